@@ -1,0 +1,1 @@
+//! Numbers and text, clock, randomness, hashing: what every room needs and none owns.

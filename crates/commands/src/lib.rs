@@ -1,0 +1,2 @@
+//! The command table and what each command does.
+#![forbid(unsafe_code)]

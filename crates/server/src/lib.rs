@@ -1,0 +1,1 @@
+//! Threads, sessions, configuration and wiring: the iolite binary.

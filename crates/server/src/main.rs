@@ -1,0 +1,3 @@
+//! The `iolite` binary: everything is in the library.
+
+fn main() {}

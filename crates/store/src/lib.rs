@@ -1,0 +1,1 @@
+//! The shared keyspace behind five operations: index, records, expiry, eviction.

@@ -1,0 +1,3 @@
+//! The developer front door: `cargo xtask test`, `tidy`, `ci`.
+
+fn main() {}
