@@ -1,2 +1,32 @@
 //! RESP2, RESP3 and inline commands: bytes in, requests out; replies in, bytes out.
+//!
+//! ```text
+//!   input bytes ── Decoder ──> Batch of Request (views)      Reply ──> ReplyBuffer (bytes)
+//!                  what a server reads                       what a server writes
+//!
+//!   arguments ── encode_request ──> bytes                    bytes ── decode_value ──> Value
+//!                  what a client writes                      what a client reads
+//! ```
+//!
+//! Nothing here performs I/O, knows a command or keeps a key. Decoding copies no argument of a
+//! RESP request: a [`Request`] points into the caller's input. Every limit is named in [`Limits`],
+//! and no input, however hostile, panics or makes the decoder hold more than a small multiple of
+//! the bytes it was given.
 #![forbid(unsafe_code)]
+
+mod buffer;
+mod decoder;
+mod error;
+mod inline;
+mod number;
+mod reply;
+mod request;
+mod value;
+
+pub use buffer::ReplyBuffer;
+pub use decoder::{Decoded, Decoder, Limits};
+pub use error::ProtocolError;
+pub use inline::{UnbalancedQuotes, split_line};
+pub use reply::{Deferred, Reply, Resp};
+pub use request::{Batch, OwnedRequest, Request, RequestIter};
+pub use value::{Double, Value, ValueError, decode_value, encode_request};

@@ -1,0 +1,406 @@
+//! Writing replies.
+//!
+//! One method a shape. What RESP3 added is written in RESP2 as Redis writes it: maps, sets and
+//! pushes become arrays, doubles, big numbers and verbatim texts become bulk strings, booleans
+//! become 0 and 1. A reply is written once, straight into the buffer; nothing here allocates
+//! except the buffer when it grows.
+
+use crate::ReplyBuffer;
+use crate::number::Digits;
+
+/// The longest header: a type byte, a number of 20 digits, CR LF.
+const HEADER_BYTES_MAX: usize = 23;
+const LINE_END: &[u8; 2] = b"\r\n";
+
+/// The version of the protocol a session speaks, as chosen by HELLO.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Resp {
+    /// RESP2, with which every session starts.
+    #[default]
+    V2,
+    /// RESP3.
+    V3,
+}
+
+/// Writes replies to one session's buffer.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    buffer: &'a mut ReplyBuffer,
+    version: Resp,
+}
+
+/// The place of a header whose length is not known yet. Give it back to
+/// [`Reply::end_array`] and its kin.
+#[derive(Debug)]
+#[must_use = "the reply is malformed until the length is written"]
+pub struct Deferred {
+    mark: usize,
+}
+
+impl<'a> Reply<'a> {
+    /// Appends to `buffer` in the protocol's `version`.
+    #[inline]
+    pub fn new(buffer: &'a mut ReplyBuffer, version: Resp) -> Self {
+        Self { buffer, version }
+    }
+
+    /// The version in use.
+    #[inline]
+    pub fn version(&self) -> Resp {
+        self.version
+    }
+
+    /// Changes the version for what follows, as HELLO does.
+    #[inline]
+    pub fn set_version(&mut self, version: Resp) {
+        self.version = version;
+    }
+
+    /// The current end, for [`rollback`](Self::rollback).
+    #[inline]
+    pub fn mark(&self) -> usize {
+        self.buffer.mark()
+    }
+
+    /// Takes back everything written since `mark`.
+    #[inline]
+    pub fn rollback(&mut self, mark: usize) {
+        self.buffer.truncate(mark);
+    }
+
+    /// Bytes in the buffer, replies before this one included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the buffer is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.raw(b"+OK\r\n");
+    }
+
+    /// A status, such as `PONG`.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error: the full text with its code, without the leading `-`.
+    pub fn error(&mut self, text: &str) {
+        self.error_bytes(text.as_bytes());
+    }
+
+    /// An error that quotes what a client sent. Line ends inside become blanks, those at the end
+    /// are dropped, so that the text can never be taken for another reply.
+    pub fn error_bytes(&mut self, text: &[u8]) {
+        let end = text
+            .iter()
+            .rposition(|&byte| !is_line_end(byte))
+            .map_or(0, |last| last + 1);
+        self.line(b'-', &text[..end]);
+    }
+
+    /// A whole number.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.header_signed(b':', value);
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, content: &[u8]) {
+        self.bulk_with(content.len(), |room| room.copy_from_slice(content));
+    }
+
+    /// A string of text.
+    #[inline]
+    pub fn bulk_str(&mut self, content: &str) {
+        self.bulk(content.as_bytes());
+    }
+
+    /// A string of exactly `len` bytes that `fill` writes in place. What `fill` finds there is
+    /// unspecified.
+    #[inline]
+    pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        self.blob(b'$', b"", len, fill);
+    }
+
+    /// A whole number as a string.
+    #[inline]
+    pub fn bulk_integer(&mut self, value: i64) {
+        self.bulk(Digits::of_signed(value).as_bytes());
+    }
+
+    /// Nothing: a missing string or value.
+    #[inline]
+    pub fn null(&mut self) {
+        match self.version {
+            Resp::V2 => self.raw(b"$-1\r\n"),
+            Resp::V3 => self.raw(b"_\r\n"),
+        }
+    }
+
+    /// Nothing, in place of an array.
+    #[inline]
+    pub fn null_array(&mut self) {
+        match self.version {
+            Resp::V2 => self.raw(b"*-1\r\n"),
+            Resp::V3 => self.raw(b"_\r\n"),
+        }
+    }
+
+    /// The header of an array; `len` replies follow.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// The header of a map; `len` pairs of a key and a value follow.
+    #[inline]
+    pub fn map(&mut self, len: usize) {
+        match self.version {
+            Resp::V2 => self.header(b'*', len * 2),
+            Resp::V3 => self.header(b'%', len),
+        }
+    }
+
+    /// The header of a set; `len` replies follow.
+    #[inline]
+    pub fn set(&mut self, len: usize) {
+        self.header_by_version(b'~', len);
+    }
+
+    /// The header of a push, which answers no request; `len` replies follow.
+    #[inline]
+    pub fn push(&mut self, len: usize) {
+        self.header_by_version(b'>', len);
+    }
+
+    /// The header of an attribute, `len` pairs that decorate the reply after them. RESP2 has none:
+    /// then nothing is written, `false` is returned, and the pairs must be left out.
+    pub fn attribute(&mut self, len: usize) -> bool {
+        if self.version == Resp::V3 {
+            self.header(b'|', len);
+        }
+        self.version == Resp::V3
+    }
+
+    /// A floating-point number, in the shortest text that reads back as the same number.
+    pub fn double(&mut self, value: f64) {
+        let text = double_text(value);
+        match self.version {
+            Resp::V2 => self.bulk(text.as_bytes()),
+            Resp::V3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
+    /// Yes or no.
+    #[inline]
+    pub fn boolean(&mut self, value: bool) {
+        self.raw(match (self.version, value) {
+            (Resp::V2, false) => b":0\r\n",
+            (Resp::V2, true) => b":1\r\n",
+            (Resp::V3, false) => b"#f\r\n",
+            (Resp::V3, true) => b"#t\r\n",
+        });
+    }
+
+    /// A whole number of any size, as decimal text.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.version {
+            Resp::V2 => self.bulk(digits.as_bytes()),
+            Resp::V3 => self.line(b'(', digits.as_bytes()),
+        }
+    }
+
+    /// A text to be shown as it is. `format` has three characters, such as `txt`.
+    pub fn verbatim(&mut self, format: &str, content: &[u8]) {
+        debug_assert_eq!(
+            format.len(),
+            3,
+            "the format of a verbatim text has three characters"
+        );
+        match (self.version, format.as_bytes()) {
+            (Resp::V3, &[a, b, c]) => {
+                let fill = |room: &mut [u8]| room.copy_from_slice(content);
+                self.blob(b'=', &[a, b, c, b':'], content.len(), fill);
+            }
+            _ => self.bulk(content),
+        }
+    }
+
+    /// Bytes that are a reply, or part of one, already.
+    #[inline]
+    pub fn raw(&mut self, encoded: &[u8]) {
+        self.buffer.push_slice(encoded);
+    }
+
+    /// Begins an array whose length becomes known later.
+    #[inline]
+    pub fn begin_array(&mut self) -> Deferred {
+        self.begin()
+    }
+
+    /// Ends an array of `len` replies.
+    #[inline]
+    pub fn end_array(&mut self, slot: Deferred, len: usize) {
+        self.end(slot, b'*', len);
+    }
+
+    /// Begins a map whose length becomes known later.
+    #[inline]
+    pub fn begin_map(&mut self) -> Deferred {
+        self.begin()
+    }
+
+    /// Ends a map of `len` pairs.
+    #[inline]
+    pub fn end_map(&mut self, slot: Deferred, len: usize) {
+        match self.version {
+            Resp::V2 => self.end(slot, b'*', len * 2),
+            Resp::V3 => self.end(slot, b'%', len),
+        }
+    }
+
+    /// Begins a set whose length becomes known later.
+    #[inline]
+    pub fn begin_set(&mut self) -> Deferred {
+        self.begin()
+    }
+
+    /// Ends a set of `len` replies.
+    #[inline]
+    pub fn end_set(&mut self, slot: Deferred, len: usize) {
+        match self.version {
+            Resp::V2 => self.end(slot, b'*', len),
+            Resp::V3 => self.end(slot, b'~', len),
+        }
+    }
+
+    /// Leaves room for a header of one digit, the most frequent.
+    #[inline]
+    fn begin(&mut self) -> Deferred {
+        let mark = self.buffer.mark();
+        self.raw(b"*0\r\n");
+        Deferred { mark }
+    }
+
+    /// Writes the header into the room left for it, moving what follows when it has more digits.
+    fn end(&mut self, slot: Deferred, marker: u8, len: usize) {
+        let mut header = [0; HEADER_BYTES_MAX];
+        let header_bytes = write_header(&mut header, marker, &Digits::of_unsigned(len as u64));
+        if header_bytes > 4 {
+            self.buffer.open_gap(slot.mark, header_bytes - 4);
+        }
+        self.buffer.overwrite(slot.mark, &header[..header_bytes]);
+    }
+
+    #[inline]
+    fn header_by_version(&mut self, marker: u8, len: usize) {
+        match self.version {
+            Resp::V2 => self.header(b'*', len),
+            Resp::V3 => self.header(marker, len),
+        }
+    }
+
+    #[inline]
+    fn header(&mut self, marker: u8, len: usize) {
+        if let Some(header) = small_header(marker, len) {
+            self.raw(&header);
+        } else {
+            self.header_digits(marker, &Digits::of_unsigned(len as u64));
+        }
+    }
+
+    #[inline]
+    fn header_signed(&mut self, marker: u8, value: i64) {
+        let small = usize::try_from(value)
+            .ok()
+            .and_then(|value| small_header(marker, value));
+        if let Some(header) = small {
+            self.raw(&header);
+        } else {
+            self.header_digits(marker, &Digits::of_signed(value));
+        }
+    }
+
+    fn header_digits(&mut self, marker: u8, digits: &Digits) {
+        let count = write_header(self.buffer.reserve(HEADER_BYTES_MAX), marker, digits);
+        self.buffer.commit(count);
+    }
+
+    /// `marker`, length, `prefix`, content: the length counts the prefix.
+    #[inline]
+    fn blob(&mut self, marker: u8, prefix: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) {
+        let content_bytes = prefix.len() + len;
+        let room = self
+            .buffer
+            .reserve(HEADER_BYTES_MAX + content_bytes + LINE_END.len());
+        let header_bytes = if let Some(header) = small_header(marker, content_bytes) {
+            room[..4].copy_from_slice(&header);
+            4
+        } else {
+            write_header(room, marker, &Digits::of_unsigned(content_bytes as u64))
+        };
+        let (before, rest) = room[header_bytes..].split_at_mut(prefix.len());
+        before.copy_from_slice(prefix);
+        let (content, rest) = rest.split_at_mut(len);
+        fill(content);
+        rest[..2].copy_from_slice(LINE_END);
+        self.buffer.commit(header_bytes + content_bytes + 2);
+    }
+
+    /// `marker` and one line of text, of which line ends become blanks.
+    fn line(&mut self, marker: u8, text: &[u8]) {
+        let room = self.buffer.reserve(1 + text.len() + LINE_END.len());
+        room[0] = marker;
+        for (place, &byte) in room[1..].iter_mut().zip(text) {
+            *place = if is_line_end(byte) { b' ' } else { byte };
+        }
+        room[1 + text.len()..].copy_from_slice(LINE_END);
+        self.buffer.commit(1 + text.len() + LINE_END.len());
+    }
+}
+
+/// The header for a number below ten.
+#[inline]
+fn small_header(marker: u8, number: usize) -> Option<[u8; 4]> {
+    match u8::try_from(number) {
+        Ok(digit @ 0..=9) => Some([marker, b'0' + digit, b'\r', b'\n']),
+        _ => None,
+    }
+}
+
+/// Writes a header to the front of `room` and returns its size.
+fn write_header(room: &mut [u8], marker: u8, digits: &Digits) -> usize {
+    let digits = digits.as_bytes();
+    room[0] = marker;
+    room[1..=digits.len()].copy_from_slice(digits);
+    room[1 + digits.len()..][..2].copy_from_slice(LINE_END);
+    digits.len() + 3
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+fn double_text(value: f64) -> String {
+    if value.is_nan() {
+        "nan".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 {
+            "inf".to_owned()
+        } else {
+            "-inf".to_owned()
+        }
+    } else {
+        format!("{value}")
+    }
+}

@@ -1,0 +1,319 @@
+//! Decoded requests: views into the bytes they were decoded from.
+//!
+//! A [`Batch`] is a flat list of argument positions and a list of ranges over it, one a request.
+//! A worker keeps one batch for all its sessions. An inline request with quotes has arguments that
+//! differ from their encoding; only those are copied, into a side buffer of the batch.
+
+use crate::encode_request;
+
+/// Argument positions a batch may keep between two decodings; a request with more gives its memory
+/// back.
+const SPANS_KEPT_MAX: usize = 64 * 1024;
+/// Unescaped bytes a batch may keep between two decodings.
+const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
+
+/// Where an argument lies in the bytes it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// Positions above `u32::MAX` must have been ruled out before.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the decoder looks at no more than u32::MAX bytes at once"
+    )]
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        debug_assert!(start + len <= u32::MAX as usize);
+        Self {
+            start: start as u32,
+            len: len as u32,
+        }
+    }
+
+    /// The same argument when `offset` bytes in front of it are gone.
+    pub(crate) fn moved_front(self, offset: usize) -> Self {
+        Self::new(self.start as usize - offset, self.len as usize)
+    }
+
+    #[inline]
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..][..self.len as usize]
+    }
+}
+
+/// One request of a batch: its arguments' spans, and where its encoding lies in the input.
+#[derive(Debug, Clone, Copy)]
+struct RequestRange {
+    spans_start: u32,
+    spans_end: u32,
+    encoding: Span,
+    /// The spans point into the batch's side buffer instead of the input.
+    unescaped: bool,
+}
+
+/// The requests of one call of [`Decoder::decode`](crate::Decoder::decode).
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) spans: Vec<Span>,
+    requests: Vec<RequestRange>,
+    pub(crate) unescaped: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets all requests; keeps a bounded amount of memory for the next ones.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.requests.clear();
+        self.spans.clear();
+        self.unescaped.clear();
+        if self.spans.capacity() > SPANS_KEPT_MAX {
+            self.spans.shrink_to(SPANS_KEPT_MAX);
+        }
+        if self.unescaped.capacity() > UNESCAPED_BYTES_KEPT_MAX {
+            self.unescaped.shrink_to(UNESCAPED_BYTES_KEPT_MAX);
+        }
+    }
+
+    /// How many requests were decoded.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether no request was decoded.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The request at `index`. `input` must be the bytes the batch was decoded from.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn request<'a>(&'a self, index: usize, input: &'a [u8]) -> Request<'a> {
+        let range = self.requests[index];
+        Request {
+            spans: &self.spans[range.spans_start as usize..range.spans_end as usize],
+            bytes: if range.unescaped {
+                &self.unescaped
+            } else {
+                input
+            },
+            wire_bytes: range.encoding.len,
+        }
+    }
+
+    /// How many bytes of the input are used up once the request at `index` is done. A session
+    /// that stops in the middle of a batch continues there, after
+    /// [`Decoder::reset`](crate::Decoder::reset).
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn end_of(&self, index: usize) -> usize {
+        let encoding = self.requests[index].encoding;
+        encoding.start as usize + encoding.len as usize
+    }
+
+    /// Declares the spans from `spans_start` on to be one request encoded in `start..end`.
+    #[inline]
+    pub(crate) fn push_request(
+        &mut self,
+        spans_start: usize,
+        start: usize,
+        end: usize,
+        unescaped: bool,
+    ) {
+        let spans = Span::new(spans_start, self.spans.len() - spans_start);
+        self.requests.push(RequestRange {
+            spans_start: spans.start,
+            spans_end: spans.start + spans.len,
+            encoding: Span::new(start, end - start),
+            unescaped,
+        });
+    }
+}
+
+/// One request: a command's name and its arguments, as bytes. Never empty.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    spans: &'a [Span],
+    bytes: &'a [u8],
+    wire_bytes: u32,
+}
+
+impl<'a> Request<'a> {
+    /// The command's name as the client wrote it.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.arg(0).unwrap_or_default()
+    }
+
+    /// How many arguments there are, the name included.
+    #[inline]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a request has at least its name"
+    )]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The argument at `index`; the name is at 0.
+    #[inline]
+    pub fn arg(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|span| span.of(self.bytes))
+    }
+
+    /// All arguments in order, beginning with the name.
+    #[inline]
+    pub fn iter(&self) -> RequestIter<'a> {
+        RequestIter {
+            spans: self.spans.iter(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// How many bytes the request took on the wire.
+    #[inline]
+    pub fn wire_bytes(&self) -> usize {
+        self.wire_bytes as usize
+    }
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let arguments = self
+            .iter()
+            .map(|argument| argument.escape_ascii().to_string());
+        f.debug_list().entries(arguments).finish()
+    }
+}
+
+impl<'a> IntoIterator for Request<'a> {
+    type Item = &'a [u8];
+    type IntoIter = RequestIter<'a>;
+
+    fn into_iter(self) -> RequestIter<'a> {
+        self.iter()
+    }
+}
+
+/// The arguments of a [`Request`].
+#[derive(Clone)]
+pub struct RequestIter<'a> {
+    spans: std::slice::Iter<'a, Span>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for RequestIter<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.spans.next().map(|span| span.of(self.bytes))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.spans.size_hint()
+    }
+}
+
+impl ExactSizeIterator for RequestIter<'_> {}
+
+impl DoubleEndedIterator for RequestIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.spans.next_back().map(|span| span.of(self.bytes))
+    }
+}
+
+/// A request that owns its bytes: for callers inside the server, for requests kept for later, and
+/// for tests.
+#[derive(Debug, Clone)]
+pub struct OwnedRequest {
+    spans: Vec<Span>,
+    bytes: Vec<u8>,
+}
+
+impl OwnedRequest {
+    /// A copy of `args`, the name first.
+    ///
+    /// # Panics
+    /// When `args` is empty or longer than 4 GiB in total.
+    pub fn new<A: AsRef<[u8]>>(args: &[A]) -> Self {
+        assert!(!args.is_empty(), "a request has at least its name");
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        let mut bytes = Vec::new();
+        encode_request(&mut bytes, &args);
+        assert!(
+            u32::try_from(bytes.len()).is_ok(),
+            "a request is shorter than 4 GiB"
+        );
+        Self {
+            spans: encoded_spans(&args, bytes.len()),
+            bytes,
+        }
+    }
+
+    /// The view that commands take.
+    #[inline]
+    pub fn request(&self) -> Request<'_> {
+        let wire = Span::new(0, self.bytes.len());
+        Request {
+            spans: &self.spans,
+            bytes: &self.bytes,
+            wire_bytes: wire.len,
+        }
+    }
+}
+
+impl From<Request<'_>> for OwnedRequest {
+    fn from(request: Request<'_>) -> Self {
+        Self::new(&request.iter().collect::<Vec<_>>())
+    }
+}
+
+/// Where [`encode_request`] put each of `args`, found from the back: what stands behind an
+/// argument has a length known without its own.
+fn encoded_spans(args: &[&[u8]], encoded_bytes: usize) -> Vec<Span> {
+    let mut end = encoded_bytes;
+    let mut spans = Vec::with_capacity(args.len());
+    for argument in args.iter().rev() {
+        let start = end - b"\r\n".len() - argument.len();
+        spans.push(Span::new(start, argument.len()));
+        let digits = argument.len().checked_ilog10().unwrap_or(0) as usize + 1;
+        end = start - b"$\r\n".len() - digits;
+    }
+    spans.reverse();
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owned_request_shows_its_arguments() {
+        let long = [b'x'; 1000];
+        let owned = OwnedRequest::new(&[&b"SET"[..], b"", &long, b"0123456789"]);
+        let request = owned.request();
+        assert_eq!(request.name(), b"SET");
+        assert_eq!(request.len(), 4);
+        assert_eq!(request.arg(1), Some(&b""[..]));
+        assert_eq!(request.arg(2), Some(&long[..]));
+        assert_eq!(request.iter().next_back(), Some(&b"0123456789"[..]));
+        assert_eq!(request.arg(4), None);
+        let copy = OwnedRequest::from(request);
+        assert!(copy.request().iter().eq(request.iter()));
+    }
+}
