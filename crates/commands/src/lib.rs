@@ -1,2 +1,32 @@
 //! The command table and what each command does.
+//!
+//! ```text
+//!   Engine::run ─ decode ─ plan ─ execute ─► table (name → row) ─► handler(Context, Args, Reply)
+//!                                                                       │
+//!                                            store::Handle, Session, ServerPort (a trait)
+//! ```
+//!
+//! A family is a folder under [`families`]; a command's row, handler and unit tests are in one file
+//! of it. This room knows no socket, no thread and no file.
 #![forbid(unsafe_code)]
+
+pub mod args;
+pub mod context;
+pub mod engine;
+pub mod error;
+pub mod families;
+pub mod port;
+pub mod session;
+pub mod settings;
+pub mod spec;
+pub mod table;
+
+pub use args::Args;
+pub use context::Context;
+pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome};
+pub use error::{CommandError, CommandResult};
+pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
+pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
+pub use settings::Settings;
+pub use spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+pub use table::{CommandIndex, Table, table};

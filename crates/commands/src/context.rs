@@ -1,0 +1,39 @@
+//! What a handler works with.
+
+use base::random::Prng;
+use store::{Handle, Key};
+
+use crate::port::ServerPort;
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// The surroundings of one running command.
+pub struct Context<'a> {
+    /// The keyspace.
+    pub store: &'a mut Handle,
+    /// Who sent it.
+    pub session: &'a mut Session,
+    /// The server around it.
+    pub server: &'a mut dyn ServerPort,
+    /// Limits that commands check.
+    pub settings: &'a Settings,
+    /// Randomness; drawn before the store is called, so that effects are deterministic.
+    pub random: &'a mut Prng,
+    /// Time of this command, in milliseconds since 1970 UTC.
+    pub now_unix_ms: u64,
+    /// The first key and its hash, when the plan of the batch has computed it.
+    pub(crate) planned: Option<Key<'a>>,
+}
+
+impl Context<'_> {
+    /// A key of the session's database.
+    #[inline]
+    #[must_use]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        let hash = match &self.planned {
+            Some(planned) if std::ptr::eq(planned.bytes(), bytes) => planned.hash(),
+            _ => self.store.hash(bytes),
+        };
+        Key::with_hash(bytes, hash, self.session.database)
+    }
+}

@@ -1,0 +1,91 @@
+//! Errors of commands and their exact reply texts.
+
+use std::borrow::Cow;
+
+use base::log_text;
+use protocol::Reply;
+use store::StoreError;
+
+use crate::args::Args;
+use crate::context::Context;
+
+/// What a handler gives back: the reply is written, or there is an error to write.
+pub type CommandResult = Result<(), CommandError>;
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// Options that make no sense together, or a missing argument.
+    Syntax,
+    /// An argument or value is no 64-bit integer.
+    NotInteger,
+    /// An argument or value is no finite floating-point number.
+    NotFloat,
+    /// The key holds another kind of value.
+    WrongType,
+    /// The key does not exist.
+    NoSuchKey,
+    /// Wrong number of arguments for the named command (lower case, `|` before a subcommand).
+    WrongArity(Cow<'static, str>),
+    /// Memory is full.
+    OutOfMemory,
+    /// Any other text, error code included.
+    Text(Cow<'static, str>),
+}
+
+impl CommandError {
+    /// An error with a fixed text, code included.
+    #[must_use]
+    pub const fn fixed(text: &'static str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+
+    /// The text of the reply, code included.
+    #[must_use]
+    pub fn text(&self) -> Cow<'static, str> {
+        match self {
+            Self::Syntax => "ERR syntax error".into(),
+            Self::NotInteger => "ERR value is not an integer or out of range".into(),
+            Self::NotFloat => "ERR value is not a valid float".into(),
+            Self::WrongType => {
+                "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+            }
+            Self::NoSuchKey => "ERR no such key".into(),
+            Self::WrongArity(name) => {
+                format!("ERR wrong number of arguments for '{name}' command").into()
+            }
+            Self::OutOfMemory => {
+                "OOM command not allowed when used memory > 'maxmemory'.".into()
+            }
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::OutOfMemory => Self::OutOfMemory,
+            StoreError::TooLarge => {
+                Self::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+            }
+        }
+    }
+}
+
+/// What a container answers when its subcommand is not known.
+///
+/// # Errors
+/// Always.
+pub(crate) fn unknown_subcommand(
+    _context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    _reply: &mut Reply<'_>,
+) -> CommandResult {
+    let request = args.request();
+    let name = String::from_utf8_lossy(request.name()).to_uppercase();
+    let word = log_text(request.arg(1).unwrap_or_default(), 128);
+    Err(CommandError::Text(
+        format!("ERR unknown subcommand '{word}'. Try {name} HELP.").into(),
+    ))
+}

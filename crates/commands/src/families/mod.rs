@@ -1,0 +1,22 @@
+//! The families of commands. A family lists its rows; this list grows only when a family is born.
+
+use crate::spec::CommandSpec;
+
+pub mod bitmaps;
+pub mod connection;
+pub mod generic;
+pub mod server;
+pub mod strings;
+
+const FAMILIES: &[&[CommandSpec]] = &[
+    strings::COMMANDS,
+    bitmaps::COMMANDS,
+    generic::COMMANDS,
+    connection::COMMANDS,
+    server::COMMANDS,
+];
+
+/// Every row, families in order.
+pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
+    FAMILIES.iter().copied().flatten()
+}

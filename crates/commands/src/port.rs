@@ -1,0 +1,126 @@
+//! What commands need of the server around them, as a trait that the server implements.
+//!
+//! Commands know no socket, thread or file. What they cannot do by themselves (configuration, the
+//! list of clients, INFO, shutting down) they ask for here.
+
+use store::Handle;
+
+use crate::session::Session;
+
+/// The server, seen from a command.
+pub trait ServerPort {
+    /// Directives whose name matches one of the patterns, with their values.
+    fn config_get(&mut self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)>;
+
+    /// Sets several directives, all or none.
+    ///
+    /// # Errors
+    /// The whole reply text, code included.
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String>;
+
+    /// Writes the configuration file anew.
+    ///
+    /// # Errors
+    /// The whole reply text.
+    fn config_rewrite(&mut self) -> Result<(), String>;
+
+    /// CONFIG RESETSTAT.
+    fn reset_statistics(&mut self);
+
+    /// INFO: the sections asked for (lower case; empty: the default ones).
+    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;
+
+    /// Whether clients have to authenticate.
+    fn password_required(&self) -> bool;
+
+    /// Whether these are the credentials of a user. Takes the same time for right and wrong ones.
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
+
+    /// Lines of CLIENT LIST for the clients that the filter lets through, oldest first.
+    fn clients(&mut self, filter: &ClientFilter) -> String;
+
+    /// Tells the owners of all matching clients to close them; how many they are. The caller's own
+    /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
+    fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
+
+    /// CLIENT PAUSE until a time; `writes_only` lets reads pass.
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool);
+
+    /// CLIENT UNPAUSE.
+    fn unpause_clients(&mut self);
+
+    /// SHUTDOWN. On success the server stops; the command then sends no reply.
+    ///
+    /// # Errors
+    /// The whole reply text when it cannot.
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), String>;
+
+    /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
+    fn last_save_unix(&self) -> i64;
+
+    /// Whether DEBUG is allowed for this client (`enable-debug-command`).
+    fn debug_allowed(&self, session: &Session) -> bool;
+
+    /// DEBUG SLEEP, SET-ACTIVE-EXPIRE.
+    fn set_active_expire(&mut self, on: bool);
+
+    /// What the process holds, in bytes (RSS), and at most held so far.
+    fn resident_bytes(&mut self) -> (u64, u64);
+
+    /// MEMORY PURGE.
+    fn purge_memory(&mut self, store: &mut Handle);
+}
+
+/// How many clients CLIENT KILL hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KillCount {
+    /// All of them, the caller included.
+    pub clients: u64,
+    /// Whether the caller is among them.
+    pub caller: bool,
+}
+
+/// Which clients CLIENT LIST shows or CLIENT KILL hits; every given part must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFilter {
+    /// One of these ids.
+    pub ids: Option<Vec<u64>>,
+    /// Peer address.
+    pub address: Option<String>,
+    /// Our address.
+    pub local_address: Option<String>,
+    /// Kind: normal, master, replica or pubsub.
+    pub kind: Option<ClientKind>,
+    /// Authenticated as this user.
+    pub user: Option<String>,
+    /// Connected at least this many seconds ago.
+    pub age_seconds_min: Option<u64>,
+    /// Leaves the caller (this id) out.
+    pub except: Option<u64>,
+}
+
+/// Kind of a client, as `TYPE` filters name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// An ordinary client.
+    Normal,
+    /// The primary we follow.
+    Primary,
+    /// A replica of ours.
+    Replica,
+    /// A subscriber.
+    PubSub,
+}
+
+/// Options of SHUTDOWN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownRequest {
+    /// SAVE or NOSAVE, if given.
+    pub save: Option<bool>,
+    /// NOW.
+    pub now: bool,
+    /// FORCE.
+    pub force: bool,
+    /// ABORT.
+    pub abort: bool,
+}

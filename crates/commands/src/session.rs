@@ -1,0 +1,188 @@
+//! What the server knows about a client: [`Session`], owned by its worker, and [`ClientRecord`],
+//! the part that other threads may look at (CLIENT LIST).
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::{Decoder, Resp};
+use store::DatabaseId;
+
+/// Which replies a client gets (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// All of them.
+    #[default]
+    On,
+    /// None until it says ON.
+    Off,
+    /// Not the one of the next command (set by SKIP, armed when that command begins).
+    SkipNext,
+    /// Not the one of the running command.
+    Skip,
+}
+
+/// What becomes of a connection after the running command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on.
+    #[default]
+    Stay,
+    /// It is closed once its replies are sent.
+    Close,
+}
+
+/// Protocol state of one client.
+pub struct Session {
+    /// The part that other threads may look at.
+    pub client: Arc<ClientRecord>,
+    /// State of an incomplete request.
+    pub decoder: Decoder,
+    /// The database it selected.
+    pub database: DatabaseId,
+    /// Protocol version of its replies.
+    pub resp: Resp,
+    /// Whether it may run commands that need authentication.
+    pub authenticated: bool,
+    /// Which replies it gets.
+    pub reply_mode: ReplyMode,
+    /// What becomes of it after the running command.
+    pub fate: Fate,
+}
+
+impl Session {
+    /// A fresh session for `client`; `authenticated` when no password is asked for.
+    #[must_use]
+    pub fn new(client: Arc<ClientRecord>, authenticated: bool) -> Self {
+        Self {
+            client,
+            decoder: Decoder::default(),
+            database: 0,
+            resp: Resp::V2,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            fate: Fate::Stay,
+        }
+    }
+
+    /// Chooses a database and says so in the client's record.
+    pub fn select(&mut self, database: DatabaseId) {
+        self.database = database;
+        self.client.database.store(database, Ordering::Relaxed);
+    }
+
+    /// Chooses the protocol version and says so in the client's record.
+    pub fn speak(&mut self, resp: Resp) {
+        self.resp = resp;
+        self.client.resp.store(if resp == Resp::V3 { 3 } else { 2 }, Ordering::Relaxed);
+    }
+}
+
+/// What CLIENT LIST shows of a client. Written by its worker, read by any thread; every field by
+/// itself, so a line may be a moment old.
+#[derive(Debug)]
+pub struct ClientRecord {
+    /// Unique for the life of the server, never used again.
+    pub id: u64,
+    /// Peer address as `ip:port` or `path:0`.
+    pub address: String,
+    /// Our address of the connection.
+    pub local_address: String,
+    /// Number of the worker that owns it.
+    pub worker: usize,
+    /// File descriptor, for information only.
+    pub fd: i32,
+    /// When it connected.
+    pub connected_unix_ms: u64,
+    /// When its last request began.
+    pub active_unix_ms: AtomicU64,
+    /// Selected database.
+    pub database: AtomicU16,
+    /// 2 or 3.
+    pub resp: AtomicU8,
+    /// [`ClientRecord::NO_EVICT`] and [`ClientRecord::NO_TOUCH`].
+    pub flags: AtomicU8,
+    /// Index into the command table of the last command; `u16::MAX` before the first.
+    pub last_command: AtomicU16,
+    /// Bytes waiting in its query buffer.
+    pub query_bytes: AtomicU64,
+    /// Bytes waiting to be sent.
+    pub output_bytes: AtomicU64,
+    /// Requests it sent so far.
+    pub requests: AtomicU64,
+    /// Bytes it sent and was sent so far.
+    pub input_bytes_total: AtomicU64,
+    /// Bytes it was sent so far.
+    pub output_bytes_total: AtomicU64,
+    names: Mutex<ClientNames>,
+}
+
+/// What a client calls itself.
+#[derive(Clone, Debug, Default)]
+pub struct ClientNames {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library_name: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+    /// The user it authenticated as.
+    pub user: String,
+}
+
+impl ClientRecord {
+    /// CLIENT NO-EVICT ON.
+    pub const NO_EVICT: u8 = 1;
+    /// CLIENT NO-TOUCH ON.
+    pub const NO_TOUCH: u8 = 2;
+
+    /// A record for a client that has just connected.
+    #[must_use]
+    pub fn new(
+        id: u64,
+        address: String,
+        local_address: String,
+        worker: usize,
+        fd: i32,
+        now_unix_ms: u64,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            local_address,
+            worker,
+            fd,
+            connected_unix_ms: now_unix_ms,
+            active_unix_ms: AtomicU64::new(now_unix_ms),
+            database: AtomicU16::new(0),
+            resp: AtomicU8::new(2),
+            flags: AtomicU8::new(0),
+            last_command: AtomicU16::new(u16::MAX),
+            query_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            input_bytes_total: AtomicU64::new(0),
+            output_bytes_total: AtomicU64::new(0),
+            names: Mutex::new(ClientNames { user: "default".to_owned(), ..Default::default() }),
+        }
+    }
+
+    /// The names, locked.
+    pub fn names(&self) -> MutexGuard<'_, ClientNames> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    pub fn has_flag(&self, flag: u8) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn set_flag(&self, flag: u8, on: bool) {
+        if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The few configured limits that commands check, shared by all workers.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Written by CONFIG SET, read by any worker; every field by itself.
+#[derive(Debug)]
+pub struct Settings {
+    /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
+    pub bulk_bytes_max: AtomicU64,
+    /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
+    pub paused_until_unix_ms: AtomicU64,
+    /// CLIENT PAUSE … WRITE: 1 when reads pass.
+    pub paused_writes_only: AtomicU8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bulk_bytes_max: AtomicU64::new(512 * 1024 * 1024),
+            paused_until_unix_ms: AtomicU64::new(0),
+            paused_writes_only: AtomicU8::new(0),
+        }
+    }
+}
+
+impl Settings {
+    /// Longest string a command may make, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn string_bytes_max(&self) -> u64 {
+        self.bulk_bytes_max.load(Ordering::Relaxed)
+    }
+}

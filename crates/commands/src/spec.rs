@@ -1,0 +1,308 @@
+//! The row of a command: the one place where it is described.
+//!
+//! Name lookup, arity checks, key extraction, categories, `COMMAND` and its documentation are all
+//! derived from the row; nothing else in the project repeats them.
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::CommandResult;
+use protocol::Reply;
+
+/// What a command does.
+pub type Handler = fn(&mut Context<'_>, &mut Args<'_>, &mut Reply<'_>) -> CommandResult;
+
+/// How many arguments a command takes, its name included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// This many.
+    Exactly(u16),
+    /// This many or more.
+    AtLeast(u16),
+}
+
+impl Arity {
+    /// Whether `count` arguments (name included) are acceptable.
+    #[inline]
+    #[must_use]
+    pub fn accepts(self, count: usize) -> bool {
+        match self {
+            Self::Exactly(wanted) => count == usize::from(wanted),
+            Self::AtLeast(least) => count >= usize::from(least),
+        }
+    }
+
+    /// The number `COMMAND` shows: negative for a minimum.
+    #[must_use]
+    pub fn number(self) -> i64 {
+        match self {
+            Self::Exactly(wanted) => i64::from(wanted),
+            Self::AtLeast(least) => -i64::from(least),
+        }
+    }
+}
+
+macro_rules! flag_set {
+    ($(#[$doc:meta])* $name:ident : $repr:ty { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr, $text:expr;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name($repr);
+
+        impl $name {
+            /// No flag.
+            pub const NONE: Self = Self(0);
+            $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
+
+            /// Every flag with its name, in the order they are shown.
+            pub const NAMES: &'static [(Self, &'static str)] = &[$((Self::$flag, $text)),*];
+
+            /// Both sets together.
+            #[must_use]
+            pub const fn and(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// Whether all flags of `other` are set.
+            #[inline]
+            #[must_use]
+            pub const fn has(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Names of the flags that are set.
+            pub fn names(self) -> impl Iterator<Item = &'static str> {
+                Self::NAMES.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)
+            }
+        }
+    };
+}
+
+flag_set! {
+    /// What a command may do and where it may run (`COMMAND INFO`, third field).
+    Flags: u32 {
+        /// Changes data.
+        WRITE = 0, "write";
+        /// Only reads data.
+        READONLY = 1, "readonly";
+        /// Refused when memory is full.
+        DENYOOM = 2, "denyoom";
+        /// An operator's command.
+        ADMIN = 3, "admin";
+        /// Publish/subscribe.
+        PUBSUB = 4, "pubsub";
+        /// Not from scripts.
+        NOSCRIPT = 5, "noscript";
+        /// May block its client.
+        BLOCKING = 6, "blocking";
+        /// Runs while data is loading.
+        LOADING = 7, "loading";
+        /// Runs on a replica with stale data.
+        STALE = 8, "stale";
+        /// Not shown to MONITOR.
+        SKIP_MONITOR = 9, "skip_monitor";
+        /// Not in the slow log.
+        SKIP_SLOWLOG = 10, "skip_slowlog";
+        /// ASKING is implied.
+        ASKING = 11, "asking";
+        /// Constant or logarithmic time.
+        FAST = 12, "fast";
+        /// Runs before authentication.
+        NO_AUTH = 13, "no_auth";
+        /// Not inside MULTI.
+        NO_MULTI = 14, "no_multi";
+        /// Its keys depend on its arguments.
+        MOVABLE_KEYS = 15, "movablekeys";
+        /// Runs while a script is over its time.
+        ALLOW_BUSY = 16, "allow_busy";
+        /// Its subcommands may touch keys.
+        NO_ASYNC_LOADING = 17, "no_async_loading";
+    }
+}
+
+flag_set! {
+    /// What a command does to a key (flags of a key specification, in `COMMAND INFO`'s order).
+    KeyAccess: u16 {
+        /// Reads and writes it.
+        RW = 0, "RW";
+        /// Reads it.
+        RO = 1, "RO";
+        /// Overwrites it.
+        OW = 2, "OW";
+        /// Removes it.
+        RM = 3, "RM";
+        /// Returns its data.
+        ACCESS = 4, "access";
+        /// Changes its data.
+        UPDATE = 5, "update";
+        /// Adds data.
+        INSERT = 6, "insert";
+        /// Deletes data.
+        DELETE = 7, "delete";
+        /// Not really a key.
+        NOT_KEY = 8, "not_key";
+        /// May not find all keys.
+        INCOMPLETE = 9, "incomplete";
+        /// Flags depend on arguments.
+        VARIABLE_FLAGS = 10, "variable_flags";
+    }
+}
+
+/// Where the keys of a command start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this argument.
+    Index(u16),
+    /// After this word, looked for from the given argument on (negative: from the end).
+    Keyword(&'static str, i16),
+}
+
+/// How the keys go on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// Up to `last` (relative to the first; negative: from the end), every `step`; `limit` as in
+    /// `COMMAND INFO`.
+    Range {
+        /// Last key, relative to the first; -1 is the last argument.
+        last: i16,
+        /// Distance between keys.
+        step: u16,
+        /// 0 or the part of the remaining arguments that are keys.
+        limit: u16,
+    },
+    /// A count of keys stands at `count`, the first key at `first`, both relative to the start.
+    Count {
+        /// Where the count stands.
+        count: u16,
+        /// Where the first key stands.
+        first: u16,
+        /// Distance between keys.
+        step: u16,
+    },
+}
+
+/// One group of keys among the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// Where it starts.
+    pub begin: Begin,
+    /// How it goes on.
+    pub find: Find,
+    /// What happens to these keys.
+    pub access: KeyAccess,
+    /// A remark for `COMMAND INFO`.
+    pub notes: &'static str,
+}
+
+impl KeySpec {
+    /// One key at argument `at`.
+    #[must_use]
+    pub const fn one(at: u16, access: KeyAccess) -> Self {
+        Self::range(at, 0, 1, access)
+    }
+
+    /// Keys from argument `at`, `last` relative to it (-1: to the end), every `step`.
+    #[must_use]
+    pub const fn range(at: u16, last: i16, step: u16, access: KeyAccess) -> Self {
+        Self {
+            begin: Begin::Index(at),
+            find: Find::Range { last, step, limit: 0 },
+            access,
+            notes: "",
+        }
+    }
+}
+
+/// Family of a command, as the documentation groups it; gives its data-type category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Keys of any type.
+    Generic,
+    /// Strings.
+    String,
+    /// Bits of strings.
+    Bitmap,
+    /// The connection itself.
+    Connection,
+    /// The server itself.
+    Server,
+    /// Cluster.
+    Cluster,
+}
+
+impl Group {
+    /// The name `COMMAND DOCS` shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::String => "string",
+            Self::Bitmap => "bitmap",
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// Everything there is to know about a command.
+#[derive(Clone, Copy)]
+pub struct CommandSpec {
+    /// Name in capitals; of a subcommand, only its own word.
+    pub name: &'static str,
+    /// Arguments, the name (and the container's) included.
+    pub arity: Arity,
+    /// What it may do and where it may run.
+    pub flags: Flags,
+    /// Where its keys are.
+    pub keys: &'static [KeySpec],
+    /// Family.
+    pub group: Group,
+    /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
+    pub categories: &'static [&'static str],
+    /// First version of Redis (or, where `newer`, of whom) that had it.
+    pub since: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Cost, as the documentation states it.
+    pub complexity: &'static str,
+    /// Arguments after the name in the notation of the documentation, for example
+    /// `key value [NX | XX] [GET] [EX seconds | PX milliseconds | KEEPTTL]`; the argument tree of
+    /// `COMMAND DOCS` is derived from it.
+    pub syntax: &'static str,
+    /// Hints for clients and proxies (`nondeterministic_output`, `request_policy:all_shards` …).
+    pub tips: &'static [&'static str],
+    /// What it does; for a container, what it does without a known subcommand.
+    pub handler: Handler,
+    /// Its subcommands.
+    pub subcommands: &'static [CommandSpec],
+}
+
+impl CommandSpec {
+    /// The row that others are written on top of.
+    pub const BLANK: Self = Self {
+        name: "",
+        arity: Arity::Exactly(1),
+        flags: Flags::NONE,
+        keys: &[],
+        group: Group::Generic,
+        categories: &[],
+        since: "1.0.0",
+        summary: "",
+        complexity: "O(1)",
+        syntax: "",
+        tips: &[],
+        handler: crate::error::unknown_subcommand,
+        subcommands: &[],
+    };
+
+    /// Position of the first key when it stands at a fixed place; 0 when there is none.
+    #[inline]
+    #[must_use]
+    pub fn first_key(&self) -> usize {
+        match self.keys.first() {
+            Some(KeySpec { begin: Begin::Index(at), find: Find::Range { .. }, .. }) => {
+                usize::from(*at)
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! From a command's name to its row.
+//!
+//! Names are compared as packed integers: the first eight bytes, in capitals, are one `u64`; only
+//! longer names look at the rest. The table is open-addressed and at most half full, so a known name
+//! takes one probe nearly always.
+
+use std::sync::LazyLock;
+
+use crate::families;
+use crate::spec::CommandSpec;
+
+/// Index of a command in [`Table::commands`]; subcommands have their own, behind all commands.
+pub type CommandIndex = u16;
+
+/// All commands of the server.
+pub struct Table {
+    commands: Vec<&'static CommandSpec>,
+    slots: Vec<Slot>,
+    mask: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    packed: u64,
+    index: CommandIndex,
+}
+
+const EMPTY: CommandIndex = CommandIndex::MAX;
+
+/// The one table.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
+    &TABLE
+}
+
+impl Table {
+    fn build() -> Self {
+        let commands: Vec<&'static CommandSpec> = families::all().collect();
+        let size = (commands.len() * 4).next_power_of_two();
+        let mut slots = vec![Slot { packed: 0, index: EMPTY }; size];
+        let mask = size - 1;
+        for (index, spec) in commands.iter().enumerate() {
+            let packed = pack(spec.name.as_bytes());
+            let mut at = place(packed, spec.name.len(), mask);
+            while slots[at].index != EMPTY {
+                at = (at + 1) & mask;
+            }
+            let index = CommandIndex::try_from(index).expect("fewer than 65,535 commands");
+            slots[at] = Slot { packed, index };
+        }
+        Self { commands, slots, mask }
+    }
+
+    /// Every command, families in order.
+    #[must_use]
+    pub fn commands(&self) -> &[&'static CommandSpec] {
+        &self.commands
+    }
+
+    /// The row of `index`.
+    #[must_use]
+    pub fn command(&self, index: CommandIndex) -> Option<&'static CommandSpec> {
+        self.commands.get(usize::from(index)).copied()
+    }
+
+    /// Looks a name up, in any case.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<(CommandIndex, &'static CommandSpec)> {
+        let packed = pack(name);
+        let mut at = place(packed, name.len(), self.mask);
+        loop {
+            let slot = self.slots[at];
+            let spec = self.commands.get(usize::from(slot.index))?;
+            if slot.packed == packed
+                && spec.name.len() == name.len()
+                && (name.len() <= 8 || spec.name.as_bytes()[8..].eq_ignore_ascii_case(&name[8..]))
+            {
+                return Some((slot.index, spec));
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+}
+
+/// The subcommand of a container, in any case.
+#[must_use]
+pub fn find_subcommand(container: &'static CommandSpec, word: &[u8]) -> Option<&'static CommandSpec> {
+    container.subcommands.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
+}
+
+/// The first eight bytes in capitals, as one integer.
+#[inline]
+fn pack(name: &[u8]) -> u64 {
+    name.iter().take(8).fold(0, |packed, byte| packed << 8 | u64::from(byte.to_ascii_uppercase()))
+}
+
+#[inline]
+fn place(packed: u64, len: usize, mask: usize) -> usize {
+    let mixed = (packed ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from(mixed >> 40).unwrap_or(0) & mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for spec in table().commands() {
+            for name in [spec.name.to_owned(), spec.name.to_lowercase()] {
+                let (index, found) = table().find(name.as_bytes()).expect("known");
+                assert_eq!(found.name, spec.name);
+                assert_eq!(table().command(index).map(|row| row.name), Some(spec.name));
+            }
+        }
+    }
+
+    #[test]
+    fn near_misses_are_not_found() {
+        for name in ["", "GE", "GETX", "SETT", "GETGETGETGETGET", "\0GET", "get\0"] {
+            assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The one exit of changes: what a write did, stated as canonical commands.
+//!
+//! Command code states the effect of a write while the record is still locked, so that the order of
+//! effects is the order of the store for every key. Effects are deterministic: absolute times, no
+//! random choice left. Deletions that no command asked for (expiry, eviction) leave through the same
+//! sink. With no sink installed nothing is built: one predictable branch.
+
+use crate::key::DatabaseId;
+use crate::value::Cause;
+
+/// Where effects go: the operation log, replicas, a test.
+///
+/// One sink belongs to one [`crate::Handle`]; calls come from that handle's thread, with the record's
+/// bucket locked: a sink must not call back into the store and must not block.
+pub trait EffectSink: Send {
+    /// One canonical command that, applied to `database`, repeats the change.
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]);
+
+    /// A record went away without being asked to.
+    fn removed(&mut self, database: DatabaseId, key: &[u8], cause: Cause);
+
+    /// The effects up to the matching [`EffectSink::group_end`] apply together or not at all.
+    fn group_begin(&mut self) {}
+
+    /// Ends what [`EffectSink::group_begin`] began.
+    fn group_end(&mut self) {}
+}
+
+/// Handed to the closure that states an effect; knows the database already.
+pub struct Effect<'a> {
+    sink: &'a mut dyn EffectSink,
+    database: DatabaseId,
+}
+
+impl<'a> Effect<'a> {
+    pub(crate) fn new(sink: &'a mut dyn EffectSink, database: DatabaseId) -> Self {
+        Self { sink, database }
+    }
+
+    /// States one canonical command, its name first.
+    pub fn command(&mut self, parts: &[&[u8]]) {
+        self.sink.command(self.database, parts);
+    }
+}

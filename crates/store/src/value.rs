@@ -1,0 +1,64 @@
+//! What a record holds, in words that say nothing of how it is held.
+
+use std::fmt;
+
+/// What kind of value a key holds (the answer of TYPE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes or a whole number.
+    String,
+}
+
+/// How a value is kept, in the words of OBJECT ENCODING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A 64-bit integer (`int`).
+    Integer,
+    /// A short string that was written whole (`embstr`, at most [`EMBEDDED_BYTES_MAX`]).
+    Embedded,
+    /// A long string, or one that was changed in place (`raw`).
+    Raw,
+}
+
+/// Longest string that OBJECT ENCODING calls `embstr`.
+pub const EMBEDDED_BYTES_MAX: usize = 44;
+
+/// What a write does to the time at which the key stops existing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// Leave it as it is.
+    Keep,
+    /// The key lives on until it is deleted.
+    Never,
+    /// The key stops existing at this time, in milliseconds since 1970 UTC.
+    At(u64),
+}
+
+/// Why a record went away; every deletion names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its deadline passed.
+    Expired,
+    /// Memory was needed.
+    Evicted,
+}
+
+/// Why the store refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// `maxmemory` is reached and the policy found nothing to evict, or the reserved range is full.
+    OutOfMemory,
+    /// A bound of the format (length of key or value) would be passed.
+    TooLarge,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutOfMemory => "out of memory",
+            Self::TooLarge => "key or value too large",
+        })
+    }
+}
+
+impl std::error::Error for StoreError {}
