@@ -251,7 +251,7 @@ impl Engine {
         };
         if let Err(error) = result {
             reply.rollback(start);
-            reply.error(&error.text());
+            reply.error_bytes(&error.text());
         }
         if session.reply_mode != ReplyMode::On {
             suppress_reply(session, output, start);
@@ -346,18 +346,26 @@ fn wrong_arity(spec: &'static CommandSpec, request: Request<'_>) -> CommandError
     CommandError::WrongArity(full.into())
 }
 
+/// Repeats the name and the first arguments, at most about 128 bytes of each.
 #[cold]
 fn unknown_command(request: Request<'_>) -> CommandError {
-    let name = base::log_text(request.name(), 128);
-    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
+    const SHOWN_BYTES: usize = 128;
+    let name = request.name();
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(&name[..name.len().min(SHOWN_BYTES)]);
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut shown = 0;
     for arg in request.iter().skip(1) {
-        let room = 128_usize.saturating_sub(text.len());
-        if room == 0 {
+        if shown >= SHOWN_BYTES {
             break;
         }
-        text.push_str(&format!("'{}' ", base::log_text(arg, room)));
+        let part = &arg[..arg.len().min(SHOWN_BYTES - shown)];
+        text.push(b'\'');
+        text.extend_from_slice(part);
+        text.extend_from_slice(b"' ");
+        shown += part.len() + 3;
     }
-    CommandError::Text(text.into())
+    CommandError::Bytes(text)
 }
 
 #[cold]

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use base::log_text;
 use protocol::Reply;
 use store::StoreError;
 
@@ -31,6 +30,8 @@ pub enum CommandError {
     OutOfMemory,
     /// Any other text, error code included.
     Text(Cow<'static, str>),
+    /// A text that repeats what the client sent, byte for byte.
+    Bytes(Vec<u8>),
 }
 
 impl CommandError {
@@ -42,8 +43,9 @@ impl CommandError {
 
     /// The text of the reply, code included.
     #[must_use]
-    pub fn text(&self) -> Cow<'static, str> {
-        match self {
+    pub fn text(&self) -> Cow<'_, [u8]> {
+        let text: Cow<'_, str> = match self {
+            Self::Bytes(bytes) => return Cow::Borrowed(bytes),
             Self::Syntax => "ERR syntax error".into(),
             Self::NotInteger => "ERR value is not an integer or out of range".into(),
             Self::NotFloat => "ERR value is not a valid float".into(),
@@ -57,7 +59,11 @@ impl CommandError {
             Self::OutOfMemory => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => Cow::Borrowed(text),
+        };
+        match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         }
     }
 }
@@ -83,9 +89,11 @@ pub(crate) fn unknown_subcommand(
     _reply: &mut Reply<'_>,
 ) -> CommandResult {
     let request = args.request();
-    let name = String::from_utf8_lossy(request.name()).to_uppercase();
-    let word = log_text(request.arg(1).unwrap_or_default(), 128);
-    Err(CommandError::Text(
-        format!("ERR unknown subcommand '{word}'. Try {name} HELP.").into(),
-    ))
+    let word = request.arg(1).unwrap_or_default();
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend_from_slice(&word[..word.len().min(128)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(&request.name().to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    Err(CommandError::Bytes(text))
 }
