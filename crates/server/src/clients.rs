@@ -1,0 +1,182 @@
+//! The clients of a server: who is connected, and how other threads reach them.
+//!
+//! A client belongs to the worker that reads its socket. Other threads see its
+//! [`ClientRecord`] and ask its worker, by a message, to do anything to it; a client is named by an
+//! id that is never used again, so that a message that comes late hits nobody.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use commands::{ClientFilter, ClientKind, ClientRecord, table};
+
+/// All connected clients, oldest first.
+#[derive(Debug, Default)]
+pub struct Clients {
+    by_id: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
+    last_id: AtomicU64,
+    count: AtomicUsize,
+}
+
+impl Clients {
+    /// An id that no client had before.
+    pub fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody is connected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes a client in.
+    pub fn add(&self, client: Arc<ClientRecord>) {
+        self.lock().insert(client.id, client);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets a client go; a no-op when it went before.
+    pub fn remove(&self, id: u64) {
+        if self.lock().remove(&id).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The clients that the filter lets through, oldest first.
+    #[must_use]
+    pub fn matching(&self, filter: &ClientFilter, now_unix_ms: u64) -> Vec<Arc<ClientRecord>> {
+        self.lock()
+            .values()
+            .filter(|client| matches(client, filter, now_unix_ms))
+            .cloned()
+            .collect()
+    }
+
+    /// Sums of what the clients' buffers hold, in bytes: query buffers and output.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> (u64, u64) {
+        self.lock().values().fold((0, 0), |(query, output), client| {
+            (
+                query + client.query_bytes.load(Ordering::Relaxed),
+                output + client.output_bytes.load(Ordering::Relaxed),
+            )
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientRecord>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bool {
+    let age_seconds = now_unix_ms.saturating_sub(client.connected_unix_ms) / 1000;
+    filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+        && filter.address.as_ref().is_none_or(|address| *address == client.address)
+        && filter.local_address.as_ref().is_none_or(|address| *address == client.local_address)
+        && filter.kind.is_none_or(|kind| kind == ClientKind::Normal)
+        && filter.user.as_ref().is_none_or(|user| *user == client.names().user)
+        && filter.age_seconds_min.is_none_or(|least| age_seconds >= least)
+        && filter.except != Some(client.id)
+}
+
+/// One line of CLIENT LIST, without its line end.
+#[must_use]
+pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
+    let names = client.names().clone();
+    let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
+    let query_bytes = client.query_bytes.load(Ordering::Relaxed);
+    let output_bytes = client.output_bytes.load(Ordering::Relaxed);
+    let mut flags = String::new();
+    for (flag, letter) in [(ClientRecord::NO_EVICT, 'e'), (ClientRecord::NO_TOUCH, 'T')] {
+        if client.has_flag(flag) {
+            flags.push(letter);
+        }
+    }
+    if client.local_address.starts_with('/') {
+        flags.push('U');
+    }
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    format!(
+        "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
+         db={db} sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
+         events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
+         lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
+         tot-cmds={requests}",
+        id = client.id,
+        addr = client.address,
+        laddr = client.local_address,
+        fd = client.fd,
+        name = names.name,
+        age = now_unix_ms.saturating_sub(client.connected_unix_ms) / 1000,
+        idle = idle_ms / 1000,
+        db = client.database.load(Ordering::Relaxed),
+        total = query_bytes + output_bytes + CLIENT_BYTES,
+        command = last_command(client),
+        user = names.user,
+        resp = client.resp.load(Ordering::Relaxed),
+        library = names.library_name,
+        version = names.library_version,
+        worker = client.worker,
+        net_in = client.input_bytes_total.load(Ordering::Relaxed),
+        net_out = client.output_bytes_total.load(Ordering::Relaxed),
+        requests = client.requests.load(Ordering::Relaxed),
+    )
+}
+
+/// What a client costs beside its buffers.
+const CLIENT_BYTES: u64 = 1024;
+
+fn last_command(client: &ClientRecord) -> String {
+    let index = client.last_command.load(Ordering::Relaxed);
+    table().command(index).map_or_else(|| "NULL".to_owned(), |spec| spec.name.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(clients: &Clients, address: &str) -> Arc<ClientRecord> {
+        let id = clients.next_id();
+        let record =
+            ClientRecord::new(id, address.to_owned(), "127.0.0.1:6379".to_owned(), 0, 9, 1_000);
+        let record = Arc::new(record);
+        clients.add(Arc::clone(&record));
+        record
+    }
+
+    #[test]
+    fn filters_are_a_conjunction() {
+        let clients = Clients::default();
+        let one = client(&clients, "127.0.0.1:1");
+        let two = client(&clients, "127.0.0.1:2");
+        let ids = |filter: &ClientFilter| -> Vec<u64> {
+            clients.matching(filter, 61_000).iter().map(|client| client.id).collect()
+        };
+        assert_eq!(ids(&ClientFilter::default()), [one.id, two.id]);
+        let only_two = ClientFilter { address: Some("127.0.0.1:2".into()), ..Default::default() };
+        assert_eq!(ids(&only_two), [two.id]);
+        assert_eq!(ids(&ClientFilter { except: Some(two.id), ..only_two }), []);
+        assert_eq!(ids(&ClientFilter { age_seconds_min: Some(61), ..Default::default() }), []);
+        assert_eq!(ids(&ClientFilter { kind: Some(ClientKind::PubSub), ..Default::default() }), []);
+    }
+
+    #[test]
+    fn a_client_that_went_is_not_counted_twice() {
+        let clients = Clients::default();
+        let one = client(&clients, "127.0.0.1:1");
+        clients.remove(one.id);
+        clients.remove(one.id);
+        assert!(clients.is_empty());
+        assert_eq!(clients.next_id(), one.id + 1);
+    }
+}
