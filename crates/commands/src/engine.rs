@@ -147,36 +147,34 @@ impl Engine {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
             let most = if session.authenticated { BATCH_MAX } else { 1 };
-            let rest = &input[outcome.consumed..];
+            let start = outcome.consumed;
+            let rest = &input[start..];
             let decoded = session.decoder.decode(rest, &limits, most, batch);
             let planned = self.plan(session, batch, rest);
             for (index, key) in planned.iter().enumerate().take(batch.len()) {
                 let request = batch.request(index, rest);
-                let key = key.map(|(hash, at)| (hash, at));
-                match self.execute(session, server, request, key, output, now_unix_ms) {
-                    Executed::Done => {
-                        outcome.consumed += request.wire_bytes();
-                        outcome.executed += 1;
-                    }
+                match self.execute(session, server, request, *key, output, now_unix_ms) {
+                    Executed::Done => outcome.executed += 1,
                     Executed::Paused => {
                         session.decoder.reset();
                         outcome.next = Next::Paused;
                         return outcome;
                     }
                 }
+                outcome.consumed = start + batch.end_of(index);
                 if session.fate == Fate::Close {
                     outcome.next = Next::Close;
                     return outcome;
                 }
             }
+            outcome.consumed = start + decoded.consumed;
             outcome.needed = decoded.needed;
             if let Some(error) = decoded.error {
-                Reply::new(output, session.resp).error(&error.text());
+                error.write_to(&mut Reply::new(output, session.resp));
                 outcome.next = Next::Close;
                 return outcome;
             }
             if batch.len() < most {
-                outcome.consumed = input.len() - rest.len() + decoded.consumed;
                 return outcome;
             }
             if outcome.executed >= requests_max {

@@ -1,1 +1,3 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
+
+pub mod clients;
