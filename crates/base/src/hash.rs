@@ -12,7 +12,9 @@ impl KeyHasher {
     /// Secrets from the operating system.
     #[must_use]
     pub fn from_os() -> Self {
-        Self { state: std::hash::RandomState::new() }
+        Self {
+            state: std::hash::RandomState::new(),
+        }
     }
 
     /// Hash of `bytes`.

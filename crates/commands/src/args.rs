@@ -61,7 +61,9 @@ impl<'a> Args<'a> {
     /// Takes the next argument if it is `word` (in any case).
     #[inline]
     pub fn take_word(&mut self, word: &str) -> bool {
-        let matches = self.peek().is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+        let matches = self
+            .peek()
+            .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
         self.next += usize::from(matches);
         matches
     }

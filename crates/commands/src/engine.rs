@@ -81,7 +81,12 @@ enum Executed {
 impl Engine {
     /// An engine over one handle of the store.
     #[must_use]
-    pub fn new(store: Handle, settings: Arc<Settings>, clock: Arc<dyn Clock>, random: Prng) -> Self {
+    pub fn new(
+        store: Handle,
+        settings: Arc<Settings>,
+        clock: Arc<dyn Clock>,
+        random: Prng,
+    ) -> Self {
         let table = table();
         Self {
             store,
@@ -121,17 +126,30 @@ impl Engine {
         requests_max: usize,
     ) -> Outcome {
         let now_unix_ms = self.clock.now_unix_ms();
-        session.client.active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
+        session
+            .client
+            .active_unix_ms
+            .store(now_unix_ms, Ordering::Relaxed);
         let mut batch = std::mem::take(&mut self.batch);
         self.store.enter();
-        let outcome =
-            self.run_batches(session, server, input, output, requests_max, &mut batch, now_unix_ms);
+        let outcome = self.run_batches(
+            session,
+            server,
+            input,
+            output,
+            requests_max,
+            &mut batch,
+            now_unix_ms,
+        );
         self.store.leave();
         self.batch = batch;
         outcome
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the one loop over a worker's scratch space")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the one loop over a worker's scratch space"
+    )]
     fn run_batches(
         &mut self,
         session: &mut Session,
@@ -142,7 +160,12 @@ impl Engine {
         batch: &mut Batch,
         now_unix_ms: u64,
     ) -> Outcome {
-        let mut outcome = Outcome { consumed: 0, needed: 0, executed: 0, next: Next::Read };
+        let mut outcome = Outcome {
+            consumed: 0,
+            needed: 0,
+            executed: 0,
+            next: Next::Read,
+        };
         loop {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
@@ -193,11 +216,19 @@ impl Engine {
     }
 
     /// Hashes the first key of every request and asks the cache for what they will touch.
-    fn plan(&self, session: &Session, batch: &Batch, input: &[u8]) -> [Option<(u64, usize)>; BATCH_MAX] {
+    fn plan(
+        &self,
+        session: &Session,
+        batch: &Batch,
+        input: &[u8],
+    ) -> [Option<(u64, usize)>; BATCH_MAX] {
         let mut planned = [None; BATCH_MAX];
         for (index, slot) in planned.iter_mut().enumerate().take(batch.len()) {
             let request = batch.request(index, input);
-            let at = self.table.find(request.name()).map_or(0, |(_, spec)| spec.first_key());
+            let at = self
+                .table
+                .find(request.name())
+                .map_or(0, |(_, spec)| spec.first_key());
             if at == 0 {
                 continue;
             }
@@ -209,7 +240,8 @@ impl Engine {
         }
         if batch.len() > 1 {
             for (hash, _) in planned.iter().flatten() {
-                self.store.prefetch_record(&Key::with_hash(&[], *hash, session.database));
+                self.store
+                    .prefetch_record(&Key::with_hash(&[], *hash, session.database));
             }
         }
         planned
@@ -284,7 +316,9 @@ impl Engine {
         }
         let mut context = Context {
             planned: planned.and_then(|(hash, at)| {
-                request.arg(at).map(|bytes| Key::with_hash(bytes, hash, session.database))
+                request
+                    .arg(at)
+                    .map(|bytes| Key::with_hash(bytes, hash, session.database))
             }),
             store: &mut self.store,
             session,
@@ -340,7 +374,11 @@ fn check(spec: &'static CommandSpec, request: Request<'_>, session: &Session) ->
 fn wrong_arity(spec: &'static CommandSpec, request: Request<'_>) -> CommandError {
     let command = String::from_utf8_lossy(request.name()).to_lowercase();
     let name = spec.name.to_lowercase();
-    let full = if name == command { name } else { format!("{command}|{name}") };
+    let full = if name == command {
+        name
+    } else {
+        format!("{command}|{name}")
+    };
     CommandError::WrongArity(full.into())
 }
 

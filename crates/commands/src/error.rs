@@ -56,9 +56,7 @@ impl CommandError {
             Self::WrongArity(name) => {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
-            Self::OutOfMemory => {
-                "OOM command not allowed when used memory > 'maxmemory'.".into()
-            }
+            Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Self::Text(text) => Cow::Borrowed(text),
         };
         match text {

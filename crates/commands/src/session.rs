@@ -73,7 +73,9 @@ impl Session {
     /// Chooses the protocol version and says so in the client's record.
     pub fn speak(&mut self, resp: Resp) {
         self.resp = resp;
-        self.client.resp.store(if resp == Resp::V3 { 3 } else { 2 }, Ordering::Relaxed);
+        self.client
+            .resp
+            .store(if resp == Resp::V3 { 3 } else { 2 }, Ordering::Relaxed);
     }
 }
 
@@ -162,7 +164,10 @@ impl ClientRecord {
             requests: AtomicU64::new(0),
             input_bytes_total: AtomicU64::new(0),
             output_bytes_total: AtomicU64::new(0),
-            names: Mutex::new(ClientNames { user: "default".to_owned(), ..Default::default() }),
+            names: Mutex::new(ClientNames {
+                user: "default".to_owned(),
+                ..Default::default()
+            }),
         }
     }
 

@@ -204,7 +204,11 @@ impl KeySpec {
     pub const fn range(at: u16, last: i16, step: u16, access: KeyAccess) -> Self {
         Self {
             begin: Begin::Index(at),
-            find: Find::Range { last, step, limit: 0 },
+            find: Find::Range {
+                last,
+                step,
+                limit: 0,
+            },
             access,
             notes: "",
         }
@@ -299,9 +303,11 @@ impl CommandSpec {
     #[must_use]
     pub fn first_key(&self) -> usize {
         match self.keys.first() {
-            Some(KeySpec { begin: Begin::Index(at), find: Find::Range { .. }, .. }) => {
-                usize::from(*at)
-            }
+            Some(KeySpec {
+                begin: Begin::Index(at),
+                find: Find::Range { .. },
+                ..
+            }) => usize::from(*at),
             _ => 0,
         }
     }

@@ -38,7 +38,13 @@ impl Table {
     fn build() -> Self {
         let commands: Vec<&'static CommandSpec> = families::all().collect();
         let size = (commands.len() * 4).next_power_of_two();
-        let mut slots = vec![Slot { packed: 0, index: EMPTY }; size];
+        let mut slots = vec![
+            Slot {
+                packed: 0,
+                index: EMPTY
+            };
+            size
+        ];
         let mask = size - 1;
         for (index, spec) in commands.iter().enumerate() {
             let packed = pack(spec.name.as_bytes());
@@ -49,7 +55,11 @@ impl Table {
             let index = CommandIndex::try_from(index).expect("fewer than 65,535 commands");
             slots[at] = Slot { packed, index };
         }
-        Self { commands, slots, mask }
+        Self {
+            commands,
+            slots,
+            mask,
+        }
     }
 
     /// Every command, families in order.
@@ -86,14 +96,22 @@ impl Table {
 
 /// The subcommand of a container, in any case.
 #[must_use]
-pub fn find_subcommand(container: &'static CommandSpec, word: &[u8]) -> Option<&'static CommandSpec> {
-    container.subcommands.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
+pub fn find_subcommand(
+    container: &'static CommandSpec,
+    word: &[u8],
+) -> Option<&'static CommandSpec> {
+    container
+        .subcommands
+        .iter()
+        .find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
 }
 
 /// The first eight bytes in capitals, as one integer.
 #[inline]
 fn pack(name: &[u8]) -> u64 {
-    name.iter().take(8).fold(0, |packed, byte| packed << 8 | u64::from(byte.to_ascii_uppercase()))
+    name.iter().take(8).fold(0, |packed, byte| {
+        packed << 8 | u64::from(byte.to_ascii_uppercase())
+    })
 }
 
 #[inline]
@@ -119,7 +137,15 @@ mod tests {
 
     #[test]
     fn near_misses_are_not_found() {
-        for name in ["", "GE", "GETX", "SETT", "GETGETGETGETGET", "\0GET", "get\0"] {
+        for name in [
+            "",
+            "GE",
+            "GETX",
+            "SETT",
+            "GETGETGETGETGET",
+            "\0GET",
+            "get\0",
+        ] {
             assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
         }
     }

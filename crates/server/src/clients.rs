@@ -62,12 +62,14 @@ impl Clients {
     /// Sums of what the clients' buffers hold, in bytes: query buffers and output.
     #[must_use]
     pub fn buffer_bytes(&self) -> (u64, u64) {
-        self.lock().values().fold((0, 0), |(query, output), client| {
-            (
-                query + client.query_bytes.load(Ordering::Relaxed),
-                output + client.output_bytes.load(Ordering::Relaxed),
-            )
-        })
+        self.lock()
+            .values()
+            .fold((0, 0), |(query, output), client| {
+                (
+                    query + client.query_bytes.load(Ordering::Relaxed),
+                    output + client.output_bytes.load(Ordering::Relaxed),
+                )
+            })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientRecord>>> {
@@ -77,12 +79,26 @@ impl Clients {
 
 fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bool {
     let age_seconds = now_unix_ms.saturating_sub(client.connected_unix_ms) / 1000;
-    filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
-        && filter.address.as_ref().is_none_or(|address| *address == client.address)
-        && filter.local_address.as_ref().is_none_or(|address| *address == client.local_address)
+    filter
+        .ids
+        .as_ref()
+        .is_none_or(|ids| ids.contains(&client.id))
+        && filter
+            .address
+            .as_ref()
+            .is_none_or(|address| *address == client.address)
+        && filter
+            .local_address
+            .as_ref()
+            .is_none_or(|address| *address == client.local_address)
         && filter.kind.is_none_or(|kind| kind == ClientKind::Normal)
-        && filter.user.as_ref().is_none_or(|user| *user == client.names().user)
-        && filter.age_seconds_min.is_none_or(|least| age_seconds >= least)
+        && filter
+            .user
+            .as_ref()
+            .is_none_or(|user| *user == client.names().user)
+        && filter
+            .age_seconds_min
+            .is_none_or(|least| age_seconds >= least)
         && filter.except != Some(client.id)
 }
 
@@ -138,7 +154,9 @@ const CLIENT_BYTES: u64 = 1024;
 
 fn last_command(client: &ClientRecord) -> String {
     let index = client.last_command.load(Ordering::Relaxed);
-    table().command(index).map_or_else(|| "NULL".to_owned(), |spec| spec.name.to_lowercase())
+    table()
+        .command(index)
+        .map_or_else(|| "NULL".to_owned(), |spec| spec.name.to_lowercase())
 }
 
 #[cfg(test)]
@@ -147,8 +165,14 @@ mod tests {
 
     fn client(clients: &Clients, address: &str) -> Arc<ClientRecord> {
         let id = clients.next_id();
-        let record =
-            ClientRecord::new(id, address.to_owned(), "127.0.0.1:6379".to_owned(), 0, 9, 1_000);
+        let record = ClientRecord::new(
+            id,
+            address.to_owned(),
+            "127.0.0.1:6379".to_owned(),
+            0,
+            9,
+            1_000,
+        );
         let record = Arc::new(record);
         clients.add(Arc::clone(&record));
         record
@@ -160,14 +184,39 @@ mod tests {
         let one = client(&clients, "127.0.0.1:1");
         let two = client(&clients, "127.0.0.1:2");
         let ids = |filter: &ClientFilter| -> Vec<u64> {
-            clients.matching(filter, 61_000).iter().map(|client| client.id).collect()
+            clients
+                .matching(filter, 61_000)
+                .iter()
+                .map(|client| client.id)
+                .collect()
         };
         assert_eq!(ids(&ClientFilter::default()), [one.id, two.id]);
-        let only_two = ClientFilter { address: Some("127.0.0.1:2".into()), ..Default::default() };
+        let only_two = ClientFilter {
+            address: Some("127.0.0.1:2".into()),
+            ..Default::default()
+        };
         assert_eq!(ids(&only_two), [two.id]);
-        assert_eq!(ids(&ClientFilter { except: Some(two.id), ..only_two }), []);
-        assert_eq!(ids(&ClientFilter { age_seconds_min: Some(61), ..Default::default() }), []);
-        assert_eq!(ids(&ClientFilter { kind: Some(ClientKind::PubSub), ..Default::default() }), []);
+        assert_eq!(
+            ids(&ClientFilter {
+                except: Some(two.id),
+                ..only_two
+            }),
+            []
+        );
+        assert_eq!(
+            ids(&ClientFilter {
+                age_seconds_min: Some(61),
+                ..Default::default()
+            }),
+            []
+        );
+        assert_eq!(
+            ids(&ClientFilter {
+                kind: Some(ClientKind::PubSub),
+                ..Default::default()
+            }),
+            []
+        );
     }
 
     #[test]

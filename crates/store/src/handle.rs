@@ -63,7 +63,12 @@ impl Store {
     /// A way into the store for one thread.
     #[must_use]
     pub fn handle(self: &Arc<Self>) -> Handle {
-        Handle { store: Arc::clone(self), now_unix_ms: 0, sink: None, held: None }
+        Handle {
+            store: Arc::clone(self),
+            now_unix_ms: 0,
+            sink: None,
+            held: None,
+        }
     }
 
     /// Number of logical databases.
@@ -149,11 +154,7 @@ impl Handle {
 
     /// Looks a key up. `visit` may be run more than once (see [`Record`]); its last answer counts.
     #[inline]
-    pub fn read<R>(
-        &mut self,
-        key: &Key<'_>,
-        mut visit: impl FnMut(Option<&Record<'_>>) -> R,
-    ) -> R {
+    pub fn read<R>(&mut self, key: &Key<'_>, mut visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
         let now = self.now_unix_ms;
         self.with_map(key.database(), |map, _| {
             let live = map
@@ -219,8 +220,10 @@ impl Handle {
         let now = self.now_unix_ms;
         let hasher = self.store.hasher.clone();
         self.with_map(database, |map, _| {
-            let mut order: Vec<_> =
-                map.iter().map(|(key, cell)| (hasher.hash(key).reverse_bits(), key, cell)).collect();
+            let mut order: Vec<_> = map
+                .iter()
+                .map(|(key, cell)| (hasher.hash(key).reverse_bits(), key, cell))
+                .collect();
             order.sort_by_key(|(position, ..)| *position);
             let mut visited = 0;
             for (position, key, cell) in order {
@@ -270,7 +273,9 @@ impl Handle {
     /// Number of keys of a database that have a deadline.
     pub fn expiring_len(&mut self, database: DatabaseId) -> usize {
         self.with_map(database, |map, _| {
-            map.values().filter(|cell| cell.deadline_unix_ms.is_some()).count()
+            map.values()
+                .filter(|cell| cell.deadline_unix_ms.is_some())
+                .count()
         })
     }
 
@@ -337,7 +342,11 @@ impl Handle {
 
     fn group(&mut self, begin: bool) {
         if let Some(sink) = self.sink.as_deref_mut() {
-            if begin { sink.group_begin() } else { sink.group_end() }
+            if begin {
+                sink.group_begin()
+            } else {
+                sink.group_end()
+            }
         }
     }
 
@@ -349,7 +358,10 @@ impl Handle {
         let sink = self.sink.as_deref_mut();
         match self.held.as_mut() {
             Some(held) => body(&mut held[usize::from(database)], sink),
-            None => body(&mut self.store.databases.lock()[usize::from(database)], sink),
+            None => body(
+                &mut self.store.databases.lock()[usize::from(database)],
+                sink,
+            ),
         }
     }
 }

@@ -19,7 +19,11 @@ impl<'a> Key<'a> {
     #[inline]
     #[must_use]
     pub const fn with_hash(bytes: &'a [u8], hash: u64, database: DatabaseId) -> Self {
-        Self { bytes, hash, database }
+        Self {
+            bytes,
+            hash,
+            database,
+        }
     }
 
     /// The same name in another database (MOVE, COPY … DB).

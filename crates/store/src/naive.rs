@@ -21,14 +21,20 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
     Integer(i64),
-    Bytes { bytes: Vec<u8>, changed_in_place: bool },
+    Bytes {
+        bytes: Vec<u8>,
+        changed_in_place: bool,
+    },
 }
 
 impl Data {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         match base::number::parse_i64(bytes) {
             Some(number) => Self::Integer(number),
-            None => Self::Bytes { bytes: bytes.to_vec(), changed_in_place: false },
+            None => Self::Bytes {
+                bytes: bytes.to_vec(),
+                changed_in_place: false,
+            },
         }
     }
 
@@ -42,11 +48,16 @@ impl Data {
     /// The bytes for a change in place; a number becomes its text first.
     pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if let Self::Integer(number) = self {
-            *self =
-                Self::Bytes { bytes: number.to_string().into_bytes(), changed_in_place: false };
+            *self = Self::Bytes {
+                bytes: number.to_string().into_bytes(),
+                changed_in_place: false,
+            };
         }
         match self {
-            Self::Bytes { bytes, changed_in_place } => {
+            Self::Bytes {
+                bytes,
+                changed_in_place,
+            } => {
                 *changed_in_place = true;
                 bytes
             }
@@ -57,11 +68,10 @@ impl Data {
     pub(crate) fn encoding(&self) -> Encoding {
         match self {
             Self::Integer(_) => Encoding::Integer,
-            Self::Bytes { bytes, changed_in_place }
-                if *changed_in_place || bytes.len() > EMBEDDED_BYTES_MAX =>
-            {
-                Encoding::Raw
-            }
+            Self::Bytes {
+                bytes,
+                changed_in_place,
+            } if *changed_in_place || bytes.len() > EMBEDDED_BYTES_MAX => Encoding::Raw,
             Self::Bytes { .. } => Encoding::Embedded,
         }
     }
@@ -75,7 +85,9 @@ pub(crate) struct Databases {
 
 impl Databases {
     pub(crate) fn new(count: usize) -> Self {
-        Self { maps: Arc::new(Mutex::new(vec![Map::new(); count])) }
+        Self {
+            maps: Arc::new(Mutex::new(vec![Map::new(); count])),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Map>> {

@@ -176,7 +176,9 @@ impl<'a> Entry<'a> {
     /// The live record, if there is one.
     #[must_use]
     pub fn record(&self) -> Option<Record<'_>> {
-        self.map.get(self.key.bytes()).map(|cell| Record::new(self.key.bytes(), cell))
+        self.map
+            .get(self.key.bytes())
+            .map(|cell| Record::new(self.key.bytes(), cell))
     }
 
     /// Whether the key exists.
@@ -199,7 +201,13 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// As [`Entry::set`].
     pub fn set_raw(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(Data::Bytes { bytes: value.to_vec(), changed_in_place: true }, deadline);
+        self.replace(
+            Data::Bytes {
+                bytes: value.to_vec(),
+                changed_in_place: true,
+            },
+            deadline,
+        );
         Ok(())
     }
 
@@ -208,7 +216,13 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// As [`Entry::set`].
     pub fn set_text(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(Data::Bytes { bytes: value.to_vec(), changed_in_place: false }, deadline);
+        self.replace(
+            Data::Bytes {
+                bytes: value.to_vec(),
+                changed_in_place: false,
+            },
+            deadline,
+        );
         Ok(())
     }
 
@@ -274,7 +288,9 @@ impl<'a> Entry<'a> {
     /// A copy of the value, deadline included. Large values share pages until one is changed.
     #[must_use]
     pub fn duplicate(&self) -> Option<Owned> {
-        self.map.get(self.key.bytes()).map(|cell| Owned { cell: cell.clone() })
+        self.map
+            .get(self.key.bytes())
+            .map(|cell| Owned { cell: cell.clone() })
     }
 
     /// Makes the key hold a value that came from [`Entry::take`] or [`Entry::duplicate`], with that
@@ -296,22 +312,35 @@ impl<'a> Entry<'a> {
     }
 
     fn bytes_mut(&mut self) -> &mut Vec<u8> {
-        let empty = Data::Bytes { bytes: Vec::new(), changed_in_place: true };
+        let empty = Data::Bytes {
+            bytes: Vec::new(),
+            changed_in_place: true,
+        };
         self.map
             .entry(self.key.bytes().to_vec())
-            .or_insert(Cell { data: empty, deadline_unix_ms: None })
+            .or_insert(Cell {
+                data: empty,
+                deadline_unix_ms: None,
+            })
             .data
             .bytes_mut()
     }
 
     fn replace(&mut self, data: Data, deadline: Deadline) {
         let deadline_unix_ms = match deadline {
-            Deadline::Keep => {
-                self.map.get(self.key.bytes()).and_then(|cell| cell.deadline_unix_ms)
-            }
+            Deadline::Keep => self
+                .map
+                .get(self.key.bytes())
+                .and_then(|cell| cell.deadline_unix_ms),
             Deadline::Never => None,
             Deadline::At(at) => Some(at),
         };
-        self.map.insert(self.key.bytes().to_vec(), Cell { data, deadline_unix_ms });
+        self.map.insert(
+            self.key.bytes().to_vec(),
+            Cell {
+                data,
+                deadline_unix_ms,
+            },
+        );
     }
 }

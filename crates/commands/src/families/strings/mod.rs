@@ -54,9 +54,11 @@ fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let value = args.bytes()?;
-    context.store.upsert(&key, value, Deadline::Never, |effect| {
-        effect.command(&[b"SET", key.bytes(), value]);
-    })?;
+    context
+        .store
+        .upsert(&key, value, Deadline::Never, |effect| {
+            effect.command(&[b"SET", key.bytes(), value]);
+        })?;
     reply.ok();
     Ok(())
 }
