@@ -1,3 +1,8 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
+pub mod cli;
 pub mod clients;
+pub mod config;
+pub mod daemon;
+pub mod identity;
+pub mod log;

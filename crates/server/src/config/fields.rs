@@ -1,0 +1,175 @@
+//! The configuration as the server reads it: one plain field per setting that does something.
+//!
+//! A [`Config`] never changes; a change makes a new one (see [`super::SharedConfig`]). Units stand
+//! in the field names. Directives that are accepted without effect have no field.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::log::Level;
+
+/// The settings of a running server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Addresses to listen on; empty means none.
+    pub bind: Vec<BindAddress>,
+    /// TCP port; 0 means no TCP.
+    pub port: u16,
+    /// Path of the Unix socket, when there is one.
+    pub unix_socket: Option<PathBuf>,
+    /// Mode bits of the Unix socket's file; 0 leaves them to the umask.
+    pub unix_socket_mode: u32,
+    /// Length of the kernel's queue of connections not yet accepted.
+    pub tcp_backlog: u32,
+    /// Seconds between keep-alive probes; 0 means none.
+    pub tcp_keepalive_s: u32,
+    /// Seconds after which an idle client is closed; 0 means never.
+    pub idle_timeout_s: u32,
+    /// Connections served at a time.
+    pub clients_max: u32,
+    /// Whether strangers are refused while there is neither password nor `bind`.
+    pub protected_mode: bool,
+    /// Whether `bind` was given by the user (protected mode asks).
+    pub bind_was_given: bool,
+    /// The default user's password.
+    pub password: Option<Vec<u8>>,
+    /// Who may use DEBUG.
+    pub debug_command: Permission,
+    /// Who may set protected directives with CONFIG SET.
+    pub protected_configs: Permission,
+
+    /// Numbered databases.
+    pub databases_count: u32,
+    /// Worker threads.
+    pub threads_count: u16,
+    /// Housekeeping turns a second, 1 to 500.
+    pub hz: u32,
+    /// Working directory.
+    pub dir: PathBuf,
+    /// Lowest level that is logged.
+    pub log_level: Level,
+    /// Log file; standard output when absent.
+    pub log_file: Option<PathBuf>,
+    /// Whether to leave the terminal at start.
+    pub daemonize: bool,
+    /// Who waits to hear that the server is ready.
+    pub supervised: Supervised,
+    /// File that holds the process number while the server runs.
+    pub pid_file: Option<PathBuf>,
+    /// Whether the banner is shown even when output is not a terminal.
+    pub always_show_logo: bool,
+    /// Name of the availability zone, as INFO shows it.
+    pub availability_zone: String,
+
+    /// Bytes the process may hold before it evicts or refuses; 0 means no limit.
+    pub memory_bytes_max: u64,
+    /// What goes when memory is short.
+    pub eviction_policy: EvictionPolicy,
+    /// Keys looked at per victim under the sampling policies.
+    pub eviction_samples_count: u32,
+    /// How long eviction may hold up a command, 0 to 100.
+    pub eviction_tenacity: u32,
+    /// Logarithmic factor of the LFU counter.
+    pub lfu_log_factor: u32,
+    /// Minutes after which the LFU counter falls by one.
+    pub lfu_decay_minutes: u32,
+    /// Effort of the expiry sweep, 1 to 10.
+    pub active_expire_effort: u32,
+    /// Memory of all clients together.
+    pub clients_memory: ClientsMemory,
+    /// Bytes of unanswered input a client may pile up.
+    pub query_buffer_bytes_max: u64,
+    /// Length of one argument.
+    pub bulk_bytes_max: u64,
+    /// Limits of unread output, per client class.
+    pub output_limits: OutputLimits,
+}
+
+/// One address of `bind`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindAddress {
+    /// Address as written, without the `-`; `*` and `::*` mean every address of their family.
+    pub host: String,
+    /// Written with a leading `-`: not a fault when the machine does not have the address.
+    pub optional: bool,
+}
+
+/// Values of `enable-debug-command` and its like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Nobody.
+    No,
+    /// Every client.
+    Yes,
+    /// Clients of this machine.
+    Local,
+}
+
+/// Values of `supervised`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supervised {
+    /// Nobody waits.
+    No,
+    /// systemd, told through its notification socket.
+    Systemd,
+    /// Upstart, told by stopping.
+    Upstart,
+    /// Whichever the environment shows.
+    Auto,
+}
+
+/// Values of `maxmemory-policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the policies' own")]
+pub enum EvictionPolicy {
+    NoEviction,
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+}
+
+/// Value of `maxmemory-clients`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientsMemory {
+    /// No limit.
+    Unlimited,
+    /// A number of bytes.
+    Bytes(u64),
+    /// Hundredths of `maxmemory`.
+    Percent(u8),
+}
+
+/// Value of `client-output-buffer-limit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputLimits {
+    /// Ordinary clients.
+    pub normal: OutputLimit,
+    /// Replicas.
+    pub replica: OutputLimit,
+    /// Clients with a subscription.
+    pub pubsub: OutputLimit,
+}
+
+/// Limit of unread output of one client class; 0 means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputLimit {
+    /// Bytes at which the client is closed at once.
+    pub hard_bytes: u64,
+    /// Bytes at which the client is closed when it stays above for `soft_s`.
+    pub soft_bytes: u64,
+    /// Seconds the client may stay above `soft_bytes`.
+    pub soft_s: u64,
+}
+
+/// What start-up found besides the settings themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Absolute path of the configuration file.
+    pub file: Option<PathBuf>,
+    /// `argv` as given.
+    pub arguments: Vec<OsString>,
+}
