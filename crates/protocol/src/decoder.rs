@@ -20,14 +20,14 @@
 use crate::ProtocolError;
 use crate::inline::Splitter;
 use crate::number::parse_i64;
-use crate::request::{Batch, Span};
+use crate::request::{Batch, Span, Spans};
 
 /// Arguments a client may send in one request before it is authenticated.
 const UNAUTHENTICATED_ARGUMENTS_MAX: u32 = 10;
 /// Length of an argument a client may send before it is authenticated.
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16_384;
 /// Up to here a position and a length add up to what fits `u32` with ease.
-const LENGTH_UNCHECKED_MAX: usize = 1 << 30;
+const SHORT_BULK_BYTES_MAX: usize = 1 << 30;
 /// From this many decoded arguments on, an incomplete request keeps its progress.
 const ARGUMENTS_REDECODED_MAX: usize = 32;
 
@@ -84,7 +84,7 @@ pub struct Decoder {
 #[derive(Debug)]
 struct Partial {
     progress: Progress,
-    spans: Vec<Span>,
+    spans: Spans,
 }
 
 /// How far into a request decoding came.
@@ -152,7 +152,7 @@ impl Decoder {
     /// Bytes of memory held for a request that is half received.
     pub fn held_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| {
-            size_of::<Partial>() + partial.spans.capacity() * size_of::<Span>()
+            size_of::<Partial>() + partial.spans.held_bytes()
         })
     }
 
@@ -164,13 +164,17 @@ impl Decoder {
         batch: &mut Batch,
     ) -> Decoded {
         let mut consumed = 0;
-        while batch.len() < max && consumed < input.len() {
-            if self.partial.is_none()
-                && let Some(end) = decode_short(input, consumed, ceilings, batch)
-            {
-                self.scanned = 0;
-                consumed = end;
-                continue;
+        while batch.len() < max {
+            if self.partial.is_none() {
+                let short_end = decode_short_requests(input, consumed, ceilings, max, batch);
+                if short_end > consumed {
+                    self.scanned = 0;
+                    consumed = short_end;
+                    continue;
+                }
+            }
+            if consumed == input.len() {
+                break;
             }
             match self.decode_request(input, consumed, ceilings, batch) {
                 Step::Complete(len) => {
@@ -243,13 +247,8 @@ impl Decoder {
         match step {
             Step::Complete(len) => batch.push_request(spans_start, start, start + len, false),
             Step::Incomplete { .. } if spans.len() - spans_start >= ARGUMENTS_REDECODED_MAX => {
-                let spans = spans
-                    .drain(spans_start..)
-                    .map(|span| span.moved_front(start));
-                self.partial = Some(Box::new(Partial {
-                    progress,
-                    spans: spans.collect(),
-                }));
+                let spans = spans.split_off(spans_start, start);
+                self.partial = Some(Box::new(Partial { progress, spans }));
             }
             Step::Incomplete { .. } | Step::Failed(_) => {}
         }
@@ -268,7 +267,7 @@ impl Decoder {
         let step = decode_arguments(bytes, 0, self.scanned, progress, ceilings, spans);
         match step {
             Step::Complete(len) => {
-                batch.spans.append(spans);
+                batch.spans = std::mem::take(spans);
                 batch.push_request(0, 0, len, false);
             }
             Step::Incomplete { .. } => self.partial = Some(partial),
@@ -283,6 +282,9 @@ struct Ceilings {
     limits: Limits,
     arguments_max: u64,
     bulk_bytes_max: u64,
+    /// The same, but no more than what the short way is for.
+    short_arguments_max: usize,
+    short_bulk_bytes_max: usize,
 }
 
 impl Ceilings {
@@ -295,10 +297,15 @@ impl Ceilings {
                 UNAUTHENTICATED_BULK_BYTES_MAX,
             )
         };
+        let arguments_max = u64::from(limits.multibulk_max.min(arguments_max));
+        let bulk_bytes_max = limits.bulk_bytes_max.min(bulk_bytes_max);
         Self {
             limits: *limits,
-            arguments_max: u64::from(limits.multibulk_max.min(arguments_max)),
-            bulk_bytes_max: limits.bulk_bytes_max.min(bulk_bytes_max),
+            arguments_max,
+            bulk_bytes_max,
+            short_arguments_max: usize::try_from(arguments_max).map_or(9, |max| max.min(9)),
+            short_bulk_bytes_max: usize::try_from(bulk_bytes_max)
+                .map_or(SHORT_BULK_BYTES_MAX, |max| max.min(SHORT_BULK_BYTES_MAX)),
         }
     }
 
@@ -331,69 +338,98 @@ impl Ceilings {
     }
 }
 
-/// The byte sequence `marker`, any, CR, LF as a little-endian word.
-const fn short_header(marker: u8) -> u32 {
-    u32::from_le_bytes([marker, 0, b'\r', b'\n'])
+/// Decodes requests from `start` on as long as they are complete, of one to nine arguments and
+/// written in the one form that client libraries use. Returns the end of the last one.
+#[inline]
+fn decode_short_requests(
+    input: &[u8],
+    start: usize,
+    ceilings: &Ceilings,
+    max: usize,
+    batch: &mut Batch,
+) -> usize {
+    let mut consumed = start;
+    while batch.len() < max
+        && let Some(end) = decode_short(input, consumed, ceilings, batch)
+    {
+        consumed = end;
+    }
+    consumed
 }
 
-/// The digit of a header of the form `marker`, digit, CR, LF.
-#[inline]
-fn short_header_digit(bytes: &[u8], marker: u8) -> Option<usize> {
-    let word = u32::from_le_bytes(*bytes.first_chunk()?);
-    let digit = ((word >> 8) & 0xff).wrapping_sub(u32::from(b'0'));
-    (word & 0xffff_00ff == short_header(marker) && digit <= 9).then_some(digit as usize)
-}
-
-/// Decodes the request at `start` if it is complete, of one to nine arguments and written in the
-/// one form that client libraries use. Returns its end in the input.
-#[inline]
+/// Decodes the short request at `start` and returns its end.
+#[inline(always)]
 fn decode_short(
     input: &[u8],
     start: usize,
     ceilings: &Ceilings,
     batch: &mut Batch,
 ) -> Option<usize> {
-    let count = short_header_digit(&input[start..], b'*')?;
-    if count == 0 || count as u64 > ceilings.arguments_max {
+    // `*2 CR LF $3 CR LF`: one look for the count and for the length of the command's name.
+    let head = u64::from_le_bytes(*input.get(start..)?.first_chunk()?);
+    let (count, name_bytes) = (digit(head >> 8), digit(head >> 40));
+    if head & 0xffff_00ff_ffff_00ff != u64::from_le_bytes(*b"*\0\r\n$\0\r\n")
+        || count.wrapping_sub(1) >= ceilings.short_arguments_max
+        || name_bytes > 9
+    {
+        return None;
+    }
+    let [name, others @ ..] = batch.spans.reserve(count) else {
+        return None;
+    };
+    *name = Span::new(start + 8, name_bytes);
+    let mut position = start + 8 + name_bytes + 2;
+    for slot in others {
+        let (length, header_bytes) = bulk_header(input.get(position..)?)?;
+        if length > ceilings.short_bulk_bytes_max {
+            return None;
+        }
+        *slot = Span::new(position + header_bytes, length);
+        position += header_bytes + length + 2;
+    }
+    if position > input.len() {
         return None;
     }
     let spans_start = batch.spans.len();
-    let mut position = start + 4;
-    for _ in 0..count {
-        let Some((length, header_bytes)) = bulk_header(input.get(position..)?) else {
-            batch.spans.truncate(spans_start);
-            return None;
-        };
-        let content = position + header_bytes;
-        let end = content + length + 2;
-        if end > input.len() || length as u64 > ceilings.bulk_bytes_max {
-            batch.spans.truncate(spans_start);
-            return None;
-        }
-        batch.spans.push(Span::new(content, length));
-        position = end;
-    }
+    batch.spans.commit(count);
     batch.push_request(spans_start, start, position, false);
     Some(position)
 }
 
-/// The length an argument announces and the size of the announcement, when it is written as
-/// client libraries do; otherwise [`bulk_header_exact`] decides.
+/// The value of the digit in the lowest byte, or more than 9 if there is none.
 #[inline]
-fn bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
-    match short_header_digit(bytes, b'$') {
-        Some(length) => Some((length, 4)),
-        None => bulk_header_long(bytes),
-    }
+fn digit(word: u64) -> usize {
+    ((word & 0xff) as usize).wrapping_sub(usize::from(b'0'))
 }
 
-/// The same for lengths of two to nine digits.
+/// The length an argument announces and the size of the announcement, when it is written as
+/// client libraries do; otherwise [`bulk_header_exact`] decides.
+#[inline(always)]
+fn bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
+    let head = u32::from_le_bytes(*bytes.first_chunk()?);
+    let first = digit(u64::from(head >> 8));
+    if head & 0xffff_00ff == u32::from_le_bytes(*b"$\0\r\n") && first <= 9 {
+        return Some((first, 4));
+    }
+    let second = digit(u64::from(head >> 16));
+    if head & 0xff00_00ff == u32::from_le_bytes(*b"$\0\0\r")
+        && first.wrapping_sub(1) < 9
+        && second <= 9
+        && bytes.get(4) == Some(&b'\n')
+    {
+        return Some((first * 10 + second, 5));
+    }
+    bulk_header_long(bytes)
+}
+
+/// The same for lengths of two to eight digits.
+#[inline(never)]
 fn bulk_header_long(bytes: &[u8]) -> Option<(usize, usize)> {
     let [b'$', first @ b'1'..=b'9', rest @ ..] = bytes else {
         return None;
     };
     let mut length = usize::from(first - b'0');
-    for (index, &byte) in rest.iter().take(9).enumerate() {
+    for (index, &byte) in rest.iter().take(8).enumerate() {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             let ends = byte == b'\r' && rest.get(index + 1) == Some(&b'\n');
@@ -424,7 +460,7 @@ fn decode_arguments(
     scanned: usize,
     progress: &mut Progress,
     ceilings: &Ceilings,
-    spans: &mut Vec<Span>,
+    spans: &mut Spans,
 ) -> Step {
     while progress.arguments_left > 0 {
         let (content, length) = match bulk_header_exact(bytes, progress.position, scanned, ceilings)
@@ -455,8 +491,8 @@ fn bulk_header_exact(
 ) -> Result<(usize, usize), Step> {
     if let Some((length, header_bytes)) = bulk_header(&bytes[position..])
         && length as u64 <= ceilings.bulk_bytes_max
-        && length <= LENGTH_UNCHECKED_MAX
-        && position <= LENGTH_UNCHECKED_MAX
+        && length <= SHORT_BULK_BYTES_MAX
+        && position <= SHORT_BULK_BYTES_MAX
     {
         return Ok((position + header_bytes, length));
     }

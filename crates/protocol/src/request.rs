@@ -13,7 +13,7 @@ const SPANS_KEPT_MAX: usize = 64 * 1024;
 const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 /// Where an argument lies in the bytes it belongs to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     start: u32,
     len: u32,
@@ -35,13 +35,86 @@ impl Span {
     }
 
     /// The same argument when `offset` bytes in front of it are gone.
-    pub(crate) fn moved_front(self, offset: usize) -> Self {
+    fn moved_front(self, offset: usize) -> Self {
         Self::new(self.start as usize - offset, self.len as usize)
     }
 
     #[inline]
     fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..][..self.len as usize]
+    }
+}
+
+/// A growing list of spans whose memory is initialised once, when it grows, so that adding some
+/// costs one check instead of one each. Invariant: `used <= slots.len()`.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    slots: Vec<Span>,
+    used: usize,
+}
+
+impl Spans {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Span] {
+        &self.slots[..self.used]
+    }
+
+    /// Room for exactly `count` more, to be declared as used by [`commit`](Self::commit).
+    #[inline]
+    pub(crate) fn reserve(&mut self, count: usize) -> &mut [Span] {
+        if self.slots.len() - self.used < count {
+            self.grow(count);
+        }
+        &mut self.slots[self.used..][..count]
+    }
+
+    #[inline]
+    pub(crate) fn commit(&mut self, count: usize) {
+        self.used = self.slots.len().min(self.used + count);
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, span: Span) {
+        self.reserve(1)[0] = span;
+        self.used += 1;
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Span>()
+    }
+
+    /// Takes the spans from `start` on out, counted from `offset` bytes later in the input.
+    pub(crate) fn split_off(&mut self, start: usize, offset: usize) -> Self {
+        let moved = self.slots[start..self.used]
+            .iter()
+            .map(|span| span.moved_front(offset));
+        let slots: Vec<Span> = moved.collect();
+        self.used = start;
+        Self {
+            used: slots.len(),
+            slots,
+        }
+    }
+
+    /// Forgets all; keeps memory for at most `kept_max` spans.
+    #[inline]
+    fn clear(&mut self, kept_max: usize) {
+        self.used = 0;
+        if self.slots.len() > kept_max {
+            self.slots.truncate(kept_max);
+            self.slots.shrink_to_fit();
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize) {
+        self.slots.reserve(self.used + count - self.slots.len());
+        self.slots.resize(self.slots.capacity(), Span::default());
     }
 }
 
@@ -58,7 +131,7 @@ struct RequestRange {
 /// The requests of one call of [`Decoder::decode`](crate::Decoder::decode).
 #[derive(Debug, Default)]
 pub struct Batch {
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: Spans,
     requests: Vec<RequestRange>,
     pub(crate) unescaped: Vec<u8>,
 }
@@ -73,11 +146,8 @@ impl Batch {
     #[inline]
     pub fn clear(&mut self) {
         self.requests.clear();
-        self.spans.clear();
+        self.spans.clear(SPANS_KEPT_MAX);
         self.unescaped.clear();
-        if self.spans.capacity() > SPANS_KEPT_MAX {
-            self.spans.shrink_to(SPANS_KEPT_MAX);
-        }
         if self.unescaped.capacity() > UNESCAPED_BYTES_KEPT_MAX {
             self.unescaped.shrink_to(UNESCAPED_BYTES_KEPT_MAX);
         }
@@ -103,7 +173,7 @@ impl Batch {
     pub fn request<'a>(&'a self, index: usize, input: &'a [u8]) -> Request<'a> {
         let range = self.requests[index];
         Request {
-            spans: &self.spans[range.spans_start as usize..range.spans_end as usize],
+            spans: &self.spans.as_slice()[range.spans_start as usize..range.spans_end as usize],
             bytes: if range.unescaped {
                 &self.unescaped
             } else {
