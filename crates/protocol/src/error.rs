@@ -35,8 +35,6 @@ impl ProtocolError {
     /// Writes the error reply, `-ERR Protocol error: …`.
     pub fn write_to(self, reply: &mut Reply<'_>) {
         match self {
-            // A C string ends at its first zero byte, and so does the text clients know.
-            Self::ExpectedBulk(0) => reply.error("ERR Protocol error: expected '$', got '"),
             Self::ExpectedBulk(byte) => {
                 let mut text = *b"ERR Protocol error: expected '$', got '?'";
                 let at = text.len() - 2;

@@ -17,16 +17,20 @@
 mod buffer;
 mod decoder;
 mod error;
+mod frame;
 mod inline;
+mod limits;
 mod number;
 mod reply;
 mod request;
+mod short;
 mod value;
 
 pub use buffer::ReplyBuffer;
-pub use decoder::{Decoded, Decoder, Limits};
+pub use decoder::{Decoded, Decoder};
 pub use error::ProtocolError;
 pub use inline::{UnbalancedQuotes, split_line};
+pub use limits::Limits;
 pub use reply::{Deferred, Reply, Resp};
 pub use request::{Batch, OwnedRequest, Request, RequestIter};
 pub use value::{Double, Value, ValueError, decode_value, encode_request};

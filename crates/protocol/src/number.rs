@@ -1,39 +1,60 @@
 //! Whole numbers between text and machine form.
 
-/// Decimal digits of a number, kept on the stack.
-pub(crate) struct Digits {
-    bytes: [u8; 20],
-    start: usize,
+/// `00` to `99`, so that a division yields two digits.
+const DIGIT_PAIRS: [[u8; 2]; 100] = digit_pairs();
+
+/// Characters of the longest whole number.
+pub(crate) const NUMBER_BYTES_MAX: usize = 20;
+
+/// How many digits `number` has.
+#[inline]
+pub(crate) fn digits_count(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-impl Digits {
-    /// The digits of `number`.
-    pub(crate) fn of_unsigned(mut number: u64) -> Self {
-        let mut bytes = [b'0'; 20];
-        let mut start = bytes.len();
-        loop {
-            start -= 1;
-            bytes[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-            number /= 10;
-            if number == 0 {
-                return Self { bytes, start };
-            }
+/// Writes `number` to the front of `room` and returns its length. The digits go where they belong
+/// at once: copying them from elsewhere would wait for their single stores to become readable.
+///
+/// # Panics
+/// When `room` is too short; [`NUMBER_BYTES_MAX`] always suffices.
+#[inline]
+pub(crate) fn write_unsigned(room: &mut [u8], mut number: u64) -> usize {
+    let count = digits_count(number);
+    for places in room[..count].rchunks_mut(2) {
+        let [tens, ones] = DIGIT_PAIRS[(number % 100) as usize];
+        number /= 100;
+        match places {
+            [first, second] => (*first, *second) = (tens, ones),
+            [only] => *only = ones,
+            _ => {}
         }
     }
+    count
+}
 
-    /// The digits of `number`, after a minus sign when it is negative.
-    pub(crate) fn of_signed(number: i64) -> Self {
-        let mut digits = Self::of_unsigned(number.unsigned_abs());
-        if number < 0 {
-            digits.start -= 1;
-            digits.bytes[digits.start] = b'-';
+/// The same for a number that may be negative.
+#[inline]
+pub(crate) fn write_signed(room: &mut [u8], number: i64) -> usize {
+    if number < 0 {
+        room[0] = b'-';
+        1 + write_unsigned(&mut room[1..], number.unsigned_abs())
+    } else {
+        write_unsigned(room, number.unsigned_abs())
+    }
+}
+
+const fn digit_pairs() -> [[u8; 2]; 100] {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut index = 1;
+    while index < 100 {
+        pairs[index] = pairs[index - 1];
+        pairs[index][1] += 1;
+        if pairs[index][1] > b'9' {
+            pairs[index] = [pairs[index][0] + 1, b'0'];
         }
-        digits
+        index += 1;
     }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
+    pairs
 }
 
 /// Reads a whole number as the protocol writes it: an optional minus sign, no plus sign, no
@@ -61,4 +82,55 @@ pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
         };
     }
     Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(number: i64) {
+        let mut room = [0; NUMBER_BYTES_MAX];
+        let count = write_signed(&mut room, number);
+        assert_eq!(&room[..count], number.to_string().as_bytes());
+        assert_eq!(parse_i64(&room[..count]), Some(number));
+    }
+
+    #[test]
+    fn numbers_read_back() {
+        let around = |number: i64| (-101..=101).map(move |offset| number.saturating_add(offset));
+        let powers = (0..19).map(|exponent| 10_i64.pow(exponent));
+        for number in powers.chain([0, i64::MAX]).flat_map(around) {
+            for number in [number, number.wrapping_neg()] {
+                check(number);
+            }
+        }
+        check(i64::MIN);
+        let mut room = [0; NUMBER_BYTES_MAX];
+        assert_eq!(write_unsigned(&mut room, u64::MAX), NUMBER_BYTES_MAX);
+        assert_eq!(room, u64::MAX.to_string().as_bytes());
+    }
+
+    #[test]
+    fn only_the_canonical_text_is_a_number() {
+        assert_eq!(parse_i64(b"-9223372036854775808"), Some(i64::MIN));
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            "00",
+            " 1",
+            "1 ",
+            "1.0",
+            "1a",
+            "0x1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999999999",
+        ] {
+            assert_eq!(parse_i64(text.as_bytes()), None, "{text:?}");
+        }
+    }
 }

@@ -6,10 +6,10 @@
 //! except the buffer when it grows.
 
 use crate::ReplyBuffer;
-use crate::number::Digits;
+use crate::number::{NUMBER_BYTES_MAX, digits_count, write_signed, write_unsigned};
 
-/// The longest header: a type byte, a number of 20 digits, CR LF.
-const HEADER_BYTES_MAX: usize = 23;
+/// The longest header: a type byte, a number, CR LF.
+const HEADER_BYTES_MAX: usize = 1 + NUMBER_BYTES_MAX + 2;
 const LINE_END: &[u8; 2] = b"\r\n";
 
 /// The version of the protocol a session speaks, as chosen by HELLO.
@@ -110,7 +110,14 @@ impl<'a> Reply<'a> {
     /// A whole number.
     #[inline]
     pub fn integer(&mut self, value: i64) {
-        self.header_signed(b':', value);
+        let small = usize::try_from(value)
+            .ok()
+            .and_then(|value| small_header(b':', value));
+        if let Some(header) = small {
+            self.raw(&header);
+        } else {
+            self.long_integer(value);
+        }
     }
 
     /// A string of any bytes.
@@ -135,7 +142,11 @@ impl<'a> Reply<'a> {
     /// A whole number as a string.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
-        self.bulk(Digits::of_signed(value).as_bytes());
+        let digits = digits_count(value.unsigned_abs());
+        let len = if value < 0 { 1 + digits } else { digits };
+        self.bulk_with(len, |room| {
+            write_signed(room, value);
+        });
     }
 
     /// Nothing: a missing string or value.
@@ -295,11 +306,19 @@ impl<'a> Reply<'a> {
     /// Writes the header into the room left for it, moving what follows when it has more digits.
     fn end(&mut self, slot: Deferred, marker: u8, len: usize) {
         let mut header = [0; HEADER_BYTES_MAX];
-        let header_bytes = write_header(&mut header, marker, &Digits::of_unsigned(len as u64));
+        let header_bytes = write_header(&mut header, marker, len);
         if header_bytes > 4 {
             self.buffer.open_gap(slot.mark, header_bytes - 4);
         }
         self.buffer.overwrite(slot.mark, &header[..header_bytes]);
+    }
+
+    fn long_integer(&mut self, value: i64) {
+        let room = self.buffer.reserve(HEADER_BYTES_MAX);
+        room[0] = b':';
+        let count = 1 + write_signed(&mut room[1..], value);
+        room[count..count + 2].copy_from_slice(LINE_END);
+        self.buffer.commit(count + 2);
     }
 
     #[inline]
@@ -315,25 +334,9 @@ impl<'a> Reply<'a> {
         if let Some(header) = small_header(marker, len) {
             self.raw(&header);
         } else {
-            self.header_digits(marker, &Digits::of_unsigned(len as u64));
+            let count = write_header(self.buffer.reserve(HEADER_BYTES_MAX), marker, len);
+            self.buffer.commit(count);
         }
-    }
-
-    #[inline]
-    fn header_signed(&mut self, marker: u8, value: i64) {
-        let small = usize::try_from(value)
-            .ok()
-            .and_then(|value| small_header(marker, value));
-        if let Some(header) = small {
-            self.raw(&header);
-        } else {
-            self.header_digits(marker, &Digits::of_signed(value));
-        }
-    }
-
-    fn header_digits(&mut self, marker: u8, digits: &Digits) {
-        let count = write_header(self.buffer.reserve(HEADER_BYTES_MAX), marker, digits);
-        self.buffer.commit(count);
     }
 
     /// `marker`, length, `prefix`, content: the length counts the prefix.
@@ -347,7 +350,7 @@ impl<'a> Reply<'a> {
             room[..4].copy_from_slice(&header);
             4
         } else {
-            write_header(room, marker, &Digits::of_unsigned(content_bytes as u64))
+            write_header(room, marker, content_bytes)
         };
         let (before, rest) = room[header_bytes..].split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
@@ -379,12 +382,11 @@ fn small_header(marker: u8, number: usize) -> Option<[u8; 4]> {
 }
 
 /// Writes a header to the front of `room` and returns its size.
-fn write_header(room: &mut [u8], marker: u8, digits: &Digits) -> usize {
-    let digits = digits.as_bytes();
+fn write_header(room: &mut [u8], marker: u8, number: usize) -> usize {
     room[0] = marker;
-    room[1..=digits.len()].copy_from_slice(digits);
-    room[1 + digits.len()..][..2].copy_from_slice(LINE_END);
-    digits.len() + 3
+    let count = 1 + write_unsigned(&mut room[1..], number as u64);
+    room[count..count + 2].copy_from_slice(LINE_END);
+    count + 2
 }
 
 fn is_line_end(byte: u8) -> bool {

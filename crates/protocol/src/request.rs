@@ -5,6 +5,7 @@
 //! differ from their encoding; only those are copied, into a side buffer of the batch.
 
 use crate::encode_request;
+use crate::number::digits_count;
 
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
 /// back.
@@ -163,6 +164,13 @@ impl Batch {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// Bytes of memory held, used or not.
+    pub fn held_bytes(&self) -> usize {
+        self.spans.held_bytes()
+            + self.requests.capacity() * size_of::<RequestRange>()
+            + self.unescaped.capacity()
     }
 
     /// The request at `index`. `input` must be the bytes the batch was decoded from.
@@ -361,8 +369,7 @@ fn encoded_spans(args: &[&[u8]], encoded_bytes: usize) -> Vec<Span> {
     for argument in args.iter().rev() {
         let start = end - b"\r\n".len() - argument.len();
         spans.push(Span::new(start, argument.len()));
-        let digits = argument.len().checked_ilog10().unwrap_or(0) as usize + 1;
-        end = start - b"$\r\n".len() - digits;
+        end = start - b"$\r\n".len() - digits_count(argument.len() as u64);
     }
     spans.reverse();
     spans

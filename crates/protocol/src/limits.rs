@@ -1,0 +1,112 @@
+//! What a peer may send.
+
+use crate::ProtocolError;
+
+/// Arguments a client may send in one request before it is authenticated.
+const UNAUTHENTICATED_ARGUMENTS_MAX: u32 = 10;
+/// Length of an argument a client may send before it is authenticated.
+const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16_384;
+/// Arguments of a request that is decoded the short way.
+const SHORT_ARGUMENTS_MAX: usize = 9;
+/// Length of an argument that is decoded the short way: far from where sums exceed `u32`.
+const SHORT_BULK_BYTES_MAX: usize = 1 << 30;
+
+/// What a peer may send. All limits are inclusive.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Arguments of one request.
+    pub multibulk_max: u32,
+    /// Bytes of one argument, the directive `proto-max-bulk-len`. A whole request is always
+    /// shorter than 4 GiB.
+    pub bulk_bytes_max: u64,
+    /// Bytes of an inline request, or of a line that announces a count or length.
+    pub inline_bytes_max: usize,
+    /// Whether the peer has shown who it is. If not, much smaller limits hold, and requests are
+    /// decoded one at a time, since the next one may be the one that lifts them.
+    pub authenticated: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            multibulk_max: 1_048_576,
+            bulk_bytes_max: 512 * 1024 * 1024,
+            inline_bytes_max: 64 * 1024,
+            authenticated: true,
+        }
+    }
+}
+
+/// The limits in force for one call of the decoder.
+pub(crate) struct Ceilings {
+    limits: Limits,
+    arguments_max: u64,
+    bulk_bytes_max: u64,
+    /// Arguments of a request that needs no further check.
+    pub(crate) short_arguments_max: usize,
+    /// Length of an argument that needs no further check.
+    pub(crate) short_bulk_bytes_max: usize,
+}
+
+impl Ceilings {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let (arguments_max, bulk_bytes_max) = if limits.authenticated {
+            (u32::MAX, u64::MAX)
+        } else {
+            (
+                UNAUTHENTICATED_ARGUMENTS_MAX,
+                UNAUTHENTICATED_BULK_BYTES_MAX,
+            )
+        };
+        let arguments_max = u64::from(limits.multibulk_max.min(arguments_max));
+        let bulk_bytes_max = limits.bulk_bytes_max.min(bulk_bytes_max);
+        Self {
+            limits: *limits,
+            arguments_max,
+            bulk_bytes_max,
+            short_arguments_max: at_most(arguments_max, SHORT_ARGUMENTS_MAX),
+            short_bulk_bytes_max: at_most(bulk_bytes_max, SHORT_BULK_BYTES_MAX),
+        }
+    }
+
+    pub(crate) fn line_bytes_max(&self) -> usize {
+        self.limits.inline_bytes_max
+    }
+
+    /// The count after `*`, if it is one and allowed; less than none is none.
+    pub(crate) fn check_count(&self, count: Option<i64>) -> Result<usize, ProtocolError> {
+        let count = count.ok_or(ProtocolError::InvalidMultibulkLength)?;
+        let count = u64::try_from(count).unwrap_or(0);
+        if count > u64::from(self.limits.multibulk_max) {
+            Err(ProtocolError::InvalidMultibulkLength)
+        } else if count > self.arguments_max {
+            Err(ProtocolError::UnauthenticatedMultibulkLength)
+        } else {
+            usize::try_from(count).map_err(|_| ProtocolError::InvalidMultibulkLength)
+        }
+    }
+
+    /// The length after `$`, if it is one and allowed. The argument begins `position` bytes after
+    /// its request, and must end where `u32` still counts.
+    pub(crate) fn check_length(
+        &self,
+        length: Option<i64>,
+        position: usize,
+    ) -> Result<usize, ProtocolError> {
+        let length = length.and_then(|length| u64::try_from(length).ok());
+        let length = length.ok_or(ProtocolError::InvalidBulkLength)?;
+        if length > self.limits.bulk_bytes_max {
+            Err(ProtocolError::InvalidBulkLength)
+        } else if length > self.bulk_bytes_max {
+            Err(ProtocolError::UnauthenticatedBulkLength)
+        } else if length >= u64::from(u32::MAX).saturating_sub(position as u64 + 2) {
+            Err(ProtocolError::InvalidBulkLength)
+        } else {
+            usize::try_from(length).map_err(|_| ProtocolError::InvalidBulkLength)
+        }
+    }
+}
+
+fn at_most(limit: u64, max: usize) -> usize {
+    usize::try_from(limit).map_or(max, |limit| limit.min(max))
+}
