@@ -1,7 +1,136 @@
 //! Time, as a thing that can be replaced.
+//!
+//! This module is the only place that asks the operating system for the time. Everything else is
+//! given a [`Clock`], so that expiry, timeouts and logs can be driven by a test or a simulation.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
+///
+/// The two wall readings follow the machine's clock and may step back; the monotonic one never
+/// does, and counts from an arbitrary start.
 pub trait Clock: Send + Sync {
+    /// Microseconds since 1970 UTC.
+    fn now_unix_us(&self) -> u64;
+
+    /// Nanoseconds since a start that stays fixed as long as the clock lives.
+    fn monotonic_ns(&self) -> u64;
+
     /// Milliseconds since 1970 UTC.
-    fn now_unix_ms(&self) -> u64;
+    fn now_unix_ms(&self) -> u64 {
+        self.now_unix_us() / 1000
+    }
+}
+
+/// The clock of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic reading starts at zero now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_unix_us(&self) -> u64 {
+        // A machine set before 1970 reads as 1970; the 64 bits last for half a million years.
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A clock that moves only when told to.
+///
+/// Both readings move together by [`advance_ms`](Self::advance_ms); only the wall reading jumps
+/// by [`set_unix_us`](Self::set_unix_us), as a machine's does when somebody sets its clock.
+#[derive(Debug)]
+pub struct ManualClock {
+    unix_us: AtomicU64,
+    monotonic_ns: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock that reads `unix_ms` milliseconds since 1970, and zero on the monotonic side.
+    #[must_use]
+    pub fn at_unix_ms(unix_ms: u64) -> Self {
+        Self {
+            unix_us: AtomicU64::new(unix_ms.saturating_mul(1000)),
+            monotonic_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Moves both readings forward.
+    pub fn advance_ms(&self, ms: u64) {
+        self.advance_us(ms.saturating_mul(1000));
+    }
+
+    /// Moves both readings forward.
+    pub fn advance_us(&self, us: u64) {
+        self.unix_us.fetch_add(us, Ordering::SeqCst);
+        self.monotonic_ns
+            .fetch_add(us.saturating_mul(1000), Ordering::SeqCst);
+    }
+
+    /// Sets the wall reading, forward or back; the monotonic one stays.
+    pub fn set_unix_ms(&self, unix_ms: u64) {
+        self.set_unix_us(unix_ms.saturating_mul(1000));
+    }
+
+    /// Sets the wall reading, forward or back; the monotonic one stays.
+    pub fn set_unix_us(&self, unix_us: u64) {
+        self.unix_us.store(unix_us, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_unix_us(&self) -> u64 {
+        self.unix_us.load(Ordering::SeqCst)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.monotonic_ns.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_is_past_2020_and_never_goes_back() {
+        let clock = SystemClock::new();
+        assert!(clock.now_unix_ms() > 1_577_836_800_000);
+        let first = clock.monotonic_ns();
+        assert!(clock.monotonic_ns() >= first);
+    }
+
+    #[test]
+    fn the_manual_clock_moves_only_when_told() {
+        let clock = ManualClock::at_unix_ms(5);
+        assert_eq!((clock.now_unix_us(), clock.monotonic_ns()), (5_000, 0));
+        clock.advance_ms(2);
+        assert_eq!((clock.now_unix_ms(), clock.monotonic_ns()), (7, 2_000_000));
+        clock.set_unix_ms(1);
+        assert_eq!((clock.now_unix_ms(), clock.monotonic_ns()), (1, 2_000_000));
+    }
 }

@@ -1,6 +1,15 @@
 //! Numbers and text, clock, randomness, hashing: what every room needs and none owns.
+//!
+//! Nothing here knows of keys, commands or sockets. Where a rule of text is part of the client
+//! interface (integers, doubles, patterns, quoting, sizes), the module says which rule it
+//! reproduces and its tests compare with a reference server when one is installed.
 
 pub mod clock;
+pub mod crc;
+pub mod glob;
 pub mod hash;
+pub mod memory_size;
 pub mod number;
 pub mod random;
+pub mod sync;
+pub mod words;

@@ -1,0 +1,130 @@
+//! Atomics, locks and cells, from std or from a model checker.
+//!
+//! Rooms whose correctness hangs on the order of memory operations name these types through here.
+//! With `--cfg loom` every interleaving of a small test is explored, with `--cfg shuttle` a random
+//! choice of interleavings of a larger one; without either, all of this is std at no cost.
+
+pub use imp::*;
+
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    pub use std::hint;
+    pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic};
+    pub use std::thread;
+}
+
+#[cfg(loom)]
+mod imp {
+    pub use loom::hint;
+    pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic};
+    pub use loom::thread;
+}
+
+#[cfg(all(shuttle, not(loom)))]
+mod imp {
+    pub use shuttle::hint;
+    pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic};
+    pub use shuttle::thread;
+}
+
+#[cfg(loom)]
+pub use loom::cell::UnsafeCell;
+
+pub use atomic::fence;
+
+/// A cell whose contents are reached through a pointer that lives for one call.
+///
+/// The shape is loom's, whose cell of the same name checks that no two threads are inside at once;
+/// this one checks nothing and is as free as std's.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    /// A cell that holds `value`.
+    #[inline]
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// The contents.
+    #[inline]
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: ?Sized> UnsafeCell<T> {
+    /// Calls `read` with a pointer for reading; who follows it vouches that nobody writes.
+    #[inline]
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    /// Calls `change` with a pointer for writing; who follows it vouches that nobody else is in.
+    #[inline]
+    pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+        change(self.0.get())
+    }
+}
+
+/// A value alone on its cache lines, so that writing it slows down no neighbour.
+///
+/// 128 bytes: x86-64 fetches lines of 64 in pairs, and some arm64 cores have lines of 128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(128))]
+pub struct CachePadded<T>(T);
+
+impl<T> CachePadded<T> {
+    /// `value`, padded.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value without its padding.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> std::ops::Deref for CachePadded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for CachePadded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padded_values_share_no_line() {
+        let pair = [CachePadded::new(1_u8), CachePadded::new(2)];
+        assert_eq!(size_of_val(&pair), 256);
+        assert_eq!(std::ptr::from_ref(&pair).addr() % 128, 0);
+        assert_eq!(*pair[0] + pair[1].into_inner(), 3);
+    }
+
+    #[test]
+    fn a_cell_gives_what_was_put_in() {
+        let cell = UnsafeCell::new(1);
+        // SAFETY: the cell is local to this thread, and no other pointer into it is alive.
+        cell.with_mut(|value| unsafe { *value += 1 });
+        // SAFETY: as above.
+        assert_eq!(cell.with(|value| unsafe { *value }), 2);
+        assert_eq!(cell.into_inner(), 2);
+    }
+}

@@ -1,0 +1,259 @@
+//! Lines of words with quotes, as configuration files and inline commands have them.
+//!
+//! Words are parted by spaces. `"..."` knows the escapes `\n \r \t \b \a \xHH` and takes any other
+//! escaped byte as itself; `'...'` knows only `\'`. A quote may open inside a word, and must be
+//! closed at the end of one. A zero byte ends the line.
+
+use std::fmt;
+
+/// A quote was not closed, or something other than a space came right after it closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnbalancedQuotes;
+
+impl fmt::Display for UnbalancedQuotes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("unbalanced quotes")
+    }
+}
+
+impl std::error::Error for UnbalancedQuotes {}
+
+/// The words of `line`, unquoted.
+///
+/// # Errors
+/// [`UnbalancedQuotes`] when a quote is not closed at the end of a word.
+pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
+    let end = line.iter().position(|&byte| byte == 0);
+    let mut rest = &line[..end.unwrap_or(line.len())];
+    let mut words = Vec::new();
+    loop {
+        rest = skip_spaces(rest);
+        if rest.is_empty() {
+            return Ok(words);
+        }
+        let word;
+        (word, rest) = take_word(rest)?;
+        words.push(word);
+    }
+}
+
+/// `bytes` in double quotes, so that [`split`] gives them back and a terminal shows them safely.
+///
+/// What is not printable ASCII becomes an escape.
+#[must_use]
+pub fn quote(bytes: &[u8]) -> String {
+    let mut quoted = String::with_capacity(bytes.len() + 2);
+    quoted.push('"');
+    for &byte in bytes {
+        push_escaped(&mut quoted, byte);
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn push_escaped(quoted: &mut String, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let escaped = match byte {
+        b'\\' | b'"' => char::from(byte),
+        b'\n' => 'n',
+        b'\r' => 'r',
+        b'\t' => 't',
+        0x07 => 'a',
+        0x08 => 'b',
+        b' '..=b'~' => {
+            quoted.push(char::from(byte));
+            return;
+        }
+        _ => {
+            quoted.push_str("\\x");
+            quoted.push(char::from(HEX[usize::from(byte >> 4)]));
+            quoted.push(char::from(HEX[usize::from(byte & 0x0f)]));
+            return;
+        }
+    };
+    quoted.push('\\');
+    quoted.push(escaped);
+}
+
+fn skip_spaces(line: &[u8]) -> &[u8] {
+    let start = line.iter().position(|&byte| !is_space(byte));
+    &line[start.unwrap_or(line.len())..]
+}
+
+/// What the C library calls a space.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+/// The first word of `line`, which starts with one, and what follows it.
+fn take_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), UnbalancedQuotes> {
+    let mut word = Vec::new();
+    let mut rest = line;
+    while let Some((&byte, tail)) = rest.split_first() {
+        match byte {
+            // Vertical tab and form feed part words only before one, never after.
+            b' ' | b'\t' | b'\n' | b'\r' => break,
+            b'"' => {
+                rest = take_double_quoted(&mut word, tail)?;
+                break;
+            }
+            b'\'' => {
+                rest = take_single_quoted(&mut word, tail)?;
+                break;
+            }
+            _ => word.push(byte),
+        }
+        rest = tail;
+    }
+    Ok((word, rest))
+}
+
+/// Adds to `word` what stands before the closing quote; gives what follows it.
+fn take_double_quoted<'line>(
+    word: &mut Vec<u8>,
+    mut rest: &'line [u8],
+) -> Result<&'line [u8], UnbalancedQuotes> {
+    loop {
+        rest = match rest {
+            [] => return Err(UnbalancedQuotes),
+            [b'"', tail @ ..] => return after_quote(tail),
+            [b'\\', b'x', high, low, tail @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                word.push(hex_digit(*high) << 4 | hex_digit(*low));
+                tail
+            }
+            [b'\\', escaped, tail @ ..] => {
+                word.push(unescape(*escaped));
+                tail
+            }
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                tail
+            }
+        };
+    }
+}
+
+/// Adds to `word` what stands before the closing quote; gives what follows it.
+fn take_single_quoted<'line>(
+    word: &mut Vec<u8>,
+    mut rest: &'line [u8],
+) -> Result<&'line [u8], UnbalancedQuotes> {
+    loop {
+        rest = match rest {
+            [] => return Err(UnbalancedQuotes),
+            [b'\'', tail @ ..] => return after_quote(tail),
+            [b'\\', b'\'', tail @ ..] => {
+                word.push(b'\'');
+                tail
+            }
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                tail
+            }
+        };
+    }
+}
+
+fn after_quote(rest: &[u8]) -> Result<&[u8], UnbalancedQuotes> {
+    match rest.first() {
+        Some(&byte) if !is_space(byte) => Err(UnbalancedQuotes),
+        _ => Ok(rest),
+    }
+}
+
+fn unescape(escaped: u8) -> u8 {
+    match escaped {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+/// The value of a byte that is a hexadecimal digit.
+fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(line: &[u8]) -> Option<Vec<String>> {
+        let words = split(line).ok()?;
+        Some(
+            words
+                .iter()
+                .map(|word| word.escape_ascii().to_string())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn splits_and_unquotes() {
+        let cases: [(&[u8], &[&str]); 14] = [
+            (b"", &[]),
+            (b" \t\r\n\x0b\x0c ", &[]),
+            (b"set key  value\r\n", &["set", "key", "value"]),
+            (b"\x0b\x0cset a\x0bb", &["set", "a\\x0bb"]),
+            (b"save \"\"", &["save", ""]),
+            (b"''", &[""]),
+            (br#""a b" 'c d'"#, &["a b", "c d"]),
+            (br#"ab"cd ef" g"#, &["abcd ef", "g"]),
+            (br#""\n\r\t\b\a\q\"\\""#, &[r#"\n\r\t\x08\x07q\"\\"#]),
+            (br#""\x41\xfF\x4""#, &[r"A\xffx4"]),
+            (br#""\xg1""#, &["xg1"]),
+            (br#"'\n\''"#, &[r"\\n\'"]),
+            (b"a b\0c \"", &["a", "b"]),
+            (b"\"a\"\x0b\"b\"", &["a", "b"]),
+        ];
+        for (line, expected) in cases {
+            let words = texts(line).unwrap_or_else(|| panic!("{}", line.escape_ascii()));
+            assert_eq!(words, expected, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn refuses_open_quotes() {
+        let cases: [&[u8]; 9] = [
+            b"\"", b"'", b"\"a", b"'a", br#""a\""#, br#""a\"#, b"\"a\"b", b"'a'b", b"\"a\0\"",
+        ];
+        for line in cases {
+            assert_eq!(
+                split(line),
+                Err(UnbalancedQuotes),
+                "{}",
+                line.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn quotes_what_is_not_printable() {
+        assert_eq!(
+            quote(b"a \"b\"\\\n\r\t\x07\x08\x00\x7f\xff'"),
+            r#""a \"b\"\\\n\r\t\a\b\x00\x7f\xff'""#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn quoted_words_come_back(words: Vec<Vec<u8>>) {
+            let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+            prop_assert_eq!(split(quoted.join(" ").as_bytes()), Ok(words));
+        }
+
+        #[test]
+        fn any_line_is_split_or_refused(line: Vec<u8>) {
+            let _words = split(&line);
+        }
+    }
+}
