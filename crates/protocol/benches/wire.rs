@@ -29,14 +29,14 @@ fn main() {
     decode("decode MGET of 20 keys", &mget);
     write("write +OK", |reply| reply.ok());
     write("write bulk of 8 B", |reply| {
-        reply.bulk(black_box(b"12345678"))
+        reply.bulk(black_box(b"12345678"));
     });
     write("write bulk of 100 B", |reply| {
-        reply.bulk(black_box(&[b'v'; 100]))
+        reply.bulk(black_box(&[b'v'; 100]));
     });
     write("write integer 7", |reply| reply.integer(black_box(7)));
     write("write integer 123456", |reply| {
-        reply.integer(black_box(123_456))
+        reply.integer(black_box(123_456));
     });
     write("write null", |reply| reply.null());
 }

@@ -23,6 +23,10 @@ struct Redis {
 
 impl Redis {
     /// Starts a server, or says why there is none. In CI that is a failure.
+    #[expect(
+        clippy::print_stderr,
+        reason = "who runs the tests should know what was left out"
+    )]
     fn start(name: &str) -> Option<Self> {
         let directory = std::env::temp_dir().join(format!("iolite-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
