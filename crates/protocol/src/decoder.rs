@@ -48,6 +48,9 @@ pub struct Decoder {
     searched: Searched,
 }
 
+/// Every idle session has a decoder.
+const _: () = assert!(size_of::<Decoder>() <= 32);
+
 /// A request of which many arguments were decoded. Positions count from the request's start.
 #[derive(Debug)]
 struct Partial {
