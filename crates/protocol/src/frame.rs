@@ -6,10 +6,11 @@
 //!
 //! Positions count from the request's first byte, unless they are called the input's.
 
+use base::number::parse_i64;
+
 use crate::ProtocolError;
-use crate::inline::Splitter;
+use crate::inline::push_words;
 use crate::limits::Ceilings;
-use crate::number::parse_i64;
 use crate::request::{Batch, Span, Spans};
 use crate::short::bulk_header;
 
@@ -81,28 +82,21 @@ impl<'a> Frame<'a> {
         Step::Complete(progress.position)
     }
 
-    /// Decodes a line of arguments, unescaped into the batch's side buffer.
+    /// Decodes a line of arguments.
     pub(crate) fn decode_inline(&self, batch: &mut Batch) -> Step {
         let line = match self.find_line(0, b'\n', ProtocolError::TooBigInlineRequest) {
             Ok(line) => line,
             Err(step) => return step,
         };
         let end = line.len() + 1;
-        let mut splitter = Splitter::new(line.strip_suffix(b"\r").unwrap_or(line));
+        let words = line.strip_suffix(b"\r").unwrap_or(line);
         let spans_start = batch.spans.len();
-        loop {
-            let argument_start = batch.unescaped.len();
-            match splitter.next_into(&mut batch.unescaped) {
-                Ok(true) => {
-                    let length = batch.unescaped.len() - argument_start;
-                    batch.spans.push(Span::new(argument_start, length));
-                }
-                Ok(false) => break,
-                Err(_) => return Step::Failed(ProtocolError::UnbalancedQuotes),
-            }
-        }
+        let unescaped = match push_words(words, self.start, batch) {
+            Ok(unescaped) => unescaped,
+            Err(error) => return Step::Failed(error),
+        };
         if batch.spans.len() > spans_start {
-            batch.push_request(spans_start, self.start, self.start + end, true);
+            batch.push_request(spans_start, self.start, self.start + end, unescaped);
         }
         Step::Complete(end)
     }

@@ -20,16 +20,15 @@ mod error;
 mod frame;
 mod inline;
 mod limits;
-mod number;
 mod reply;
 mod request;
 mod short;
 mod value;
 
+pub use base::words::{UnbalancedQuotes, split as split_line};
 pub use buffer::ReplyBuffer;
 pub use decoder::{Decoded, Decoder};
 pub use error::ProtocolError;
-pub use inline::{UnbalancedQuotes, split_line};
 pub use limits::Limits;
 pub use reply::{Deferred, Reply, Resp};
 pub use request::{Batch, OwnedRequest, Request, RequestIter};

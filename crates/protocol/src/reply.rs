@@ -5,11 +5,12 @@
 //! become 0 and 1. A reply is written once, straight into the buffer; nothing here allocates
 //! except the buffer when it grows.
 
+use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
+
 use crate::ReplyBuffer;
-use crate::number::{NUMBER_BYTES_MAX, digits_count, write_signed, write_unsigned};
 
 /// The longest header: a type byte, a number, CR LF.
-const HEADER_BYTES_MAX: usize = 1 + NUMBER_BYTES_MAX + 2;
+const HEADER_BYTES_MAX: usize = 1 + TEXT_BYTES_MAX + 2;
 const LINE_END: &[u8; 2] = b"\r\n";
 
 /// The version of the protocol a session speaks, as chosen by HELLO.
@@ -142,10 +143,8 @@ impl<'a> Reply<'a> {
     /// A whole number as a string.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
-        let digits = digits_count(value.unsigned_abs());
-        let len = if value < 0 { 1 + digits } else { digits };
-        self.bulk_with(len, |room| {
-            write_signed(room, value);
+        self.bulk_with(decimal_len(value), |room| {
+            write_i64(room, value);
         });
     }
 
@@ -316,7 +315,7 @@ impl<'a> Reply<'a> {
     fn long_integer(&mut self, value: i64) {
         let room = self.buffer.reserve(HEADER_BYTES_MAX);
         room[0] = b':';
-        let count = 1 + write_signed(&mut room[1..], value);
+        let count = 1 + write_i64(&mut room[1..], value);
         room[count..count + 2].copy_from_slice(LINE_END);
         self.buffer.commit(count + 2);
     }
@@ -384,7 +383,7 @@ fn small_header(marker: u8, number: usize) -> Option<[u8; 4]> {
 /// Writes a header to the front of `room` and returns its size.
 fn write_header(room: &mut [u8], marker: u8, number: usize) -> usize {
     room[0] = marker;
-    let count = 1 + write_unsigned(&mut room[1..], number as u64);
+    let count = 1 + write_u64(&mut room[1..], number as u64);
     room[count..count + 2].copy_from_slice(LINE_END);
     count + 2
 }

@@ -4,8 +4,9 @@
 //! A worker keeps one batch for all its sessions. An inline request with quotes has arguments that
 //! differ from their encoding; only those are copied, into a side buffer of the batch.
 
+use base::number::digits_count;
+
 use crate::encode_request;
-use crate::number::digits_count;
 
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
 /// back.
@@ -41,7 +42,7 @@ impl Span {
     }
 
     #[inline]
-    fn of(self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..][..self.len as usize]
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::number::{NUMBER_BYTES_MAX, parse_i64, write_unsigned};
+use base::number::{IntegerText, parse_i64};
 
 /// Arrays in arrays a reply may have.
 const DEPTH_MAX: usize = 128;
@@ -128,9 +128,7 @@ pub fn encode_request(out: &mut Vec<u8>, args: &[&[u8]]) {
 
 fn push_header(out: &mut Vec<u8>, marker: u8, count: usize) {
     out.push(marker);
-    let mut digits = [0; NUMBER_BYTES_MAX];
-    let digits_count = write_unsigned(&mut digits, count as u64);
-    out.extend_from_slice(&digits[..digits_count]);
+    out.extend_from_slice(IntegerText::new_u64(count as u64).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
