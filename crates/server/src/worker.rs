@@ -1,0 +1,265 @@
+//! One worker: a thread's sessions, its engine, and what it does between batches.
+//!
+//! A worker owns the sessions of its connections and nothing of other workers'. What others want of
+//! it comes as messages; what it wants of others it leaves with them as messages.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Next, Session};
+use protocol::ReplyBuffer;
+use reactor::{CloseReason, ConnectionId, Io, PeerInfo, Received, Service, Then};
+
+use crate::limits::{self, OutputState};
+use crate::node::{Message, Node, WorkerLink};
+use crate::port::Port;
+
+/// Requests of one client executed before the others have their turn.
+const REQUESTS_PER_VISIT: usize = 1024;
+/// How often idle clients, limits and rates are looked at.
+const UPKEEP_INTERVAL_MS: u64 = 100;
+
+/// The service of one thread.
+pub struct Worker {
+    node: Arc<Node>,
+    index: usize,
+    engine: Engine,
+    sessions: Vec<Option<Connected>>,
+    by_client: HashMap<u64, ConnectionId>,
+    paused: Vec<ConnectionId>,
+    now_unix_ms: u64,
+    upkeep_due_ms: u64,
+    config_generation: u64,
+    stopping: bool,
+    more_housekeeping: bool,
+}
+
+/// A connection and its session.
+struct Connected {
+    id: ConnectionId,
+    session: Session,
+    peer_is_local: bool,
+    output: OutputState,
+}
+
+impl Worker {
+    /// The worker with this number.
+    #[must_use]
+    pub fn new(node: Arc<Node>, index: usize) -> Self {
+        let engine = Engine::new(
+            node.store.handle(),
+            Arc::clone(&node.settings),
+            Arc::clone(&node.clock),
+            Prng::from_os(),
+        );
+        let now_unix_ms = node.clock.now_unix_ms();
+        Self {
+            config_generation: node.config.generation(),
+            node,
+            index,
+            engine,
+            sessions: Vec::new(),
+            by_client: HashMap::new(),
+            paused: Vec::new(),
+            now_unix_ms,
+            upkeep_due_ms: now_unix_ms + UPKEEP_INTERVAL_MS,
+            stopping: false,
+            more_housekeeping: false,
+        }
+    }
+
+    fn link(&self) -> &WorkerLink {
+        &self.node.workers()[self.index]
+    }
+
+    fn on_message(&mut self, io: &mut Io<'_>, message: &Message) {
+        match message {
+            Message::Kill { client } => {
+                if let Some(id) = self.by_client.get(client) {
+                    io.close_after_flush(*id);
+                }
+            }
+            Message::Resume => self.resume_paused(io),
+            Message::ResetCounters => self.engine.reset_counters(),
+            Message::Stop => {
+                self.stopping = true;
+                io.stop();
+            }
+        }
+    }
+
+    fn resume_paused(&mut self, io: &mut Io<'_>) {
+        for id in std::mem::take(&mut self.paused) {
+            io.resume(id);
+        }
+    }
+
+    /// What is done ten times a second rather than at every turn.
+    fn upkeep(&mut self, io: &mut Io<'_>) {
+        self.upkeep_due_ms = self.now_unix_ms + UPKEEP_INTERVAL_MS;
+        self.publish_counters();
+        self.close_idle(io);
+        let paused_until = self.node.settings.paused_until_unix_ms.load(Ordering::Acquire);
+        if paused_until != 0 && paused_until <= self.now_unix_ms {
+            let expired = self.node.settings.paused_until_unix_ms.compare_exchange(
+                paused_until,
+                0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            if expired.is_ok() {
+                self.node.broadcast(&Message::Resume);
+            }
+        }
+        if self.index == 0 {
+            let sums = self.node.sums();
+            let sample = [sums.requests, sums.input_bytes, sums.output_bytes];
+            self.node.rates.sample(self.now_unix_ms, sample);
+            limits::enforce_client_memory(&self.node);
+        }
+        let generation = self.node.config.generation();
+        if generation != self.config_generation {
+            self.config_generation = generation;
+        }
+    }
+
+    fn publish_counters(&mut self) {
+        let link = &self.node.workers()[self.index];
+        let mut shared = link.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        shared.copy_from_slice(self.engine.counters());
+    }
+
+    /// Closes clients that said nothing for `timeout` seconds.
+    fn close_idle(&mut self, io: &mut Io<'_>) {
+        let timeout_ms = self.node.config.current().timeout * 1000;
+        for connected in self.sessions.iter().flatten() {
+            let client = &connected.session.client;
+            client.query_bytes.store(io.input_bytes(connected.id) as u64, Ordering::Relaxed);
+            client
+                .output_bytes
+                .store(io.pending_output_bytes(connected.id) as u64, Ordering::Relaxed);
+            let idle_ms =
+                self.now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
+            if timeout_ms != 0 && idle_ms > timeout_ms {
+                io.close(connected.id);
+            }
+        }
+    }
+}
+
+impl Service for Worker {
+    type Output = ReplyBuffer;
+
+    fn opened(&mut self, _io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
+        let node = &self.node;
+        let client = Arc::new(ClientRecord::new(
+            node.clients.next_id(),
+            peer.address.clone(),
+            peer.local_address.clone(),
+            self.index,
+            peer.fd,
+            node.clock.now_unix_ms(),
+        ));
+        node.clients.add(Arc::clone(&client));
+        self.link().counters.connections.add(1);
+        self.by_client.insert(client.id, id);
+        let session = Session::new(client, !node.config.password_required());
+        let at = id.index();
+        if self.sessions.len() <= at {
+            self.sessions.resize_with(at + 1, || None);
+        }
+        let peer_is_local = is_local(peer);
+        self.sessions[at] =
+            Some(Connected { id, session, peer_is_local, output: OutputState::default() });
+    }
+
+    fn received(
+        &mut self,
+        _io: &mut Io<'_>,
+        id: ConnectionId,
+        input: &[u8],
+        output: &mut ReplyBuffer,
+    ) -> Received {
+        let Some(connected) = self.sessions.get_mut(id.index()).and_then(Option::as_mut) else {
+            return Received { consumed: input.len(), needed: 0, then: Then::CloseNow };
+        };
+        let before = output.len();
+        let mut port = Port::new(&self.node, connected.peer_is_local);
+        let outcome = self.engine.run(
+            &mut connected.session,
+            &mut port,
+            input,
+            output,
+            REQUESTS_PER_VISIT,
+        );
+        let client = &connected.session.client;
+        let replied = output.len() - before;
+        bump(&client.requests, outcome.executed);
+        bump(&client.input_bytes_total, outcome.consumed);
+        bump(&client.output_bytes_total, replied);
+        let counters = &self.node.workers()[self.index].counters;
+        counters.requests.add(outcome.executed as u64);
+        counters.input_bytes.add(outcome.consumed as u64);
+        counters.output_bytes.add(replied as u64);
+        counters.reads.add(1);
+        let then = match outcome.next {
+            Next::Read => Then::Continue,
+            Next::Yield => Then::Yield,
+            Next::Close => Then::CloseAfterFlush,
+            Next::Paused => {
+                self.paused.push(id);
+                Then::Pause
+            }
+        };
+        Received { consumed: outcome.consumed, needed: outcome.needed, then }
+    }
+
+    fn closed(&mut self, id: ConnectionId, _reason: CloseReason) {
+        if let Some(connected) = self.sessions.get_mut(id.index()).and_then(Option::take) {
+            let client = connected.session.client.id;
+            self.by_client.remove(&client);
+            self.node.clients.remove(client);
+            self.paused.retain(|paused| *paused != id);
+        }
+    }
+
+    fn woken(&mut self, io: &mut Io<'_>, _output: &mut ReplyBuffer) {
+        for message in self.link().take_messages() {
+            self.on_message(io, &message);
+        }
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>, _output: &mut ReplyBuffer) {
+        self.now_unix_ms = self.node.clock.now_unix_ms();
+        self.link().counters.turns.add(1);
+        let store = self.engine.store();
+        store.enter();
+        self.more_housekeeping = store.tick(self.now_unix_ms);
+        store.leave();
+        if self.now_unix_ms >= self.upkeep_due_ms {
+            self.upkeep(io);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        if self.more_housekeeping {
+            return Some(Duration::ZERO);
+        }
+        Some(Duration::from_millis(self.upkeep_due_ms.saturating_sub(self.now_unix_ms).max(1)))
+    }
+}
+
+/// Adds to a number that only this thread writes.
+fn bump(cell: &std::sync::atomic::AtomicU64, amount: usize) {
+    let sum = cell.load(Ordering::Relaxed).wrapping_add(amount as u64);
+    cell.store(sum, Ordering::Relaxed);
+}
+
+/// Whether a peer is on this machine: a Unix socket, or a loopback address.
+fn is_local(peer: &PeerInfo) -> bool {
+    peer.ip.is_none_or(|ip: IpAddr| ip.to_canonical().is_loopback())
+}
