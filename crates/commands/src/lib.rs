@@ -21,12 +21,14 @@ pub mod settings;
 pub mod spec;
 pub mod table;
 
+mod help;
+
 pub use args::Args;
 pub use context::Context;
 pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome};
 pub use error::{CommandError, CommandResult};
 pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
-pub use settings::Settings;
+pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 pub use table::{CommandIndex, Table, table};
