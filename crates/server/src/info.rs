@@ -101,18 +101,18 @@ fn server(report: &mut Report<'_>) {
     report.field("redis_version", identity::REDIS_VERSION);
     report.field("redis_git_sha1", "00000000");
     report.field("redis_git_dirty", 0);
-    report.field("redis_build_id", identity::BUILD_ID);
+    report.field("redis_build_id", identity::build_id());
     report.field("redis_mode", "standalone");
     report.field("server_name", identity::SERVER_NAME);
-    report.field("iolite_version", identity::VERSION);
-    report.field("os", identity::operating_system());
+    report.field("iolite_version", identity::IOLITE_VERSION);
+    report.field("os", process::operating_system());
     report.field("arch_bits", usize::BITS);
     report.field("monotonic_clock", "POSIX clock_gettime");
     report.field("multiplexing_api", "epoll");
     report.field("atomicvar_api", "rust");
     report.field("gcc_version", "0.0.0");
     report.field("process_id", std::process::id());
-    report.field("process_supervised", node.supervised());
+    report.field("process_supervised", node.supervisor.name());
     report.field("run_id", &node.run_id);
     report.field("tcp_port", node.config.current().port);
     report.field("server_time_usec", now_us);
@@ -122,18 +122,27 @@ fn server(report: &mut Report<'_>) {
     report.field("hz", hz);
     report.field("configured_hz", hz);
     report.field("lru_clock", (now_us / 1_000_000) & 0x00FF_FFFF);
-    report.field("executable", identity::executable());
-    report.field("config_file", node.config.file_path());
+    report.field("executable", executable());
+    report.field("config_file", config_file(node));
     report.field("io_threads_active", u8::from(node.workers().len() > 1));
     report.field("worker_threads", node.workers().len());
-    report.field("availability_zone", "");
+    report.field("availability_zone", &node.config.current().availability_zone);
+}
+
+fn executable() -> String {
+    std::env::current_exe().map_or_else(|_| String::new(), |path| path.display().to_string())
+}
+
+fn config_file(node: &Node) -> String {
+    let file = node.config.origin().file.as_ref();
+    file.map_or_else(String::new, |path| path.display().to_string())
 }
 
 fn clients(report: &mut Report<'_>) {
     let node = report.node;
     report.field("connected_clients", node.clients.len());
     report.field("cluster_connections", 0);
-    report.field("maxclients", node.config.current().maxclients);
+    report.field("maxclients", node.config.current().clients_max);
     let (query_max, output_max) = node.clients.buffer_bytes_max();
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
@@ -182,8 +191,8 @@ fn memory(report: &mut Report<'_>) {
     report.field("used_memory_functions", 0);
     report.bytes("used_memory_scripts", 0);
     let config = node.config.current();
-    report.bytes("maxmemory", config.maxmemory);
-    report.field("maxmemory_policy", config.maxmemory_policy_name());
+    report.bytes("maxmemory", config.memory_bytes_max);
+    report.field("maxmemory_policy", config.eviction_policy.name());
     let ratio = format!("{:.2}", percent(resident, used) / 100.0);
     report.field("allocator_frag_ratio", &ratio);
     report.field("allocator_frag_bytes", resident.saturating_sub(used));

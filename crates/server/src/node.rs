@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random;
-use commands::{CommandCounters, Settings, table};
+use commands::{CommandCounters, Settings, UseClock, table};
 use reactor::Waker;
 use store::Store;
 
 use crate::clients::Clients;
-use crate::config::SharedConfig;
+use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
 use crate::counters::{Rates, WorkerCounters};
+use crate::daemon::Supervisor;
+use crate::log::Log;
 use crate::process;
 
 /// What the workers of one server share.
@@ -22,6 +24,10 @@ pub struct Node {
     pub settings: Arc<Settings>,
     /// Directives.
     pub config: Arc<SharedConfig>,
+    /// Where lines for the operator go.
+    pub log: Log,
+    /// Who waits for this process to be ready.
+    pub supervisor: Supervisor,
     /// Who is connected.
     pub clients: Clients,
     /// Time.
@@ -131,7 +137,10 @@ impl Node {
     #[must_use]
     pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
         let mut entropy = random::Prng::from_os();
-        Self {
+        let current = config.current();
+        let node = Self {
+            log: Log::new(current.log_level, current.log_file.clone()),
+            supervisor: Supervisor::find(current.supervised),
             store,
             settings: Arc::default(),
             config,
@@ -147,7 +156,42 @@ impl Node {
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             clock,
-        }
+        };
+        node.apply_limits(&current);
+        node
+    }
+
+    /// Puts a CONFIG SET into force.
+    ///
+    /// # Errors
+    /// When a part of it cannot be done; then nothing of it is.
+    pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        self.apply_limits(change.new);
+        self.log.set_level(change.new.log_level);
+        Ok(())
+    }
+
+    fn apply_limits(&self, config: &Config) {
+        self.settings.bulk_bytes_max.store(config.bulk_bytes_max, Ordering::Relaxed);
+        self.settings.set_use_clock(match config.eviction_policy {
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => UseClock::Frequency,
+            _ => UseClock::Recency,
+        });
+    }
+
+    /// Whether clients have to authenticate.
+    #[must_use]
+    pub fn password_required(&self) -> bool {
+        self.config.current().password.is_some()
+    }
+
+    /// Whether these are the credentials of the one user there is. The comparison takes as long for
+    /// a wrong password as for the right one.
+    #[must_use]
+    pub fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        let is_known = user == b"default";
+        let config = self.config.current();
+        is_known && config.password.as_ref().is_none_or(|wanted| same_bytes(wanted, password))
     }
 
     /// Says how the workers are reached; called once, before they start.
@@ -262,10 +306,14 @@ impl Node {
     pub fn peak_used_bytes(&self, used: u64) -> u64 {
         self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used)
     }
+}
 
-    /// How it is supervised, in the words of INFO.
-    #[must_use]
-    pub fn supervised(&self) -> &'static str {
-        "no"
-    }
+/// Compares without stopping at the first difference.
+fn same_bytes(one: &[u8], other: &[u8]) -> bool {
+    let length_differs = u8::from(one.len() != other.len());
+    let differences = other
+        .iter()
+        .zip(one.iter().cycle())
+        .fold(length_differs, |differences, (a, b)| differences | (a ^ b));
+    differences == 0 && !(one.is_empty() && !other.is_empty())
 }

@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use commands::{ClientFilter, KillCount, ServerPort, Session, ShutdownRequest};
+use commands::{
+    ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest,
+};
 use store::Handle;
 
 use crate::clients;
+use crate::config::{Change, ConfigError, Permission};
 use crate::info;
 use crate::node::{Message, Node};
 
@@ -25,18 +28,18 @@ impl<'a> Port<'a> {
 }
 
 impl ServerPort for Port<'_> {
-    fn config_get(&mut self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
-        self.node.config.get(patterns)
+    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        self.node.config.get(patterns, emit);
     }
 
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
-        self.node.config.set(pairs)?;
-        crate::runtime::apply(self.node);
-        Ok(())
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+        let node = self.node;
+        let mut apply = |change: &Change<'_>| node.apply(change);
+        node.config.set(pairs, self.peer_is_local, &mut apply).map_err(as_reply)
     }
 
-    fn config_rewrite(&mut self) -> Result<(), String> {
-        self.node.config.rewrite()
+    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+        self.node.config.rewrite().map_err(as_reply)
     }
 
     fn reset_statistics(&mut self) {
@@ -49,11 +52,11 @@ impl ServerPort for Port<'_> {
     }
 
     fn password_required(&self) -> bool {
-        self.node.config.password_required()
+        self.node.password_required()
     }
 
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        self.node.config.authenticate(user, password)
+        self.node.authenticate(user, password)
     }
 
     fn clients(&mut self, filter: &ClientFilter) -> String {
@@ -89,10 +92,11 @@ impl ServerPort for Port<'_> {
         self.node.broadcast(&Message::Resume);
     }
 
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), String> {
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
         if request.abort {
-            return Err("ERR No shutdown in progress.".to_owned());
+            return Err(CommandError::fixed("ERR No shutdown in progress."));
         }
+        self.node.log.warning(format_args!("User requested shutdown..."));
         self.node.stop();
         Ok(())
     }
@@ -102,7 +106,11 @@ impl ServerPort for Port<'_> {
     }
 
     fn debug_allowed(&self, _session: &Session) -> bool {
-        self.node.config.debug_allowed(self.peer_is_local)
+        match self.node.config.current().debug_command {
+            Permission::No => false,
+            Permission::Yes => true,
+            Permission::Local => self.peer_is_local,
+        }
     }
 
     fn set_active_expire(&mut self, on: bool) {
@@ -117,4 +125,9 @@ impl ServerPort for Port<'_> {
     fn purge_memory(&mut self, store: &mut Handle) {
         store.purge();
     }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+fn as_reply(error: ConfigError) -> CommandError {
+    CommandError::Bytes(error.as_bytes().to_vec())
 }

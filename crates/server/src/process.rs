@@ -19,6 +19,22 @@ pub fn machine_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0) * page_bytes()
 }
 
+/// System, release and machine, as `uname` names them.
+#[must_use]
+pub fn operating_system() -> String {
+    let mut names = std::mem::MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: `names` is writable memory of the size that uname fills; all-zero bytes are a valid
+    // utsname (empty names), so it may be read even if the call failed.
+    let names = unsafe {
+        libc::uname(names.as_mut_ptr());
+        names.assume_init()
+    };
+    let text = |field: &[libc::c_char]| -> String {
+        field.iter().map(|byte| byte.cast_unsigned()).take_while(|b| *b != 0).map(char::from).collect()
+    };
+    format!("{} {} {}", text(&names.sysname), text(&names.release), text(&names.machine))
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: as above.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

@@ -14,6 +14,7 @@ use commands::{ClientRecord, Engine, Next, Session};
 use protocol::ReplyBuffer;
 use reactor::{CloseReason, ConnectionId, Io, PeerInfo, Received, Service, Then};
 
+use crate::config::ConfigReader;
 use crate::limits::{self, OutputState};
 use crate::node::{Message, Node, WorkerLink};
 use crate::port::Port;
@@ -33,7 +34,7 @@ pub struct Worker {
     paused: Vec<ConnectionId>,
     now_unix_ms: u64,
     upkeep_due_ms: u64,
-    config_generation: u64,
+    config: ConfigReader,
     stopping: bool,
     more_housekeeping: bool,
 }
@@ -58,7 +59,7 @@ impl Worker {
         );
         let now_unix_ms = node.clock.now_unix_ms();
         Self {
-            config_generation: node.config.generation(),
+            config: ConfigReader::new(Arc::clone(&node.config)),
             node,
             index,
             engine,
@@ -121,10 +122,7 @@ impl Worker {
             self.node.rates.sample(self.now_unix_ms, sample);
             limits::enforce_client_memory(&self.node);
         }
-        let generation = self.node.config.generation();
-        if generation != self.config_generation {
-            self.config_generation = generation;
-        }
+        self.config.refresh();
     }
 
     fn publish_counters(&mut self) {
@@ -135,7 +133,7 @@ impl Worker {
 
     /// Closes clients that said nothing for `timeout` seconds.
     fn close_idle(&mut self, io: &mut Io<'_>) {
-        let timeout_ms = self.node.config.current().timeout * 1000;
+        let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
         for connected in self.sessions.iter().flatten() {
             let client = &connected.session.client;
             client.query_bytes.store(io.input_bytes(connected.id) as u64, Ordering::Relaxed);
@@ -167,7 +165,7 @@ impl Service for Worker {
         node.clients.add(Arc::clone(&client));
         self.link().counters.connections.add(1);
         self.by_client.insert(client.id, id);
-        let session = Session::new(client, !node.config.password_required());
+        let session = Session::new(client, !node.password_required());
         let at = id.index();
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
