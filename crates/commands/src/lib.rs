@@ -15,6 +15,7 @@ pub mod context;
 pub mod engine;
 pub mod error;
 pub mod families;
+pub mod identity;
 pub mod port;
 pub mod session;
 pub mod settings;

@@ -62,7 +62,13 @@ pub trait ServerPort {
     /// Whether DEBUG is allowed for this client (`enable-debug-command`).
     fn debug_allowed(&self, session: &Session) -> bool;
 
-    /// DEBUG SLEEP, SET-ACTIVE-EXPIRE.
+    /// Microseconds since 1970 UTC (TIME).
+    fn now_unix_us(&self) -> u64;
+
+    /// DEBUG SLEEP: stops the calling worker for so long.
+    fn sleep_seconds(&mut self, seconds: f64);
+
+    /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 
     /// What the process holds, in bytes (RSS), and at most held so far.

@@ -113,6 +113,14 @@ impl ServerPort for Port<'_> {
         }
     }
 
+    fn now_unix_us(&self) -> u64 {
+        self.node.clock.now_unix_us()
+    }
+
+    fn sleep_seconds(&mut self, seconds: f64) {
+        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
+    }
+
     fn set_active_expire(&mut self, on: bool) {
         self.node.store.set_active_expire(on);
     }

@@ -3,6 +3,7 @@
 use crate::spec::CommandSpec;
 
 pub mod bitmaps;
+pub mod cluster;
 pub mod connection;
 pub mod generic;
 pub mod server;
@@ -13,8 +14,9 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[strings::COMMANDS],
     &[bitmaps::COMMANDS],
     generic::COMMANDS,
-    &[connection::COMMANDS],
-    &[server::COMMANDS],
+    connection::COMMANDS,
+    server::COMMANDS,
+    &[cluster::COMMANDS],
 ];
 
 /// Every row, families in order.
