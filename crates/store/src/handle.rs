@@ -343,9 +343,9 @@ impl Handle {
     fn group(&mut self, begin: bool) {
         if let Some(sink) = self.sink.as_deref_mut() {
             if begin {
-                sink.group_begin()
+                sink.group_begin();
             } else {
-                sink.group_end()
+                sink.group_end();
             }
         }
     }

@@ -239,7 +239,7 @@ fn printable(text: &[u8]) -> Option<String> {
     fits.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-pub(super) fn set_name(context: &mut Context<'_>, name: &[u8]) -> CommandResult {
+pub(super) fn set_name(context: &Context<'_>, name: &[u8]) -> CommandResult {
     let name = checked_name(name)?;
     context.session.client.names().name = name;
     Ok(())
@@ -372,7 +372,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn switch(
-    context: &mut Context<'_>,
+    context: &Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
     flag: u8,

@@ -100,7 +100,7 @@ fn rename(
         if !overwrite && is_present(context, &target) {
             return Ok(false);
         }
-        let Some(value) = context.store.modify(&source, store::Entry::take) else {
+        let Some(value) = context.store.modify(&source, |entry| entry.take()) else {
             return Err(CommandError::NoSuchKey);
         };
         context.store.modify(&target, |entry| {

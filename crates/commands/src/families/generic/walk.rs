@@ -1,6 +1,6 @@
 //! Finding keys: SCAN KEYS RANDOMKEY DBSIZE.
 
-use base::glob;
+use base::glob::{self, Case};
 use protocol::Reply;
 use store::Record;
 
@@ -103,7 +103,7 @@ impl<'a> Filter<'a> {
     fn accepts(&self, record: &Record<'_>) -> bool {
         let kind = kind_name(record.kind()).as_bytes();
         self.kind.is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
-            && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key()))
+            && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), Case::Sensitive))
     }
 }
 
@@ -141,7 +141,7 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let mut cursor = 0;
     loop {
         cursor = context.store.scan(context.session.database, cursor, STEP_KEYS, |record| {
-            if all || glob::matches(pattern, record.key()) {
+            if all || glob::matches(pattern, record.key(), Case::Sensitive) {
                 reply.bulk(record.key());
                 count += 1;
             }

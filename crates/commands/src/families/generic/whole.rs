@@ -91,7 +91,7 @@ fn flush(
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let mut index = |error: &'static str| {
         let number = args.integer().ok().and_then(|number| i32::try_from(number).ok());
-        number.map(i64::from).ok_or(CommandError::fixed(error))
+        number.map(i64::from).ok_or_else(|| CommandError::fixed(error))
     };
     let one = index("ERR invalid first DB index")?;
     let other = index("ERR invalid second DB index")?;

@@ -1,5 +1,6 @@
 //! COMMAND: the table of commands, told to clients.
 
+use base::glob::{self, Case};
 use protocol::{OwnedRequest, Reply};
 
 use super::{docs, keys};
@@ -303,8 +304,11 @@ fn write_docs(reply: &mut Reply<'_>, spec: &CommandSpec) {
     }
 }
 
+/// Whether a command, by full name and row, is to be listed.
+type ListFilter = Box<dyn Fn(&str, &CommandSpec) -> bool>;
+
 fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let filter: Box<dyn Fn(&str, &CommandSpec) -> bool> = match args.remaining() {
+    let filter: ListFilter = match args.remaining() {
         0 => Box::new(|_, _| true),
         3 if args.take_word("FILTERBY") => {
             if args.take_word("MODULE") {
@@ -316,7 +320,7 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
                 })
             } else if args.take_word("PATTERN") {
                 let pattern = args.bytes()?.to_ascii_lowercase();
-                Box::new(move |name, _| base::glob::matches(&pattern, name.as_bytes()))
+                Box::new(move |name, _| glob::matches(&pattern, name.as_bytes(), Case::Sensitive))
             } else {
                 return Err(CommandError::Syntax);
             }
