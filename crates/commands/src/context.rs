@@ -51,7 +51,15 @@ impl Context<'_> {
 
     /// Runs `body` with all of `keys` locked (see [`Handle::locked`]).
     pub fn locked<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Self { store, session, server, settings, random, now_unix_ms, planned } = self;
+        let Self {
+            store,
+            session,
+            server,
+            settings,
+            random,
+            now_unix_ms,
+            planned,
+        } = self;
         store.locked(keys, |store| {
             body(&mut Context {
                 store,

@@ -75,12 +75,14 @@ impl Clients {
     /// The largest query buffer and the largest output of a client, in bytes.
     #[must_use]
     pub fn buffer_bytes_max(&self) -> (u64, u64) {
-        self.lock().values().fold((0, 0), |(query, output), client| {
-            (
-                query.max(client.query_bytes.load(Ordering::Relaxed)),
-                output.max(client.output_bytes.load(Ordering::Relaxed)),
-            )
-        })
+        self.lock()
+            .values()
+            .fold((0, 0), |(query, output), client| {
+                (
+                    query.max(client.query_bytes.load(Ordering::Relaxed)),
+                    output.max(client.output_bytes.load(Ordering::Relaxed)),
+                )
+            })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientRecord>>> {

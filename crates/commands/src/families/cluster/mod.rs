@@ -4,7 +4,9 @@ use crate::error::CommandError;
 use crate::spec::{Arity, CommandSpec, Flags, Group, Handler};
 
 const DISABLED: Handler = |_context, _args, _reply| {
-    Err(CommandError::fixed("ERR This instance has cluster support disabled"))
+    Err(CommandError::fixed(
+        "ERR This instance has cluster support disabled",
+    ))
 };
 
 const MEMBER: CommandSpec = CommandSpec {

@@ -20,7 +20,10 @@ const MEMBER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-const OPERATOR: CommandSpec = CommandSpec { flags: COMMON.and(Flags::ADMIN), ..MEMBER };
+const OPERATOR: CommandSpec = CommandSpec {
+    flags: COMMON.and(Flags::ADMIN),
+    ..MEMBER
+};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "CLIENT",
@@ -78,7 +81,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             tips: &["nondeterministic_output"],
             handler: |context, _args, reply| {
                 let ids = Some(vec![context.session.client.id]);
-                let text = context.server.clients(&ClientFilter { ids, ..Default::default() });
+                let text = context.server.clients(&ClientFilter {
+                    ids,
+                    ..Default::default()
+                });
                 reply.verbatim("txt", text.as_bytes());
                 Ok(())
             },
@@ -113,9 +119,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "7.0.0",
             summary: "Keeps the connection from being closed when client memory is short.",
             syntax: "<ON | OFF>",
-            handler: |context, args, reply| {
-                switch(context, args, reply, ClientRecord::NO_EVICT)
-            },
+            handler: |context, args, reply| switch(context, args, reply, ClientRecord::NO_EVICT),
             ..OPERATOR
         },
         CommandSpec {
@@ -124,9 +128,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "7.2.0",
             summary: "Keeps the connection's commands from counting as uses of keys.",
             syntax: "<ON | OFF>",
-            handler: |context, args, reply| {
-                switch(context, args, reply, ClientRecord::NO_TOUCH)
-            },
+            handler: |context, args, reply| switch(context, args, reply, ClientRecord::NO_TOUCH),
             ..MEMBER
         },
         CommandSpec {
@@ -217,7 +219,11 @@ const HELP: &[&str] = &[
     "    Stop the current client pause, resuming traffic.",
 ];
 
-fn get_name(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn get_name(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let names = context.session.client.names();
     if names.name.is_empty() {
         reply.null();
@@ -245,7 +251,11 @@ pub(super) fn set_name(context: &Context<'_>, name: &[u8]) -> CommandResult {
     Ok(())
 }
 
-fn set_info(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn set_info(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let option = args.bytes()?;
     let value = args.bytes()?;
     let lower = option.to_ascii_lowercase();
@@ -304,7 +314,10 @@ fn client_kind(word: &[u8]) -> Result<ClientKind, CommandError> {
 fn kill(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     if args.remaining() == 1 {
         let address = Some(text_of(args.bytes()?));
-        let filter = ClientFilter { address, ..Default::default() };
+        let filter = ClientFilter {
+            address,
+            ..Default::default()
+        };
         let count = context.server.kill_clients(context.session, &filter);
         if count.clients == 0 {
             return Err(CommandError::fixed("ERR No such client"));
@@ -325,7 +338,10 @@ fn kill(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 }
 
 fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, CommandError> {
-    let mut filter = ClientFilter { except: Some(caller), ..Default::default() };
+    let mut filter = ClientFilter {
+        except: Some(caller),
+        ..Default::default()
+    };
     while args.remaining() > 0 {
         if args.remaining() < 2 {
             return Err(CommandError::Syntax);
@@ -335,8 +351,9 @@ fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, Command
         match option.as_slice() {
             b"ID" => {
                 let id = base::number::parse_u64(value).filter(|id| *id > 0);
-                let id =
-                    id.ok_or(CommandError::fixed("ERR client-id should be greater than 0"))?;
+                let id = id.ok_or(CommandError::fixed(
+                    "ERR client-id should be greater than 0",
+                ))?;
                 filter.ids.get_or_insert_default().push(id);
             }
             b"TYPE" => filter.kind = Some(client_kind(value)?),
@@ -345,8 +362,7 @@ fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, Command
             b"USER" => filter.user = Some(known_user(value)?),
             b"MAXAGE" => {
                 let age = base::number::parse_u64(value).filter(|age| *age > 0);
-                let invalid =
-                    CommandError::fixed("ERR maxage is not an integer or out of range");
+                let invalid = CommandError::fixed("ERR maxage is not an integer or out of range");
                 filter.age_seconds_min = Some(age.ok_or(invalid)?);
             }
             b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(caller),
@@ -419,12 +435,14 @@ fn pause(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         1 if args.take_word("WRITE") => true,
         1 if args.take_word("ALL") => false,
         _ => {
-            return Err(CommandError::fixed("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+            return Err(CommandError::fixed(
+                "ERR CLIENT PAUSE mode must be WRITE or ALL",
+            ));
         }
     };
     let timeout_ms = base::number::parse_i64(timeout_ms).ok_or(INVALID)?;
-    let timeout_ms = u64::try_from(timeout_ms)
-        .map_err(|_| CommandError::fixed("ERR timeout is negative"))?;
+    let timeout_ms =
+        u64::try_from(timeout_ms).map_err(|_| CommandError::fixed("ERR timeout is negative"))?;
     let until = context.now_unix_ms.checked_add(timeout_ms).ok_or(INVALID)?;
     context.server.pause_clients(until, writes_only);
     reply.ok();

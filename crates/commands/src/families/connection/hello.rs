@@ -68,7 +68,9 @@ struct Greeting<'a> {
 impl<'a> Greeting<'a> {
     fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
         let mut greeting = Self::default();
-        let Some(version) = args.next() else { return Ok(greeting) };
+        let Some(version) = args.next() else {
+            return Ok(greeting);
+        };
         greeting.version = match base::number::parse_i64(version) {
             Some(2) => Some(Resp::V2),
             Some(3) => Some(Resp::V3),
@@ -125,7 +127,11 @@ fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
 
 /// Tells who this server is.
 fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
-    let proto = if context.session.resp == Resp::V3 { 3 } else { 2 };
+    let proto = if context.session.resp == Resp::V3 {
+        3
+    } else {
+        2
+    };
     reply.map(7);
     reply.bulk(b"server");
     reply.bulk(b"redis");

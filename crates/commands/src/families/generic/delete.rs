@@ -8,8 +8,12 @@ use crate::context::Context;
 use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
-const ALL_REMOVED: &[KeySpec] =
-    &[KeySpec::range(1, -1, 1, KeyAccess::RM.and(KeyAccess::DELETE))];
+const ALL_REMOVED: &[KeySpec] = &[KeySpec::range(
+    1,
+    -1,
+    1,
+    KeyAccess::RM.and(KeyAccess::DELETE),
+)];
 const ALL_LOOKED_AT: &[KeySpec] = &[KeySpec::range(1, -1, 1, KeyAccess::RO)];
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
 
@@ -88,7 +92,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.integer(count_keys(context, args, |context, key| {
-        context.store.delete(key, |effect| effect.command(&[b"DEL", key.bytes()]))
+        context
+            .store
+            .delete(key, |effect| effect.command(&[b"DEL", key.bytes()]))
     }));
     Ok(())
 }
@@ -131,7 +137,9 @@ fn count_keys(
 
 fn kind(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let kind = context.store.read(&key, |record| record.map(store::Record::kind));
+    let kind = context
+        .store
+        .read(&key, |record| record.map(store::Record::kind));
     reply.simple(kind.map_or("none", kind_name));
     Ok(())
 }

@@ -40,7 +40,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Makes a key stop existing some seconds from now.",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |context, args, reply| {
-            set_deadline(context, args, reply, Time { name: "expire", unit_ms: 1000, relative: true })
+            set_deadline(
+                context,
+                args,
+                reply,
+                Time {
+                    name: "expire",
+                    unit_ms: 1000,
+                    relative: true,
+                },
+            )
         },
         ..SETTER
     },
@@ -50,7 +59,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Makes a key stop existing some milliseconds from now.",
         syntax: "key milliseconds [NX | XX | GT | LT]",
         handler: |context, args, reply| {
-            set_deadline(context, args, reply, Time { name: "pexpire", unit_ms: 1, relative: true })
+            set_deadline(
+                context,
+                args,
+                reply,
+                Time {
+                    name: "pexpire",
+                    unit_ms: 1,
+                    relative: true,
+                },
+            )
         },
         ..SETTER
     },
@@ -60,7 +78,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Makes a key stop existing at a time given in seconds since 1970.",
         syntax: "key unix-time-seconds [NX | XX | GT | LT]",
         handler: |context, args, reply| {
-            let time = Time { name: "expireat", unit_ms: 1000, relative: false };
+            let time = Time {
+                name: "expireat",
+                unit_ms: 1000,
+                relative: false,
+            };
             set_deadline(context, args, reply, time)
         },
         ..SETTER
@@ -71,7 +93,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Makes a key stop existing at a time given in milliseconds since 1970.",
         syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
         handler: |context, args, reply| {
-            let time = Time { name: "pexpireat", unit_ms: 1, relative: false };
+            let time = Time {
+                name: "pexpireat",
+                unit_ms: 1,
+                relative: false,
+            };
             set_deadline(context, args, reply, time)
         },
         ..SETTER
@@ -127,8 +153,14 @@ struct Time {
 impl Time {
     /// The absolute time in milliseconds that `amount` means; negative when before 1970.
     fn deadline_unix_ms(self, amount: i64, now_unix_ms: u64) -> Result<i64, CommandError> {
-        let base = if self.relative { i64::try_from(now_unix_ms).unwrap_or(i64::MAX) } else { 0 };
-        let deadline = amount.checked_mul(self.unit_ms).and_then(|ms| ms.checked_add(base));
+        let base = if self.relative {
+            i64::try_from(now_unix_ms).unwrap_or(i64::MAX)
+        } else {
+            0
+        };
+        let deadline = amount
+            .checked_mul(self.unit_ms)
+            .and_then(|ms| ms.checked_add(base));
         deadline.ok_or_else(|| {
             CommandError::Text(format!("ERR invalid expire time in '{}' command", self.name).into())
         })
@@ -202,7 +234,9 @@ fn set_deadline(
     let deadline = time.deadline_unix_ms(amount, context.now_unix_ms)?;
     let now_unix_ms = context.now_unix_ms;
     let changed = context.store.modify(&key, |entry| {
-        let Some(record) = entry.record() else { return Ok(false) };
+        let Some(record) = entry.record() else {
+            return Ok(false);
+        };
         if !condition.allows(record.deadline_unix_ms(), deadline) {
             return Ok(false);
         }
@@ -249,14 +283,20 @@ fn tell_deadline(
     relative: bool,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let found = context.store.read(&key, |record| record.map(store::Record::deadline_unix_ms));
+    let found = context
+        .store
+        .read(&key, |record| record.map(store::Record::deadline_unix_ms));
     let answer = match found {
         None => -2,
         Some(None) => -1,
         Some(Some(deadline)) => {
             let from = if relative { context.now_unix_ms } else { 0 };
             let ms = i64::try_from(deadline.saturating_sub(from)).unwrap_or(i64::MAX);
-            if unit_ms == 1 { ms } else { ms.saturating_add(unit_ms / 2) / unit_ms }
+            if unit_ms == 1 {
+                ms
+            } else {
+                ms.saturating_add(unit_ms / 2) / unit_ms
+            }
         }
     };
     reply.integer(answer);
@@ -266,7 +306,9 @@ fn tell_deadline(
 fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let changed = context.store.modify(&key, |entry| {
-        let has_deadline = entry.record().is_some_and(|record| record.deadline_unix_ms().is_some());
+        let has_deadline = entry
+            .record()
+            .is_some_and(|record| record.deadline_unix_ms().is_some());
         if has_deadline {
             entry.set_deadline(None)?;
             entry.effect(|effect| effect.command(&[b"PERSIST", key.bytes()]));

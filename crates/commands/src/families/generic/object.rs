@@ -89,9 +89,16 @@ const HELP: &[&str] = &[
     "    <key>.",
 ];
 
-fn encoding(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn encoding(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let key = context.key(args.bytes()?);
-    match context.store.read(&key, |record| record.map(store::Record::encoding)) {
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::encoding))
+    {
         None => reply.null(),
         Some(Encoding::Integer) => reply.bulk(b"int"),
         Some(Encoding::Embedded) => reply.bulk(b"embstr"),
@@ -106,7 +113,10 @@ fn frequency(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    match context.store.read(&key, |record| record.map(store::Record::frequency)) {
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::frequency))
+    {
         None => reply.null(),
         Some(_) if context.settings.use_clock() != UseClock::Frequency => {
             return Err(CommandError::fixed(
@@ -126,7 +136,10 @@ fn idle_time(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    match context.store.read(&key, |record| record.map(store::Record::idle_seconds)) {
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::idle_seconds))
+    {
         None => reply.null(),
         Some(_) if context.settings.use_clock() == UseClock::Frequency => {
             return Err(CommandError::fixed(
@@ -148,7 +161,10 @@ fn reference_count(
 ) -> CommandResult {
     const SHARED_NUMBERS: std::ops::Range<i64> = 0..10_000;
     let key = context.key(args.bytes()?);
-    match context.store.read(&key, |record| record.map(store::Record::integer)) {
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::integer))
+    {
         None => reply.null(),
         Some(Some(number)) if SHARED_NUMBERS.contains(&number) => {
             reply.integer(i64::from(i32::MAX));

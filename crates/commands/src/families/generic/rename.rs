@@ -72,7 +72,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "MOVE",
         arity: Arity::Exactly(3),
         flags: Flags::WRITE.and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE))],
+        keys: &[KeySpec::one(
+            1,
+            KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+        )],
         group: Group::Generic,
         categories: &["keyspace"],
         summary: "Moves a key to another database, unless that has such a key.",
@@ -156,7 +159,11 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-fn relocate(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn relocate(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let source = context.key(args.bytes()?);
     let target = source.in_database(database_index(context, args)?);
     if source.database() == target.database() {
@@ -189,10 +196,7 @@ fn is_present(context: &mut Context<'_>, key: &Key<'_>) -> bool {
 }
 
 /// The next argument as the number of a database.
-fn database_index(
-    context: &Context<'_>,
-    args: &mut Args<'_>,
-) -> Result<DatabaseId, CommandError> {
+fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<DatabaseId, CommandError> {
     let index = i32::try_from(args.integer()?).map_err(|_| CommandError::NotInteger)?;
     context.database(i64::from(index))
 }

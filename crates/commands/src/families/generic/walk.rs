@@ -78,7 +78,11 @@ struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
-        let mut filter = Self { pattern: None, kind: None, count: COUNT_DEFAULT };
+        let mut filter = Self {
+            pattern: None,
+            kind: None,
+            count: COUNT_DEFAULT,
+        };
         while args.remaining() > 0 {
             if args.remaining() < 2 {
                 return Err(CommandError::Syntax);
@@ -102,14 +106,18 @@ impl<'a> Filter<'a> {
 
     fn accepts(&self, record: &Record<'_>) -> bool {
         let kind = kind_name(record.kind()).as_bytes();
-        self.kind.is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
-            && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), Case::Sensitive))
+        self.kind
+            .is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
+            && self
+                .pattern
+                .is_none_or(|pattern| glob::matches(pattern, record.key(), Case::Sensitive))
     }
 }
 
 fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let cursor = args.bytes()?;
-    let cursor = base::number::parse_u64(cursor).ok_or(CommandError::fixed("ERR invalid cursor"))?;
+    let cursor =
+        base::number::parse_u64(cursor).ok_or(CommandError::fixed("ERR invalid cursor"))?;
     let filter = Filter::parse(args)?;
     let mut found = Vec::new();
     // The store walks positions, whose low bits are zero in a small table; clients are shown them
@@ -140,12 +148,14 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let mut count = 0;
     let mut cursor = 0;
     loop {
-        cursor = context.store.scan(context.session.database, cursor, STEP_KEYS, |record| {
-            if all || glob::matches(pattern, record.key(), Case::Sensitive) {
-                reply.bulk(record.key());
-                count += 1;
-            }
-        });
+        cursor = context
+            .store
+            .scan(context.session.database, cursor, STEP_KEYS, |record| {
+                if all || glob::matches(pattern, record.key(), Case::Sensitive) {
+                    reply.bulk(record.key());
+                    count += 1;
+                }
+            });
         if cursor == 0 {
             break;
         }

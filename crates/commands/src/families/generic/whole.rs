@@ -70,7 +70,11 @@ fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
     if args.remaining() > 0 && !args.take_word("ASYNC") && !args.take_word("SYNC") {
         return Err(CommandError::Syntax);
     }
-    if args.remaining() > 0 { Err(CommandError::Syntax) } else { Ok(()) }
+    if args.remaining() > 0 {
+        Err(CommandError::Syntax)
+    } else {
+        Ok(())
+    }
 }
 
 fn flush(
@@ -90,8 +94,13 @@ fn flush(
 
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let mut index = |error: &'static str| {
-        let number = args.integer().ok().and_then(|number| i32::try_from(number).ok());
-        number.map(i64::from).ok_or_else(|| CommandError::fixed(error))
+        let number = args
+            .integer()
+            .ok()
+            .and_then(|number| i32::try_from(number).ok());
+        number
+            .map(i64::from)
+            .ok_or_else(|| CommandError::fixed(error))
     };
     let one = index("ERR invalid first DB index")?;
     let other = index("ERR invalid second DB index")?;
@@ -100,8 +109,10 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     context.store.exclusive(|store| {
         store.swap(one, other);
         store.effect(stated_in, |effect| {
-            let (one, other) =
-                (IntegerText::new_u64(u64::from(one)), IntegerText::new_u64(u64::from(other)));
+            let (one, other) = (
+                IntegerText::new_u64(u64::from(one)),
+                IntegerText::new_u64(u64::from(other)),
+            );
             effect.command(&[b"SWAPDB", one.as_bytes(), other.as_bytes()]);
         });
     });

@@ -164,7 +164,10 @@ fn info(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 fn full_name(spec: &CommandSpec, container: Option<&str>) -> String {
     let name = spec.name.to_lowercase();
-    container.map_or_else(|| name.clone(), |outer| format!("{}|{name}", outer.to_lowercase()))
+    container.map_or_else(
+        || name.clone(),
+        |outer| format!("{}|{name}", outer.to_lowercase()),
+    )
 }
 
 fn describe(reply: &mut Reply<'_>, spec: &CommandSpec, container: Option<&str>) {
@@ -230,7 +233,11 @@ fn describe_keys(reply: &mut Reply<'_>, keys: &KeySpec) {
         Find::Range { last, step, limit } => write_spec(
             reply,
             "range",
-            &[("lastkey", i64::from(last)), ("keystep", i64::from(step)), ("limit", i64::from(limit))],
+            &[
+                ("lastkey", i64::from(last)),
+                ("keystep", i64::from(step)),
+                ("limit", i64::from(limit)),
+            ],
         ),
         Find::Count { count, first, step } => write_spec(
             reply,
@@ -263,9 +270,17 @@ fn write_access(reply: &mut Reply<'_>, access: KeyAccess) {
     }
 }
 
-fn document(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn document(
+    _context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let wanted: Vec<_> = if args.remaining() == 0 {
-        table().commands().iter().map(|spec| (*spec, None)).collect()
+        table()
+            .commands()
+            .iter()
+            .map(|spec| (*spec, None))
+            .collect()
     } else {
         args.filter_map(lookup).collect()
     };
@@ -316,7 +331,9 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             } else if args.take_word("ACLCAT") {
                 let category = args.bytes()?.to_ascii_lowercase();
                 Box::new(move |_, spec| {
-                    categories_of(spec).iter().any(|name| name.as_bytes() == category)
+                    categories_of(spec)
+                        .iter()
+                        .any(|name| name.as_bytes() == category)
                 })
             } else if args.take_word("PATTERN") {
                 let pattern = args.bytes()?.to_ascii_lowercase();
@@ -351,15 +368,21 @@ fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> Co
     let (_, spec) = table()
         .find(request.name())
         .ok_or(CommandError::fixed("ERR Invalid command specified"))?;
-    let spec = request.arg(1).and_then(|word| find_subcommand(spec, word)).unwrap_or(spec);
+    let spec = request
+        .arg(1)
+        .and_then(|word| find_subcommand(spec, word))
+        .unwrap_or(spec);
     if spec.keys.is_empty() {
         return Err(CommandError::fixed("ERR The command has no key arguments"));
     }
     if !spec.arity.accepts(request.len()) {
-        return Err(CommandError::fixed("ERR Invalid number of arguments specified for command"));
+        return Err(CommandError::fixed(
+            "ERR Invalid number of arguments specified for command",
+        ));
     }
-    let found = keys::of(spec, &request)
-        .ok_or(CommandError::fixed("ERR Invalid arguments specified for command"))?;
+    let found = keys::of(spec, &request).ok_or(CommandError::fixed(
+        "ERR Invalid arguments specified for command",
+    ))?;
     reply.array(found.len());
     for (at, access) in found {
         if with_access {

@@ -10,7 +10,10 @@ use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
-    flags: Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::LOADING)
+        .and(Flags::STALE),
     group: Group::Server,
     since: "2.0.0",
     ..CommandSpec::BLANK

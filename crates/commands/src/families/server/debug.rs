@@ -11,7 +11,10 @@ use crate::spec::{Arity, CommandSpec, Flags, Group};
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "DEBUG",
     arity: Arity::AtLeast(2),
-    flags: Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::LOADING)
+        .and(Flags::STALE),
     group: Group::Server,
     summary: "Helps testing.",
     complexity: "Depends on subcommand.",
@@ -39,7 +42,9 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0.0);
             context.store.leave();
-            context.server.sleep_seconds(seconds.clamp(0.0, SLEEP_SECONDS_MAX));
+            context
+                .server
+                .sleep_seconds(seconds.clamp(0.0, SLEEP_SECONDS_MAX));
             context.store.enter();
             reply.ok();
         }

@@ -72,9 +72,15 @@ impl ArgumentKind {
 pub(super) fn parse(syntax: &str) -> Vec<Argument> {
     let spaced = ["[", "]", "<", ">", "|"]
         .iter()
-        .fold(syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+        .fold(syntax.to_owned(), |text, mark| {
+            text.replace(mark, &format!(" {mark} "))
+        });
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    Parser { words: &words, at: 0 }.sequence()
+    Parser {
+        words: &words,
+        at: 0,
+    }
+    .sequence()
 }
 
 struct Parser<'a> {
@@ -126,15 +132,28 @@ impl Parser<'_> {
         if choices.len() == 1 {
             return choices.remove(0);
         }
-        let name = choices.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join("-or-");
-        Argument { name, kind: ArgumentKind::OneOf, parts: choices, ..Argument::default() }
+        let name = choices
+            .iter()
+            .map(|choice| choice.name.as_str())
+            .collect::<Vec<_>>()
+            .join("-or-");
+        Argument {
+            name,
+            kind: ArgumentKind::OneOf,
+            parts: choices,
+            ..Argument::default()
+        }
     }
 
     fn word(&mut self, word: &str) -> Argument {
         let is_token = word.chars().all(|c| !c.is_lowercase());
         if !is_token {
             let kind = ArgumentKind::of_word(word);
-            return Argument { name: word.to_owned(), kind, ..Argument::default() };
+            return Argument {
+                name: word.to_owned(),
+                kind,
+                ..Argument::default()
+            };
         }
         let next = self.words.get(self.at).copied();
         let names_next = next.is_some_and(|next| next.starts_with(|c: char| c.is_lowercase()));
@@ -163,7 +182,11 @@ fn push_optional(arguments: &mut Vec<Argument>, mut group: Argument) {
     let repeats = group.multiple || group.parts.last().is_some_and(|part| part.multiple);
     if repeats && arguments.len() >= parts.len() {
         let before = &arguments[arguments.len() - parts.len()..];
-        if before.iter().map(|argument| argument.name.as_str()).eq(parts.iter().copied()) {
+        if before
+            .iter()
+            .map(|argument| argument.name.as_str())
+            .eq(parts.iter().copied())
+        {
             let at = arguments.len() - parts.len();
             let mut tail = arguments.split_off(at);
             if tail.len() > 1 {
@@ -182,13 +205,29 @@ fn push_optional(arguments: &mut Vec<Argument>, mut group: Argument) {
 }
 
 fn one(mut parts: Vec<Argument>) -> Argument {
-    if parts.len() == 1 { parts.remove(0) } else { block(parts) }
+    if parts.len() == 1 {
+        parts.remove(0)
+    } else {
+        block(parts)
+    }
 }
 
 fn block(mut parts: Vec<Argument>) -> Argument {
-    let multiple = parts.last_mut().is_some_and(|last| std::mem::take(&mut last.multiple));
-    let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("-");
-    Argument { name, kind: ArgumentKind::Block, multiple, parts, ..Argument::default() }
+    let multiple = parts
+        .last_mut()
+        .is_some_and(|last| std::mem::take(&mut last.multiple));
+    let name = parts
+        .iter()
+        .map(|part| part.name.as_str())
+        .collect::<Vec<_>>()
+        .join("-");
+    Argument {
+        name,
+        kind: ArgumentKind::Block,
+        multiple,
+        parts,
+        ..Argument::default()
+    }
 }
 
 /// Writes arguments as `COMMAND DOCS` shows them. `keys` counts the key specifications used so far.
@@ -238,13 +277,19 @@ mod tests {
     use super::*;
 
     fn names(arguments: &[Argument]) -> Vec<&str> {
-        arguments.iter().map(|argument| argument.name.as_str()).collect()
+        arguments
+            .iter()
+            .map(|argument| argument.name.as_str())
+            .collect()
     }
 
     #[test]
     fn words_tokens_and_choices() {
         let arguments = parse("key value [NX | XX] [EX seconds | KEEPTTL]");
-        assert_eq!(names(&arguments), ["key", "value", "nx-or-xx", "seconds-or-keepttl"]);
+        assert_eq!(
+            names(&arguments),
+            ["key", "value", "nx-or-xx", "seconds-or-keepttl"]
+        );
         assert_eq!(arguments[2].kind, ArgumentKind::OneOf);
         assert!(arguments[2].optional);
         assert_eq!(arguments[3].parts[0].token.as_deref(), Some("EX"));

@@ -9,7 +9,9 @@ use crate::spec::{Begin, CommandSpec, Find, KeyAccess, KeySpec};
 pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize, KeyAccess)>> {
     let mut found = Vec::new();
     for keys in spec.keys {
-        let Some(begin) = start(keys, request) else { continue };
+        let Some(begin) = start(keys, request) else {
+            continue;
+        };
         match keys.find {
             Find::Range { last, step, limit } => {
                 let last = last_of_range(begin, last, limit, request.len())?;
@@ -21,7 +23,9 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
                 let count = usize::try_from(base::number::parse_i64(count)?).ok()?;
                 let first = begin + usize::from(first);
                 let step = usize::from(step.max(1));
-                let past = count.checked_mul(step).and_then(|span| first.checked_add(span))?;
+                let past = count
+                    .checked_mul(step)
+                    .and_then(|span| first.checked_add(span))?;
                 if past > request.len() {
                     return None;
                 }
@@ -29,7 +33,10 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
             }
         }
     }
-    found.iter().all(|(at, _)| *at < request.len()).then_some(found)
+    found
+        .iter()
+        .all(|(at, _)| *at < request.len())
+        .then_some(found)
 }
 
 fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
@@ -37,7 +44,9 @@ fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
         Begin::Index(at) => Some(usize::from(at)),
         Begin::Keyword(word, from) => {
             let is_word = |at: usize| {
-                request.arg(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+                request
+                    .arg(at)
+                    .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
             };
             let len = request.len();
             let found = match usize::try_from(from) {
@@ -73,15 +82,25 @@ pub(crate) fn legacy_range(spec: &CommandSpec) -> (i64, i64, i64) {
         .filter_map(|keys| match (keys.begin, keys.find) {
             (Begin::Index(at), Find::Range { last, step, .. }) => {
                 let first = i64::from(at);
-                let last = if last < 0 { i64::from(last) } else { first + i64::from(last) };
+                let last = if last < 0 {
+                    i64::from(last)
+                } else {
+                    first + i64::from(last)
+                };
                 Some((first, last, i64::from(step)))
             }
             _ => None,
         })
         .collect();
-    let Some((first, ..)) = ranges.iter().min() else { return (0, 0, 0) };
+    let Some((first, ..)) = ranges.iter().min() else {
+        return (0, 0, 0);
+    };
     let last = ranges.iter().map(|(_, last, _)| *last);
-    let last = if last.clone().any(|last| last < 0) { last.min() } else { last.max() };
+    let last = if last.clone().any(|last| last < 0) {
+        last.min()
+    } else {
+        last.max()
+    };
     let step = ranges.iter().map(|(.., step)| *step).max();
     (*first, last.unwrap_or(0), step.unwrap_or(0))
 }

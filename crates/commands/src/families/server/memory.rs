@@ -104,7 +104,10 @@ fn usage(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             return Err(CommandError::Syntax);
         }
     }
-    match context.store.read(&key, |record| record.map(store::Record::memory_bytes)) {
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::memory_bytes))
+    {
         Some(bytes) => reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
         None => reply.null(),
     }
@@ -118,7 +121,9 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     let (resident, peak) = context.server.resident_bytes();
     let used = context.store.statistics().used_bytes;
     let databases = context.store.store().databases();
-    let keys: usize = (0..databases).map(|database| context.store.len(database)).sum();
+    let keys: usize = (0..databases)
+        .map(|database| context.store.len(database))
+        .sum();
     let fields = [
         ("peak.allocated", peak),
         ("total.allocated", used),
@@ -132,7 +137,10 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
         ("functions.caches", 0),
         ("overhead.total", resident.saturating_sub(used)),
         ("keys.count", keys as u64),
-        ("keys.bytes-per-key", used.checked_div(keys as u64).unwrap_or(0)),
+        (
+            "keys.bytes-per-key",
+            used.checked_div(keys as u64).unwrap_or(0),
+        ),
         ("dataset.bytes", used),
         ("allocator.allocated", used),
         ("allocator.active", resident),

@@ -11,5 +11,10 @@ mod state;
 use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
-pub const COMMANDS: &[&[CommandSpec]] =
-    &[command::COMMANDS, config::COMMANDS, debug::COMMANDS, memory::COMMANDS, state::COMMANDS];
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    command::COMMANDS,
+    config::COMMANDS,
+    debug::COMMANDS,
+    memory::COMMANDS,
+    state::COMMANDS,
+];

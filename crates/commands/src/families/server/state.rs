@@ -28,8 +28,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             "response_policy:special",
         ],
         handler: |context, args, reply| {
-            let sections: Vec<String> =
-                args.map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+            let sections: Vec<String> = args
+                .map(|name| String::from_utf8_lossy(name).to_lowercase())
+                .collect();
             let text = context.server.info(context.store, &sections);
             reply.verbatim("txt", text.as_bytes());
             Ok(())
@@ -139,7 +140,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 since: "5.0.0",
                 summary: "Lists the subcommands.",
                 handler: |_context, _args, reply| {
-                    help::write(reply, "MODULE", &["LIST", "    Return a list of loaded modules."]);
+                    help::write(
+                        reply,
+                        "MODULE",
+                        &["LIST", "    Return a list of loaded modules."],
+                    );
                     Ok(())
                 },
                 ..CommandSpec::BLANK
@@ -162,14 +167,21 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 const REPLICA_OF: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
-    flags: Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::STALE)
+        .and(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     syntax: "<host port | NO ONE>",
     handler: replica_of,
     ..CommandSpec::BLANK
 };
 
-fn shutdown(context: &mut Context<'_>, args: &mut Args<'_>, _reply: &mut Reply<'_>) -> CommandResult {
+fn shutdown(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    _reply: &mut Reply<'_>,
+) -> CommandResult {
     let mut request = ShutdownRequest::default();
     while args.remaining() > 0 {
         if args.take_word("NOSAVE") {
@@ -233,5 +245,7 @@ fn replica_of(
         reply.ok();
         return Ok(());
     }
-    Err(CommandError::fixed("ERR REPLICAOF is only available as NO ONE: this version does not replicate"))
+    Err(CommandError::fixed(
+        "ERR REPLICAOF is only available as NO ONE: this version does not replicate",
+    ))
 }
