@@ -142,9 +142,7 @@ impl Budget {
         let rise_max = self
             .correction_bytes()
             .saturating_add(limit_bytes / CORRECTION_PART_STEP);
-        let correction = unknown
-            .min(limit_bytes / CORRECTION_PART_MAX)
-            .min(rise_max);
+        let correction = unknown.min(limit_bytes / CORRECTION_PART_MAX).min(rise_max);
         self.correction_bytes.store(correction, Ordering::Relaxed);
     }
 }
@@ -228,6 +226,10 @@ mod tests {
         let before = resident_bytes().unwrap();
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
         let after = resident_bytes().unwrap();
-        assert!(after >= before + (32 << 20), "{before} {after} {}", touched.len());
+        assert!(
+            after >= before + (32 << 20),
+            "{before} {after} {}",
+            touched.len()
+        );
     }
 }

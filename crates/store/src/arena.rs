@@ -197,7 +197,12 @@ impl Arena {
     pub(crate) fn prefetch(&self, offset: Offset) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
         {
-            let address = self.words.range.base().as_ptr().wrapping_add(offset.distance());
+            let address = self
+                .words
+                .range
+                .base()
+                .as_ptr()
+                .wrapping_add(offset.distance());
             // SAFETY: a prefetch has no effect but on caches, whatever the address.
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
@@ -292,7 +297,11 @@ impl Arena {
     #[inline]
     unsafe fn bytes_at(&self, start: usize, range: Range<usize>) -> &[u8] {
         let len = range.end.checked_sub(range.start);
-        let range = self.range(start, range.start, len.expect("a range that ends before it starts"));
+        let range = self.range(
+            start,
+            range.start,
+            len.expect("a range that ends before it starts"),
+        );
         // SAFETY: the range lies in the mapping (checked above), which lives as long as `self` and
         // whose bytes all have a value (the system's zeroes if nobody wrote). The caller vouches
         // that nobody writes; other threads may read words of it atomically, which is no conflict.

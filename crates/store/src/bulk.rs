@@ -25,11 +25,7 @@ const BULK_BYTES_MIN: usize = 128;
 /// How many of `len` bytes [`copy`] should move; the word loop does the rest.
 #[inline]
 pub(crate) fn len_for(len: usize) -> usize {
-    if cfg!(all(
-        target_arch = "x86_64",
-        not(any(miri, loom, shuttle))
-    )) && len >= BULK_BYTES_MIN
-    {
+    if cfg!(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))) && len >= BULK_BYTES_MIN {
         len - len % BLOCK_BYTES
     } else {
         0
@@ -85,18 +81,17 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
 /// None needed; the signature is that of the real one.
 #[inline]
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
-#[cfg_attr(any(loom, shuttle), expect(dead_code, reason = "models copy by words alone"))]
+#[cfg_attr(
+    any(loom, shuttle),
+    expect(dead_code, reason = "models copy by words alone")
+)]
 pub(crate) unsafe fn copy(_source: *const u8, _target: *mut u8, len: usize) {
     debug_assert_eq!(len, 0);
 }
 
 /// Copies the bytes from `start` on to `out`; `word` gives the word of an index.
 #[inline]
-pub(crate) fn load_bytes<'a>(
-    word: impl Fn(usize) -> &'a AtomicU64,
-    start: usize,
-    out: &mut [u8],
-) {
+pub(crate) fn load_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usize, out: &mut [u8]) {
     let (mut index, head) = (start / WORD_BYTES, start % WORD_BYTES);
     let mut rest = out;
     if head != 0 {
@@ -121,11 +116,7 @@ pub(crate) fn load_bytes<'a>(
 /// Copies `data` to the bytes from `start` on. The other bytes of the first and last word keep
 /// what they hold, so only one thread at a time may write.
 #[inline]
-pub(crate) fn store_bytes<'a>(
-    word: impl Fn(usize) -> &'a AtomicU64,
-    start: usize,
-    data: &[u8],
-) {
+pub(crate) fn store_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usize, data: &[u8]) {
     let (mut index, head) = (start / WORD_BYTES, start % WORD_BYTES);
     let mut rest = data;
     if head != 0 {

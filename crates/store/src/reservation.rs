@@ -255,7 +255,10 @@ mod tests {
     #[cfg(not(miri))]
     fn an_impossible_size_is_halved_until_it_fits() {
         let range = Reservation::new(1 << 50, HUGE_PAGE_BYTES).unwrap();
-        assert!(range.bytes() < 1 << 48, "more than the processor can address");
+        assert!(
+            range.bytes() < 1 << 48,
+            "more than the processor can address"
+        );
         assert_eq!(range.base().as_ptr().align_offset(HUGE_PAGE_BYTES), 0);
     }
 

@@ -1,8 +1,8 @@
 //! The arena's words and copies, as one thread sees them.
 
 use super::*;
-use std::sync::atomic::Ordering;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 
 const MIB: usize = 1 << 20;
 
@@ -32,7 +32,10 @@ fn words_and_bytes_are_the_same_memory() {
     assert_eq!(bytes[8..16], [255; 8]);
     assert_eq!(bytes[16..], [0; 8]);
     // SAFETY: nobody else knows this arena.
-    assert_eq!(unsafe { arena.bytes_under_lock(at, 4..12) }, [0, 0, 0, 0, 255, 255, 255, 255]);
+    assert_eq!(
+        unsafe { arena.bytes_under_lock(at, 4..12) },
+        [0, 0, 0, 0, 255, 255, 255, 255]
+    );
 }
 
 #[test]

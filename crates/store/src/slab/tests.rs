@@ -28,5 +28,9 @@ fn allocates_and_frees() {
     let second = cache.allocate(class).unwrap();
     assert_ne!(first, second);
     cache.free(first, class);
-    assert_eq!(cache.allocate(class).unwrap(), first, "the last freed is the first reused");
+    assert_eq!(
+        cache.allocate(class).unwrap(),
+        first,
+        "the last freed is the first reused"
+    );
 }
