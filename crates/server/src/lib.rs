@@ -1,8 +1,17 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
+pub mod banner;
 pub mod cli;
 pub mod clients;
 pub mod config;
+pub mod counters;
 pub mod daemon;
 pub mod identity;
+pub mod info;
+pub mod limits;
 pub mod log;
+pub mod node;
+pub mod port;
+pub mod process;
+pub mod runtime;
+pub mod worker;

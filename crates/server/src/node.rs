@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::clock::Clock;
-use base::random;
+use base::random::Prng;
 use commands::{CommandCounters, Settings, UseClock, table};
 use reactor::Waker;
 use store::Store;
@@ -47,6 +47,7 @@ pub struct Node {
     startup_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     stopping: AtomicBool,
+    main_waker: OnceLock<Waker>,
 }
 
 /// How the rest of the server reaches one worker.
@@ -56,7 +57,7 @@ pub struct WorkerLink {
     /// What it counted per command; written by the worker now and then.
     pub commands: Arc<Mutex<Vec<CommandCounters>>>,
     mailbox: Mutex<Vec<Message>>,
-    waker: OnceLock<Waker>,
+    waker: Waker,
 }
 
 /// What a worker can be asked to do.
@@ -64,6 +65,11 @@ pub struct WorkerLink {
 pub enum Message {
     /// Close this client once what it is owed is sent.
     Kill {
+        /// Its id.
+        client: u64,
+    },
+    /// Close this client at once: all clients together hold too much.
+    Evict {
         /// Its id.
         client: u64,
     },
@@ -76,9 +82,9 @@ pub enum Message {
 }
 
 impl WorkerLink {
-    /// A link to a worker that has not started yet.
+    /// A link to a worker that is woken by `waker`.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(waker: Waker) -> Self {
         Self {
             counters: Arc::default(),
             commands: Arc::new(Mutex::new(vec![
@@ -86,33 +92,20 @@ impl WorkerLink {
                 table().commands().len()
             ])),
             mailbox: Mutex::default(),
-            waker: OnceLock::new(),
+            waker,
         }
-    }
-
-    /// The worker runs and can be woken by this; called once.
-    pub fn attach(&self, waker: Waker) {
-        let _already_attached = self.waker.set(waker);
     }
 
     /// Leaves a message and wakes the worker.
     pub fn post(&self, message: Message) {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).push(message);
-        if let Some(waker) = self.waker.get() {
-            waker.wake();
-        }
+        self.waker.wake();
     }
 
     /// Takes the messages that wait.
     #[must_use]
     pub fn take_messages(&self) -> Vec<Message> {
         std::mem::take(&mut *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Default for WorkerLink {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -136,7 +129,7 @@ impl Node {
     /// A node over `store`, with nobody connected.
     #[must_use]
     pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
-        let mut entropy = random::Prng::from_os();
+        let mut random = Prng::from_os();
         let current = config.current();
         let node = Self {
             log: Log::new(current.log_level, current.log_file.clone()),
@@ -146,8 +139,8 @@ impl Node {
             config,
             clients: Clients::default(),
             rates: Rates::default(),
-            run_id: random::hex_id(&mut entropy),
-            replication_id: random::hex_id(&mut entropy),
+            run_id: hex_id(&mut random),
+            replication_id: hex_id(&mut random),
             started_unix_ms: clock.now_unix_ms(),
             rejected_connections: AtomicU64::new(0),
             workers: OnceLock::new(),
@@ -155,6 +148,7 @@ impl Node {
             startup_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            main_waker: OnceLock::new(),
             clock,
         };
         node.apply_limits(&current);
@@ -212,11 +206,19 @@ impl Node {
         }
     }
 
+    /// Says how the main thread is woken when the server stops; called once.
+    pub fn set_main_waker(&self, waker: Waker) {
+        let _already_set = self.main_waker.set(waker);
+    }
+
     /// Asks all workers to stop; whether this call was the first to do so.
     pub fn stop(&self) -> bool {
         let first = !self.stopping.swap(true, Ordering::AcqRel);
         if first {
             self.broadcast(&Message::Stop);
+            if let Some(waker) = self.main_waker.get() {
+                waker.wake();
+            }
         }
         first
     }
@@ -306,6 +308,12 @@ impl Node {
     pub fn peak_used_bytes(&self, used: u64) -> u64 {
         self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used)
     }
+}
+
+/// Forty hexadecimal digits.
+fn hex_id(random: &mut Prng) -> String {
+    let digits = (0..5).map(|_| format!("{:08x}", random.next_u64() >> 32));
+    digits.collect()
 }
 
 /// Compares without stopping at the first difference.

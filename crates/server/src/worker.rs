@@ -4,7 +4,7 @@
 //! it comes as messages; what it wants of others it leaves with them as messages.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,12 +12,17 @@ use std::time::Duration;
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Session};
 use protocol::ReplyBuffer;
-use reactor::{CloseReason, ConnectionId, Io, PeerInfo, Received, Service, Then};
+use reactor::{
+    CloseReason, ConnectionId, Endpoint, Io, OutputArena, PeerInfo, Received, Service, Then, Verdict,
+};
 
 use crate::config::ConfigReader;
-use crate::limits::{self, OutputState};
+use crate::limits::{
+    self, OutputState, UNAUTHENTICATED_INPUT_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_MAX,
+};
 use crate::node::{Message, Node, WorkerLink};
 use crate::port::Port;
+use crate::process;
 
 /// Requests of one client executed before the others have their turn.
 const REQUESTS_PER_VISIT: usize = 1024;
@@ -35,7 +40,7 @@ pub struct Worker {
     now_unix_ms: u64,
     upkeep_due_ms: u64,
     config: ConfigReader,
-    stopping: bool,
+    machine_bytes: u64,
     more_housekeeping: bool,
 }
 
@@ -68,7 +73,7 @@ impl Worker {
             paused: Vec::new(),
             now_unix_ms,
             upkeep_due_ms: now_unix_ms + UPKEEP_INTERVAL_MS,
-            stopping: false,
+            machine_bytes: process::machine_bytes(),
             more_housekeeping: false,
         }
     }
@@ -84,12 +89,15 @@ impl Worker {
                     io.close_after_flush(*id);
                 }
             }
+            Message::Evict { client } => {
+                if let Some(id) = self.by_client.get(client) {
+                    self.link().counters.evicted_clients.add(1);
+                    io.close(*id);
+                }
+            }
             Message::Resume => self.resume_paused(io),
             Message::ResetCounters => self.engine.reset_counters(),
-            Message::Stop => {
-                self.stopping = true;
-                io.stop();
-            }
+            Message::Stop => io.stop(),
         }
     }
 
@@ -120,7 +128,8 @@ impl Worker {
             let sums = self.node.sums();
             let sample = [sums.requests, sums.input_bytes, sums.output_bytes];
             self.node.rates.sample(self.now_unix_ms, sample);
-            limits::enforce_client_memory(&self.node);
+            let bytes_max = limits::clients_bytes_max(self.config.config(), self.machine_bytes);
+            limits::enforce_client_memory(&self.node, bytes_max);
         }
         self.config.refresh();
     }
@@ -149,15 +158,83 @@ impl Worker {
     }
 }
 
+/// The thread's reply buffer, as the loop knows it.
+pub struct Arena(ReplyBuffer);
+
+impl Arena {
+    /// An arena over `buffer`.
+    #[must_use]
+    pub fn new(buffer: ReplyBuffer) -> Self {
+        Self(buffer)
+    }
+}
+
+impl Deref for Arena {
+    type Target = ReplyBuffer;
+
+    fn deref(&self) -> &ReplyBuffer {
+        &self.0
+    }
+}
+
+impl DerefMut for Arena {
+    fn deref_mut(&mut self) -> &mut ReplyBuffer {
+        &mut self.0
+    }
+}
+
+impl OutputArena for Arena {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn shrink_to(&mut self, capacity_bytes: usize) {
+        self.0.shrink_to(capacity_bytes);
+    }
+}
+
+const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+
+const PROTECTED: &[u8] = b"-DENIED Iolite is running in protected mode because no password is set \
+    for the default user. In this mode connections are only accepted from the loopback interface. \
+    To connect from another host either set a password (directive requirepass, or CONFIG SET \
+    requirepass from this host), or, if no stranger can reach the port, turn protected mode off \
+    (directive protected-mode no, or CONFIG SET protected-mode no from this host).\r\n";
+
 impl Service for Worker {
-    type Output = ReplyBuffer;
+    type Output = Arena;
+
+    fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
+        let config = self.node.config.current();
+        if config.protected_mode && config.password.is_none() && !is_local(peer) {
+            self.node.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            return Err(PROTECTED);
+        }
+        if !self.node.clients.admit(config.clients_max) {
+            self.node.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            return Err(TOO_MANY_CLIENTS);
+        }
+        Ok(())
+    }
+
+    fn keepalive_s(&self) -> u32 {
+        self.config.config().tcp_keepalive_s
+    }
 
     fn opened(&mut self, _io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         let node = &self.node;
         let client = Arc::new(ClientRecord::new(
             node.clients.next_id(),
-            peer.address.clone(),
-            peer.local_address.clone(),
+            address(&peer.peer),
+            address(&peer.local),
             self.index,
             peer.fd,
             node.clock.now_unix_ms(),
@@ -166,7 +243,7 @@ impl Service for Worker {
         self.link().counters.connections.add(1);
         self.by_client.insert(client.id, id);
         let session = Session::new(client, !node.password_required());
-        let at = id.index();
+        let at = slot(id);
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
         }
@@ -180,9 +257,9 @@ impl Service for Worker {
         _io: &mut Io<'_>,
         id: ConnectionId,
         input: &[u8],
-        output: &mut ReplyBuffer,
+        output: &mut Arena,
     ) -> Received {
-        let Some(connected) = self.sessions.get_mut(id.index()).and_then(Option::as_mut) else {
+        let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::as_mut) else {
             return Received { consumed: input.len(), needed: 0, then: Then::CloseNow };
         };
         let before = output.len();
@@ -216,8 +293,14 @@ impl Service for Worker {
         Received { consumed: outcome.consumed, needed: outcome.needed, then }
     }
 
-    fn closed(&mut self, id: ConnectionId, _reason: CloseReason) {
-        if let Some(connected) = self.sessions.get_mut(id.index()).and_then(Option::take) {
+    fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
+        let counters = &self.node.workers()[self.index].counters;
+        match reason {
+            CloseReason::OutputLimit => counters.output_limit_closes.add(1),
+            CloseReason::InputLimit => counters.query_limit_closes.add(1),
+            _ => {}
+        }
+        if let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::take) {
             let client = connected.session.client.id;
             self.by_client.remove(&client);
             self.node.clients.remove(client);
@@ -225,13 +308,13 @@ impl Service for Worker {
         }
     }
 
-    fn woken(&mut self, io: &mut Io<'_>, _output: &mut ReplyBuffer) {
+    fn woken(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
         for message in self.link().take_messages() {
             self.on_message(io, &message);
         }
     }
 
-    fn turn(&mut self, io: &mut Io<'_>, _output: &mut ReplyBuffer) {
+    fn turn(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
         self.now_unix_ms = self.node.clock.now_unix_ms();
         self.link().counters.turns.add(1);
         let store = self.engine.store();
@@ -249,6 +332,35 @@ impl Service for Worker {
         }
         Some(Duration::from_millis(self.upkeep_due_ms.saturating_sub(self.now_unix_ms).max(1)))
     }
+
+    fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
+        let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::as_mut) else {
+            return Verdict::Close;
+        };
+        let pending_bytes = pending_bytes as u64;
+        if !connected.session.authenticated && pending_bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX {
+            return Verdict::Close;
+        }
+        let limit = &self.config.config().output_limits.normal;
+        connected.output.judge(limit, pending_bytes, self.now_unix_ms)
+    }
+
+    fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
+        let Some(connected) = self.sessions.get(slot(id)).and_then(Option::as_ref) else {
+            return Verdict::Close;
+        };
+        let limit = if connected.session.authenticated {
+            self.config.config().query_buffer_bytes_max
+        } else {
+            UNAUTHENTICATED_INPUT_BYTES_MAX as u64
+        };
+        if buffered_bytes as u64 > limit { Verdict::Close } else { Verdict::Keep }
+    }
+}
+
+/// Place of a connection's session in the worker's table.
+fn slot(id: ConnectionId) -> usize {
+    usize::try_from(id.index()).unwrap_or(usize::MAX)
 }
 
 /// Adds to a number that only this thread writes.
@@ -257,7 +369,19 @@ fn bump(cell: &std::sync::atomic::AtomicU64, amount: usize) {
     cell.store(sum, Ordering::Relaxed);
 }
 
-/// Whether a peer is on this machine: a Unix socket, or a loopback address.
+/// Whether a peer is on this machine.
 fn is_local(peer: &PeerInfo) -> bool {
-    peer.ip.is_none_or(|ip: IpAddr| ip.to_canonical().is_loopback())
+    match &peer.peer {
+        Endpoint::Tcp(address) => address.ip().to_canonical().is_loopback(),
+        Endpoint::Unix(_) | Endpoint::InProcess => true,
+    }
+}
+
+/// An address as CLIENT LIST shows it.
+fn address(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Tcp(address) => address.to_string(),
+        Endpoint::Unix(path) => format!("{}:0", path.display()),
+        Endpoint::InProcess => "in-process:0".to_owned(),
+    }
 }
