@@ -192,7 +192,9 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("used_memory_scripts", 0);
     let config = node.config.current();
     report.bytes("maxmemory", config.memory_bytes_max);
-    report.field("maxmemory_policy", config.eviction_policy.name());
+    let mut policy = Vec::new();
+    node.config.get(&[b"maxmemory-policy"], &mut |_, value| policy = value.to_vec());
+    report.field("maxmemory_policy", String::from_utf8_lossy(&policy));
     let ratio = format!("{:.2}", percent(resident, used) / 100.0);
     report.field("allocator_frag_ratio", &ratio);
     report.field("allocator_frag_bytes", resident.saturating_sub(used));

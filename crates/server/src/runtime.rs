@@ -155,7 +155,6 @@ fn serve(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
         databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
-        ..store::Options::default()
     };
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
     let node = Arc::new(Node::new(store, Arc::clone(config), clock));

@@ -134,14 +134,14 @@ impl Worker {
         self.config.refresh();
     }
 
-    fn publish_counters(&mut self) {
+    fn publish_counters(&self) {
         let link = &self.node.workers()[self.index];
         let mut shared = link.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         shared.copy_from_slice(self.engine.counters());
     }
 
     /// Closes clients that said nothing for `timeout` seconds.
-    fn close_idle(&mut self, io: &mut Io<'_>) {
+    fn close_idle(&self, io: &mut Io<'_>) {
         let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
         for connected in self.sessions.iter().flatten() {
             let client = &connected.session.client;
