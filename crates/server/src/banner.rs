@@ -20,8 +20,16 @@ pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
 fn text(endpoints: &[Endpoint], workers: usize, run_id: &str) -> String {
     let plural = if workers == 1 { "" } else { "s" };
     let mut lines = vec![
-        format!("Iolite {} (Redis {} commands)", identity::IOLITE_VERSION, identity::REDIS_VERSION),
-        format!("{workers} worker{plural}, process {}, run {}", std::process::id(), &run_id[..8]),
+        format!(
+            "Iolite {} (Redis {} commands)",
+            identity::IOLITE_VERSION,
+            identity::REDIS_VERSION
+        ),
+        format!(
+            "{workers} worker{plural}, process {}, run {}",
+            std::process::id(),
+            &run_id[..8]
+        ),
     ];
     for endpoint in endpoints {
         match endpoint {

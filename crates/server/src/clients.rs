@@ -41,7 +41,9 @@ impl Clients {
     pub fn admit(&self, clients_max: u32) -> bool {
         let clients_max = usize::try_from(clients_max).unwrap_or(usize::MAX);
         let grown = |count: usize| (count < clients_max).then_some(count + 1);
-        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+        self.count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
+            .is_ok()
     }
 
     /// Takes in a client that was admitted.

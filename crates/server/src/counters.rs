@@ -14,7 +14,8 @@ impl Counter {
     /// Adds without a locked instruction: right only for the cell's one writer.
     #[inline]
     pub fn add(&self, amount: u64) {
-        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+        self.0
+            .store(self.get().wrapping_add(amount), Ordering::Relaxed);
     }
 
     /// Adds from any thread.

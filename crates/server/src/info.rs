@@ -22,19 +22,71 @@ struct Section {
 }
 
 const SECTIONS: &[Section] = &[
-    Section { name: "Server", by_default: true, write: server },
-    Section { name: "Clients", by_default: true, write: clients },
-    Section { name: "Memory", by_default: true, write: memory },
-    Section { name: "Persistence", by_default: true, write: persistence },
-    Section { name: "Stats", by_default: true, write: stats },
-    Section { name: "Replication", by_default: true, write: replication },
-    Section { name: "CPU", by_default: true, write: cpu },
-    Section { name: "Modules", by_default: true, write: |_| {} },
-    Section { name: "Commandstats", by_default: false, write: command_statistics },
-    Section { name: "Errorstats", by_default: true, write: |_| {} },
-    Section { name: "Latencystats", by_default: false, write: |_| {} },
-    Section { name: "Cluster", by_default: true, write: cluster },
-    Section { name: "Keyspace", by_default: true, write: keyspace },
+    Section {
+        name: "Server",
+        by_default: true,
+        write: server,
+    },
+    Section {
+        name: "Clients",
+        by_default: true,
+        write: clients,
+    },
+    Section {
+        name: "Memory",
+        by_default: true,
+        write: memory,
+    },
+    Section {
+        name: "Persistence",
+        by_default: true,
+        write: persistence,
+    },
+    Section {
+        name: "Stats",
+        by_default: true,
+        write: stats,
+    },
+    Section {
+        name: "Replication",
+        by_default: true,
+        write: replication,
+    },
+    Section {
+        name: "CPU",
+        by_default: true,
+        write: cpu,
+    },
+    Section {
+        name: "Modules",
+        by_default: true,
+        write: |_| {},
+    },
+    Section {
+        name: "Commandstats",
+        by_default: false,
+        write: command_statistics,
+    },
+    Section {
+        name: "Errorstats",
+        by_default: true,
+        write: |_| {},
+    },
+    Section {
+        name: "Latencystats",
+        by_default: false,
+        write: |_| {},
+    },
+    Section {
+        name: "Cluster",
+        by_default: true,
+        write: cluster,
+    },
+    Section {
+        name: "Keyspace",
+        by_default: true,
+        write: keyspace,
+    },
 ];
 
 /// The text of the sections asked for (in lower case); none means the default ones.
@@ -42,7 +94,13 @@ const SECTIONS: &[Section] = &[
 pub fn report(node: &Node, store: &mut Handle, asked: &[String]) -> String {
     let statistics = store.statistics();
     let resident_bytes = node.resident_bytes();
-    let mut report = Report { node, store, statistics, resident_bytes, text: String::new() };
+    let mut report = Report {
+        node,
+        store,
+        statistics,
+        resident_bytes,
+        text: String::new(),
+    };
     for section in SECTIONS {
         if is_asked(section, asked) {
             if !report.text.is_empty() {
@@ -126,7 +184,10 @@ fn server(report: &mut Report<'_>) {
     report.field("config_file", config_file(node));
     report.field("io_threads_active", u8::from(node.workers().len() > 1));
     report.field("worker_threads", node.workers().len());
-    report.field("availability_zone", &node.config.current().availability_zone);
+    report.field(
+        "availability_zone",
+        &node.config.current().availability_zone,
+    );
 }
 
 fn executable() -> String {
@@ -169,12 +230,18 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("used_memory", used);
     report.bytes("used_memory_rss", resident);
     report.bytes("used_memory_peak", peak);
-    report.field("used_memory_peak_perc", format!("{:.2}%", percent(used, peak)));
+    report.field(
+        "used_memory_peak_perc",
+        format!("{:.2}%", percent(used, peak)),
+    );
     report.field("used_memory_overhead", used - dataset);
     report.field("used_memory_startup", node.startup_bytes());
     report.field("used_memory_dataset", dataset);
     let beyond_startup = used.saturating_sub(node.startup_bytes());
-    report.field("used_memory_dataset_perc", format!("{:.2}%", percent(dataset, beyond_startup)));
+    report.field(
+        "used_memory_dataset_perc",
+        format!("{:.2}%", percent(dataset, beyond_startup)),
+    );
     report.field("allocator_allocated", used);
     report.field("allocator_active", resident);
     report.field("allocator_resident", resident);
@@ -185,7 +252,11 @@ fn memory(report: &mut Report<'_>) {
     }
     report.field("used_memory_lua_human", human(0));
     report.field("used_memory_scripts_eval", 0);
-    report.zeros(&["number_of_cached_scripts", "number_of_functions", "number_of_libraries"]);
+    report.zeros(&[
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+    ]);
     report.field("used_memory_vm_functions", 0);
     report.bytes("used_memory_vm_total", 0);
     report.field("used_memory_functions", 0);
@@ -193,7 +264,9 @@ fn memory(report: &mut Report<'_>) {
     let config = node.config.current();
     report.bytes("maxmemory", config.memory_bytes_max);
     let mut policy = Vec::new();
-    node.config.get(&[b"maxmemory-policy"], &mut |_, value| policy = value.to_vec());
+    node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
+        policy = value.to_vec()
+    });
     report.field("maxmemory_policy", String::from_utf8_lossy(&policy));
     let ratio = format!("{:.2}", percent(resident, used) / 100.0);
     report.field("allocator_frag_ratio", &ratio);
@@ -213,15 +286,25 @@ fn memory(report: &mut Report<'_>) {
     report.field("mem_clients_normal", client_bytes);
     report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     report.field("mem_allocator", "iolite-slab");
-    report.zeros(&["mem_overhead_db_hashtable_rehashing", "active_defrag_running"]);
-    report.field("lazyfree_pending_objects", report.statistics.lazyfree_pending);
+    report.zeros(&[
+        "mem_overhead_db_hashtable_rehashing",
+        "active_defrag_running",
+    ]);
+    report.field(
+        "lazyfree_pending_objects",
+        report.statistics.lazyfree_pending,
+    );
     report.field("lazyfreed_objects", report.statistics.lazyfreed);
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
 #[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
 }
 
 fn persistence(report: &mut Report<'_>) {
@@ -254,7 +337,11 @@ fn persistence(report: &mut Report<'_>) {
     report.field("aof_last_bgrewrite_status", "ok");
     report.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
     report.field("aof_last_write_status", "ok");
-    report.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+    report.zeros(&[
+        "aof_last_cow_size",
+        "module_fork_in_progress",
+        "module_fork_last_cow_size",
+    ]);
 }
 
 fn stats(report: &mut Report<'_>) {
@@ -268,15 +355,24 @@ fn stats(report: &mut Report<'_>) {
     report.field("total_net_output_bytes", sums.output_bytes);
     report.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
     report.field("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
-    report.field("instantaneous_output_kbps", format!("{:.2}", output / 1024.0));
+    report.field(
+        "instantaneous_output_kbps",
+        format!("{:.2}", output / 1024.0),
+    );
     report.field("instantaneous_input_repl_kbps", "0.00");
     report.field("instantaneous_output_repl_kbps", "0.00");
-    report.field("rejected_connections", node.rejected_connections.load(Ordering::Relaxed));
+    report.field(
+        "rejected_connections",
+        node.rejected_connections.load(Ordering::Relaxed),
+    );
     report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     report.field("expired_keys", report.statistics.expired);
     report.zeros(&["expired_subkeys"]);
     report.field("expired_stale_perc", "0.00");
-    report.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
+    report.zeros(&[
+        "expired_time_cap_reached_count",
+        "expire_cycle_cpu_milliseconds",
+    ]);
     report.field("evicted_keys", report.statistics.evicted);
     report.field("evicted_clients", sums.evicted_clients);
     report.zeros(&[
@@ -309,9 +405,18 @@ fn stats(report: &mut Report<'_>) {
     report.field("dump_payload_sanitizations", 0);
     report.field("total_reads_processed", sums.reads);
     report.field("total_writes_processed", sums.writes);
-    report.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
-    report.field("client_query_buffer_limit_disconnections", sums.query_limit_closes);
-    report.field("client_output_buffer_limit_disconnections", sums.output_limit_closes);
+    report.zeros(&[
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+    ]);
+    report.field(
+        "client_query_buffer_limit_disconnections",
+        sums.query_limit_closes,
+    );
+    report.field(
+        "client_output_buffer_limit_disconnections",
+        sums.output_limit_closes,
+    );
     report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     report.field("eventloop_cycles", sums.turns);
     report.zeros(&[
@@ -340,9 +445,11 @@ fn replication(report: &mut Report<'_>) {
 }
 
 fn cpu(report: &mut Report<'_>) {
-    for (whose, suffix) in
-        [(Whose::Process, ""), (Whose::Children, "_children"), (Whose::Thread, "_main_thread")]
-    {
+    for (whose, suffix) in [
+        (Whose::Process, ""),
+        (Whose::Children, "_children"),
+        (Whose::Thread, "_main_thread"),
+    ] {
         let time = process::processor_time(whose);
         report.field(&format!("used_cpu_sys{suffix}"), seconds(time.system_us));
         report.field(&format!("used_cpu_user{suffix}"), seconds(time.user_us));
@@ -350,7 +457,11 @@ fn cpu(report: &mut Report<'_>) {
 }
 
 fn seconds(microseconds: u64) -> String {
-    format!("{}.{:06}", microseconds / 1_000_000, microseconds % 1_000_000)
+    format!(
+        "{}.{:06}",
+        microseconds / 1_000_000,
+        microseconds % 1_000_000
+    )
 }
 
 fn command_statistics(report: &mut Report<'_>) {

@@ -93,7 +93,11 @@ fn buffer_bytes(client: &ClientRecord) -> u64 {
 mod tests {
     use super::*;
 
-    const LIMIT: OutputLimit = OutputLimit { hard_bytes: 1000, soft_bytes: 100, soft_s: 2 };
+    const LIMIT: OutputLimit = OutputLimit {
+        hard_bytes: 1000,
+        soft_bytes: 100,
+        soft_s: 2,
+    };
 
     #[test]
     fn the_hard_limit_closes_at_once() {
@@ -107,7 +111,11 @@ mod tests {
         let mut state = OutputState::default();
         assert_eq!(state.judge(&LIMIT, 101, 10_000), Verdict::Keep);
         assert_eq!(state.judge(&LIMIT, 500, 12_000), Verdict::Keep);
-        assert_eq!(state.judge(&LIMIT, 100, 12_500), Verdict::Keep, "back below: starts again");
+        assert_eq!(
+            state.judge(&LIMIT, 100, 12_500),
+            Verdict::Keep,
+            "back below: starts again"
+        );
         assert_eq!(state.judge(&LIMIT, 101, 13_000), Verdict::Keep);
         assert_eq!(state.judge(&LIMIT, 101, 15_001), Verdict::Close);
     }
@@ -115,6 +123,9 @@ mod tests {
     #[test]
     fn no_limit_is_no_limit() {
         let mut state = OutputState::default();
-        assert_eq!(state.judge(&OutputLimit::default(), u64::MAX, 0), Verdict::Keep);
+        assert_eq!(
+            state.judge(&OutputLimit::default(), u64::MAX, 0),
+            Verdict::Keep
+        );
     }
 }

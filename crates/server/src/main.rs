@@ -4,7 +4,11 @@ use std::process::ExitCode;
 
 use server::{cli, runtime};
 
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "help, version and start-up errors")]
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "help, version and start-up errors"
+)]
 fn main() -> ExitCode {
     let arguments = std::env::args_os().collect();
     match cli::read(arguments, std::env::vars_os(), &mut std::io::stdin()) {

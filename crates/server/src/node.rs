@@ -98,7 +98,10 @@ impl WorkerLink {
 
     /// Leaves a message and wakes the worker.
     pub fn post(&self, message: Message) {
-        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        self.mailbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(message);
         self.waker.wake();
     }
 
@@ -166,7 +169,9 @@ impl Node {
     }
 
     fn apply_limits(&self, config: &Config) {
-        self.settings.bulk_bytes_max.store(config.bulk_bytes_max, Ordering::Relaxed);
+        self.settings
+            .bulk_bytes_max
+            .store(config.bulk_bytes_max, Ordering::Relaxed);
         self.settings.set_use_clock(match config.eviction_policy {
             EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
@@ -185,7 +190,11 @@ impl Node {
     pub fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
         let is_known = user == b"default";
         let config = self.config.current();
-        is_known && config.password.as_ref().is_none_or(|wanted| same_bytes(wanted, password))
+        is_known
+            && config
+                .password
+                .as_ref()
+                .is_none_or(|wanted| same_bytes(wanted, password))
     }
 
     /// Says how the workers are reached; called once, before they start.
@@ -260,7 +269,10 @@ impl Node {
     pub fn command_counters(&self) -> Vec<CommandCounters> {
         let mut sums = vec![CommandCounters::default(); table().commands().len()];
         for worker in self.workers() {
-            let counters = worker.commands.lock().unwrap_or_else(PoisonError::into_inner);
+            let counters = worker
+                .commands
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             for (sum, one) in sums.iter_mut().zip(counters.iter()) {
                 sum.calls += one.calls;
                 sum.rejected += one.rejected;
@@ -273,7 +285,10 @@ impl Node {
     /// Error replies so far.
     #[must_use]
     pub fn error_replies(&self) -> u64 {
-        self.command_counters().iter().map(|one| one.rejected + one.failed).sum()
+        self.command_counters()
+            .iter()
+            .map(|one| one.rejected + one.failed)
+            .sum()
     }
 
     /// Forgets what was counted (CONFIG RESETSTAT).
@@ -289,7 +304,8 @@ impl Node {
 
     /// Remembers what the process held before the first client; called once all threads run.
     pub fn note_startup_memory(&self) {
-        self.startup_bytes.store(process::resident_bytes(), Ordering::Relaxed);
+        self.startup_bytes
+            .store(process::resident_bytes(), Ordering::Relaxed);
     }
 
     /// What the process held before the first client, in bytes.

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use commands::{
-    ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest,
-};
+use commands::{ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
 use store::Handle;
 
 use crate::clients;
@@ -23,7 +21,10 @@ impl<'a> Port<'a> {
     /// The port for a client; `peer_is_local` when it came over loopback or a Unix socket.
     #[must_use]
     pub fn new(node: &'a Node, peer_is_local: bool) -> Self {
-        Self { node, peer_is_local }
+        Self {
+            node,
+            peer_is_local,
+        }
     }
 }
 
@@ -35,7 +36,9 @@ impl ServerPort for Port<'_> {
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
         let node = self.node;
         let mut apply = |change: &Change<'_>| node.apply(change);
-        node.config.set(pairs, self.peer_is_local, &mut apply).map_err(as_reply)
+        node.config
+            .set(pairs, self.peer_is_local, &mut apply)
+            .map_err(as_reply)
     }
 
     fn config_rewrite(&mut self) -> Result<(), CommandError> {
@@ -70,7 +73,11 @@ impl ServerPort for Port<'_> {
 
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount {
         let mut count = KillCount::default();
-        for client in self.node.clients.matching(filter, self.node.clock.now_unix_ms()) {
+        for client in self
+            .node
+            .clients
+            .matching(filter, self.node.clock.now_unix_ms())
+        {
             count.clients += 1;
             if client.id == session.client.id {
                 count.caller = true;
@@ -83,12 +90,19 @@ impl ServerPort for Port<'_> {
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
         let settings = &self.node.settings;
-        settings.paused_writes_only.store(u8::from(writes_only), Ordering::Relaxed);
-        settings.paused_until_unix_ms.store(until_unix_ms, Ordering::Release);
+        settings
+            .paused_writes_only
+            .store(u8::from(writes_only), Ordering::Relaxed);
+        settings
+            .paused_until_unix_ms
+            .store(until_unix_ms, Ordering::Release);
     }
 
     fn unpause_clients(&mut self) {
-        self.node.settings.paused_until_unix_ms.store(0, Ordering::Release);
+        self.node
+            .settings
+            .paused_until_unix_ms
+            .store(0, Ordering::Release);
         self.node.broadcast(&Message::Resume);
     }
 
@@ -96,7 +110,9 @@ impl ServerPort for Port<'_> {
         if request.abort {
             return Err(CommandError::fixed("ERR No shutdown in progress."));
         }
-        self.node.log.warning(format_args!("User requested shutdown..."));
+        self.node
+            .log
+            .warning(format_args!("User requested shutdown..."));
         self.node.stop();
         Ok(())
     }

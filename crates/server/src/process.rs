@@ -30,9 +30,19 @@ pub fn operating_system() -> String {
         names.assume_init()
     };
     let text = |field: &[libc::c_char]| -> String {
-        field.iter().map(|byte| byte.cast_unsigned()).take_while(|b| *b != 0).map(char::from).collect()
+        field
+            .iter()
+            .map(|byte| byte.cast_unsigned())
+            .take_while(|b| *b != 0)
+            .map(char::from)
+            .collect()
     };
-    format!("{} {} {}", text(&names.sysname), text(&names.release), text(&names.machine))
+    format!(
+        "{} {} {}",
+        text(&names.sysname),
+        text(&names.release),
+        text(&names.machine)
+    )
 }
 
 fn page_bytes() -> u64 {
@@ -76,7 +86,8 @@ pub fn processor_time(whose: Whose) -> ProcessorTime {
         usage.assume_init()
     };
     let microseconds = |time: libc::timeval| {
-        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
+            + u64::try_from(time.tv_usec).unwrap_or(0)
     };
     ProcessorTime {
         system_us: microseconds(usage.ru_stime),

@@ -37,7 +37,10 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 fn because<S: Into<String>>(what: S) -> impl FnOnce(io::Error) -> RunError {
-    move |cause| RunError { what: what.into(), cause }
+    move |cause| RunError {
+        what: what.into(),
+        cause,
+    }
 }
 
 /// The worker threads of a server.
@@ -55,7 +58,11 @@ impl Workers {
     pub fn start(node: Arc<Node>, listeners: Vec<Listener>) -> io::Result<Self> {
         let count = usize::from(node.config.current().threads_count.max(1));
         let balancer = Balancer::new(count)?;
-        node.set_workers((0..count).map(|worker| WorkerLink::new(balancer.waker(worker))).collect());
+        node.set_workers(
+            (0..count)
+                .map(|worker| WorkerLink::new(balancer.waker(worker)))
+                .collect(),
+        );
         let listeners: Arc<[Listener]> = listeners.into();
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -68,7 +75,11 @@ impl Workers {
                 }
             }
         }
-        Ok(Self { node, balancer, threads })
+        Ok(Self {
+            node,
+            balancer,
+            threads,
+        })
     }
 
     /// Who spreads connections over the workers.
@@ -85,7 +96,9 @@ impl Workers {
         self.node.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
-            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
             outcome = outcome.and(ended);
         }
         outcome
@@ -99,24 +112,29 @@ fn spawn_worker(
     balancer: &Arc<Balancer>,
     listeners: &Arc<[Listener]>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let (node, balancer, listeners) =
-        (Arc::clone(node), Arc::clone(balancer), Arc::clone(listeners));
-    std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-        let worker = Worker::new(Arc::clone(&node), index);
-        let output = Arena::new(ReplyBuffer::with_capacity(0));
-        let event_loop = EventLoop::new(
-            worker,
-            output,
-            &balancer,
-            index,
-            &listeners,
-            reactor::Options::default(),
-        )?;
-        let ended = event_loop.run().map(drop);
-        // One worker that ends takes the server with it: its sessions are gone.
-        node.stop();
-        ended
-    })
+    let (node, balancer, listeners) = (
+        Arc::clone(node),
+        Arc::clone(balancer),
+        Arc::clone(listeners),
+    );
+    std::thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || {
+            let worker = Worker::new(Arc::clone(&node), index);
+            let output = Arena::new(ReplyBuffer::with_capacity(0));
+            let event_loop = EventLoop::new(
+                worker,
+                output,
+                &balancer,
+                index,
+                &listeners,
+                reactor::Options::default(),
+            )?;
+            let ended = event_loop.run().map(drop);
+            // One worker that ends takes the server with it: its sessions are gone.
+            node.stop();
+            ended
+        })
 }
 
 /// Runs a server until it is asked to stop.
@@ -127,7 +145,10 @@ pub fn run(startup: Startup) -> ExitCode {
     if current.daemonize
         && let Err(error) = daemon::daemonize()
     {
-        complain(&RunError { what: "cannot become a daemon".into(), cause: error });
+        complain(&RunError {
+            what: "cannot become a daemon".into(),
+            cause: error,
+        });
         return ExitCode::FAILURE;
     }
     match serve(&config, &current, &startup.remarks) {
@@ -139,18 +160,19 @@ pub fn run(startup: Startup) -> ExitCode {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "the place of last resort for an operator")]
+#[allow(
+    clippy::print_stderr,
+    reason = "the place of last resort for an operator"
+)]
 fn complain(error: &RunError) {
     eprintln!("iolite: {error}");
 }
 
-fn serve(
-    config: &Arc<SharedConfig>,
-    current: &Config,
-    remarks: &[String],
-) -> Result<(), RunError> {
-    std::env::set_current_dir(&current.dir)
-        .map_err(because(format!("cannot change to the directory '{}'", current.dir.display())))?;
+fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Result<(), RunError> {
+    std::env::set_current_dir(&current.dir).map_err(because(format!(
+        "cannot change to the directory '{}'",
+        current.dir.display()
+    )))?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
@@ -164,7 +186,8 @@ fn serve(
     }
     let pid_file = current.pid_file.as_deref().map(PidFile::write).transpose();
     let pid_file = pid_file.unwrap_or_else(|error| {
-        node.log.warning(format_args!("Failed to write PID file: {error}"));
+        node.log
+            .warning(format_args!("Failed to write PID file: {error}"));
         None
     });
     let listeners = listen(&node, current)?;
@@ -176,7 +199,8 @@ fn serve(
     node.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
     drop(pid_file);
-    node.log.warning(format_args!("Iolite is now ready to exit, bye bye..."));
+    node.log
+        .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
 }
 
@@ -191,11 +215,14 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     ));
     node.note_startup_memory();
     let has = |tcp: bool| {
-        endpoints.iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp(_)) == tcp)
+        endpoints
+            .iter()
+            .any(|endpoint| matches!(endpoint, Endpoint::Tcp(_)) == tcp)
     };
     for (is_there, kind) in [(has(true), "tcp"), (has(false), "unix")] {
         if is_there {
-            node.log.notice(format_args!("Ready to accept connections {kind}"));
+            node.log
+                .notice(format_args!("Ready to accept connections {kind}"));
         }
     }
     node.supervisor.ready();
@@ -210,12 +237,14 @@ fn wait(node: &Node, signals: &Signals) {
                     Signal::Terminate => "SIGTERM",
                     Signal::Interrupt => "SIGINT",
                 };
-                node.log.warning(format_args!("Received {name} scheduling shutdown..."));
+                node.log
+                    .warning(format_args!("Received {name} scheduling shutdown..."));
                 return;
             }
             Ok(Wakening::Woken) => {}
             Err(error) => {
-                node.log.warning(format_args!("Cannot wait for signals: {error}"));
+                node.log
+                    .warning(format_args!("Cannot wait for signals: {error}"));
                 return;
             }
         }
@@ -244,22 +273,30 @@ fn listen(node: &Node, config: &Config) -> Result<Vec<Listener>, RunError> {
     }
     if let Some(path) = &config.unix_socket {
         let permission_bits = Some(config.unix_socket_mode).filter(|bits| *bits != 0);
-        let options = UnixOptions { backlog, permission_bits };
+        let options = UnixOptions {
+            backlog,
+            permission_bits,
+        };
         let listener = Listener::unix(path, options)
             .map_err(because(format!("cannot listen on '{}'", path.display())))?;
         listeners.push(listener);
     }
     if listeners.is_empty() {
         let cause = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        return Err(RunError { what: "configured to listen nowhere".into(), cause });
+        return Err(RunError {
+            what: "configured to listen nowhere".into(),
+            cause,
+        });
     }
     Ok(listeners)
 }
 
 /// Whether an optional address is simply not there on this machine.
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
-        || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+    ) || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 fn listen_tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> {
@@ -268,5 +305,8 @@ fn listen_tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> 
         "::*" => vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)],
         host => (host, port).to_socket_addrs()?.collect(),
     };
-    addresses.into_iter().map(|address| Listener::tcp(address, TcpOptions { backlog })).collect()
+    addresses
+        .into_iter()
+        .map(|address| Listener::tcp(address, TcpOptions { backlog }))
+        .collect()
 }

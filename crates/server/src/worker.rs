@@ -13,7 +13,8 @@ use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Session};
 use protocol::ReplyBuffer;
 use reactor::{
-    CloseReason, ConnectionId, Endpoint, Io, OutputArena, PeerInfo, Received, Service, Then, Verdict,
+    CloseReason, ConnectionId, Endpoint, Io, OutputArena, PeerInfo, Received, Service, Then,
+    Verdict,
 };
 
 use crate::config::ConfigReader;
@@ -112,7 +113,11 @@ impl Worker {
         self.upkeep_due_ms = self.now_unix_ms + UPKEEP_INTERVAL_MS;
         self.publish_counters();
         self.close_idle(io);
-        let paused_until = self.node.settings.paused_until_unix_ms.load(Ordering::Acquire);
+        let paused_until = self
+            .node
+            .settings
+            .paused_until_unix_ms
+            .load(Ordering::Acquire);
         if paused_until != 0 && paused_until <= self.now_unix_ms {
             let expired = self.node.settings.paused_until_unix_ms.compare_exchange(
                 paused_until,
@@ -136,7 +141,10 @@ impl Worker {
 
     fn publish_counters(&self) {
         let link = &self.node.workers()[self.index];
-        let mut shared = link.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut shared = link
+            .commands
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         shared.copy_from_slice(self.engine.counters());
     }
 
@@ -145,12 +153,16 @@ impl Worker {
         let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
         for connected in self.sessions.iter().flatten() {
             let client = &connected.session.client;
-            client.query_bytes.store(io.input_bytes(connected.id) as u64, Ordering::Relaxed);
             client
-                .output_bytes
-                .store(io.pending_output_bytes(connected.id) as u64, Ordering::Relaxed);
-            let idle_ms =
-                self.now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
+                .query_bytes
+                .store(io.input_bytes(connected.id) as u64, Ordering::Relaxed);
+            client.output_bytes.store(
+                io.pending_output_bytes(connected.id) as u64,
+                Ordering::Relaxed,
+            );
+            let idle_ms = self
+                .now_unix_ms
+                .saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
             if timeout_ms != 0 && idle_ms > timeout_ms {
                 io.close(connected.id);
             }
@@ -215,11 +227,15 @@ impl Service for Worker {
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
         let config = self.node.config.current();
         if config.protected_mode && config.password.is_none() && !is_local(peer) {
-            self.node.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            self.node
+                .rejected_connections
+                .fetch_add(1, Ordering::Relaxed);
             return Err(PROTECTED);
         }
         if !self.node.clients.admit(config.clients_max) {
-            self.node.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            self.node
+                .rejected_connections
+                .fetch_add(1, Ordering::Relaxed);
             return Err(TOO_MANY_CLIENTS);
         }
         Ok(())
@@ -248,8 +264,12 @@ impl Service for Worker {
             self.sessions.resize_with(at + 1, || None);
         }
         let peer_is_local = is_local(peer);
-        self.sessions[at] =
-            Some(Connected { id, session, peer_is_local, output: OutputState::default() });
+        self.sessions[at] = Some(Connected {
+            id,
+            session,
+            peer_is_local,
+            output: OutputState::default(),
+        });
     }
 
     fn received(
@@ -260,7 +280,11 @@ impl Service for Worker {
         output: &mut Arena,
     ) -> Received {
         let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::as_mut) else {
-            return Received { consumed: input.len(), needed: 0, then: Then::CloseNow };
+            return Received {
+                consumed: input.len(),
+                needed: 0,
+                then: Then::CloseNow,
+            };
         };
         let before = output.len();
         let mut port = Port::new(&self.node, connected.peer_is_local);
@@ -290,7 +314,11 @@ impl Service for Worker {
                 Then::Pause
             }
         };
-        Received { consumed: outcome.consumed, needed: outcome.needed, then }
+        Received {
+            consumed: outcome.consumed,
+            needed: outcome.needed,
+            then,
+        }
     }
 
     fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
@@ -330,7 +358,9 @@ impl Service for Worker {
         if self.more_housekeeping {
             return Some(Duration::ZERO);
         }
-        Some(Duration::from_millis(self.upkeep_due_ms.saturating_sub(self.now_unix_ms).max(1)))
+        Some(Duration::from_millis(
+            self.upkeep_due_ms.saturating_sub(self.now_unix_ms).max(1),
+        ))
     }
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
@@ -342,7 +372,9 @@ impl Service for Worker {
             return Verdict::Close;
         }
         let limit = &self.config.config().output_limits.normal;
-        connected.output.judge(limit, pending_bytes, self.now_unix_ms)
+        connected
+            .output
+            .judge(limit, pending_bytes, self.now_unix_ms)
     }
 
     fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
@@ -354,7 +386,11 @@ impl Service for Worker {
         } else {
             UNAUTHENTICATED_INPUT_BYTES_MAX as u64
         };
-        if buffered_bytes as u64 > limit { Verdict::Close } else { Verdict::Keep }
+        if buffered_bytes as u64 > limit {
+            Verdict::Close
+        } else {
+            Verdict::Keep
+        }
     }
 }
 
