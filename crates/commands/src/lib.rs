@@ -26,7 +26,7 @@ mod help;
 
 pub use args::Args;
 pub use context::Context;
-pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome};
+pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
 pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};

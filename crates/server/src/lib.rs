@@ -7,6 +7,7 @@ pub mod config;
 pub mod counters;
 pub mod daemon;
 pub mod identity;
+pub mod in_process;
 pub mod info;
 pub mod limits;
 pub mod log;

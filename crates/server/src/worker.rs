@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session};
+use commands::{ClientRecord, Engine, Next, Session, Share};
 use protocol::ReplyBuffer;
 use reactor::{
     CloseReason, ConnectionId, Endpoint, Io, OutputArena, PeerInfo, Received, Service, Then,
@@ -25,8 +25,8 @@ use crate::node::{Message, Node, WorkerLink};
 use crate::port::Port;
 use crate::process;
 
-/// Requests of one client executed before the others have their turn.
-const REQUESTS_PER_VISIT: usize = 1024;
+/// What one client may do before the others have their turn.
+const SHARE: Share = Share { requests_max: 1024, reply_bytes_max: reactor::FLUSH_BYTES };
 /// How often idle clients, limits and rates are looked at.
 const UPKEEP_INTERVAL_MS: u64 = 100;
 
@@ -288,13 +288,8 @@ impl Service for Worker {
         };
         let before = output.len();
         let mut port = Port::new(&self.node, connected.peer_is_local);
-        let outcome = self.engine.run(
-            &mut connected.session,
-            &mut port,
-            input,
-            output,
-            REQUESTS_PER_VISIT,
-        );
+        let outcome =
+            self.engine.run(&mut connected.session, &mut port, input, output, SHARE);
         let client = &connected.session.client;
         let replied = output.len() - before;
         bump(&client.requests, outcome.executed);
