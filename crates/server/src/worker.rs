@@ -26,7 +26,10 @@ use crate::port::Port;
 use crate::process;
 
 /// What one client may do before the others have their turn.
-const SHARE: Share = Share { requests_max: 1024, reply_bytes_max: reactor::FLUSH_BYTES };
+const SHARE: Share = Share {
+    requests_max: 1024,
+    reply_bytes_max: reactor::FLUSH_BYTES,
+};
 /// How often idle clients, limits and rates are looked at.
 const UPKEEP_INTERVAL_MS: u64 = 100;
 
@@ -288,8 +291,9 @@ impl Service for Worker {
         };
         let before = output.len();
         let mut port = Port::new(&self.node, connected.peer_is_local);
-        let outcome =
-            self.engine.run(&mut connected.session, &mut port, input, output, SHARE);
+        let outcome = self
+            .engine
+            .run(&mut connected.session, &mut port, input, output, SHARE);
         let client = &connected.session.client;
         let replied = output.len() - before;
         bump(&client.requests, outcome.executed);
