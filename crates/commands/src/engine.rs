@@ -146,7 +146,7 @@ impl Engine {
             server,
             input,
             output,
-            requests_max,
+            share,
             &mut batch,
             now_unix_ms,
         );
@@ -175,7 +175,7 @@ impl Engine {
             executed: 0,
             next: Next::Read,
         };
-        loop {
+        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);        loop {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
             let most = if session.authenticated { BATCH_MAX } else { 1 };
