@@ -175,7 +175,8 @@ impl Engine {
             executed: 0,
             next: Next::Read,
         };
-        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);        loop {
+        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);
+        loop {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
             let most = if session.authenticated { BATCH_MAX } else { 1 };
