@@ -6,16 +6,11 @@
 
 pub mod clock;
 pub mod crc;
-pub mod extended;
-pub mod float;
 pub mod glob;
 pub mod hash;
 pub mod memory_size;
 pub mod number;
+pub mod process;
 pub mod random;
 pub mod sync;
 pub mod words;
-
-mod natural;
-mod numeral;
-mod significand;

@@ -25,15 +25,6 @@ use crate::table::{CommandIndex, Table, find_subcommand, table};
 /// How many requests are planned together.
 pub const BATCH_MAX: usize = 16;
 
-/// What one client may do before the others have their turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Share {
-    /// Requests; one batch more at the most.
-    pub requests_max: usize,
-    /// Bytes of replies; one reply more at the most.
-    pub reply_bytes_max: usize,
-}
-
 /// Runs the requests of one worker's sessions.
 pub struct Engine {
     store: Handle,
@@ -124,15 +115,15 @@ impl Engine {
         self.counters.fill(CommandCounters::default());
     }
 
-    /// Executes the complete requests at the front of `input`, as many as `share` allows, and
-    /// appends their replies to `output`.
+    /// Executes the complete requests at the front of `input`, at most `requests_max` of them (one
+    /// batch more at the most), and appends their replies to `output`.
     pub fn run(
         &mut self,
         session: &mut Session,
         server: &mut dyn ServerPort,
         input: &[u8],
         output: &mut ReplyBuffer,
-        share: Share,
+        requests_max: usize,
     ) -> Outcome {
         let now_unix_ms = self.clock.now_unix_ms();
         session
@@ -146,7 +137,7 @@ impl Engine {
             server,
             input,
             output,
-            share,
+            requests_max,
             &mut batch,
             now_unix_ms,
         );
@@ -165,7 +156,7 @@ impl Engine {
         server: &mut dyn ServerPort,
         input: &[u8],
         output: &mut ReplyBuffer,
-        share: Share,
+        requests_max: usize,
         batch: &mut Batch,
         now_unix_ms: u64,
     ) -> Outcome {
@@ -175,7 +166,6 @@ impl Engine {
             executed: 0,
             next: Next::Read,
         };
-        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);
         loop {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
@@ -199,11 +189,6 @@ impl Engine {
                     outcome.next = Next::Close;
                     return outcome;
                 }
-                if output.len() >= reply_bytes_end {
-                    session.decoder.reset();
-                    outcome.next = Next::Yield;
-                    return outcome;
-                }
             }
             outcome.consumed = start + decoded.consumed;
             outcome.needed = decoded.needed;
@@ -215,7 +200,7 @@ impl Engine {
             if batch.len() < most {
                 return outcome;
             }
-            if outcome.executed >= share.requests_max {
+            if outcome.executed >= requests_max {
                 outcome.next = Next::Yield;
                 return outcome;
             }

@@ -1,64 +1,78 @@
-//! What a person sees who starts the server in a terminal.
+//! What the server says when it starts.
+//!
+//! On a terminal (or with `always-show-logo yes`) a small picture; in a log file or a container's
+//! output one line with the same facts.
 
-use std::fmt::Write as _;
-
-use reactor::Endpoint;
+use std::io::{self, IsTerminal as _};
 
 use crate::config::Config;
-use crate::identity;
-use crate::node::Node;
+use crate::identity::{IOLITE_VERSION, REDIS_VERSION};
+use crate::log::Log;
 
-/// Prints where the server listens and with how many workers, unless it runs as a daemon or logs
-/// to a file.
-#[allow(clippy::print_stdout, reason = "this is for the terminal")]
-pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
-    if !config.daemonize && config.log_file.is_none() {
-        print!("{}", text(endpoints, node.workers().len(), &node.run_id));
+const GEM: [&str; 6] = [
+    r"    _________    ",
+    r"   / \ / \ / \   ",
+    r"  /___V___V___\  ",
+    r"   \  \   /  /   ",
+    r"     \ \ / /     ",
+    r"       \V/       ",
+];
+
+/// Says where the server listens (`addresses`, as people write them) and with how many workers.
+pub fn announce(log: &Log, config: &Config, addresses: &[String]) {
+    let on_terminal = log.is_on_standard_output() && io::stdout().is_terminal();
+    if on_terminal || config.always_show_logo {
+        log.raw(&picture(config, addresses));
+    } else {
+        log.notice(format_args!(
+            "Iolite {IOLITE_VERSION} at the level of Redis {REDIS_VERSION}: listens on {}, \
+             {} workers, pid {}",
+            listed(addresses),
+            config.threads_count,
+            std::process::id()
+        ));
     }
 }
 
-fn text(endpoints: &[Endpoint], workers: usize, run_id: &str) -> String {
-    let plural = if workers == 1 { "" } else { "s" };
-    let mut lines = vec![
-        format!(
-            "Iolite {} (Redis {} commands)",
-            identity::IOLITE_VERSION,
-            identity::REDIS_VERSION
-        ),
-        format!(
-            "{workers} worker{plural}, process {}, run {}",
-            std::process::id(),
-            &run_id[..8]
-        ),
+fn picture(config: &Config, addresses: &[String]) -> String {
+    let facts = [
+        String::new(),
+        format!("Iolite {IOLITE_VERSION}, at the level of Redis {REDIS_VERSION}"),
+        format!("listens on  {}", listed(addresses)),
+        format!("workers     {}", config.threads_count),
+        format!("process     {}", std::process::id()),
+        String::new(),
     ];
-    for endpoint in endpoints {
-        match endpoint {
-            Endpoint::Tcp(address) => lines.push(format!("listening on {address}")),
-            Endpoint::Unix(path) => lines.push(format!("listening on {}", path.display())),
-            Endpoint::InProcess => {}
-        }
-    }
-    let mut text = String::from("\n");
-    for index in 0..lines.len().max(GEM.len()) {
-        let gem = GEM.get(index).copied().unwrap_or("");
-        let line = lines.get(index).map_or("", String::as_str);
-        let _ = writeln!(text, "  {gem:<12}{line}");
-    }
-    text.push('\n');
-    text
+    let lines = GEM.iter().zip(&facts);
+    let lines = lines.map(|(gem, fact)| format!("{gem}  {fact}").trim_end().to_owned() + "\n");
+    format!("\n{}\n", lines.collect::<String>())
 }
 
-const GEM: [&str; 4] = [r"  ____", r" /\__/\", r"/_/  \_\", r"\_\__/_/"];
+fn listed(addresses: &[String]) -> String {
+    match addresses {
+        [] => "nothing".to_owned(),
+        addresses => addresses.join(", "),
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
 
     #[test]
-    fn it_says_where_and_with_how_many() {
-        let endpoint = Endpoint::Tcp("127.0.0.1:6379".parse().expect("an address"));
-        let shown = text(&[endpoint], 2, "0123456789");
-        assert!(shown.contains("listening on 127.0.0.1:6379"), "{shown}");
-        assert!(shown.contains("2 workers"), "{shown}");
+    fn the_picture_shows_addresses_and_workers() {
+        let config = Config {
+            threads_count: 3,
+            ..Settings::default().config()
+        };
+        let addresses = ["127.0.0.1:6379".to_owned(), "/tmp/iolite.sock".to_owned()];
+        let picture = picture(&config, &addresses);
+        assert!(
+            picture.contains("listens on  127.0.0.1:6379, /tmp/iolite.sock\n"),
+            "{picture}"
+        );
+        assert!(picture.contains("workers     3\n"), "{picture}");
+        assert!(picture.lines().all(|line| line == line.trim_end()));
     }
 }

@@ -1,10 +1,23 @@
-//! From `argv`, the environment and files to [`Settings`].
+//! From `argv`, the environment, files and standard input to [`Settings`].
+//!
+//! The command line is Redis': `iolite [file] [--directive value ...] [-]`. Options become lines
+//! below those of the file and of standard input (`-`), so one grammar serves all three. What is
+//! read later wins: defaults, then the environment, then the file, then standard input, then
+//! options. The environment stands below the file so that what CONFIG REWRITE has saved holds
+//! after a restart.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::config::{Origin, Settings};
+use base::words;
+
+use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
+use crate::log::Log;
+use crate::{identity, system_check};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -43,21 +56,194 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Reads the command line, and with it the environment, files and standard input.
+impl From<LoadError> for StartError {
+    fn from(error: LoadError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Reads the command line `arguments` (the program first), and with it `environment`, files and
+/// `stdin`. Changes nothing outside.
 ///
 /// # Errors
 /// [`StartError`], whose text is for standard error.
 pub fn read(
     arguments: Vec<OsString>,
-    _environment: impl Iterator<Item = (OsString, OsString)>,
-    _stdin: &mut dyn Read,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+    stdin: &mut dyn Read,
 ) -> Result<Invocation, StartError> {
+    let program = arguments.first().cloned().unwrap_or_default();
+    let options = arguments.get(1..).unwrap_or_default();
+    if let Some(printed) = special(&program, options)? {
+        return Ok(printed);
+    }
+    let line = CommandLine::read(options);
+    let mut loader = Loader::new();
+    loader.read_environment(environment)?;
+    loader.read_text(&line.gather(stdin)?)?;
+    let loaded = loader.finish()?;
+    let mut remarks = Vec::new();
+    if line.file.is_none() && !line.reads_stdin {
+        remarks.push(format!(
+            "No configuration file given, the defaults hold; to give one: {} /path/to/iolite.conf",
+            program.display()
+        ));
+    }
+    remarks.extend(loaded.remark);
     Ok(Invocation::Serve(Box::new(Startup {
-        settings: Settings::default(),
+        settings: loaded.settings,
         origin: Origin {
-            file: None,
+            file: line.file,
             arguments,
         },
-        remarks: Vec::new(),
+        remarks,
     })))
 }
+
+impl Startup {
+    /// Makes `dir` the working directory and opens the log there.
+    ///
+    /// # Errors
+    /// The directory cannot be entered, or the log file cannot be written.
+    pub fn enter(&mut self) -> Result<Log, StartError> {
+        let refuse = |what: &str, error: &std::io::Error| {
+            let reason = system_reason(error);
+            StartError::from(LoadError::new(format!("{what}: {reason}")))
+        };
+        let entered = self.settings.enter_dir();
+        entered.map_err(|error| refuse("Can't chdir to the directory of 'dir'", &error))?;
+        let config = self.settings.config();
+        if let Some(path) = &config.log_file {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| refuse("Can't open the log file", &error))?;
+        }
+        Ok(Log::new(config.log_level, config.log_file))
+    }
+}
+
+/// What the first option alone decides.
+fn special(program: &OsStr, options: &[OsString]) -> Result<Option<Invocation>, StartError> {
+    let print = |text: String, code: u8| Ok(Some(Invocation::Print { text, code }));
+    match options.first().map(|option| option.as_bytes()) {
+        Some(b"-v" | b"--version") => print(identity::version_line(), 0),
+        Some(b"-h" | b"--help") => print(usage(program), 0),
+        Some(b"--check-system") => {
+            let report = system_check::report();
+            print(report.text, u8::from(!report.is_good))
+        }
+        Some(b"--test-memory") => Err(StartError(
+            "Iolite has no memory test. Use one that runs without an operating system, such as \
+             memtest86+."
+                .to_owned(),
+        )),
+        _ => Ok(None),
+    }
+}
+
+/// The options, sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CommandLine {
+    /// Absolute path of the file.
+    file: Option<PathBuf>,
+    reads_stdin: bool,
+    /// The options as lines of a file.
+    lines: Vec<u8>,
+}
+
+impl CommandLine {
+    fn read(options: &[OsString]) -> Self {
+        let mut line = Self::default();
+        let mut rest = options;
+        if let [first, others @ ..] = options
+            && !first.as_bytes().starts_with(b"-")
+        {
+            let path = Path::new(first);
+            line.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+            rest = others;
+        }
+        // A value that starts with `--` is one as long as the option before it has none.
+        let mut may_be_option = true;
+        for (at, option) in rest.iter().enumerate() {
+            let option = option.as_bytes();
+            let is_outermost = at + 1 == rest.len() || (at == 0 && line.file.is_none());
+            if option == b"-" && is_outermost {
+                line.reads_stdin = true;
+            } else if let (true, Some(name)) = (may_be_option, option.strip_prefix(b"--")) {
+                let next = rest.get(at + 1).map(|next| next.as_bytes());
+                may_be_option = line.push_name(option, name, next);
+            } else {
+                line.lines
+                    .extend_from_slice(words::quote(option).as_bytes());
+                line.lines.push(b' ');
+                may_be_option = true;
+            }
+        }
+        line
+    }
+
+    /// Starts the line of `option`. `true` when its value is complete already: written in the same
+    /// argument, or a `--save` without any, which means no save points.
+    fn push_name(&mut self, option: &[u8], name: &[u8], next: Option<&[u8]>) -> bool {
+        if !self.lines.is_empty() {
+            self.lines.push(b'\n');
+        }
+        self.lines.extend_from_slice(name);
+        self.lines.push(b' ');
+        if !words::split(option).is_ok_and(|parts| parts.len() == 1) {
+            return true;
+        }
+        let lacks_value = next.is_none_or(|next| next.starts_with(b"--"));
+        if lacks_value && option.eq_ignore_ascii_case(b"--save") {
+            self.lines.extend_from_slice(b"\"\"");
+            return true;
+        }
+        false
+    }
+
+    /// The lines of the file, of standard input and of the options, in this order.
+    fn gather(&self, stdin: &mut dyn Read) -> Result<Vec<u8>, StartError> {
+        let mut text = match &self.file {
+            Some(path) => read_file(path)?,
+            None => Vec::new(),
+        };
+        if self.reads_stdin {
+            stdin.read_to_end(&mut text).map_err(|error| {
+                let reason = system_reason(&error);
+                StartError(format!(
+                    "Can't read the configuration from standard input: {reason}"
+                ))
+            })?;
+        }
+        text.push(b'\n');
+        text.extend_from_slice(&self.lines);
+        Ok(text)
+    }
+}
+
+fn usage(program: &OsStr) -> String {
+    let program = Path::new(program)
+        .file_name()
+        .unwrap_or_else(|| OsStr::new("iolite"));
+    let program = program.display();
+    format!(
+        "Usage: {program} [/path/to/iolite.conf] [options] [-]
+       {program} - (read the configuration from standard input)
+       {program} -v or --version
+       {program} -h or --help
+       {program} --check-system
+
+Options are the directives of the configuration file, with their values:
+       {program} (run the server with the defaults)
+       echo 'maxmemory 128mb' | {program} -
+       {program} /etc/iolite/6379.conf
+       {program} --port 7777 --threads 4
+       {program} /etc/iolite/6379.conf --loglevel verbose --save \"\"
+
+The environment sets directives too, below the file: IOLITE_MAXMEMORY=128mb,
+or IOLITE_REQUIREPASS_FILE=/run/secrets/password for a secret kept in a file.
+"
+    )
+}
+
+#[cfg(test)]
+mod tests;

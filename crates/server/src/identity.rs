@@ -1,8 +1,4 @@
-//! Who this server says it is: versions, build, and the identity of one run.
-
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+//! Who this server says it is: names, versions, build.
 
 /// Name in HELLO and INFO.
 pub const SERVER_NAME: &str = "iolite";
@@ -10,47 +6,27 @@ pub const SERVER_NAME: &str = "iolite";
 pub const IOLITE_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Version of Redis whose commands this server answers; clients switch features on it.
 pub const REDIS_VERSION: &str = "7.2.4";
-/// Commit and machine of the build when whoever built it said so, else the version.
-pub const BUILD: &str = match option_env!("IOLITE_BUILD") {
+/// What the build was told about itself (`IOLITE_BUILD` in its environment), else the version.
+const BUILD: &str = match option_env!("IOLITE_BUILD") {
     Some(build) => build,
     None => IOLITE_VERSION,
 };
 
 /// Sixteen hex digits that tell builds apart (`redis_build_id`).
 pub fn build_id() -> String {
-    let hash = BUILD.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    format!("{:016x}", fnv1a(BUILD.as_bytes()))
+}
+
+/// The one line of `--version`, with its newline. Tools look for `v=` and a Redis version.
+pub fn version_line() -> String {
+    let (bits, build) = (usize::BITS, build_id());
+    format!("Iolite server v={REDIS_VERSION} iolite={IOLITE_VERSION} bits={bits} build={build}\n")
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
-}
-
-/// Identity of one run of the server: 40 hex digits, new at every start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunId(String);
-
-impl RunId {
-    /// Draws a new identity from the system's randomness.
-    ///
-    /// # Errors
-    /// The system has no randomness to give.
-    pub fn draw() -> io::Result<Self> {
-        let mut bytes = [0_u8; 20];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(Self(
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ))
-    }
-
-    /// The 40 digits.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+    })
 }
 
 #[cfg(test)]
@@ -58,15 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_ids_are_forty_hex_digits_and_differ() {
-        let (one, other) = (RunId::draw().unwrap(), RunId::draw().unwrap());
-        assert_eq!(one.as_str().len(), 40);
-        assert!(one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
-        assert_ne!(one, other);
+    fn the_build_id_is_a_digest_in_sixteen_digits() {
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(build_id().len(), 16);
     }
 
     #[test]
-    fn the_build_id_has_sixteen_digits() {
-        assert_eq!(build_id().len(), 16);
+    fn the_version_line_shows_both_versions() {
+        let line = version_line();
+        assert!(line.starts_with("Iolite server v=7.2.4 iolite="), "{line}");
     }
 }

@@ -9,8 +9,21 @@
 //! log never stops the server.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use base::clock::{Clock as _, SystemClock};
+use base::process;
+
+/// Bytes of one message; the rest is cut off.
+const MESSAGE_BYTES_MAX: usize = 4096;
+/// The role in each line: a server that takes writes.
+const ROLE: char = 'M';
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,19 +41,35 @@ pub enum Level {
     Nothing,
 }
 
+impl Level {
+    /// The sign in front of the message.
+    fn sign(self) -> char {
+        match self {
+            Self::Debug => '.',
+            Self::Verbose => '-',
+            Self::Notice => '*',
+            Self::Warning | Self::Nothing => '#',
+        }
+    }
+}
+
 /// Writes log lines; shared by all threads.
 #[derive(Debug)]
 pub struct Log {
     level: AtomicU8,
     file: Option<PathBuf>,
+    clock: SystemClock,
 }
 
 impl Log {
-    /// Logs lines of `level` and above to `file`, or to standard output.
+    /// Logs lines of `level` and above to `file`, or to standard output. A relative path is taken
+    /// from the working directory of now.
     pub fn new(level: Level, file: Option<PathBuf>) -> Self {
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         Self {
             level: AtomicU8::new(level as u8),
-            file,
+            file: file.map(absolute),
+            clock: SystemClock::new(),
         }
     }
 
@@ -54,30 +83,123 @@ impl Log {
         level as u8 >= self.level.load(Ordering::Relaxed)
     }
 
+    /// Whether lines go to standard output.
+    pub fn is_on_standard_output(&self) -> bool {
+        self.file.is_none()
+    }
+
     /// Logs at [`Level::Debug`].
     pub fn debug(&self, message: fmt::Arguments<'_>) {
-        self.write(Level::Debug, message);
+        self.log(Level::Debug, message);
     }
 
     /// Logs at [`Level::Verbose`].
     pub fn verbose(&self, message: fmt::Arguments<'_>) {
-        self.write(Level::Verbose, message);
+        self.log(Level::Verbose, message);
     }
 
     /// Logs at [`Level::Notice`].
     pub fn notice(&self, message: fmt::Arguments<'_>) {
-        self.write(Level::Notice, message);
+        self.log(Level::Notice, message);
     }
 
     /// Logs at [`Level::Warning`].
     pub fn warning(&self, message: fmt::Arguments<'_>) {
-        self.write(Level::Warning, message);
+        self.log(Level::Warning, message);
     }
 
-    fn write(&self, level: Level, _message: fmt::Arguments<'_>) {
-        if !self.is_on(level) {
-            return;
+    /// Writes `text` as it is, without the head of a line.
+    pub fn raw(&self, text: &str) {
+        let _lost = self.write(text.as_bytes());
+    }
+
+    fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+        if self.is_on(level) {
+            let line = line(self.clock.now_unix_ms(), level, message);
+            let _lost = self.write(line.as_bytes());
         }
-        let _ = &self.file;
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        match &self.file {
+            Some(path) => {
+                let mut options = OpenOptions::new();
+                options
+                    .append(true)
+                    .create(true)
+                    .open(path)?
+                    .write_all(text)
+            }
+            None => {
+                let mut out = io::stdout().lock();
+                out.write_all(text)?;
+                out.flush()
+            }
+        }
+    }
+}
+
+fn line(unix_ms: u64, level: Level, message: fmt::Arguments<'_>) -> String {
+    let process::WallTime {
+        year,
+        month_index,
+        day,
+        hour,
+        minute,
+        second,
+    } = process::wall_time(unix_ms / 1000);
+    let month = MONTHS.get(month_index).copied().unwrap_or_default();
+    let (pid, ms, sign) = (std::process::id(), unix_ms % 1000, level.sign());
+    let mut message = message.to_string();
+    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+    format!(
+        "{pid}:{ROLE} {day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{ms:03} {sign} \
+         {message}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_format_that_tools_read() {
+        let line = line(1_795_228_267_007, Level::Notice, format_args!("Ready"));
+        let pid = std::process::id();
+        let rest = line.strip_prefix(&format!("{pid}:M ")).unwrap();
+        let shape: String = rest
+            .chars()
+            .map(|c| if c.is_ascii_digit() { '9' } else { c })
+            .collect();
+        assert_eq!(shape, "99 Nov 9999 99:99:99.999 * Ready\n");
+        assert!(rest.contains(" 2026 ") && rest.contains(".007 "), "{rest}");
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let message = "\u{e4}".repeat(MESSAGE_BYTES_MAX);
+        let line = line(0, Level::Warning, format_args!("x{message}"));
+        assert!(line.len() < MESSAGE_BYTES_MAX + 60);
+        assert!(line.ends_with("\u{e4}\n"));
+    }
+
+    #[test]
+    fn only_lines_at_the_threshold_reach_the_file_wherever_it_went() {
+        let dir = std::env::temp_dir().join(format!("iolite-log-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("server.log");
+        let log = Log::new(Level::Notice, Some(path.clone()));
+        log.verbose(format_args!("unseen"));
+        log.notice(format_args!("before"));
+        std::fs::rename(&path, dir.join("moved.log")).unwrap();
+        log.set_level(Level::Debug);
+        log.debug(format_args!("after"));
+        log.set_level(Level::Nothing);
+        log.warning(format_args!("unseen"));
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(read("moved.log").ends_with("* before\n"));
+        assert!(read("server.log").ends_with(". after\n"));
+        assert_eq!(read("server.log").lines().count(), 1);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

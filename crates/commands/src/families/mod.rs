@@ -3,23 +3,20 @@
 use crate::spec::CommandSpec;
 
 pub mod bitmaps;
-pub mod cluster;
 pub mod connection;
 pub mod generic;
 pub mod server;
 pub mod strings;
 
-/// Family, theme, row.
-const FAMILIES: &[&[&[CommandSpec]]] = &[
-    &[strings::COMMANDS],
-    &[bitmaps::COMMANDS],
+const FAMILIES: &[&[CommandSpec]] = &[
+    strings::COMMANDS,
+    bitmaps::COMMANDS,
     generic::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
-    &[cluster::COMMANDS],
 ];
 
 /// Every row, families in order.
 pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
-    FAMILIES.iter().copied().flatten().copied().flatten()
+    FAMILIES.iter().copied().flatten()
 }

@@ -27,10 +27,8 @@ pub struct Config {
     pub idle_timeout_s: u32,
     /// Connections served at a time.
     pub clients_max: u32,
-    /// Whether strangers are refused while there is neither password nor `bind`.
+    /// Whether clients of other machines are refused while there is no password.
     pub protected_mode: bool,
-    /// Whether `bind` was given by the user (protected mode asks).
-    pub bind_was_given: bool,
     /// The default user's password.
     pub password: Option<Vec<u8>>,
     /// Who may use DEBUG.
@@ -103,6 +101,17 @@ pub enum Permission {
     Yes,
     /// Clients of this machine.
     Local,
+}
+
+impl Permission {
+    /// Whether a client is permitted, which `is_local` or not.
+    pub fn includes(self, is_local: bool) -> bool {
+        match self {
+            Self::No => false,
+            Self::Yes => true,
+            Self::Local => is_local,
+        }
+    }
 }
 
 /// Values of `supervised`.

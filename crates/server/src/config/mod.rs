@@ -9,13 +9,40 @@
 //! [`Settings`] is the truth; [`Config`] is derived from it and holds only what does something.
 //! A directive is described once, by its row in the table.
 
+mod directive;
+mod error;
 mod fields;
+mod loader;
+mod rewrite;
 mod settings;
 mod shared;
+mod table;
+mod value;
 
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+pub use error::ConfigError;
 pub use fields::{
     BindAddress, ClientsMemory, Config, EvictionPolicy, Origin, OutputLimit, OutputLimits,
     Permission, Supervised,
 };
-pub use settings::{ConfigError, Settings};
+pub(crate) use loader::{LoadError, Loader, read_file};
+pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
+
+/// Whether `text` holds a character that makes it a pattern.
+fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// The system's own sentence for `error`, without the number behind it.
+pub(crate) fn system_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((sentence, _)) => sentence.to_owned(),
+        None => text,
+    }
+}

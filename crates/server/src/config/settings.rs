@@ -1,84 +1,217 @@
 //! The value of every directive, as set or by default.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
-use super::{
-    BindAddress, ClientsMemory, Config, EvictionPolicy, OutputLimit, OutputLimits, Permission,
-    Supervised,
-};
-use crate::log::Level;
+use base::words;
+
+use super::directive::{self, Directive};
+use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
+use super::value::{Gathering, Kind, Value};
+use super::{BindAddress, ClientsMemory, Config, OutputLimits};
 
 /// A value for every directive.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {}
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// In the order of the table.
+    values: Vec<Value>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let values = directive::all().iter().map(|row| default_of(row)).collect();
+        Self { values }
+    }
+}
 
 impl Settings {
     /// The typed view.
     pub fn config(&self) -> Config {
-        let host = |host: &str| BindAddress {
-            host: host.to_owned(),
-            optional: true,
-        };
         Config {
-            bind: vec![host("127.0.0.1"), host("::1")],
-            port: 6379,
-            unix_socket: None,
-            unix_socket_mode: 0,
-            tcp_backlog: 511,
-            tcp_keepalive_s: 300,
-            idle_timeout_s: 0,
-            clients_max: 10_000,
-            protected_mode: true,
-            bind_was_given: false,
-            password: None,
-            debug_command: Permission::No,
-            protected_configs: Permission::No,
-            databases_count: 16,
-            threads_count: 2,
-            hz: 10,
-            dir: PathBuf::from("."),
-            log_level: Level::Notice,
-            log_file: None,
-            daemonize: false,
-            supervised: Supervised::No,
-            pid_file: None,
-            always_show_logo: false,
-            availability_zone: String::new(),
-            memory_bytes_max: 0,
-            eviction_policy: EvictionPolicy::NoEviction,
-            eviction_samples_count: 5,
-            eviction_tenacity: 10,
-            lfu_log_factor: 10,
-            lfu_decay_minutes: 1,
-            active_expire_effort: 1,
-            clients_memory: ClientsMemory::Unlimited,
-            query_buffer_bytes_max: 1 << 30,
-            bulk_bytes_max: 512 << 20,
-            output_limits: OutputLimits {
-                normal: OutputLimit::default(),
-                replica: OutputLimit::default(),
-                pubsub: OutputLimit::default(),
-            },
+            bind: self.bind(),
+            port: self.number("port"),
+            unix_socket: self.path("unixsocket"),
+            unix_socket_mode: self.number("unixsocketperm"),
+            tcp_backlog: self.number("tcp-backlog"),
+            tcp_keepalive_s: self.number("tcp-keepalive"),
+            idle_timeout_s: self.number("timeout"),
+            clients_max: self.number("maxclients"),
+            protected_mode: self.switch("protected-mode"),
+            password: self.text("requirepass").map(<[u8]>::to_vec),
+            debug_command: self.choice("enable-debug-command", &PERMISSIONS),
+            protected_configs: self.choice("enable-protected-configs", &PERMISSIONS),
+            databases_count: self.number("databases"),
+            threads_count: self.number("threads"),
+            hz: self.number("hz"),
+            dir: self.path("dir").unwrap_or_else(|| PathBuf::from(".")),
+            log_level: self.choice("loglevel", &LEVELS),
+            log_file: self.path("logfile"),
+            daemonize: self.switch("daemonize"),
+            supervised: self.choice("supervised", &SUPERVISORS),
+            pid_file: self.path("pidfile"),
+            always_show_logo: self.switch("always-show-logo"),
+            availability_zone: self.string("availability-zone"),
+            memory_bytes_max: self.number("maxmemory"),
+            eviction_policy: self.choice("maxmemory-policy", &EVICTION_POLICIES),
+            eviction_samples_count: self.number("maxmemory-samples"),
+            eviction_tenacity: self.number("maxmemory-eviction-tenacity"),
+            lfu_log_factor: self.number("lfu-log-factor"),
+            lfu_decay_minutes: self.number("lfu-decay-time"),
+            active_expire_effort: self.number("active-expire-effort"),
+            clients_memory: self.clients_memory(),
+            query_buffer_bytes_max: self.number("client-query-buffer-limit"),
+            bulk_bytes_max: self.number("proto-max-bulk-len"),
+            output_limits: self.output_limits(),
+        }
+    }
+
+    /// Makes `dir` the working directory, and its absolute path the value of `dir`.
+    ///
+    /// # Errors
+    /// The system refused; nothing has changed.
+    pub fn enter_dir(&mut self) -> io::Result<()> {
+        if let Some(dir) = self.path("dir") {
+            std::env::set_current_dir(dir)?;
+        }
+        let absolute = std::env::current_dir()?.into_os_string().into_vec();
+        let at = position("dir");
+        self.values[at] = Value::Text(absolute);
+        Ok(())
+    }
+
+    /// The value of the directive at `at` of the table.
+    pub(super) fn value(&self, at: usize) -> &Value {
+        &self.values[at]
+    }
+
+    /// Sets the directive at `at` of the table to what `words` spell.
+    ///
+    /// # Errors
+    /// The reason, in Redis' words where Redis has it; nothing has changed.
+    pub(super) fn assign(
+        &mut self,
+        at: usize,
+        words: &[Vec<u8>],
+        gathering: Gathering,
+    ) -> Result<(), String> {
+        let row = directive::all()[at];
+        let value = row.kind.parse(words, &self.values[at], gathering)?;
+        self.values[at] = (row.admit)(value)?;
+        Ok(())
+    }
+
+    /// Names of the directives whose values differ between `self` and `other`.
+    pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = self.values.iter().zip(&other.values);
+        let rows = directive::all().iter().zip(pairs);
+        rows.filter(|(_, (ours, theirs))| ours != theirs)
+            .map(|(row, _)| row.name)
+            .collect()
+    }
+
+    fn named(&self, name: &'static str) -> &Value {
+        &self.values[position(name)]
+    }
+
+    fn switch(&self, name: &'static str) -> bool {
+        *self.named(name) == Value::Switch(true)
+    }
+
+    /// The number called `name`, in the type of its field. The range of its row fits that type.
+    fn number<N: TryFrom<i128> + Default>(&self, name: &'static str) -> N {
+        match self.named(name) {
+            Value::Integer(number) => N::try_from(*number).unwrap_or_default(),
+            _ => N::default(),
+        }
+    }
+
+    fn choice<C: Copy, const N: usize>(
+        &self,
+        name: &'static str,
+        choices: &[(&'static str, C); N],
+    ) -> C {
+        match self.named(name) {
+            Value::Choice(at) => choices[*at].1,
+            _ => choices[0].1,
+        }
+    }
+
+    /// The text called `name`, unless it is empty.
+    fn text(&self, name: &'static str) -> Option<&[u8]> {
+        match self.named(name) {
+            Value::Text(text) if !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    fn string(&self, name: &'static str) -> String {
+        String::from_utf8_lossy(self.text(name).unwrap_or_default()).into_owned()
+    }
+
+    fn path(&self, name: &'static str) -> Option<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(self.text(name)?));
+        Some(path.to_owned())
+    }
+
+    fn bind(&self) -> Vec<BindAddress> {
+        let Value::Words(words) = self.named("bind") else {
+            return Vec::new();
+        };
+        words.iter().map(|word| bind_address(word)).collect()
+    }
+
+    fn clients_memory(&self) -> ClientsMemory {
+        match self.named("maxmemory-clients") {
+            Value::Percent(percent) if *percent > 0 => ClientsMemory::Percent(*percent),
+            Value::Integer(bytes) if *bytes > 0 => {
+                ClientsMemory::Bytes(u64::try_from(*bytes).unwrap_or(u64::MAX))
+            }
+            _ => ClientsMemory::Unlimited,
+        }
+    }
+
+    fn output_limits(&self) -> OutputLimits {
+        match self.named("client-output-buffer-limit") {
+            Value::OutputLimits(limits) => *limits,
+            _ => OutputLimits::default(),
         }
     }
 }
 
-/// Why CONFIG SET or CONFIG REWRITE refused; the text is the error reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(Vec<u8>);
-
-impl ConfigError {
-    /// The error reply, from its first word on, without the `-`.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
+/// The value of `row` when nobody sets it.
+pub(super) fn default_of(row: &Directive) -> Value {
+    let text = row.default.as_bytes();
+    let words = if row.kind.takes_words() {
+        words::split(text).unwrap_or_default()
+    } else {
+        vec![text.to_vec()]
+    };
+    let nothing = match row.kind {
+        Kind::OutputLimits => Value::OutputLimits(OutputLimits::default()),
+        _ => Value::Words(Vec::new()),
+    };
+    row.kind
+        .parse(&words, &nothing, Gathering::Anew)
+        .and_then(row.admit)
+        .unwrap_or(nothing)
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
-    }
+/// Position of the row called `name`. A name that has no row is a fault of this file that the
+/// tests of [`Settings::config`] meet.
+fn position(name: &'static str) -> usize {
+    let found = directive::find(name.as_bytes());
+    found.expect("every name used here has a row").0
 }
 
-impl std::error::Error for ConfigError {}
+fn bind_address(word: &[u8]) -> BindAddress {
+    let (optional, host) = match word.strip_prefix(b"-") {
+        Some(host) => (true, host),
+        None => (false, word),
+    };
+    BindAddress {
+        host: String::from_utf8_lossy(host).into_owned(),
+        optional,
+    }
+}

@@ -5,10 +5,18 @@
 //! runtime apply the result, and only then publish it; a refusal at any point leaves everything as
 //! it was.
 
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Config, ConfigError, Origin, Settings};
+use base::glob::{self, Case};
+
+use super::directive::{self, ChangeRule, Directive};
+use super::value::Gathering;
+use super::{
+    Config, ConfigError, Origin, Permission, Settings, is_pattern, rewrite, system_reason,
+};
 
 /// The configuration of a running server.
 #[derive(Debug)]
@@ -65,28 +73,89 @@ impl SharedConfig {
         Arc::clone(&self.lock().config)
     }
 
+    /// The value of every directive at this moment.
+    pub fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
     /// Where the settings came from.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// CONFIG GET: hands name and value of each directive that matches one of `patterns` to
-    /// `emit`, each name once.
-    pub fn get(&self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
+    /// CONFIG GET: hands name and value of each directive that one of `patterns` names to `emit`,
+    /// each name once. Aliases are names of their own; a name without wildcards is repeated as the
+    /// client spelt it.
+    pub fn get(&self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        let current = self.lock();
+        let mut seen: Vec<&'static str> = Vec::new();
+        let mut show = |at: usize, name: &'static str, spelling: &[u8]| {
+            if !seen.contains(&name) {
+                seen.push(name);
+                let kind = directive::all()[at].kind;
+                emit(spelling, &kind.show(current.settings.value(at)));
+            }
+        };
+        for pattern in patterns {
+            if !is_pattern(pattern) {
+                if let Some((at, _, name)) = directive::find(pattern) {
+                    show(at, name, pattern);
+                }
+                continue;
+            }
+            for (at, row) in directive::all().iter().enumerate() {
+                row.names()
+                    .filter(|name| glob::matches(pattern, name.as_bytes(), Case::Insensitive))
+                    .for_each(|name| show(at, name, name.as_bytes()));
+            }
+        }
+    }
 
     /// CONFIG SET: changes all of `pairs` (name, value) or nothing.
     ///
     /// `is_local` says whether the asking client is on this machine (protected directives ask).
-    /// `apply` runs under the lock of the configuration, before anyone sees the new settings.
+    /// `apply` runs under the lock of the configuration, before anyone sees the new settings, and
+    /// only when a value differs; it must not call back into this configuration.
     ///
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; nothing has changed.
     pub fn set(
         &self,
-        _pairs: &[(&[u8], &[u8])],
-        _is_local: bool,
-        _apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
+        pairs: &[(&[u8], &[u8])],
+        is_local: bool,
+        apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
+        let mut current = self.lock();
+        let targets = find_targets(pairs, current.config.protected_configs, is_local)?;
+        let mut settings = current.settings.clone();
+        for target in &targets {
+            assign(&mut settings, target).map_err(|reason| target.refused(&reason))?;
+        }
+        let names = settings.differences(&current.settings);
+        if names.is_empty() {
+            return Ok(());
+        }
+        if names.contains(&"dir") {
+            settings
+                .enter_dir()
+                .map_err(|error| ConfigError::refused("dir", &system_reason(&error)))?;
+        }
+        let config = settings.config();
+        let change = Change {
+            old: &current.config,
+            new: &config,
+            names: &names,
+        };
+        if let Err(error) = apply(&change) {
+            if names.contains(&"dir") {
+                // The old directory was good enough until now; if it is gone there is no better.
+                let _unchanged = current.settings.enter_dir();
+            }
+            return Err(ConfigError::refused(error.name, &error.reason));
+        }
+        current.settings = settings;
+        current.config = Arc::new(config);
+        self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -95,12 +164,86 @@ impl SharedConfig {
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; the file is as it was.
     pub fn rewrite(&self) -> Result<(), ConfigError> {
-        Ok(())
+        let path = self
+            .origin
+            .file
+            .as_deref()
+            .ok_or_else(ConfigError::no_file)?;
+        let current = self.lock();
+        let old = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|error| ConfigError::rewriting(&error))?,
+        };
+        let new = rewrite::rewritten(&old, &current.settings);
+        rewrite::replace_file(path, &new).map_err(|error| ConfigError::rewriting(&error))
+    }
+
+    /// Path of the configuration file, for INFO; empty without one.
+    pub fn file_path(&self) -> String {
+        let path = self.origin.file.as_deref().unwrap_or_else(|| Path::new(""));
+        path.display().to_string()
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One pair of a CONFIG SET.
+struct Target<'a> {
+    at: usize,
+    row: &'static Directive,
+    name: &'static str,
+    value: &'a [u8],
+}
+
+impl Target<'_> {
+    fn refused(&self, reason: &str) -> ConfigError {
+        ConfigError::refused(self.name, reason)
+    }
+}
+
+/// The rows that `pairs` name, once it is clear that all may be set and none is named twice.
+fn find_targets<'a>(
+    pairs: &[(&[u8], &'a [u8])],
+    protected: Permission,
+    is_local: bool,
+) -> Result<Vec<Target<'a>>, ConfigError> {
+    let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len());
+    for &(name, value) in pairs {
+        let (at, row, name) = directive::find(name).ok_or_else(|| ConfigError::unknown(name))?;
+        let target = Target {
+            at,
+            row,
+            name,
+            value,
+        };
+        match row.change {
+            ChangeRule::AtStart => return Err(target.refused("can't set immutable config")),
+            ChangeRule::Protected if !protected.includes(is_local) => {
+                return Err(target.refused("can't set protected config"));
+            }
+            ChangeRule::Protected | ChangeRule::Always => {}
+        }
+        if targets.iter().any(|other| other.name == name) {
+            return Err(target.refused("duplicate parameter"));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+fn assign(settings: &mut Settings, target: &Target<'_>) -> Result<(), String> {
+    let words: Vec<Vec<u8>> = match target.value {
+        [] if target.row.kind.takes_words() => Vec::new(),
+        value if target.row.kind.takes_words() => value
+            .split(|&byte| byte == b' ')
+            .map(<[u8]>::to_vec)
+            .collect(),
+        value => vec![value.to_vec()],
+    };
+    settings.assign(target.at, &words, Gathering::Anew)?;
+    target.row.check_standing(settings.value(target.at))
 }
 
 /// One thread's view of the shared configuration.

@@ -1,0 +1,111 @@
+//! What a program asks of the operating system about itself: leaving the terminal, stopping until
+//! continued, and the time of day where the machine stands.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+
+/// Goes on as a child without a terminal: the calling process ends with success, the child is the
+/// head of a new session and has its standard input, output and error on `/dev/null`.
+///
+/// # Errors
+/// The system refused, or the process has other threads, which a child would lack.
+pub fn detach() -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("the process has several threads"));
+    }
+    // What is buffered would be written by parent and child.
+    io::stdout().flush()?;
+    // SAFETY: this is the only thread (checked above, and nobody else could start one), so the
+    // child has every thread that may hold a lock.
+    match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => {}
+        // SAFETY: ends the process and touches no memory of it.
+        _ => unsafe { libc::_exit(0) },
+    }
+    // SAFETY: takes and gives numbers only.
+    if unsafe { libc::setsid() } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: `null` is open, and the standard descriptors are owned by nobody.
+        if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Stops this process until someone continues it, as Upstart's `expect stop` wants.
+///
+/// # Errors
+/// The system refused.
+pub fn stop_until_continued() -> io::Result<()> {
+    // SAFETY: takes and gives numbers only; SIGSTOP runs no handler.
+    match unsafe { libc::raise(libc::SIGSTOP) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// A moment as a clock on the wall shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallTime {
+    /// Year of the common era.
+    pub year: i32,
+    /// Month, 0 to 11.
+    pub month_index: usize,
+    /// Day of the month, 1 to 31.
+    pub day: i32,
+    /// Hour, 0 to 23.
+    pub hour: i32,
+    /// Minute, 0 to 59.
+    pub minute: i32,
+    /// Second, 0 to 60.
+    pub second: i32,
+}
+
+/// The wall time of this machine's time zone, `unix_s` seconds after 1970 UTC.
+#[must_use]
+pub fn wall_time(unix_s: u64) -> WallTime {
+    let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
+    // SAFETY: every field of `tm` is a number or a pointer that may be null.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to live values of the right type, and the second is ours alone. When the
+    // year does not fit, `parts` stays zeroed.
+    unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
+    WallTime {
+        year: parts.tm_year.saturating_add(1900),
+        month_index: usize::try_from(parts.tm_mon).unwrap_or(0),
+        day: parts.tm_mday,
+        hour: parts.tm_hour,
+        minute: parts.tm_min,
+        second: parts.tm_sec,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wall_time_is_within_a_day_of_utc() {
+        let time = wall_time(1_000_000_000);
+        assert_eq!((time.year, time.month_index), (2001, 8));
+        assert!((8..=10).contains(&time.day));
+        assert_eq!((time.minute % 15, time.second), (46 % 15, 40));
+    }
+
+    #[test]
+    fn a_process_with_threads_does_not_detach() {
+        let other = std::thread::spawn(std::thread::park);
+        assert!(detach().is_err());
+        other.thread().unpark();
+        other.join().unwrap();
+    }
+}

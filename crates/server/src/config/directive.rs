@@ -1,0 +1,171 @@
+//! Directives: what the table says about each, and how one is found by name.
+
+use std::sync::LazyLock;
+
+use super::table;
+use super::value::{Kind, Value};
+use crate::identity;
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Directive {
+    /// Name, in lower case.
+    pub(super) name: &'static str,
+    /// Other names with the same meaning.
+    pub(super) aliases: &'static [&'static str],
+    /// What values it takes.
+    pub(super) kind: Kind,
+    /// Value when nobody sets it, as a file would write it.
+    pub(super) default: &'static str,
+    /// When it may be set.
+    pub(super) change: ChangeRule,
+    /// Whether its value is kept out of messages and may be read from a file of its own.
+    pub(super) is_secret: bool,
+    /// Whether it does anything.
+    pub(super) standing: Standing,
+    /// Last say on a value that its kind allows: brings it into range, or refuses it.
+    pub(super) admit: fn(Value) -> Result<Value, String>,
+}
+
+/// When a directive may be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChangeRule {
+    /// At start and by CONFIG SET.
+    Always,
+    /// By CONFIG SET only where `enable-protected-configs` allows it.
+    Protected,
+    /// At start only.
+    AtStart,
+}
+
+/// Whether a directive does anything in this version.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Standing {
+    /// It does what its name says.
+    Works,
+    /// Every value is accepted and nothing depends on it; `reason` says why nobody misses it.
+    WithoutEffect { reason: &'static str },
+    /// Only the default and the values in `also` describe what the server does; others are refused
+    /// with the sentence "Iolite x.y `lacks`".
+    Fixed {
+        lacks: &'static str,
+        also: &'static [&'static str],
+    },
+}
+
+impl Directive {
+    /// A row for a directive that works and can always be set.
+    pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            kind,
+            default,
+            change: ChangeRule::Always,
+            is_secret: false,
+            standing: Standing::Works,
+            admit: Ok,
+        }
+    }
+
+    pub(super) const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    pub(super) const fn at_start(mut self) -> Self {
+        self.change = ChangeRule::AtStart;
+        self
+    }
+
+    pub(super) const fn protected(mut self) -> Self {
+        self.change = ChangeRule::Protected;
+        self
+    }
+
+    pub(super) const fn secret(mut self) -> Self {
+        self.is_secret = true;
+        self
+    }
+
+    pub(super) const fn admit(mut self, admit: fn(Value) -> Result<Value, String>) -> Self {
+        self.admit = admit;
+        self
+    }
+
+    pub(super) const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.standing = Standing::WithoutEffect { reason };
+        self
+    }
+
+    pub(super) const fn fixed(mut self, lacks: &'static str) -> Self {
+        self.standing = Standing::Fixed { lacks, also: &[] };
+        self
+    }
+
+    pub(super) const fn or(mut self, values: &'static [&'static str]) -> Self {
+        if let Standing::Fixed { lacks, .. } = self.standing {
+            self.standing = Standing::Fixed {
+                lacks,
+                also: values,
+            };
+        }
+        self
+    }
+
+    /// All names, the directive's own first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// Whether this version can live up to `value`.
+    ///
+    /// # Errors
+    /// The sentence that says what is missing.
+    pub(super) fn check_standing(&self, value: &Value) -> Result<(), String> {
+        let Standing::Fixed { lacks, also } = self.standing else {
+            return Ok(());
+        };
+        let shown = self.kind.show(value);
+        let allowed = std::iter::once(&self.default).chain(also);
+        if allowed.into_iter().any(|text| shown == text.as_bytes()) {
+            return Ok(());
+        }
+        let (name, version) = (self.name, identity::IOLITE_VERSION);
+        let accepted = if self.default.is_empty() {
+            "\"\""
+        } else {
+            self.default
+        };
+        Err(format!(
+            "Iolite {version} {lacks}; only '{name} {accepted}' is accepted"
+        ))
+    }
+}
+
+/// The directive called `name`, letter case aside, with its position in [`all`] and the name of
+/// the table's spelling.
+pub(super) fn find(name: &[u8]) -> Option<(usize, &'static Directive, &'static str)> {
+    all().iter().enumerate().find_map(|(at, directive)| {
+        let spelling = directive
+            .names()
+            .find(|spelling| name.eq_ignore_ascii_case(spelling.as_bytes()))?;
+        Some((at, *directive, spelling))
+    })
+}
+
+/// Every directive, in the order of the table.
+pub(super) fn all() -> &'static [&'static Directive] {
+    static ALL: LazyLock<Vec<&'static Directive>> =
+        LazyLock::new(|| table::SECTIONS.iter().copied().flatten().collect());
+    &ALL
+}
+
+/// Why a word that Redis knows in a file, but not as a directive with a value, is refused.
+pub(super) fn find_refused(name: &[u8]) -> Option<String> {
+    let (name, lacks) = table::REFUSED_WORDS
+        .iter()
+        .find(|(word, _)| name.eq_ignore_ascii_case(word.as_bytes()))?;
+    let version = identity::IOLITE_VERSION;
+    Some(format!("Iolite {version} {lacks}; '{name}' is refused"))
+}

@@ -1,0 +1,394 @@
+//! Reading settings at start: environment, then lines of files, standard input and `argv`.
+//!
+//! Whatever is read last wins. Values are checked as they are read; whether this version can live
+//! up to them is checked at the end, on what was left, so that a later `save ""` saves an earlier
+//! `save 3600 1`.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use base::glob::{self, Case};
+use base::words;
+
+use super::directive::{self, Directive, Standing};
+use super::table::FORGOTTEN_WORDS;
+use super::value::Gathering;
+use super::{Settings, is_pattern, system_reason};
+use crate::identity;
+
+/// Files that may include one another, from the first to the last.
+const INCLUDE_DEPTH_MAX: usize = 16;
+/// Start of the environment's variables that set directives.
+const VARIABLE_PREFIX: &str = "IOLITE_";
+/// End of the variables that name a file with the value.
+const VARIABLE_FILE_SUFFIX: &str = "_FILE";
+
+/// Settings on their way.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    settings: Settings,
+    /// Where each directive was last set, in the order of the table.
+    places: Vec<Option<Place>>,
+}
+
+/// What a [`Loader`] has read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    /// One line that names the settings without effect, when there are any.
+    pub(crate) remark: Option<String>,
+}
+
+/// Where a value was read.
+#[derive(Debug, Clone)]
+struct Place {
+    source: Source,
+    /// The line, or what would be the line.
+    text: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Line(usize),
+    Variable(String),
+}
+
+/// Why the settings cannot be used; the text is for standard error.
+#[derive(Debug)]
+pub(crate) struct LoadError {
+    place: Option<Place>,
+    reason: String,
+}
+
+impl Loader {
+    /// Nothing is set yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            settings: Settings::default(),
+            places: vec![None; directive::all().len()],
+        }
+    }
+
+    /// Takes the variables that set directives: `IOLITE_<DIRECTIVE>`, upper case with underscores,
+    /// and `IOLITE_<DIRECTIVE>_FILE` for secrets. Other variables with the prefix are refused,
+    /// because a misspelt `IOLITE_REQUIREPASS` would leave the server open.
+    pub(crate) fn read_environment(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<(), LoadError> {
+        for (name, value) in variables {
+            if let Some(name) = name.to_str()
+                && let Some(rest) = name.strip_prefix(VARIABLE_PREFIX)
+                && !is_service_link(rest, value.as_bytes())
+            {
+                self.read_variable(name, rest, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_variable(&mut self, name: &str, rest: &str, value: &OsStr) -> Result<(), LoadError> {
+        let source = Source::Variable(name.to_owned());
+        let refuse = |text: &[u8], reason: String| LoadError {
+            place: Some(Place {
+                source: source.clone(),
+                text: text.to_vec(),
+            }),
+            reason,
+        };
+        if let Some((at, row)) = find_variable(rest) {
+            return self.assign_text(at, row, value.as_bytes(), source);
+        }
+        if let Some(stem) = rest.strip_suffix(VARIABLE_FILE_SUFFIX)
+            && let Some((at, row)) = find_variable(stem)
+            && row.is_secret
+        {
+            let mut secret = std::fs::read(value).map_err(|error| {
+                let (path, reason) = (Path::new(value).display(), system_reason(&error));
+                refuse(
+                    row.name.as_bytes(),
+                    format!("Can't read the file '{path}': {reason}"),
+                )
+            })?;
+            cut_line_end(&mut secret);
+            return self.assign_text(at, row, &secret, source);
+        }
+        Err(refuse(
+            name.as_bytes(),
+            "No directive has this name in the environment".to_owned(),
+        ))
+    }
+
+    /// Sets a directive from one text that holds all its words.
+    fn assign_text(
+        &mut self,
+        at: usize,
+        row: &Directive,
+        text: &[u8],
+        source: Source,
+    ) -> Result<(), LoadError> {
+        let mut line = row.name.as_bytes().to_vec();
+        line.push(b' ');
+        line.extend_from_slice(words::quote(text).as_bytes());
+        let place = Place {
+            source,
+            text: visible(row, &line),
+        };
+        self.assign(at, row, &[text.to_vec()], &place)
+            .map_err(|reason| LoadError::at(place, reason))
+    }
+
+    /// Takes the lines of `text`.
+    pub(crate) fn read_text(&mut self, text: &[u8]) -> Result<(), LoadError> {
+        self.read_lines(text, 1)
+    }
+
+    fn read_lines(&mut self, text: &[u8], depth: usize) -> Result<(), LoadError> {
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = trim(line);
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let place = Place {
+                source: Source::Line(index + 1),
+                text: line.to_vec(),
+            };
+            self.read_line(place, depth)?;
+        }
+        Ok(())
+    }
+
+    fn read_line(&mut self, mut place: Place, depth: usize) -> Result<(), LoadError> {
+        let Ok(line) = words::split(&place.text) else {
+            let reason = "Unbalanced quotes in configuration line";
+            return Err(LoadError::at(place, reason.to_owned()));
+        };
+        let Some((name, arguments)) = line.split_first() else {
+            return Ok(());
+        };
+        if let Some((at, row, _)) = directive::find(name) {
+            place.text = visible(row, &place.text);
+            return self
+                .assign(at, row, arguments, &place)
+                .map_err(|reason| LoadError::at(place, reason));
+        }
+        if let ([pattern], true) = (arguments, name.eq_ignore_ascii_case(b"include")) {
+            return self.include(pattern, place, depth);
+        }
+        let is_forgotten = |word: &&str| name.eq_ignore_ascii_case(word.as_bytes());
+        if arguments.len() == 1 && FORGOTTEN_WORDS.iter().any(is_forgotten) {
+            return Ok(());
+        }
+        let reason = directive::find_refused(name)
+            .unwrap_or_else(|| "Bad directive or wrong number of arguments".to_owned());
+        Err(LoadError::at(place, reason))
+    }
+
+    fn assign(
+        &mut self,
+        at: usize,
+        row: &Directive,
+        arguments: &[Vec<u8>],
+        place: &Place,
+    ) -> Result<(), String> {
+        let from_line = |place: &Place| matches!(place.source, Source::Line(_));
+        let gathering = match &self.places[at] {
+            Some(earlier) if from_line(earlier) => Gathering::Onto,
+            _ => Gathering::Anew,
+        };
+        match arguments {
+            [all] if row.kind.takes_words() && !all.is_empty() => {
+                let several = words::split(all)
+                    .map_err(|_| "Unbalanced quotes in configuration line".to_owned())?;
+                self.settings.assign(at, &several, gathering)?;
+            }
+            _ => self.settings.assign(at, arguments, gathering)?,
+        }
+        self.places[at] = Some(place.clone());
+        Ok(())
+    }
+
+    /// Reads the files that `pattern` names. Without wildcards the file has to be there.
+    fn include(&mut self, pattern: &[u8], place: Place, depth: usize) -> Result<(), LoadError> {
+        if depth == INCLUDE_DEPTH_MAX {
+            let reason = format!("More than {INCLUDE_DEPTH_MAX} files include one another");
+            return Err(LoadError::at(place, reason));
+        }
+        let path = PathBuf::from(OsStr::from_bytes(pattern));
+        if !is_pattern(pattern) {
+            return self.read_lines(&read_file(&path)?, depth + 1);
+        }
+        for path in expand(&path) {
+            self.read_lines(&read_file(&path)?, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that this version can live up to what was read.
+    pub(crate) fn finish(self) -> Result<Loaded, LoadError> {
+        let rows = directive::all().iter().zip(self.places).enumerate();
+        let mut without_effect: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (at, (row, place)) in rows {
+            let Some(place) = place else { continue };
+            if let Err(reason) = row.check_standing(self.settings.value(at)) {
+                return Err(LoadError::at(place, reason));
+            }
+            if let Standing::WithoutEffect { reason } = row.standing {
+                match without_effect
+                    .iter_mut()
+                    .find(|(other, _)| *other == reason)
+                {
+                    Some((_, names)) => names.push(row.name),
+                    None => without_effect.push((reason, vec![row.name])),
+                }
+            }
+        }
+        Ok(Loaded {
+            settings: self.settings,
+            remark: remark_on(&without_effect),
+        })
+    }
+}
+
+impl LoadError {
+    /// A fault that no single line is to blame for.
+    pub(crate) fn new(reason: String) -> Self {
+        Self {
+            place: None,
+            reason,
+        }
+    }
+
+    fn at(place: Place, reason: String) -> Self {
+        Self {
+            place: Some(place),
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = identity::IOLITE_VERSION;
+        write!(f, "\n*** FATAL CONFIG FILE ERROR (Iolite {version}) ***\n")?;
+        if let Some(place) = &self.place {
+            match &place.source {
+                Source::Line(line) => {
+                    writeln!(f, "Reading the configuration file, at line {line}")?;
+                }
+                Source::Variable(name) => writeln!(f, "Reading the environment variable {name}")?,
+            }
+            writeln!(f, ">>> '{}'", String::from_utf8_lossy(&place.text))?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// The bytes of a configuration file.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(path).map_err(|error| {
+        let (path, reason) = (path.display(), system_reason(&error));
+        LoadError::new(format!(
+            "Fatal error, can't open config file '{path}': {reason}"
+        ))
+    })
+}
+
+/// The files that match `pattern`, in the order of their names.
+fn expand(pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let part = part.as_os_str();
+        if !is_pattern(part.as_bytes()) {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        }
+        found = found
+            .iter()
+            .flat_map(|path| matching_entries(path, part))
+            .collect();
+    }
+    found.retain(|path| path.exists());
+    found
+}
+
+/// The entries of `dir` that match `pattern`; hidden ones only when it starts with a dot itself.
+fn matching_entries(dir: &Path, pattern: &OsStr) -> Vec<PathBuf> {
+    let pattern = pattern.as_bytes();
+    let place = if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
+    };
+    let Ok(entries) = std::fs::read_dir(place) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.file_name())
+        .filter(|name| !name.as_bytes().starts_with(b".") || pattern.starts_with(b"."))
+        .filter(|name| glob::matches(pattern, name.as_bytes(), Case::Sensitive))
+        .map(|name| dir.join(name))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The directive that the environment calls `name`.
+fn find_variable(name: &str) -> Option<(usize, &'static Directive)> {
+    let same = |spelling: &str| spelling.to_ascii_uppercase().replace('-', "_") == name;
+    let mut rows = directive::all().iter().enumerate();
+    rows.find(|(_, row)| row.names().any(same))
+        .map(|(at, row)| (at, *row))
+}
+
+/// Whether Kubernetes made this variable for a service whose name starts with `iolite`, as in
+/// `IOLITE_PORT=tcp://10.0.0.1:6379` or `IOLITE_PORT_6379_TCP_ADDR=10.0.0.1`.
+fn is_service_link(rest: &str, value: &[u8]) -> bool {
+    let address = [b"tcp://".as_slice(), b"udp://", b"sctp://"];
+    let is_address = address.iter().any(|start| value.starts_with(start));
+    let after_port = rest.split("PORT_").nth(1).unwrap_or_default();
+    is_address
+        || rest.contains("SERVICE_HOST")
+        || rest.contains("SERVICE_PORT")
+        || after_port.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// `line`, unless it holds a secret.
+fn visible(row: &Directive, line: &[u8]) -> Vec<u8> {
+    if row.is_secret {
+        format!("{} (hidden)", row.name).into_bytes()
+    } else {
+        line.to_vec()
+    }
+}
+
+fn remark_on(without_effect: &[(&str, Vec<&str>)]) -> Option<String> {
+    let groups: Vec<String> = without_effect
+        .iter()
+        .map(|(reason, names)| format!("{} ({reason})", names.join(", ")))
+        .collect();
+    let text = groups.join("; ");
+    (!text.is_empty()).then(|| format!("Accepted without effect: {text}"))
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| b" \t\r\n".contains(byte);
+    let start = line.iter().take_while(|byte| is_blank(byte)).count();
+    let line = &line[start..];
+    let end = line.iter().rev().take_while(|byte| is_blank(byte)).count();
+    &line[..line.len() - end]
+}
+
+fn cut_line_end(text: &mut Vec<u8>) {
+    if text.last() == Some(&b'\n') {
+        text.pop();
+        if text.last() == Some(&b'\r') {
+            text.pop();
+        }
+    }
+}

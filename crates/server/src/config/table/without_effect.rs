@@ -1,0 +1,122 @@
+//! Directives that are accepted though nothing depends on them, because nobody could miss it.
+//!
+//! Closed: a row enters with its reason, and never one about durability, security or memory
+//! limits. The ones a user sets are named in a line at start.
+
+use super::super::directive::Directive;
+use super::super::value::{Kind, Value};
+use super::works::PERMISSION;
+use super::{BYTES, COUNT, INT_MAX, INT_MIN, LONG_COUNT, LONG_MAX, SWITCH, TEXT, integer};
+
+const ENCODING: &str = "tunes an encoding of values that this server has no commands for";
+const FREED_BESIDE: &str = "large values are always freed beside the commands";
+const SPREAD: &str = "every worker reads and writes for its own clients";
+const TITLE: &str = "the process keeps the name it was started with";
+const GROWTH: &str = "the index grows a little with every insertion";
+const PACED: &str = "housekeeping follows the number of clients by itself";
+const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
+const NO_FILE: &str = "names a file that is neither read nor written";
+const ALLOCATOR: &str = "the allocator has no thread of its own";
+const WARNINGS: &str = "there is no such warning to ignore";
+const DEFRAG_OFF: &str = "tunes activedefrag, which is off";
+
+/// A memory size that may not be negative.
+const LONG_BYTES: Kind = Kind::Memory {
+    min: 0,
+    max: LONG_MAX,
+};
+
+/// Words of older files that mean nothing any more; each takes one argument.
+pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
+    "list-max-ziplist-entries",
+    "list-max-ziplist-value",
+    "lua-replicate-commands",
+];
+
+pub(super) const ROWS: &[Directive] = &[
+    accepted("hash-max-listpack-entries", LONG_COUNT, "512", ENCODING)
+        .aliases(&["hash-max-ziplist-entries"]),
+    accepted("hash-max-listpack-value", BYTES, "64", ENCODING).aliases(&["hash-max-ziplist-value"]),
+    accepted(
+        "list-max-listpack-size",
+        integer(INT_MIN, INT_MAX),
+        "-2",
+        ENCODING,
+    )
+    .aliases(&["list-max-ziplist-size"]),
+    accepted("list-compress-depth", COUNT, "0", ENCODING),
+    accepted("set-max-intset-entries", LONG_COUNT, "512", ENCODING),
+    accepted("set-max-listpack-entries", LONG_COUNT, "128", ENCODING),
+    accepted("set-max-listpack-value", BYTES, "64", ENCODING),
+    accepted("zset-max-listpack-entries", LONG_COUNT, "128", ENCODING)
+        .aliases(&["zset-max-ziplist-entries"]),
+    accepted("zset-max-listpack-value", BYTES, "64", ENCODING).aliases(&["zset-max-ziplist-value"]),
+    accepted("hll-sparse-max-bytes", BYTES, "3000", ENCODING),
+    accepted("stream-node-max-bytes", LONG_BYTES, "4096", ENCODING),
+    accepted("stream-node-max-entries", LONG_COUNT, "100", ENCODING),
+    accepted("activerehashing", SWITCH, "yes", GROWTH),
+    accepted("dynamic-hz", SWITCH, "yes", PACED),
+    accepted("lazyfree-lazy-eviction", SWITCH, "no", FREED_BESIDE),
+    accepted("lazyfree-lazy-expire", SWITCH, "no", FREED_BESIDE),
+    accepted("lazyfree-lazy-server-del", SWITCH, "no", FREED_BESIDE),
+    accepted("lazyfree-lazy-user-del", SWITCH, "no", FREED_BESIDE),
+    accepted("lazyfree-lazy-user-flush", SWITCH, "no", FREED_BESIDE),
+    accepted("io-threads-do-reads", SWITCH, "no", SPREAD).at_start(),
+    accepted("set-proc-title", SWITCH, "yes", TITLE).at_start(),
+    accepted(
+        "proc-title-template",
+        TEXT,
+        "{title} {listen-addr} {server-mode}",
+        TITLE,
+    ),
+    accepted("enable-module-command", PERMISSION, "no", NO_MODULES).at_start(),
+    accepted("dbfilename", TEXT, "dump.rdb", NO_FILE)
+        .protected()
+        .admit(plain_file_name),
+    accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
+    accepted("ignore-warnings", TEXT, "", WARNINGS),
+    accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_OFF),
+    accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_OFF),
+    accepted(
+        "active-defrag-threshold-lower",
+        integer(0, 1000),
+        "10",
+        DEFRAG_OFF,
+    ),
+    accepted(
+        "active-defrag-threshold-upper",
+        integer(0, 1000),
+        "100",
+        DEFRAG_OFF,
+    ),
+    accepted(
+        "active-defrag-ignore-bytes",
+        LONG_BYTES,
+        "104857600",
+        DEFRAG_OFF,
+    ),
+    accepted(
+        "active-defrag-max-scan-fields",
+        integer(1, LONG_MAX),
+        "1000",
+        DEFRAG_OFF,
+    ),
+];
+
+const fn accepted(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    reason: &'static str,
+) -> Directive {
+    Directive::new(name, kind, default).without_effect(reason)
+}
+
+fn plain_file_name(value: Value) -> Result<Value, String> {
+    match &value {
+        Value::Text(name) if name.contains(&b'/') => {
+            Err("dbfilename can't be a path, just a filename".to_owned())
+        }
+        _ => Ok(value),
+    }
+}

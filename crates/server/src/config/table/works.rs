@@ -1,0 +1,161 @@
+//! Directives that do what their name says.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::super::directive::Directive;
+use super::super::value::{Kind, Value};
+use super::{BYTES, COUNT, INT_MAX, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer};
+use crate::config::{EvictionPolicy, Permission, Supervised, system_reason};
+use crate::log::Level;
+
+/// Addresses of `bind`.
+const ADDRESSES_MAX: usize = 16;
+/// Worker threads.
+const THREADS_MAX: i128 = 128;
+/// Housekeeping turns a second; values outside are brought inside.
+const HZ: (i128, i128) = (1, 500);
+/// Least value of the limits that a client's input runs into.
+const INPUT_LIMIT_MIN: i128 = 1 << 20;
+
+/// Spellings of [`Permission`].
+pub(in crate::config) const PERMISSIONS: [(&str, Permission); 3] = [
+    ("no", Permission::No),
+    ("yes", Permission::Yes),
+    ("local", Permission::Local),
+];
+/// Spellings of [`Supervised`].
+pub(in crate::config) const SUPERVISORS: [(&str, Supervised); 4] = [
+    ("upstart", Supervised::Upstart),
+    ("systemd", Supervised::Systemd),
+    ("auto", Supervised::Auto),
+    ("no", Supervised::No),
+];
+/// Spellings of [`Level`].
+pub(in crate::config) const LEVELS: [(&str, Level); 5] = [
+    ("debug", Level::Debug),
+    ("verbose", Level::Verbose),
+    ("notice", Level::Notice),
+    ("warning", Level::Warning),
+    ("nothing", Level::Nothing),
+];
+/// Spellings of [`EvictionPolicy`].
+pub(in crate::config) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
+    ("volatile-lru", EvictionPolicy::VolatileLru),
+    ("volatile-lfu", EvictionPolicy::VolatileLfu),
+    ("volatile-random", EvictionPolicy::VolatileRandom),
+    ("volatile-ttl", EvictionPolicy::VolatileTtl),
+    ("allkeys-lru", EvictionPolicy::AllKeysLru),
+    ("allkeys-lfu", EvictionPolicy::AllKeysLfu),
+    ("allkeys-random", EvictionPolicy::AllKeysRandom),
+    ("noeviction", EvictionPolicy::NoEviction),
+];
+
+pub(super) const PERMISSION: Kind = Kind::Choice(&spellings(PERMISSIONS));
+const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
+const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
+const EVICTION_POLICY: Kind = Kind::Choice(&spellings(EVICTION_POLICIES));
+const ADDRESSES: Kind = Kind::Words {
+    max: ADDRESSES_MAX,
+    excess: "Too many bind addresses specified.",
+};
+const OUTPUT_LIMITS_DEFAULT: &str =
+    "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+const INPUT_LIMIT: Kind = Kind::Memory {
+    min: INPUT_LIMIT_MIN,
+    max: LONG_MAX,
+};
+
+pub(super) const NETWORK: &[Directive] = &[
+    Directive::new("bind", ADDRESSES, "* -::*"),
+    Directive::new("port", integer(0, PORT_MAX), "6379"),
+    Directive::new("unixsocket", TEXT, "").at_start(),
+    Directive::new("unixsocketperm", Kind::Mode { max: 0o777 }, "0").at_start(),
+    Directive::new("tcp-backlog", COUNT, "511").at_start(),
+    Directive::new("tcp-keepalive", COUNT, "300"),
+    Directive::new("timeout", COUNT, "0"),
+    Directive::new("maxclients", integer(1, UINT_MAX), "10000"),
+];
+
+pub(super) const SECURITY: &[Directive] = &[
+    Directive::new("protected-mode", SWITCH, "yes"),
+    Directive::new("requirepass", TEXT, "").secret(),
+    Directive::new("enable-debug-command", PERMISSION, "no").at_start(),
+    Directive::new("enable-protected-configs", PERMISSION, "no").at_start(),
+];
+
+pub(super) const PROCESS: &[Directive] = &[
+    Directive::new("databases", integer(1, INT_MAX), "16").at_start(),
+    Directive::new("threads", integer(0, THREADS_MAX), "0")
+        .aliases(&["io-threads"])
+        .at_start()
+        .admit(threads_of_the_machine),
+    Directive::new("hz", COUNT, "10").admit(hz_in_range),
+    Directive::new("dir", TEXT, "./")
+        .protected()
+        .admit(existing_directory),
+    Directive::new("loglevel", LEVEL, "notice"),
+    Directive::new("logfile", TEXT, "").at_start(),
+    Directive::new("daemonize", SWITCH, "no").at_start(),
+    Directive::new("supervised", SUPERVISOR, "no").at_start(),
+    Directive::new("pidfile", TEXT, "").at_start(),
+    Directive::new("always-show-logo", SWITCH, "no").at_start(),
+    Directive::new("availability-zone", TEXT, ""),
+];
+
+pub(super) const MEMORY: &[Directive] = &[
+    Directive::new("maxmemory", BYTES, "0"),
+    Directive::new("maxmemory-policy", EVICTION_POLICY, "noeviction"),
+    Directive::new("maxmemory-samples", integer(1, INT_MAX), "5"),
+    Directive::new("maxmemory-eviction-tenacity", integer(0, 100), "10"),
+    Directive::new("maxmemory-clients", Kind::MemoryOrPercent, "0"),
+    Directive::new("lfu-log-factor", COUNT, "10"),
+    Directive::new("lfu-decay-time", COUNT, "1"),
+    Directive::new("active-expire-effort", integer(1, 10), "1"),
+];
+
+pub(super) const LIMITS: &[Directive] = &[
+    Directive::new("client-query-buffer-limit", INPUT_LIMIT, "1073741824"),
+    Directive::new(
+        "client-output-buffer-limit",
+        Kind::OutputLimits,
+        OUTPUT_LIMITS_DEFAULT,
+    ),
+    Directive::new("proto-max-bulk-len", INPUT_LIMIT, "536870912"),
+];
+
+const fn spellings<C: Copy, const N: usize>(choices: [(&'static str, C); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut at = 0;
+    while at < N {
+        names[at] = choices[at].0;
+        at += 1;
+    }
+    names
+}
+
+/// Zero threads mean as many as the machine runs at a time.
+fn threads_of_the_machine(value: Value) -> Result<Value, String> {
+    let Value::Integer(0) = value else {
+        return Ok(value);
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = i128::try_from(processors).unwrap_or(THREADS_MAX);
+    Ok(Value::Integer(processors.min(THREADS_MAX)))
+}
+
+fn hz_in_range(value: Value) -> Result<Value, String> {
+    match value {
+        Value::Integer(hz) => Ok(Value::Integer(hz.clamp(HZ.0, HZ.1))),
+        other => Ok(other),
+    }
+}
+
+fn existing_directory(value: Value) -> Result<Value, String> {
+    if let Value::Text(path) = &value {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        // Reading the entry of `.` inside fails for whatever is not a directory.
+        std::fs::metadata(path.join(".")).map_err(|error| system_reason(&error))?;
+    }
+    Ok(value)
+}

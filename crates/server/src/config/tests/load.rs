@@ -1,0 +1,359 @@
+//! Files, the environment, and what they are refused for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::{Loader, OutputLimit};
+use super::{load, variables};
+
+/// A directory that goes away with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("iolite-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn fatal(at: &str, line: &str, reason: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "\n*** FATAL CONFIG FILE ERROR (Iolite {version}) ***\nReading the {at}\n>>> '{line}'\n{reason}"
+    )
+}
+
+fn read_environment(pairs: &[(&str, &str)]) -> Result<Loader, String> {
+    let mut loader = Loader::new();
+    let read = loader.read_environment(variables(pairs));
+    read.map(|()| loader).map_err(|error| error.to_string())
+}
+
+#[test]
+fn comments_blanks_quotes_and_letter_case_are_read_as_redis_reads_them() {
+    let settings = load(
+        "# comment\n\n   \t\r\n  PORT\t7000 \r\n\
+         RequirePass 'it\\'s'\n\
+         logfile \"\\x41\\tb\"\n\
+         pidfile \"\"\n",
+    );
+    let config = settings.unwrap().config();
+    assert_eq!(config.port, 7000);
+    assert_eq!(config.password.as_deref(), Some(b"it's".as_slice()));
+    assert_eq!(config.log_file.as_deref(), Some(Path::new("A\tb")));
+    assert_eq!(config.pid_file, None);
+}
+
+#[test]
+fn the_last_value_wins_and_classes_of_output_limits_gather() {
+    let config = load(
+        "port 1\nbind 10.0.0.1 10.0.0.2\n\
+         client-output-buffer-limit pubsub 1 2 3\n\
+         port 2\nbind \"10.0.0.3 10.0.0.4\"\n\
+         client-output-buffer-limit slave 4 5 6\n",
+    )
+    .unwrap()
+    .config();
+    assert_eq!(config.port, 2);
+    let hosts: Vec<&str> = config
+        .bind
+        .iter()
+        .map(|address| address.host.as_str())
+        .collect();
+    assert_eq!(hosts, ["10.0.0.3", "10.0.0.4"]);
+    let limit = |hard_bytes, soft_bytes, soft_s| OutputLimit {
+        hard_bytes,
+        soft_bytes,
+        soft_s,
+    };
+    assert_eq!(config.output_limits.pubsub, limit(1, 2, 3));
+    assert_eq!(config.output_limits.replica, limit(4, 5, 6));
+}
+
+#[test]
+fn faults_are_told_as_redis_tells_them() {
+    let cases = [
+        ("port abc", "argument couldn't be parsed into an integer"),
+        ("port 07", "argument couldn't be parsed into an integer"),
+        (
+            "port 65536",
+            "argument must be between 0 and 65535 inclusive",
+        ),
+        ("port", "wrong number of arguments"),
+        ("port  1 2 \"q\"", "wrong number of arguments"),
+        ("port \"1", "Unbalanced quotes in configuration line"),
+        ("nosuch 1", "Bad directive or wrong number of arguments"),
+        ("include a b", "Bad directive or wrong number of arguments"),
+        (
+            "unixsocketperm 9",
+            "argument couldn't be parsed as an octal number",
+        ),
+        (
+            "unixsocketperm 1000",
+            "argument must be between 0 and 777 inclusive",
+        ),
+        ("maxmemory 1tb", "argument must be a memory value"),
+        ("daemonize maybe", "argument must be 'yes' or 'no'"),
+        ("save 1", "Invalid save parameters"),
+        ("save 0 1", "Invalid save parameters"),
+        ("dir /does/not/exist", "No such file or directory"),
+        (
+            "dbfilename a/b",
+            "dbfilename can't be a path, just a filename",
+        ),
+        (
+            "databases 0",
+            "argument must be between 1 and 2147483647 inclusive",
+        ),
+        (
+            "supervised foo",
+            "argument(s) must be one of the following: upstart, systemd, auto, no",
+        ),
+        (
+            "client-output-buffer-limit normal 1",
+            "Wrong number of arguments in buffer limit configuration.",
+        ),
+    ];
+    for (line, reason) in cases {
+        let told = load(&format!("\n{line}\n")).unwrap_err();
+        assert_eq!(told, fatal("configuration file, at line 2", line, reason));
+    }
+}
+
+#[test]
+fn what_this_version_lacks_is_refused_by_name() {
+    let version = env!("CARGO_PKG_VERSION");
+    let cases = [
+        (
+            "save 3600 1",
+            "keeps no snapshot file; only 'save \"\"' is accepted",
+        ),
+        (
+            "appendonly yes",
+            "keeps no append-only file; only 'appendonly no' is accepted",
+        ),
+        (
+            "appendfsync always",
+            "keeps no append-only file; only 'appendfsync everysec' is accepted",
+        ),
+        (
+            "replicaof 10.0.0.1 6379",
+            "has no replication; only 'replicaof \"\"' is accepted",
+        ),
+        (
+            "slaveof 10.0.0.1 6379",
+            "has no replication; only 'replicaof \"\"' is accepted",
+        ),
+        (
+            "cluster-enabled yes",
+            "has no cluster mode; only 'cluster-enabled no' is accepted",
+        ),
+        ("tls-port 6380", "has no TLS; only 'tls-port 0' is accepted"),
+        (
+            "aclfile users.acl",
+            "has no access control lists; only 'aclfile \"\"' is accepted",
+        ),
+        (
+            "user alice on nopass",
+            "has no access control lists; 'user' is refused",
+        ),
+        (
+            "loadmodule a.so",
+            "loads no modules; 'loadmodule' is refused",
+        ),
+        (
+            "rename-command FLUSHALL \"\"",
+            "renames no commands; 'rename-command' is refused",
+        ),
+        (
+            "activedefrag yes",
+            "has no active defragmentation; only 'activedefrag no' is accepted",
+        ),
+        (
+            "notify-keyspace-events Ex",
+            "sends no keyspace events; only 'notify-keyspace-events \"\"' is accepted",
+        ),
+        (
+            "syslog-enabled yes",
+            "does not log to syslog; only 'syslog-enabled no' is accepted",
+        ),
+        (
+            "repl-backlog-size 64mb",
+            "has no replication; only 'repl-backlog-size 1048576' is accepted",
+        ),
+    ];
+    for (line, lacks) in cases {
+        let reason = format!("Iolite {version} {lacks}");
+        let told = load(line).unwrap_err();
+        assert_eq!(told, fatal("configuration file, at line 1", line, &reason));
+    }
+}
+
+#[test]
+fn what_counts_is_the_last_value_not_an_earlier_one() {
+    load("save 3600 1 300 100\nappendonly yes\nsave \"\"\nappendonly no\n").unwrap();
+    let told = load("save \"\"\nsave 60 5\nport 1\n").unwrap_err();
+    assert!(told.contains("at line 2\n>>> 'save 60 5'"), "{told}");
+}
+
+#[test]
+fn the_values_that_say_nothing_is_kept_are_accepted() {
+    load(
+        "save \"\"\nappendonly no\nappendfsync everysec\nrdbcompression yes\n\
+         replicaof no one\ncluster-enabled no\ntls-port 0\naclfile \"\"\nsyslog-enabled no\n\
+         slowlog-log-slower-than -1\nlatency-tracking no\nshutdown-on-sigterm nosave now\n\
+         lua-replicate-commands yes\nlua-time-limit 5000\n",
+    )
+    .unwrap();
+}
+
+#[test]
+fn settings_without_effect_are_named_with_their_reasons() {
+    let remark = |text: &str| {
+        let mut loader = Loader::new();
+        loader.read_text(text.as_bytes()).unwrap();
+        loader.finish().unwrap().remark
+    };
+    assert_eq!(remark("port 1\nsave \"\"\n"), None);
+    let told = remark(
+        "lazyfree-lazy-expire yes\nhash-max-ziplist-entries 7\nlazyfree-lazy-eviction yes\n",
+    );
+    assert_eq!(
+        told.as_deref(),
+        Some(
+            "Accepted without effect: hash-max-listpack-entries (tunes an encoding of values \
+             that this server has no commands for); lazyfree-lazy-eviction, lazyfree-lazy-expire \
+             (large values are always freed beside the commands)"
+        )
+    );
+}
+
+#[test]
+fn files_include_files() {
+    let folder = Folder::new("include");
+    let dir = folder.0.display();
+    folder.file("a.conf", "port 1\nmaxclients 5\n");
+    folder.file("b.conf", "port 2\n");
+    folder.file(".hidden.conf", "port 3\n");
+    folder.file("other.txt", "port 4\n");
+    let config = load(&format!("include {dir}/*.conf\nmaxclients 6\n"))
+        .unwrap()
+        .config();
+    assert_eq!((config.port, config.clients_max), (2, 6));
+    load(&format!("include {dir}/none*.conf\n")).unwrap();
+    let told = load(&format!("include {dir}/none.conf\n")).unwrap_err();
+    let expected = format!("can't open config file '{dir}/none.conf': No such file or directory");
+    assert!(told.ends_with(&expected), "{told}");
+    folder.file("bad.conf", "\n\nport x\n");
+    let told = load(&format!("include {dir}/bad.conf\n")).unwrap_err();
+    assert!(told.contains("at line 3\n>>> 'port x'\n"), "{told}");
+}
+
+#[test]
+fn files_that_include_themselves_are_refused() {
+    let folder = Folder::new("circle");
+    let path = folder.0.join("circle.conf");
+    let line = format!("include {}", path.display());
+    folder.file("circle.conf", &line);
+    let told = load(&line).unwrap_err();
+    assert!(
+        told.ends_with("More than 16 files include one another"),
+        "{told}"
+    );
+}
+
+#[test]
+fn variables_set_directives_below_the_file() {
+    let mut loader = read_environment(&[
+        ("HOME", "/root"),
+        ("IOLITE_PORT", "7001"),
+        ("IOLITE_MAXMEMORY_POLICY", "allkeys-lru"),
+        ("IOLITE_IO_THREADS", "3"),
+        ("IOLITE_BIND", "127.0.0.1 -::1"),
+        ("IOLITE_SAVE", ""),
+        ("IOLITE_REQUIREPASS", "with \"quotes\" and spaces"),
+    ])
+    .unwrap();
+    loader.read_text(b"port 7002\n").unwrap();
+    let config = loader.finish().unwrap().settings.config();
+    assert_eq!(config.port, 7002);
+    assert_eq!(config.threads_count, 3);
+    assert_eq!(config.bind.len(), 2);
+    assert_eq!(
+        config.password.as_deref(),
+        Some(b"with \"quotes\" and spaces".as_slice())
+    );
+}
+
+#[test]
+fn secrets_come_from_files_without_their_line_end() {
+    let folder = Folder::new("secret");
+    for content in ["hunter2", "hunter2\n", "hunter2\r\n"] {
+        let path = folder.file("password", content);
+        let pairs = [("IOLITE_REQUIREPASS_FILE", path.to_str().unwrap())];
+        let config = read_environment(&pairs)
+            .unwrap()
+            .finish()
+            .unwrap()
+            .settings
+            .config();
+        assert_eq!(config.password.as_deref(), Some(b"hunter2".as_slice()));
+    }
+    let told = read_environment(&[("IOLITE_REQUIREPASS_FILE", "/does/not/exist")]).unwrap_err();
+    let reason = "Can't read the file '/does/not/exist': No such file or directory";
+    let at = "environment variable IOLITE_REQUIREPASS_FILE";
+    assert_eq!(told, fatal(at, "requirepass", reason));
+}
+
+#[test]
+fn faults_in_variables_name_the_variable_and_show_no_secret() {
+    let told = read_environment(&[("IOLITE_PORT", "abc")]).unwrap_err();
+    let reason = "argument couldn't be parsed into an integer";
+    assert_eq!(
+        told,
+        fatal("environment variable IOLITE_PORT", "port \"abc\"", reason)
+    );
+    let told = read_environment(&[("IOLITE_REQUIREPAS", "hunter2")]).unwrap_err();
+    let reason = "No directive has this name in the environment";
+    let at = "environment variable IOLITE_REQUIREPAS";
+    assert_eq!(told, fatal(at, "IOLITE_REQUIREPAS", reason));
+    let told = read_environment(&[("IOLITE_MASTERAUTH", "hunter2")])
+        .unwrap()
+        .finish()
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains(">>> 'masterauth (hidden)'"), "{told}");
+    let told = load("requirepass hunter 2\n").unwrap_err();
+    assert!(!told.contains("hunter"), "{told}");
+}
+
+#[test]
+fn variables_that_an_orchestrator_makes_for_a_service_are_left_alone() {
+    let loader = read_environment(&[
+        ("IOLITE_PORT", "tcp://10.0.0.1:6379"),
+        ("IOLITE_SERVICE_HOST", "10.0.0.1"),
+        ("IOLITE_SERVICE_PORT", "6379"),
+        ("IOLITE_SERVICE_PORT_REDIS", "6379"),
+        ("IOLITE_PORT_6379_TCP", "tcp://10.0.0.1:6379"),
+        ("IOLITE_PORT_6379_TCP_PROTO", "tcp"),
+        ("IOLITE_PORT_6379_TCP_ADDR", "10.0.0.1"),
+        ("IOLITE_CACHE_PORT_6379_TCP_ADDR", "10.0.0.1"),
+    ]);
+    assert_eq!(
+        loader.unwrap().finish().unwrap().settings.config().port,
+        6379
+    );
+}

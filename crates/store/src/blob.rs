@@ -1,1 +1,0 @@
-//! Values above 16 KiB.
