@@ -9,26 +9,25 @@ use std::path::{Path, PathBuf};
 
 use base::process;
 
-use crate::config::{Config, Supervised, system_reason};
+use crate::config::{Supervised, system_reason};
 use crate::log::Log;
 
-/// Where the pid file goes when the server leaves the terminal and nobody named one.
-const PID_FILE_DEFAULT: &str = "/var/run/iolite.pid";
 /// Where systemd listens.
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
 /// Upstart's name for the job.
 const UPSTART_VARIABLE: &str = "UPSTART_JOB";
+/// Said when systemd listens.
+const SYSTEMD_FOUND: &str = "Supervised by systemd. Please make sure you set appropriate values \
+                             for TimeoutStartSec and TimeoutStopSec in your service unit.";
 
-/// Leaves the terminal when `config` asks for it and no supervisor waits for this process. To be
-/// called before any thread is started.
+/// Leaves the terminal: the calling process ends, its child goes on in a session of its own with
+/// standard input, output and error closed off. To be called before any thread is started, and not
+/// when a [`Supervisor`] waits for this process.
 ///
 /// # Errors
-/// The system refused, or there are threads.
-pub fn leave_terminal(config: &Config, supervisor: &Supervisor) -> io::Result<()> {
-    if config.daemonize && !supervisor.is_there() {
-        process::detach()?;
-    }
-    Ok(())
+/// The system refused, or there are other threads.
+pub fn daemonize() -> io::Result<()> {
+    process::detach()
 }
 
 /// The pid file; removed when dropped.
@@ -38,25 +37,11 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Writes this process' number where `config` asks for it; a file that cannot be written is a
-    /// warning in the log.
-    pub fn create(config: &Config, log: &Log) -> Option<Self> {
-        let path = match &config.pid_file {
-            Some(path) => path.clone(),
-            None if config.daemonize => PathBuf::from(PID_FILE_DEFAULT),
-            None => return None,
-        };
-        match Self::write(&path) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                let (path, reason) = (path.display(), system_reason(&error));
-                log.warning(format_args!("Can't write the pid file '{path}': {reason}"));
-                None
-            }
-        }
-    }
-
-    fn write(path: &Path) -> io::Result<Self> {
+    /// Writes this process' number to `path`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(path: &Path) -> io::Result<Self> {
         std::fs::write(path, format!("{}\n", std::process::id()))?;
         Ok(Self {
             // The working directory may be another when the file is removed.
@@ -75,6 +60,7 @@ impl Drop for PidFile {
 #[derive(Debug)]
 pub struct Supervisor {
     kind: SupervisorKind,
+    remark: Option<Remark>,
 }
 
 #[derive(Debug)]
@@ -84,16 +70,30 @@ enum SupervisorKind {
     Systemd(UnixDatagram),
 }
 
+/// What there is to say about who was found.
+#[derive(Debug)]
+enum Remark {
+    Found(&'static str),
+    Missing(String),
+}
+
 impl Supervisor {
     /// The supervisor that `supervised` allows and the environment shows.
-    pub fn find(supervised: Supervised, log: &Log) -> Self {
-        let kind = choose(
+    pub fn find(supervised: Supervised) -> Self {
+        choose(
             supervised,
             std::env::var_os(SYSTEMD_VARIABLE),
             std::env::var_os(UPSTART_VARIABLE),
-            log,
-        );
-        Self { kind }
+        )
+    }
+
+    /// Logs who was found, or who was asked for and is not there.
+    pub fn introduce(&self, log: &Log) {
+        match &self.remark {
+            Some(Remark::Found(text)) => log.notice(format_args!("{text}")),
+            Some(Remark::Missing(text)) => log.warning(format_args!("{text}")),
+            None => {}
+        }
     }
 
     /// Whether there is one; then `daemonize` is ignored.
@@ -143,48 +143,43 @@ fn choose(
     supervised: Supervised,
     systemd: Option<OsString>,
     upstart: Option<OsString>,
-    log: &Log,
-) -> SupervisorKind {
+) -> Supervisor {
     let (may_systemd, may_upstart) = match supervised {
         Supervised::No => (false, false),
         Supervised::Systemd => (true, false),
         Supervised::Upstart => (false, true),
         Supervised::Auto => (true, true),
     };
+    let found = |kind, text| Supervisor {
+        kind,
+        remark: Some(Remark::Found(text)),
+    };
     if may_upstart && upstart.is_some() {
-        log.notice(format_args!(
-            "Supervised by upstart, will stop to signal readiness."
-        ));
-        return SupervisorKind::Upstart;
+        let text = "Supervised by upstart, will stop to signal readiness.";
+        return found(SupervisorKind::Upstart, text);
     }
+    let missing = |text| Supervisor {
+        kind: SupervisorKind::Nobody,
+        remark: text,
+    };
     if may_systemd && let Some(address) = systemd {
         return match connect(&address) {
-            Ok(socket) => {
-                log.notice(format_args!(
-                    "Supervised by systemd. Please make sure you set appropriate values for \
-                     TimeoutStartSec and TimeoutStopSec in your service unit."
-                ));
-                SupervisorKind::Systemd(socket)
-            }
-            Err(error) => {
-                let reason = system_reason(&error);
-                log.warning(format_args!(
-                    "Can't reach systemd at {SYSTEMD_VARIABLE}: {reason}"
-                ));
-                SupervisorKind::Nobody
-            }
+            Ok(socket) => found(SupervisorKind::Systemd(socket), SYSTEMD_FOUND),
+            Err(error) => missing(Some(Remark::Missing(format!(
+                "Can't reach systemd at {SYSTEMD_VARIABLE}: {}",
+                system_reason(&error)
+            )))),
         };
     }
-    match supervised {
-        Supervised::Systemd => log.warning(format_args!(
-            "systemd supervision requested, but {SYSTEMD_VARIABLE} not found!"
-        )),
-        Supervised::Upstart => log.warning(format_args!(
-            "upstart supervision requested, but {UPSTART_VARIABLE} not found!"
-        )),
-        Supervised::No | Supervised::Auto => {}
-    }
-    SupervisorKind::Nobody
+    let text = |name: &str, variable: &str| {
+        let text = format!("{name} supervision requested, but {variable} not found!");
+        Some(Remark::Missing(text))
+    };
+    missing(match supervised {
+        Supervised::Systemd => text("systemd", SYSTEMD_VARIABLE),
+        Supervised::Upstart => text("upstart", UPSTART_VARIABLE),
+        Supervised::No | Supervised::Auto => None,
+    })
 }
 
 /// A socket that sends to `address`: a path, or an abstract name behind an `@`.
@@ -201,12 +196,6 @@ fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
-    use crate::log::Level;
-
-    fn silent() -> Log {
-        Log::new(Level::Nothing, None)
-    }
 
     fn temporary(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("iolite-{name}-{}", std::process::id()))
@@ -217,8 +206,7 @@ mod tests {
         let path = temporary("notify");
         let listener = UnixDatagram::bind(&path).unwrap();
         let address = Some(path.clone().into_os_string());
-        let kind = choose(Supervised::Auto, address, None, &silent());
-        let supervisor = Supervisor { kind };
+        let supervisor = choose(Supervised::Auto, address, None);
         assert_eq!(
             (supervisor.name(), supervisor.is_there()),
             ("systemd", true)
@@ -252,10 +240,7 @@ mod tests {
     fn nobody_is_told_when_nobody_listens() {
         let name = |supervised, systemd: Option<&str>, upstart: Option<&str>| {
             let [systemd, upstart] = [systemd, upstart].map(|text| text.map(OsString::from));
-            Supervisor {
-                kind: choose(supervised, systemd, upstart, &silent()),
-            }
-            .name()
+            choose(supervised, systemd, upstart).name()
         };
         assert_eq!(name(Supervised::No, Some("@x"), Some("job")), "no");
         assert_eq!(name(Supervised::Systemd, None, Some("job")), "no");
@@ -270,20 +255,27 @@ mod tests {
     #[test]
     fn the_pid_file_lives_as_long_as_its_owner() {
         let path = temporary("pid");
-        let config = Config {
-            pid_file: Some(path.clone()),
-            ..Settings::default().config()
-        };
-        let file = PidFile::create(&config, &silent()).unwrap();
+        let file = PidFile::write(&path).unwrap();
         let content = std::fs::read_to_string(&path).unwrap();
         assert_eq!(content, format!("{}\n", std::process::id()));
         drop(file);
         assert!(!path.exists());
-        assert!(PidFile::create(&Settings::default().config(), &silent()).is_none());
-        let config = Config {
-            pid_file: Some(PathBuf::from("/does/not/exist/pid")),
-            ..config
+        assert!(PidFile::write(Path::new("/does/not/exist/pid")).is_err());
+    }
+
+    #[test]
+    fn who_was_asked_for_and_is_not_there_is_missed() {
+        let remark = |supervised, systemd: Option<&str>| {
+            choose(supervised, systemd.map(OsString::from), None).remark
         };
-        assert!(PidFile::create(&config, &silent()).is_none());
+        assert!(remark(Supervised::Auto, None).is_none());
+        for systemd in [None, Some("/does/not/exist")] {
+            let remark = remark(Supervised::Systemd, systemd);
+            assert!(matches!(remark, Some(Remark::Missing(_))), "{remark:?}");
+        }
+        assert!(matches!(
+            remark(Supervised::Upstart, None),
+            Some(Remark::Missing(_))
+        ));
     }
 }

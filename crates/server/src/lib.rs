@@ -1,6 +1,5 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
-pub mod banner;
 pub mod cli;
 pub mod clients;
 pub mod config;

@@ -12,6 +12,9 @@ use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
 use super::value::{Gathering, Kind, Value};
 use super::{BindAddress, ClientsMemory, Config, OutputLimits};
 
+/// Where the pid file goes when the server leaves the terminal and nobody named one.
+const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
+
 /// A value for every directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -50,7 +53,7 @@ impl Settings {
             log_file: self.path("logfile"),
             daemonize: self.switch("daemonize"),
             supervised: self.choice("supervised", &SUPERVISORS),
-            pid_file: self.path("pidfile"),
+            pid_file: self.pid_file(),
             always_show_logo: self.switch("always-show-logo"),
             availability_zone: self.string("availability-zone"),
             memory_bytes_max: self.number("maxmemory"),
@@ -153,6 +156,11 @@ impl Settings {
     fn path(&self, name: &'static str) -> Option<PathBuf> {
         let path = Path::new(OsStr::from_bytes(self.text(name)?));
         Some(path.to_owned())
+    }
+
+    fn pid_file(&self) -> Option<PathBuf> {
+        let default = self.switch("daemonize").then(|| PID_FILE_OF_DAEMONS.into());
+        self.path("pidfile").or(default)
     }
 
     fn bind(&self) -> Vec<BindAddress> {
