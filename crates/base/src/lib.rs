@@ -6,6 +6,8 @@
 
 pub mod clock;
 pub mod crc;
+pub mod extended;
+pub mod float;
 pub mod glob;
 pub mod hash;
 pub mod memory_size;
@@ -14,3 +16,7 @@ pub mod process;
 pub mod random;
 pub mod sync;
 pub mod words;
+
+mod natural;
+mod numeral;
+mod significand;

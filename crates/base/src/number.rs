@@ -171,18 +171,21 @@ fn digit_pair(below_100: u64) -> [u8; 2] {
 /// The number that `digits` spell without sign or leading zero, if it fits in 64 bits.
 #[inline]
 fn parse_digits(digits: &[u8]) -> Option<u64> {
-    let (&first, mut rest) = digits.split_first()?;
-    match first {
-        b'0' => return rest.is_empty().then_some(0),
-        b'1'..=b'9' => {}
+    match digits {
+        [b'0'] => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        [b'1'..=b'9', ..] => return parse_twenty_digits(digits),
         _ => return None,
     }
-    let mut value = u64::from(first - b'0');
-    if rest.len() > 18 {
-        return parse_twenty_digits(digits);
-    }
+    let mut rest = digits;
+    let mut value = 0;
     while let Some((eight, tail)) = rest.split_first_chunk::<8>() {
         value = value * 100_000_000 + eight_digits(*eight)?;
+        rest = tail;
+    }
+    if let Some((&[a, b, c, d], tail)) = rest.split_first_chunk::<4>() {
+        // With zeros before them they are eight digits.
+        value = value * 10_000 + eight_digits([b'0', b'0', b'0', b'0', a, b, c, d])?;
         rest = tail;
     }
     for &byte in rest {

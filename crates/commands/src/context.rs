@@ -1,8 +1,9 @@
 //! What a handler works with.
 
 use base::random::Prng;
-use store::{Handle, Key};
+use store::{DatabaseId, Handle, Key};
 
+use crate::error::CommandError;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -35,5 +36,40 @@ impl Context<'_> {
             _ => self.store.hash(bytes),
         };
         Key::with_hash(bytes, hash, self.session.database)
+    }
+
+    /// The database with this number.
+    ///
+    /// # Errors
+    /// "DB index is out of range".
+    pub fn database(&self, index: i64) -> Result<DatabaseId, CommandError> {
+        DatabaseId::try_from(index)
+            .ok()
+            .filter(|id| *id < self.store.store().databases())
+            .ok_or(CommandError::fixed("ERR DB index is out of range"))
+    }
+
+    /// Runs `body` with all of `keys` locked (see [`Handle::locked`]).
+    pub fn locked<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let Self {
+            store,
+            session,
+            server,
+            settings,
+            random,
+            now_unix_ms,
+            planned,
+        } = self;
+        store.locked(keys, |store| {
+            body(&mut Context {
+                store,
+                session,
+                server: *server,
+                settings,
+                random,
+                now_unix_ms: *now_unix_ms,
+                planned: *planned,
+            })
+        })
     }
 }

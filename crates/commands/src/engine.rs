@@ -25,6 +25,15 @@ use crate::table::{CommandIndex, Table, find_subcommand, table};
 /// How many requests are planned together.
 pub const BATCH_MAX: usize = 16;
 
+/// What one client may do before the others have their turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Requests; one batch more at the most.
+    pub requests_max: usize,
+    /// Bytes of replies; one reply more at the most.
+    pub reply_bytes_max: usize,
+}
+
 /// Runs the requests of one worker's sessions.
 pub struct Engine {
     store: Handle,
@@ -115,15 +124,15 @@ impl Engine {
         self.counters.fill(CommandCounters::default());
     }
 
-    /// Executes the complete requests at the front of `input`, at most `requests_max` of them (one
-    /// batch more at the most), and appends their replies to `output`.
+    /// Executes the complete requests at the front of `input`, as many as `share` allows, and
+    /// appends their replies to `output`.
     pub fn run(
         &mut self,
         session: &mut Session,
         server: &mut dyn ServerPort,
         input: &[u8],
         output: &mut ReplyBuffer,
-        requests_max: usize,
+        share: Share,
     ) -> Outcome {
         let now_unix_ms = self.clock.now_unix_ms();
         session
@@ -137,7 +146,7 @@ impl Engine {
             server,
             input,
             output,
-            requests_max,
+            share,
             &mut batch,
             now_unix_ms,
         );
@@ -156,7 +165,7 @@ impl Engine {
         server: &mut dyn ServerPort,
         input: &[u8],
         output: &mut ReplyBuffer,
-        requests_max: usize,
+        share: Share,
         batch: &mut Batch,
         now_unix_ms: u64,
     ) -> Outcome {
@@ -166,6 +175,7 @@ impl Engine {
             executed: 0,
             next: Next::Read,
         };
+        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);
         loop {
             let limits = self.limits(session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
@@ -189,6 +199,11 @@ impl Engine {
                     outcome.next = Next::Close;
                     return outcome;
                 }
+                if output.len() >= reply_bytes_end {
+                    session.decoder.reset();
+                    outcome.next = Next::Yield;
+                    return outcome;
+                }
             }
             outcome.consumed = start + decoded.consumed;
             outcome.needed = decoded.needed;
@@ -200,7 +215,7 @@ impl Engine {
             if batch.len() < most {
                 return outcome;
             }
-            if outcome.executed >= requests_max {
+            if outcome.executed >= share.requests_max {
                 outcome.next = Next::Yield;
                 return outcome;
             }

@@ -15,18 +15,21 @@ pub mod context;
 pub mod engine;
 pub mod error;
 pub mod families;
+pub mod identity;
 pub mod port;
 pub mod session;
 pub mod settings;
 pub mod spec;
 pub mod table;
 
+mod help;
+
 pub use args::Args;
 pub use context::Context;
-pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome};
+pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
 pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
-pub use settings::Settings;
+pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 pub use table::{CommandIndex, Table, table};

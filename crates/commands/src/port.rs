@@ -5,24 +5,25 @@
 
 use store::Handle;
 
+use crate::error::CommandError;
 use crate::session::Session;
 
 /// The server, seen from a command.
 pub trait ServerPort {
-    /// Directives whose name matches one of the patterns, with their values.
-    fn config_get(&mut self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)>;
+    /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
+    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
     /// Sets several directives, all or none.
     ///
     /// # Errors
-    /// The whole reply text, code included.
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String>;
+    /// What the client is to read.
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError>;
 
     /// Writes the configuration file anew.
     ///
     /// # Errors
-    /// The whole reply text.
-    fn config_rewrite(&mut self) -> Result<(), String>;
+    /// What the client is to read.
+    fn config_rewrite(&mut self) -> Result<(), CommandError>;
 
     /// CONFIG RESETSTAT.
     fn reset_statistics(&mut self);
@@ -52,8 +53,8 @@ pub trait ServerPort {
     /// SHUTDOWN. On success the server stops; the command then sends no reply.
     ///
     /// # Errors
-    /// The whole reply text when it cannot.
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), String>;
+    /// What the client is to read when it cannot.
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
 
     /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
     fn last_save_unix(&self) -> i64;
@@ -61,7 +62,13 @@ pub trait ServerPort {
     /// Whether DEBUG is allowed for this client (`enable-debug-command`).
     fn debug_allowed(&self, session: &Session) -> bool;
 
-    /// DEBUG SLEEP, SET-ACTIVE-EXPIRE.
+    /// Microseconds since 1970 UTC (TIME).
+    fn now_unix_us(&self) -> u64;
+
+    /// DEBUG SLEEP: stops the calling worker for so long.
+    fn sleep_seconds(&mut self, seconds: f64);
+
+    /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 
     /// What the process holds, in bytes (RSS), and at most held so far.

@@ -7,16 +7,28 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub struct Settings {
     /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
     pub bulk_bytes_max: AtomicU64,
+    /// Which use of a record the memory policy keeps: a [`UseClock`].
+    pub use_clock: AtomicU8,
     /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
     pub paused_until_unix_ms: AtomicU64,
     /// CLIENT PAUSE … WRITE: 1 when reads pass.
     pub paused_writes_only: AtomicU8,
 }
 
+/// What is kept about the use of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseClock {
+    /// When it was used last, or nothing.
+    Recency,
+    /// How often it is used (`*-lfu`).
+    Frequency,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             bulk_bytes_max: AtomicU64::new(512 * 1024 * 1024),
+            use_clock: AtomicU8::new(0),
             paused_until_unix_ms: AtomicU64::new(0),
             paused_writes_only: AtomicU8::new(0),
         }
@@ -29,5 +41,20 @@ impl Settings {
     #[must_use]
     pub fn string_bytes_max(&self) -> u64 {
         self.bulk_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// What is kept about the use of a record.
+    #[must_use]
+    pub fn use_clock(&self) -> UseClock {
+        if self.use_clock.load(Ordering::Relaxed) == UseClock::Frequency as u8 {
+            UseClock::Frequency
+        } else {
+            UseClock::Recency
+        }
+    }
+
+    /// Says what is kept about the use of a record.
+    pub fn set_use_clock(&self, clock: UseClock) {
+        self.use_clock.store(clock as u8, Ordering::Relaxed);
     }
 }

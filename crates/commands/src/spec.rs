@@ -312,3 +312,47 @@ impl CommandSpec {
         }
     }
 }
+
+/// Categories a user may be given or denied, in the order they are shown.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// The categories of a command: those of its row, and those that its flags and group give.
+#[must_use]
+pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
+    let derived = |category: &str| match category {
+        "read" => spec.flags.has(Flags::READONLY) && spec.group != Group::Connection,
+        "write" => spec.flags.has(Flags::WRITE),
+        "admin" | "dangerous" => spec.flags.has(Flags::ADMIN),
+        "pubsub" => spec.flags.has(Flags::PUBSUB),
+        "blocking" => spec.flags.has(Flags::BLOCKING),
+        "fast" => spec.flags.has(Flags::FAST),
+        "slow" => !spec.flags.has(Flags::FAST),
+        "string" => spec.group == Group::String,
+        "bitmap" => spec.group == Group::Bitmap,
+        _ => false,
+    };
+    let is_in = |category: &&&str| spec.categories.contains(*category) || derived(category);
+    CATEGORIES.iter().filter(is_in).copied().collect()
+}

@@ -5,6 +5,7 @@
 //! become 0 and 1. A reply is written once, straight into the buffer; nothing here allocates
 //! except the buffer when it grows.
 
+use base::float::FloatText;
 use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
 
 use crate::ReplyBuffer;
@@ -204,7 +205,7 @@ impl<'a> Reply<'a> {
 
     /// A floating-point number, in the shortest text that reads back as the same number.
     pub fn double(&mut self, value: f64) {
-        let text = double_text(value);
+        let text = FloatText::shortest(value);
         match self.version {
             Resp::V2 => self.bulk(text.as_bytes()),
             Resp::V3 => self.line(b',', text.as_bytes()),
@@ -390,18 +391,4 @@ fn write_header(room: &mut [u8], marker: u8, number: usize) -> usize {
 
 fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
-}
-
-fn double_text(value: f64) -> String {
-    if value.is_nan() {
-        "nan".to_owned()
-    } else if value.is_infinite() {
-        if value > 0.0 {
-            "inf".to_owned()
-        } else {
-            "-inf".to_owned()
-        }
-    } else {
-        format!("{value}")
-    }
 }

@@ -1,1 +1,38 @@
 //! Event loop, listeners and connections: bytes to and from sockets, nothing about what they mean.
+//!
+//! ```text
+//!   listeners (shared) --accept--> Balancer --least loaded--> worker's inbox
+//!                                                                  |
+//!   one thread per worker:   epoll --> EventLoop --received()--> Service (the server's sessions)
+//!                                        ^   |                      |
+//!                 Waker (any thread) ----+   +<-- output arena <----+   flushed once per turn
+//! ```
+//!
+//! A worker thread owns one [`EventLoop`], which owns its connections and calls one [`Service`].
+//! Input is read into one buffer of the thread, replies of a turn are gathered in one arena of the
+//! thread: an idle connection owns no buffer. Connections are named by [`ConnectionId`]s that are
+//! recognised when they went stale. What carries the bytes stands behind [`Transport`].
+//!
+//! `EventLoop` documents the order of things in a turn; `service` what a service may rely on.
+
+mod balancer;
+mod connections;
+mod event_loop;
+mod in_process;
+mod io;
+mod listener;
+mod service;
+pub mod signals;
+mod transport;
+mod waker;
+pub mod workers;
+
+pub use balancer::Balancer;
+pub use connections::ConnectionId;
+pub use event_loop::{EventLoop, FLUSH_BYTES, Options, READ_BUFFER_BYTES};
+pub use in_process::{InProcess, InProcessPeer, in_process_pair};
+pub use io::Io;
+pub use listener::{Listener, TcpOptions, UnixOptions};
+pub use service::{CloseReason, Endpoint, OutputArena, PeerInfo, Received, Service, Then, Verdict};
+pub use transport::{Readiness, Source, Transport};
+pub use waker::Waker;

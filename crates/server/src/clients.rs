@@ -15,6 +15,7 @@ use commands::{ClientFilter, ClientKind, ClientRecord, table};
 pub struct Clients {
     by_id: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
     last_id: AtomicU64,
+    /// Connections that were let in and are not gone, those that no worker took over yet included.
     count: AtomicUsize,
 }
 
@@ -36,10 +37,18 @@ impl Clients {
         self.len() == 0
     }
 
-    /// Takes a client in.
+    /// Counts a newcomer in, unless `clients_max` are there already.
+    pub fn admit(&self, clients_max: u32) -> bool {
+        let clients_max = usize::try_from(clients_max).unwrap_or(usize::MAX);
+        let grown = |count: usize| (count < clients_max).then_some(count + 1);
+        self.count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
+            .is_ok()
+    }
+
+    /// Takes in a client that was admitted.
     pub fn add(&self, client: Arc<ClientRecord>) {
         self.lock().insert(client.id, client);
-        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Lets a client go; a no-op when it went before.
@@ -68,6 +77,19 @@ impl Clients {
                 (
                     query + client.query_bytes.load(Ordering::Relaxed),
                     output + client.output_bytes.load(Ordering::Relaxed),
+                )
+            })
+    }
+
+    /// The largest query buffer and the largest output of a client, in bytes.
+    #[must_use]
+    pub fn buffer_bytes_max(&self) -> (u64, u64) {
+        self.lock()
+            .values()
+            .fold((0, 0), |(query, output), client| {
+                (
+                    query.max(client.query_bytes.load(Ordering::Relaxed)),
+                    output.max(client.output_bytes.load(Ordering::Relaxed)),
                 )
             })
     }
@@ -174,6 +196,7 @@ mod tests {
             1_000,
         );
         let record = Arc::new(record);
+        assert!(clients.admit(10));
         clients.add(Arc::clone(&record));
         record
     }
@@ -217,6 +240,14 @@ mod tests {
             }),
             []
         );
+    }
+
+    #[test]
+    fn no_more_than_the_limit_are_admitted() {
+        let clients = Clients::default();
+        assert!(clients.admit(2) && clients.admit(2));
+        assert!(!clients.admit(2));
+        assert_eq!(clients.len(), 2);
     }
 
     #[test]

@@ -1,9 +1,19 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
+pub mod banner;
 pub mod cli;
 pub mod clients;
 pub mod config;
+pub mod counters;
 pub mod daemon;
 pub mod identity;
+pub mod in_process;
+pub mod info;
+pub mod limits;
 pub mod log;
+pub mod node;
+pub mod port;
+pub mod process;
+pub mod runtime;
 mod system_check;
+pub mod worker;

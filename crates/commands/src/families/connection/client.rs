@@ -1,0 +1,450 @@
+//! CLIENT: what a connection says of itself, and what an operator does to others.
+
+use protocol::Reply;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::port::{ClientFilter, ClientKind};
+use crate::session::{ClientRecord, Fate, ReplyMode};
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const COMMON: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
+
+const MEMBER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(2),
+    flags: COMMON,
+    group: Group::Connection,
+    categories: &["connection"],
+    ..CommandSpec::BLANK
+};
+
+const OPERATOR: CommandSpec = CommandSpec {
+    flags: COMMON.and(Flags::ADMIN),
+    ..MEMBER
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "CLIENT",
+    arity: Arity::AtLeast(2),
+    group: Group::Connection,
+    since: "2.4.0",
+    summary: "Tells about connections and steers them.",
+    complexity: "Depends on subcommand.",
+    subcommands: &[
+        CommandSpec {
+            name: "ID",
+            since: "5.0.0",
+            summary: "Gives the connection's number, never used twice.",
+            handler: |context, _args, reply| {
+                reply.integer(i64::try_from(context.session.client.id).unwrap_or(i64::MAX));
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "GETNAME",
+            since: "2.6.9",
+            summary: "Gives the connection's name.",
+            handler: get_name,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "SETNAME",
+            arity: Arity::Exactly(3),
+            since: "2.6.9",
+            summary: "Names the connection; an empty name takes it away.",
+            syntax: "connection-name",
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            handler: |context, args, reply| {
+                set_name(context, args.bytes()?)?;
+                reply.ok();
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "SETINFO",
+            arity: Arity::Exactly(4),
+            since: "7.2.0",
+            summary: "Tells which library the client uses.",
+            syntax: "LIB-NAME libname | LIB-VER libver",
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            handler: set_info,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "INFO",
+            since: "6.2.0",
+            summary: "Describes the connection.",
+            tips: &["nondeterministic_output"],
+            handler: |context, _args, reply| {
+                let ids = Some(vec![context.session.client.id]);
+                let text = context.server.clients(&ClientFilter {
+                    ids,
+                    ..Default::default()
+                });
+                reply.verbatim("txt", text.as_bytes());
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "LIST",
+            arity: Arity::AtLeast(2),
+            since: "2.4.0",
+            summary: "Describes the open connections, one a line.",
+            complexity: "O(N) where N is the number of connections.",
+            syntax: "[TYPE <normal | master | replica | pubsub>] [ID client-id [client-id ...]]",
+            tips: &["nondeterministic_output"],
+            handler: list,
+            ..OPERATOR
+        },
+        CommandSpec {
+            name: "KILL",
+            arity: Arity::AtLeast(3),
+            since: "2.4.0",
+            summary: "Closes connections.",
+            complexity: "O(N) where N is the number of connections.",
+            syntax: "<ip:port | <[ID client-id] | [TYPE <normal | master | replica | pubsub>] | \
+                     [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <yes | no>] | \
+                     [MAXAGE maxage] [...]>>",
+            handler: kill,
+            ..OPERATOR
+        },
+        CommandSpec {
+            name: "NO-EVICT",
+            arity: Arity::Exactly(3),
+            since: "7.0.0",
+            summary: "Keeps the connection from being closed when client memory is short.",
+            syntax: "<ON | OFF>",
+            handler: |context, args, reply| switch(context, args, reply, ClientRecord::NO_EVICT),
+            ..OPERATOR
+        },
+        CommandSpec {
+            name: "NO-TOUCH",
+            arity: Arity::Exactly(3),
+            since: "7.2.0",
+            summary: "Keeps the connection's commands from counting as uses of keys.",
+            syntax: "<ON | OFF>",
+            handler: |context, args, reply| switch(context, args, reply, ClientRecord::NO_TOUCH),
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "REPLY",
+            arity: Arity::Exactly(3),
+            since: "3.2.0",
+            summary: "Says which replies the connection wants.",
+            syntax: "<ON | OFF | SKIP>",
+            handler: reply_mode,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "PAUSE",
+            arity: Arity::AtLeast(3),
+            since: "2.9.50",
+            summary: "Holds commands of all clients back for a time.",
+            syntax: "timeout [WRITE | ALL]",
+            handler: pause,
+            ..OPERATOR
+        },
+        CommandSpec {
+            name: "UNPAUSE",
+            since: "6.2.0",
+            summary: "Lets paused clients go on.",
+            complexity: "O(N) where N is the number of paused connections.",
+            handler: |context, _args, reply| {
+                context.server.unpause_clients();
+                reply.ok();
+                Ok(())
+            },
+            ..OPERATOR
+        },
+        CommandSpec {
+            name: "MAINT_NOTIFICATIONS",
+            arity: Arity::AtLeast(3),
+            since: "8.2.0",
+            summary: "Accepted for clients that ask for maintenance notices; there are none.",
+            syntax: "<ON | OFF> [option value ...]",
+            handler: |_context, _args, reply| {
+                reply.ok();
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "HELP",
+            flags: Flags::LOADING.and(Flags::STALE),
+            since: "5.0.0",
+            summary: "Lists the subcommands.",
+            handler: |_context, _args, reply| {
+                help::write(reply, "CLIENT", HELP);
+                Ok(())
+            },
+            ..MEMBER
+        },
+    ],
+    ..CommandSpec::BLANK
+}];
+
+const HELP: &[&str] = &[
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <ip:port>",
+    "    Kill connection made from <ip:port>.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+    "LIST [options ...]",
+    "    Return information about client connections. Options are: TYPE, ID.",
+    "MAINT_NOTIFICATIONS (ON|OFF) [option value ...]",
+    "    Accepted without effect.",
+    "NO-EVICT (ON|OFF)",
+    "    Protect current client connection from eviction.",
+    "NO-TOUCH (ON|OFF)",
+    "    Will not touch LRU/LFU stats when this mode is on.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients for <timeout> milliseconds.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
+];
+
+fn get_name(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let names = context.session.client.names();
+    if names.name.is_empty() {
+        reply.null();
+    } else {
+        reply.bulk_str(&names.name);
+    }
+    Ok(())
+}
+
+/// A name may stand in a line of CLIENT LIST: printable, without spaces.
+pub(super) fn checked_name(name: &[u8]) -> Result<String, CommandError> {
+    printable(name).ok_or(CommandError::fixed(
+        "ERR Client names cannot contain spaces, newlines or special characters.",
+    ))
+}
+
+fn printable(text: &[u8]) -> Option<String> {
+    let fits = text.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    fits.then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+pub(super) fn set_name(context: &Context<'_>, name: &[u8]) -> CommandResult {
+    let name = checked_name(name)?;
+    context.session.client.names().name = name;
+    Ok(())
+}
+
+fn set_info(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let option = args.bytes()?;
+    let value = args.bytes()?;
+    let lower = option.to_ascii_lowercase();
+    if lower != b"lib-name" && lower != b"lib-ver" {
+        let mut text = b"ERR Unrecognized option '".to_vec();
+        text.extend_from_slice(option);
+        text.push(b'\'');
+        return Err(CommandError::Bytes(text));
+    }
+    let Some(value) = printable(value) else {
+        let option = String::from_utf8_lossy(&lower).into_owned();
+        return Err(CommandError::Text(
+            format!("ERR {option} cannot contain spaces, newlines or special characters.").into(),
+        ));
+    };
+    let mut names = context.session.client.names();
+    if lower == b"lib-name" {
+        names.library_name = value;
+    } else {
+        names.library_version = value;
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let mut filter = ClientFilter::default();
+    if args.remaining() == 2 && args.take_word("TYPE") {
+        filter.kind = Some(client_kind(args.bytes()?)?);
+    } else if args.remaining() >= 2 && args.take_word("ID") {
+        let ids: Option<Vec<u64>> = args.by_ref().map(base::number::parse_u64).collect();
+        filter.ids = Some(ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?);
+    } else if args.remaining() > 0 {
+        return Err(CommandError::Syntax);
+    }
+    let text = context.server.clients(&filter);
+    reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+fn client_kind(word: &[u8]) -> Result<ClientKind, CommandError> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(ClientKind::Normal),
+        b"master" | b"primary" => Ok(ClientKind::Primary),
+        b"slave" | b"replica" => Ok(ClientKind::Replica),
+        b"pubsub" => Ok(ClientKind::PubSub),
+        _ => {
+            let mut text = b"ERR Unknown client type '".to_vec();
+            text.extend_from_slice(word);
+            text.push(b'\'');
+            Err(CommandError::Bytes(text))
+        }
+    }
+}
+
+fn kill(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.remaining() == 1 {
+        let address = Some(text_of(args.bytes()?));
+        let filter = ClientFilter {
+            address,
+            ..Default::default()
+        };
+        let count = context.server.kill_clients(context.session, &filter);
+        if count.clients == 0 {
+            return Err(CommandError::fixed("ERR No such client"));
+        }
+        if count.caller {
+            context.session.fate = Fate::Close;
+        }
+        reply.ok();
+        return Ok(());
+    }
+    let filter = kill_filter(args, context.session.client.id)?;
+    let count = context.server.kill_clients(context.session, &filter);
+    if count.caller {
+        context.session.fate = Fate::Close;
+    }
+    reply.integer(i64::try_from(count.clients).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, CommandError> {
+    let mut filter = ClientFilter {
+        except: Some(caller),
+        ..Default::default()
+    };
+    while args.remaining() > 0 {
+        if args.remaining() < 2 {
+            return Err(CommandError::Syntax);
+        }
+        let option = args.bytes()?.to_ascii_uppercase();
+        let value = args.bytes()?;
+        match option.as_slice() {
+            b"ID" => {
+                let id = base::number::parse_u64(value).filter(|id| *id > 0);
+                let id = id.ok_or(CommandError::fixed(
+                    "ERR client-id should be greater than 0",
+                ))?;
+                filter.ids.get_or_insert_default().push(id);
+            }
+            b"TYPE" => filter.kind = Some(client_kind(value)?),
+            b"ADDR" => filter.address = Some(text_of(value)),
+            b"LADDR" => filter.local_address = Some(text_of(value)),
+            b"USER" => filter.user = Some(known_user(value)?),
+            b"MAXAGE" => {
+                let age = base::number::parse_u64(value).filter(|age| *age > 0);
+                let invalid = CommandError::fixed("ERR maxage is not an integer or out of range");
+                filter.age_seconds_min = Some(age.ok_or(invalid)?);
+            }
+            b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(caller),
+            b"SKIPME" if value.eq_ignore_ascii_case(b"no") => filter.except = None,
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    Ok(filter)
+}
+
+fn known_user(name: &[u8]) -> Result<String, CommandError> {
+    if name == b"default" {
+        return Ok(text_of(name));
+    }
+    let mut text = b"ERR No such user '".to_vec();
+    text.extend_from_slice(name);
+    text.push(b'\'');
+    Err(CommandError::Bytes(text))
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn switch(
+    context: &Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    flag: u8,
+) -> CommandResult {
+    let on = if args.take_word("ON") {
+        true
+    } else if args.take_word("OFF") {
+        false
+    } else {
+        return Err(CommandError::Syntax);
+    };
+    context.session.client.set_flag(flag, on);
+    reply.ok();
+    Ok(())
+}
+
+fn reply_mode(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let mode = &mut context.session.reply_mode;
+    if args.take_word("ON") {
+        *mode = ReplyMode::On;
+        reply.ok();
+    } else if args.take_word("OFF") {
+        *mode = ReplyMode::Off;
+    } else if args.take_word("SKIP") {
+        if *mode != ReplyMode::Off {
+            *mode = ReplyMode::SkipNext;
+        }
+    } else {
+        return Err(CommandError::Syntax);
+    }
+    Ok(())
+}
+
+fn pause(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    const INVALID: CommandError =
+        CommandError::fixed("ERR timeout is not an integer or out of range");
+    let timeout_ms = args.bytes()?;
+    let writes_only = match args.remaining() {
+        0 => false,
+        1 if args.take_word("WRITE") => true,
+        1 if args.take_word("ALL") => false,
+        _ => {
+            return Err(CommandError::fixed(
+                "ERR CLIENT PAUSE mode must be WRITE or ALL",
+            ));
+        }
+    };
+    let timeout_ms = base::number::parse_i64(timeout_ms).ok_or(INVALID)?;
+    let timeout_ms =
+        u64::try_from(timeout_ms).map_err(|_| CommandError::fixed("ERR timeout is negative"))?;
+    let until = context.now_unix_ms.checked_add(timeout_ms).ok_or(INVALID)?;
+    context.server.pause_clients(until, writes_only);
+    reply.ok();
+    Ok(())
+}

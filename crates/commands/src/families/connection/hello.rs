@@ -1,0 +1,189 @@
+//! Who a client is and how it speaks: HELLO AUTH RESET.
+
+use protocol::{Reply, Resp};
+
+use super::client::{checked_name, set_name};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::identity;
+use crate::session::ReplyMode;
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const BEFORE_AUTH: Flags = Flags::NOSCRIPT
+    .and(Flags::LOADING)
+    .and(Flags::STALE)
+    .and(Flags::FAST)
+    .and(Flags::NO_AUTH)
+    .and(Flags::ALLOW_BUSY);
+
+const WRONG_PASSWORD: CommandError =
+    CommandError::fixed("WRONGPASS invalid username-password pair or user is disabled.");
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "HELLO",
+        arity: Arity::AtLeast(1),
+        flags: BEFORE_AUTH,
+        group: Group::Connection,
+        categories: &["connection"],
+        since: "6.0.0",
+        summary: "Chooses the protocol version, authenticates, and tells about the server.",
+        syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        handler: hello,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "AUTH",
+        arity: Arity::AtLeast(2),
+        flags: BEFORE_AUTH,
+        group: Group::Connection,
+        categories: &["connection"],
+        summary: "Authenticates the connection.",
+        syntax: "[username] password",
+        handler: auth,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "RESET",
+        arity: Arity::Exactly(1),
+        flags: BEFORE_AUTH,
+        group: Group::Connection,
+        categories: &["connection"],
+        since: "6.2.0",
+        summary: "Makes the connection as it was when it was new.",
+        handler: reset,
+        ..CommandSpec::BLANK
+    },
+];
+
+/// What HELLO was asked for.
+#[derive(Default)]
+struct Greeting<'a> {
+    version: Option<Resp>,
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+impl<'a> Greeting<'a> {
+    fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
+        let mut greeting = Self::default();
+        let Some(version) = args.next() else {
+            return Ok(greeting);
+        };
+        greeting.version = match base::number::parse_i64(version) {
+            Some(2) => Some(Resp::V2),
+            Some(3) => Some(Resp::V3),
+            Some(_) => {
+                return Err(CommandError::fixed("NOPROTO unsupported protocol version"));
+            }
+            None => {
+                return Err(CommandError::fixed(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
+            }
+        };
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"AUTH") && args.remaining() >= 2 {
+                greeting.credentials = Some((args.bytes()?, args.bytes()?));
+            } else if option.eq_ignore_ascii_case(b"SETNAME") && args.remaining() >= 1 {
+                greeting.name = Some(args.bytes()?);
+            } else {
+                let mut text = b"ERR Syntax error in HELLO option '".to_vec();
+                text.extend_from_slice(option);
+                text.push(b'\'');
+                return Err(CommandError::Bytes(text));
+            }
+        }
+        Ok(greeting)
+    }
+}
+
+fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let greeting = Greeting::parse(args)?;
+    if let Some(name) = greeting.name {
+        checked_name(name)?;
+    }
+    if let Some((user, password)) = greeting.credentials {
+        log_in(context, user, password)?;
+    }
+    if !context.session.authenticated {
+        return Err(CommandError::fixed(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = greeting.name {
+        set_name(context, name)?;
+    }
+    if let Some(version) = greeting.version {
+        context.session.speak(version);
+        reply.set_version(version);
+    }
+    introduce(context, reply);
+    Ok(())
+}
+
+/// Tells who this server is.
+fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
+    let proto = if context.session.resp == Resp::V3 {
+        3
+    } else {
+        2
+    };
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(identity::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(proto);
+    reply.bulk(b"id");
+    reply.integer(i64::try_from(context.session.client.id).unwrap_or(i64::MAX));
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn auth(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let (user, password): (&[u8], &[u8]) = match args.remaining() {
+        1 => (b"default", args.bytes()?),
+        2 => (args.bytes()?, args.bytes()?),
+        _ => return Err(CommandError::Syntax),
+    };
+    let user_was_left_out = args.request().len() == 2;
+    if user_was_left_out && !context.server.password_required() {
+        return Err(CommandError::fixed(
+            "ERR AUTH <password> called without any password configured for the default user. Are \
+             you sure your configuration is correct?",
+        ));
+    }
+    log_in(context, user, password)?;
+    reply.ok();
+    Ok(())
+}
+
+fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> CommandResult {
+    if !context.server.authenticate(user, password) {
+        return Err(WRONG_PASSWORD);
+    }
+    context.session.authenticated = true;
+    Ok(())
+}
+
+fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let session = &mut *context.session;
+    session.select(0);
+    session.speak(Resp::V2);
+    session.reply_mode = ReplyMode::On;
+    session.authenticated = !context.server.password_required();
+    session.client.set_flag(u8::MAX, false);
+    session.client.names().name.clear();
+    reply.set_version(Resp::V2);
+    reply.simple("RESET");
+    Ok(())
+}

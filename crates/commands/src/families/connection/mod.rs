@@ -1,0 +1,72 @@
+//! Commands about the connection itself.
+
+mod client;
+mod hello;
+
+use protocol::Reply;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::session::Fate;
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+/// The rows of this family, by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[BASICS, hello::COMMANDS, client::COMMANDS];
+
+const BASICS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "PING",
+        arity: Arity::AtLeast(1),
+        flags: Flags::FAST,
+        group: Group::Connection,
+        categories: &["connection"],
+        summary: "Answers PONG, or the message it was given.",
+        syntax: "[message]",
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        handler: ping,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "ECHO",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.and(Flags::STALE).and(Flags::FAST),
+        group: Group::Connection,
+        categories: &["connection"],
+        summary: "Answers the message it was given.",
+        syntax: "message",
+        handler: |_context, args, reply| {
+            reply.bulk(args.bytes()?);
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "QUIT",
+        arity: Arity::AtLeast(1),
+        flags: Flags::NOSCRIPT
+            .and(Flags::LOADING)
+            .and(Flags::STALE)
+            .and(Flags::FAST)
+            .and(Flags::NO_AUTH)
+            .and(Flags::ALLOW_BUSY),
+        group: Group::Connection,
+        categories: &["connection"],
+        summary: "Closes the connection once its replies are sent.",
+        handler: |context, _args, reply| {
+            context.session.fate = Fate::Close;
+            reply.ok();
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+];
+
+fn ping(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    match (args.next(), args.remaining()) {
+        (None, _) => reply.simple("PONG"),
+        (Some(message), 0) => reply.bulk(message),
+        (Some(_), _) => return Err(CommandError::WrongArity("ping".into())),
+    }
+    Ok(())
+}

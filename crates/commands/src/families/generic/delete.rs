@@ -1,0 +1,152 @@
+//! Whether keys exist, and making them not to: DEL UNLINK EXISTS TOUCH TYPE.
+
+use protocol::Reply;
+use store::{Key, Kind};
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::CommandResult;
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+const ALL_REMOVED: &[KeySpec] = &[KeySpec::range(
+    1,
+    -1,
+    1,
+    KeyAccess::RM.and(KeyAccess::DELETE),
+)];
+const ALL_LOOKED_AT: &[KeySpec] = &[KeySpec::range(1, -1, 1, KeyAccess::RO)];
+const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "DEL",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE,
+        keys: ALL_REMOVED,
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Deletes keys, and says how many there were.",
+        complexity: "O(N) where N is the number of keys.",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        handler: delete,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "UNLINK",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE.and(Flags::FAST),
+        keys: ALL_REMOVED,
+        group: Group::Generic,
+        categories: &["keyspace"],
+        since: "4.0.0",
+        summary: "Deletes keys; large values are freed behind the scenes, as they are by DEL here.",
+        complexity: "O(N) where N is the number of keys.",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        handler: delete,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "EXISTS",
+        arity: Arity::AtLeast(2),
+        flags: Flags::READONLY.and(Flags::FAST),
+        keys: ALL_LOOKED_AT,
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Says how many of the named keys exist; one named twice counts twice.",
+        complexity: "O(N) where N is the number of keys.",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        handler: exists,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "TOUCH",
+        arity: Arity::AtLeast(2),
+        flags: Flags::READONLY.and(Flags::FAST),
+        keys: ALL_LOOKED_AT,
+        group: Group::Generic,
+        categories: &["keyspace"],
+        since: "3.2.1",
+        summary: "Marks keys as used now, and says how many exist.",
+        complexity: "O(N) where N is the number of keys.",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        handler: touch,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "TYPE",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY.and(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RO)],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Names the type of the value kept at a key.",
+        syntax: "key",
+        handler: kind,
+        ..CommandSpec::BLANK
+    },
+];
+
+fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    reply.integer(count_keys(context, args, |context, key| {
+        context
+            .store
+            .delete(key, |effect| effect.command(&[b"DEL", key.bytes()]))
+    }));
+    Ok(())
+}
+
+fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    reply.integer(count_keys(context, args, |context, key| {
+        context.store.read(key, |record| record.is_some())
+    }));
+    Ok(())
+}
+
+fn touch(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    reply.integer(count_keys(context, args, |context, key| {
+        context.store.modify(key, |entry| {
+            entry.touch();
+            entry.is_present()
+        })
+    }));
+    Ok(())
+}
+
+/// Runs `visit` for every key left in `args`, all of them as one step for other threads; how many
+/// times it said yes.
+fn count_keys(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    visit: impl Fn(&mut Context<'_>, &Key<'_>) -> bool,
+) -> i64 {
+    if args.remaining() == 1 {
+        return args.next().map_or(0, |bytes| {
+            let key = context.key(bytes);
+            i64::from(visit(context, &key))
+        });
+    }
+    let keys: Vec<Key<'_>> = args.map(|bytes| context.key(bytes)).collect();
+    context.locked(&keys, |context| {
+        keys.iter().map(|key| i64::from(visit(context, key))).sum()
+    })
+}
+
+fn kind(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let kind = context
+        .store
+        .read(&key, |record| record.map(store::Record::kind));
+    reply.simple(kind.map_or("none", kind_name));
+    Ok(())
+}
+
+/// The name TYPE gives.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::String => "string",
+    }
+}

@@ -1,0 +1,320 @@
+//! Deadlines: EXPIRE and its forms, TTL and its forms, PERSIST.
+//!
+//! Inside, a deadline is always an absolute time in milliseconds; seconds and relative times are
+//! turned into it once, with the overflow checks that clients see as an error.
+
+use base::number::IntegerText;
+use protocol::Reply;
+use store::{Effect, Entry, Key};
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+const CHANGED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
+const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+
+const SETTER: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(3),
+    flags: Flags::WRITE.and(Flags::FAST),
+    keys: CHANGED,
+    group: Group::Generic,
+    categories: &["keyspace"],
+    ..CommandSpec::BLANK
+};
+
+const GETTER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(2),
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: READ,
+    group: Group::Generic,
+    categories: &["keyspace"],
+    syntax: "key",
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "EXPIRE",
+        summary: "Makes a key stop existing some seconds from now.",
+        syntax: "key seconds [NX | XX | GT | LT]",
+        handler: |context, args, reply| {
+            set_deadline(
+                context,
+                args,
+                reply,
+                Time {
+                    name: "expire",
+                    unit_ms: 1000,
+                    relative: true,
+                },
+            )
+        },
+        ..SETTER
+    },
+    CommandSpec {
+        name: "PEXPIRE",
+        since: "2.6.0",
+        summary: "Makes a key stop existing some milliseconds from now.",
+        syntax: "key milliseconds [NX | XX | GT | LT]",
+        handler: |context, args, reply| {
+            set_deadline(
+                context,
+                args,
+                reply,
+                Time {
+                    name: "pexpire",
+                    unit_ms: 1,
+                    relative: true,
+                },
+            )
+        },
+        ..SETTER
+    },
+    CommandSpec {
+        name: "EXPIREAT",
+        since: "1.2.0",
+        summary: "Makes a key stop existing at a time given in seconds since 1970.",
+        syntax: "key unix-time-seconds [NX | XX | GT | LT]",
+        handler: |context, args, reply| {
+            let time = Time {
+                name: "expireat",
+                unit_ms: 1000,
+                relative: false,
+            };
+            set_deadline(context, args, reply, time)
+        },
+        ..SETTER
+    },
+    CommandSpec {
+        name: "PEXPIREAT",
+        since: "2.6.0",
+        summary: "Makes a key stop existing at a time given in milliseconds since 1970.",
+        syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
+        handler: |context, args, reply| {
+            let time = Time {
+                name: "pexpireat",
+                unit_ms: 1,
+                relative: false,
+            };
+            set_deadline(context, args, reply, time)
+        },
+        ..SETTER
+    },
+    CommandSpec {
+        name: "TTL",
+        tips: &["nondeterministic_output"],
+        summary: "Says how many seconds a key still has; -1: for ever, -2: there is no such key.",
+        handler: |context, args, reply| tell_deadline(context, args, reply, 1000, true),
+        ..GETTER
+    },
+    CommandSpec {
+        name: "PTTL",
+        since: "2.6.0",
+        tips: &["nondeterministic_output"],
+        summary: "Says how many milliseconds a key still has; -1: for ever, -2: no such key.",
+        handler: |context, args, reply| tell_deadline(context, args, reply, 1, true),
+        ..GETTER
+    },
+    CommandSpec {
+        name: "EXPIRETIME",
+        since: "7.0.0",
+        summary: "Says when a key stops existing, in seconds since 1970; -1: never, -2: no such key.",
+        handler: |context, args, reply| tell_deadline(context, args, reply, 1000, false),
+        ..GETTER
+    },
+    CommandSpec {
+        name: "PEXPIRETIME",
+        since: "7.0.0",
+        summary: "Says when a key stops existing, in milliseconds since 1970; -1: never, -2: no such key.",
+        handler: |context, args, reply| tell_deadline(context, args, reply, 1, false),
+        ..GETTER
+    },
+    CommandSpec {
+        name: "PERSIST",
+        arity: Arity::Exactly(2),
+        since: "2.2.0",
+        summary: "Takes a key's deadline away.",
+        syntax: "key",
+        handler: persist,
+        ..SETTER
+    },
+];
+
+/// How a command states a time.
+#[derive(Clone, Copy)]
+struct Time {
+    name: &'static str,
+    unit_ms: i64,
+    relative: bool,
+}
+
+impl Time {
+    /// The absolute time in milliseconds that `amount` means; negative when before 1970.
+    fn deadline_unix_ms(self, amount: i64, now_unix_ms: u64) -> Result<i64, CommandError> {
+        let base = if self.relative {
+            i64::try_from(now_unix_ms).unwrap_or(i64::MAX)
+        } else {
+            0
+        };
+        let deadline = amount
+            .checked_mul(self.unit_ms)
+            .and_then(|ms| ms.checked_add(base));
+        deadline.ok_or_else(|| {
+            CommandError::Text(format!("ERR invalid expire time in '{}' command", self.name).into())
+        })
+    }
+}
+
+/// When a new deadline is taken.
+#[derive(Clone, Copy, Default)]
+struct Condition {
+    without_deadline: bool,
+    with_deadline: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Condition {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        let mut condition = Self::default();
+        for word in args.by_ref() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"NX" => condition.without_deadline = true,
+                b"XX" => condition.with_deadline = true,
+                b"GT" => condition.later = true,
+                b"LT" => condition.earlier = true,
+                _ => {
+                    let mut text = b"ERR Unsupported option ".to_vec();
+                    text.extend_from_slice(word);
+                    return Err(CommandError::Bytes(text));
+                }
+            }
+        }
+        if condition.without_deadline
+            && (condition.with_deadline || condition.later || condition.earlier)
+        {
+            return Err(CommandError::fixed(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if condition.later && condition.earlier {
+            return Err(CommandError::fixed(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
+        }
+        Ok(condition)
+    }
+
+    /// Whether the change from `current` (none: for ever) to `wanted` is asked for.
+    fn allows(self, current: Option<u64>, wanted: i64) -> bool {
+        let current = current.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        if (self.without_deadline && current.is_some()) || (self.with_deadline && current.is_none())
+        {
+            return false;
+        }
+        if self.later && current.is_none_or(|current| wanted <= current) {
+            return false;
+        }
+        !(self.earlier && current.is_some_and(|current| wanted >= current))
+    }
+}
+
+fn set_deadline(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    time: Time,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let amount = args.bytes()?;
+    let condition = Condition::parse(args)?;
+    let amount = base::number::parse_i64(amount).ok_or(CommandError::NotInteger)?;
+    let deadline = time.deadline_unix_ms(amount, context.now_unix_ms)?;
+    let now_unix_ms = context.now_unix_ms;
+    let changed = context.store.modify(&key, |entry| {
+        let Some(record) = entry.record() else {
+            return Ok(false);
+        };
+        if !condition.allows(record.deadline_unix_ms(), deadline) {
+            return Ok(false);
+        }
+        apply_deadline(entry, deadline, now_unix_ms)?;
+        Ok::<_, CommandError>(true)
+    })?;
+    reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// Gives the record a deadline, or deletes it when that time has come, and states it.
+///
+/// # Errors
+/// When memory is full.
+pub(crate) fn apply_deadline(
+    entry: &mut Entry<'_>,
+    deadline_unix_ms: i64,
+    now_unix_ms: u64,
+) -> CommandResult {
+    let key = entry.key();
+    match u64::try_from(deadline_unix_ms) {
+        Ok(deadline) if deadline > now_unix_ms => {
+            entry.set_deadline(Some(deadline))?;
+            entry.effect(|effect| state_deadline(effect, &key, deadline));
+        }
+        _ => {
+            entry.remove();
+            entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+        }
+    }
+    Ok(())
+}
+
+fn state_deadline(effect: &mut Effect<'_>, key: &Key<'_>, deadline_unix_ms: u64) {
+    let deadline = IntegerText::new_u64(deadline_unix_ms);
+    effect.command(&[b"PEXPIREAT", key.bytes(), deadline.as_bytes()]);
+}
+
+fn tell_deadline(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    unit_ms: i64,
+    relative: bool,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let found = context
+        .store
+        .read(&key, |record| record.map(store::Record::deadline_unix_ms));
+    let answer = match found {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(deadline)) => {
+            let from = if relative { context.now_unix_ms } else { 0 };
+            let ms = i64::try_from(deadline.saturating_sub(from)).unwrap_or(i64::MAX);
+            if unit_ms == 1 {
+                ms
+            } else {
+                ms.saturating_add(unit_ms / 2) / unit_ms
+            }
+        }
+    };
+    reply.integer(answer);
+    Ok(())
+}
+
+fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let changed = context.store.modify(&key, |entry| {
+        let has_deadline = entry
+            .record()
+            .is_some_and(|record| record.deadline_unix_ms().is_some());
+        if has_deadline {
+            entry.set_deadline(None)?;
+            entry.effect(|effect| effect.command(&[b"PERSIST", key.bytes()]));
+        }
+        Ok::<_, CommandError>(has_deadline)
+    })?;
+    reply.integer(i64::from(changed));
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Commands for keys of any type: deleting, naming, expiring, walking.
+//!
+//! Effects: DEL and UNLINK state one `DEL` a key; deadlines are stated as `PEXPIREAT`, one already
+//! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly.
+
+mod delete;
+mod expire;
+mod object;
+mod rename;
+mod walk;
+mod whole;
+
+use crate::spec::CommandSpec;
+
+/// The rows of this family, by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    delete::COMMANDS,
+    expire::COMMANDS,
+    object::COMMANDS,
+    rename::COMMANDS,
+    walk::COMMANDS,
+    whole::COMMANDS,
+];

@@ -1,0 +1,175 @@
+//! OBJECT: how a value is kept and how it was used.
+
+use protocol::Reply;
+use store::Encoding;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::settings::UseClock;
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+const INSPECTOR: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(3),
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(2, KeyAccess::RO)],
+    group: Group::Generic,
+    categories: &["keyspace"],
+    since: "2.2.3",
+    syntax: "key",
+    tips: &["nondeterministic_output"],
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "OBJECT",
+    arity: Arity::AtLeast(2),
+    group: Group::Generic,
+    since: "2.2.3",
+    summary: "Tells how a value is kept.",
+    complexity: "Depends on subcommand.",
+    subcommands: &[
+        CommandSpec {
+            name: "ENCODING",
+            summary: "Names the form in which a value is kept.",
+            handler: encoding,
+            ..INSPECTOR
+        },
+        CommandSpec {
+            name: "FREQ",
+            since: "4.0.0",
+            summary: "Gives the logarithmic counter of uses, under an LFU policy.",
+            handler: frequency,
+            ..INSPECTOR
+        },
+        CommandSpec {
+            name: "IDLETIME",
+            summary: "Gives the seconds since the value was last used, unless under an LFU policy.",
+            handler: idle_time,
+            ..INSPECTOR
+        },
+        CommandSpec {
+            name: "REFCOUNT",
+            summary: "Gives the number of references to a value, as clients of Redis know it.",
+            handler: reference_count,
+            ..INSPECTOR
+        },
+        CommandSpec {
+            name: "HELP",
+            arity: Arity::Exactly(2),
+            flags: Flags::LOADING.and(Flags::STALE),
+            keys: &[],
+            since: "6.2.0",
+            summary: "Lists the subcommands.",
+            syntax: "",
+            tips: &[],
+            handler: |_context, _args, reply| {
+                help::write(reply, "OBJECT", HELP);
+                Ok(())
+            },
+            ..INSPECTOR
+        },
+    ],
+    ..CommandSpec::BLANK
+}];
+
+const HELP: &[&str] = &[
+    "ENCODING <key>",
+    "    Return the kind of internal representation used in order to store the value",
+    "    associated with a <key>.",
+    "FREQ <key>",
+    "    Return the access frequency index of the <key>. The returned integer is",
+    "    proportional to the logarithm of the recent access frequency of the key.",
+    "IDLETIME <key>",
+    "    Return the idle time of the <key>, that is the approximated number of",
+    "    seconds elapsed since the last access to the key.",
+    "REFCOUNT <key>",
+    "    Return the number of references of the value associated with the specified",
+    "    <key>.",
+];
+
+fn encoding(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::encoding))
+    {
+        None => reply.null(),
+        Some(Encoding::Integer) => reply.bulk(b"int"),
+        Some(Encoding::Embedded) => reply.bulk(b"embstr"),
+        Some(Encoding::Raw) => reply.bulk(b"raw"),
+    }
+    Ok(())
+}
+
+fn frequency(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::frequency))
+    {
+        None => reply.null(),
+        Some(_) if context.settings.use_clock() != UseClock::Frequency => {
+            return Err(CommandError::fixed(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                 Please note that when switching between policies at runtime LRU and LFU data will \
+                 take some time to adjust.",
+            ));
+        }
+        Some(frequency) => reply.integer(i64::from(frequency)),
+    }
+    Ok(())
+}
+
+fn idle_time(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::idle_seconds))
+    {
+        None => reply.null(),
+        Some(_) if context.settings.use_clock() == UseClock::Frequency => {
+            return Err(CommandError::fixed(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+                 when switching between policies at runtime LRU and LFU data will take some time \
+                 to adjust.",
+            ));
+        }
+        Some(seconds) => reply.integer(i64::try_from(seconds).unwrap_or(i64::MAX)),
+    }
+    Ok(())
+}
+
+/// Values are never shared here; clients of Redis know small numbers as shared for ever.
+fn reference_count(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    const SHARED_NUMBERS: std::ops::Range<i64> = 0..10_000;
+    let key = context.key(args.bytes()?);
+    match context
+        .store
+        .read(&key, |record| record.map(store::Record::integer))
+    {
+        None => reply.null(),
+        Some(Some(number)) if SHARED_NUMBERS.contains(&number) => {
+            reply.integer(i64::from(i32::MAX));
+        }
+        Some(_) => reply.integer(1),
+    }
+    Ok(())
+}

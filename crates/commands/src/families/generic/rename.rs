@@ -1,0 +1,202 @@
+//! Values that change their key or their database: RENAME RENAMENX COPY MOVE.
+
+use base::number::IntegerText;
+use protocol::Reply;
+use store::{DatabaseId, Key};
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+const MOVED_AWAY: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+const SAME_OBJECTS: CommandError =
+    CommandError::fixed("ERR source and destination objects are the same");
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "RENAME",
+        arity: Arity::Exactly(3),
+        flags: Flags::WRITE,
+        keys: &[
+            KeySpec::one(1, MOVED_AWAY),
+            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::UPDATE)),
+        ],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Gives a key another name; what had that name before is gone.",
+        syntax: "key newkey",
+        handler: |context, args, reply| {
+            rename(context, args, true)?;
+            reply.ok();
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "RENAMENX",
+        arity: Arity::Exactly(3),
+        flags: Flags::WRITE.and(Flags::FAST),
+        keys: &[
+            KeySpec::one(1, MOVED_AWAY),
+            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::INSERT)),
+        ],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Gives a key another name, unless that name is taken.",
+        syntax: "key newkey",
+        handler: |context, args, reply| {
+            reply.integer(i64::from(rename(context, args, false)?));
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "COPY",
+        arity: Arity::AtLeast(3),
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        keys: &[
+            KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::UPDATE)),
+        ],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        since: "6.2.0",
+        summary: "Copies the value and deadline of a key to another key or database.",
+        complexity: "O(1) for strings.",
+        syntax: "source destination [DB destination-db] [REPLACE]",
+        handler: copy,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "MOVE",
+        arity: Arity::Exactly(3),
+        flags: Flags::WRITE.and(Flags::FAST),
+        keys: &[KeySpec::one(
+            1,
+            KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+        )],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        summary: "Moves a key to another database, unless that has such a key.",
+        syntax: "key db",
+        handler: relocate,
+        ..CommandSpec::BLANK
+    },
+];
+
+/// Whether the key got its new name.
+fn rename(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    overwrite: bool,
+) -> Result<bool, CommandError> {
+    let source = context.key(args.bytes()?);
+    let target = context.key(args.bytes()?);
+    context.locked(&[source, target], |context| {
+        if !is_present(context, &source) {
+            return Err(CommandError::NoSuchKey);
+        }
+        if source.bytes() == target.bytes() {
+            return Ok(overwrite);
+        }
+        if !overwrite && is_present(context, &target) {
+            return Ok(false);
+        }
+        let Some(value) = context.store.modify(&source, |entry| entry.take()) else {
+            return Err(CommandError::NoSuchKey);
+        };
+        context.store.modify(&target, |entry| {
+            entry.put(value)?;
+            entry.effect(|effect| {
+                effect.command(&[b"RENAME", source.bytes(), target.bytes()]);
+            });
+            Ok(true)
+        })
+    })
+}
+
+fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let source = context.key(args.bytes()?);
+    let mut target = context.key(args.bytes()?);
+    let mut replace = false;
+    while args.remaining() > 0 {
+        if args.take_word("REPLACE") {
+            replace = true;
+        } else if args.remaining() >= 2 && args.take_word("DB") {
+            target = target.in_database(database_index(context, args)?);
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    if source.database() == target.database() && source.bytes() == target.bytes() {
+        return Err(SAME_OBJECTS);
+    }
+    let copied = context.locked(&[source, target], |context| {
+        let Some(value) = context.store.modify(&source, |entry| entry.duplicate()) else {
+            return Ok(false);
+        };
+        if !replace && is_present(context, &target) {
+            return Ok(false);
+        }
+        context.store.modify(&target, |entry| entry.put(value))?;
+        context.store.modify(&source, |entry| {
+            entry.effect(|effect| {
+                let database = IntegerText::new_u64(u64::from(target.database()));
+                effect.command(&[
+                    b"COPY",
+                    source.bytes(),
+                    target.bytes(),
+                    b"DB",
+                    database.as_bytes(),
+                    b"REPLACE",
+                ]);
+            });
+        });
+        Ok::<_, CommandError>(true)
+    })?;
+    reply.integer(i64::from(copied));
+    Ok(())
+}
+
+fn relocate(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let source = context.key(args.bytes()?);
+    let target = source.in_database(database_index(context, args)?);
+    if source.database() == target.database() {
+        return Err(SAME_OBJECTS);
+    }
+    let moved = context.locked(&[source, target], |context| {
+        if is_present(context, &target) {
+            return Ok(false);
+        }
+        let taken = context.store.modify(&source, |entry| {
+            let value = entry.take();
+            if value.is_some() {
+                entry.effect(|effect| {
+                    let database = IntegerText::new_u64(u64::from(target.database()));
+                    effect.command(&[b"MOVE", source.bytes(), database.as_bytes()]);
+                });
+            }
+            value
+        });
+        let Some(value) = taken else { return Ok(false) };
+        context.store.modify(&target, |entry| entry.put(value))?;
+        Ok::<_, CommandError>(true)
+    })?;
+    reply.integer(i64::from(moved));
+    Ok(())
+}
+
+fn is_present(context: &mut Context<'_>, key: &Key<'_>) -> bool {
+    context.store.modify(key, |entry| entry.is_present())
+}
+
+/// The next argument as the number of a database.
+fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<DatabaseId, CommandError> {
+    let index = i32::try_from(args.integer()?).map_err(|_| CommandError::NotInteger)?;
+    context.database(i64::from(index))
+}

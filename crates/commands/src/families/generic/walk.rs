@@ -1,0 +1,178 @@
+//! Finding keys: SCAN KEYS RANDOMKEY DBSIZE.
+
+use base::glob::{self, Case};
+use protocol::Reply;
+use store::Record;
+
+use super::delete::kind_name;
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const WALKER: CommandSpec = CommandSpec {
+    flags: Flags::READONLY,
+    group: Group::Generic,
+    categories: &["keyspace"],
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "SCAN",
+        arity: Arity::AtLeast(2),
+        since: "2.8.0",
+        summary: "Walks the keys of the database a few at a time.",
+        complexity: "O(1) a call, O(N) for the whole walk.",
+        syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        tips: &["nondeterministic_output", "request_policy:special"],
+        handler: scan,
+        ..WALKER
+    },
+    CommandSpec {
+        name: "KEYS",
+        arity: Arity::Exactly(2),
+        categories: &["keyspace", "dangerous"],
+        summary: "Lists all keys that match a pattern.",
+        complexity: "O(N) where N is the number of keys of the database.",
+        syntax: "pattern",
+        tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+        handler: keys,
+        ..WALKER
+    },
+    CommandSpec {
+        name: "RANDOMKEY",
+        arity: Arity::Exactly(1),
+        summary: "Names some key of the database.",
+        tips: &["request_policy:all_shards", "nondeterministic_output"],
+        handler: random_key,
+        ..WALKER
+    },
+    CommandSpec {
+        name: "DBSIZE",
+        arity: Arity::Exactly(1),
+        flags: Flags::READONLY.and(Flags::FAST),
+        group: Group::Server,
+        summary: "Says how many keys the database has.",
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        handler: |context, _args, reply| {
+            let count = context.store.len(context.session.database);
+            reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+            Ok(())
+        },
+        ..WALKER
+    },
+];
+
+/// Keys visited by one step of a walk that has no COUNT.
+const COUNT_DEFAULT: usize = 10;
+/// Keys visited by one step of KEYS.
+const STEP_KEYS: usize = 1024;
+
+/// What SCAN lets through.
+struct Filter<'a> {
+    pattern: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+    count: usize,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
+        let mut filter = Self {
+            pattern: None,
+            kind: None,
+            count: COUNT_DEFAULT,
+        };
+        while args.remaining() > 0 {
+            if args.remaining() < 2 {
+                return Err(CommandError::Syntax);
+            }
+            if args.take_word("MATCH") {
+                filter.pattern = args.next();
+            } else if args.take_word("TYPE") {
+                filter.kind = args.next();
+            } else if args.take_word("COUNT") {
+                let count = args.integer()?;
+                if count < 1 {
+                    return Err(CommandError::Syntax);
+                }
+                filter.count = usize::try_from(count).unwrap_or(usize::MAX);
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(filter)
+    }
+
+    fn accepts(&self, record: &Record<'_>) -> bool {
+        let kind = kind_name(record.kind()).as_bytes();
+        self.kind
+            .is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
+            && self
+                .pattern
+                .is_none_or(|pattern| glob::matches(pattern, record.key(), Case::Sensitive))
+    }
+}
+
+fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let cursor = args.bytes()?;
+    let cursor =
+        base::number::parse_u64(cursor).ok_or(CommandError::fixed("ERR invalid cursor"))?;
+    let filter = Filter::parse(args)?;
+    let mut found = Vec::new();
+    // The store walks positions, whose low bits are zero in a small table; clients are shown them
+    // reversed, so that cursors stay as short as the table is small.
+    let next = context.store.scan(
+        context.session.database,
+        cursor.reverse_bits(),
+        filter.count,
+        |record| {
+            if filter.accepts(record) {
+                found.push(record.key().to_vec());
+            }
+        },
+    );
+    reply.array(2);
+    reply.bulk(base::number::IntegerText::new_u64(next.reverse_bits()).as_bytes());
+    reply.array(found.len());
+    for key in &found {
+        reply.bulk(key);
+    }
+    Ok(())
+}
+
+fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let pattern = args.bytes()?;
+    let all = pattern == b"*";
+    let slot = reply.begin_array();
+    let mut count = 0;
+    let mut cursor = 0;
+    loop {
+        cursor = context
+            .store
+            .scan(context.session.database, cursor, STEP_KEYS, |record| {
+                if all || glob::matches(pattern, record.key(), Case::Sensitive) {
+                    reply.bulk(record.key());
+                    count += 1;
+                }
+            });
+        if cursor == 0 {
+            break;
+        }
+    }
+    reply.end_array(slot, count);
+    Ok(())
+}
+
+fn random_key(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let random = context.random.next_u64();
+    match context.store.random_key(context.session.database, random) {
+        Some(key) => reply.bulk(&key),
+        None => reply.null(),
+    }
+    Ok(())
+}

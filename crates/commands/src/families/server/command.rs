@@ -1,0 +1,397 @@
+//! COMMAND: the table of commands, told to clients.
+
+use base::glob::{self, Case};
+use protocol::{OwnedRequest, Reply};
+
+use super::{docs, keys};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::spec::{
+    Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
+};
+use crate::table::{find_subcommand, table};
+
+const MEMBER: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(2),
+    flags: Flags::LOADING.and(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "2.8.13",
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "COMMAND",
+    arity: Arity::AtLeast(1),
+    summary: "Describes all commands.",
+    complexity: "O(N) where N is the number of commands.",
+    tips: &["nondeterministic_output_order"],
+    handler: all,
+    subcommands: &[
+        CommandSpec {
+            name: "COUNT",
+            arity: Arity::Exactly(2),
+            summary: "Gives the number of commands.",
+            handler: |_context, _args, reply| {
+                reply.integer(i64::try_from(table().commands().len()).unwrap_or(i64::MAX));
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "DOCS",
+            since: "7.0.0",
+            summary: "Documents commands: what they do, their cost and their arguments.",
+            complexity: "O(N) where N is the number of commands to look up.",
+            syntax: "[command-name [command-name ...]]",
+            tips: &["nondeterministic_output_order"],
+            handler: document,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "INFO",
+            summary: "Describes the named commands.",
+            complexity: "O(N) where N is the number of commands to look up.",
+            syntax: "[command-name [command-name ...]]",
+            tips: &["nondeterministic_output_order"],
+            handler: info,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "LIST",
+            since: "7.0.0",
+            summary: "Lists the names of commands.",
+            complexity: "O(N) where N is the number of commands.",
+            syntax: "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+            tips: &["nondeterministic_output_order"],
+            handler: list,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "GETKEYS",
+            arity: Arity::AtLeast(3),
+            summary: "Picks the keys out of a full command.",
+            complexity: "O(N) where N is the number of arguments.",
+            syntax: "command [arg ...]",
+            handler: |_context, args, reply| get_keys(args, reply, false),
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "GETKEYSANDFLAGS",
+            arity: Arity::AtLeast(3),
+            since: "7.0.0",
+            summary: "Picks the keys out of a full command, with what happens to them.",
+            complexity: "O(N) where N is the number of arguments.",
+            syntax: "command [arg ...]",
+            handler: |_context, args, reply| get_keys(args, reply, true),
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "HELP",
+            arity: Arity::Exactly(2),
+            since: "5.0.0",
+            summary: "Lists the subcommands.",
+            handler: |_context, _args, reply| {
+                help::write(reply, "COMMAND", HELP);
+                Ok(())
+            },
+            ..MEMBER
+        },
+    ],
+    ..MEMBER
+}];
+
+const HELP: &[&str] = &[
+    "(no subcommand)",
+    "    Return details about all Redis commands.",
+    "COUNT",
+    "    Return the total number of commands in this Redis server.",
+    "LIST",
+    "    Return a list of all commands in this Redis server.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple Redis commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation details about multiple Redis commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full Redis command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys and the access flags from a full Redis command.",
+];
+
+fn all(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.remaining() > 0 {
+        let mut text = b"ERR unknown subcommand '".to_vec();
+        text.extend_from_slice(args.bytes()?);
+        text.extend_from_slice(b"'. Try COMMAND HELP.");
+        return Err(CommandError::Bytes(text));
+    }
+    reply.array(table().commands().len());
+    for spec in table().commands() {
+        describe(reply, spec, None);
+    }
+    Ok(())
+}
+
+/// A command by `name`, or a subcommand by `container|name`; with the container's name.
+fn lookup(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static str>)> {
+    let mut words = name.splitn(2, |byte| *byte == b'|');
+    let (_, spec) = table().find(words.next()?)?;
+    match words.next() {
+        None => Some((spec, None)),
+        Some(word) => find_subcommand(spec, word).map(|sub| (sub, Some(spec.name))),
+    }
+}
+
+fn info(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.remaining() == 0 {
+        return all(context, args, reply);
+    }
+    reply.array(args.remaining());
+    for name in args {
+        match lookup(name) {
+            Some((spec, container)) => describe(reply, spec, container),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn full_name(spec: &CommandSpec, container: Option<&str>) -> String {
+    let name = spec.name.to_lowercase();
+    container.map_or_else(
+        || name.clone(),
+        |outer| format!("{}|{name}", outer.to_lowercase()),
+    )
+}
+
+fn describe(reply: &mut Reply<'_>, spec: &CommandSpec, container: Option<&str>) {
+    let (first, last, step) = keys::legacy_range(spec);
+    reply.array(10);
+    reply.bulk_str(&full_name(spec, container));
+    reply.integer(spec.arity.number());
+    let flags: Vec<&str> = spec.flags.names().collect();
+    reply.set(flags.len());
+    for flag in flags {
+        reply.simple(flag);
+    }
+    reply.integer(first);
+    reply.integer(last);
+    reply.integer(step);
+    let categories = categories_of(spec);
+    reply.set(categories.len());
+    for category in categories {
+        reply.simple(&format!("@{category}"));
+    }
+    reply.array(spec.tips.len());
+    for tip in spec.tips {
+        reply.bulk_str(tip);
+    }
+    reply.array(spec.keys.len());
+    for keys in spec.keys {
+        describe_keys(reply, keys);
+    }
+    reply.array(spec.subcommands.len());
+    for subcommand in spec.subcommands {
+        describe(reply, subcommand, Some(spec.name));
+    }
+}
+
+fn describe_keys(reply: &mut Reply<'_>, keys: &KeySpec) {
+    reply.map(3 + usize::from(!keys.notes.is_empty()));
+    if !keys.notes.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk_str(keys.notes);
+    }
+    reply.bulk(b"flags");
+    write_access(reply, keys.access);
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    match keys.begin {
+        Begin::Index(at) => {
+            write_spec(reply, "index", &[("index", i64::from(at))]);
+        }
+        Begin::Keyword(word, from) => {
+            reply.bulk(b"type");
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk_str(word);
+            reply.bulk(b"startfrom");
+            reply.integer(i64::from(from));
+        }
+    }
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    match keys.find {
+        Find::Range { last, step, limit } => write_spec(
+            reply,
+            "range",
+            &[
+                ("lastkey", i64::from(last)),
+                ("keystep", i64::from(step)),
+                ("limit", i64::from(limit)),
+            ],
+        ),
+        Find::Count { count, first, step } => write_spec(
+            reply,
+            "keynum",
+            &[
+                ("keynumidx", i64::from(count)),
+                ("firstkey", i64::from(first)),
+                ("keystep", i64::from(step)),
+            ],
+        ),
+    }
+}
+
+fn write_spec(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i64)]) {
+    reply.bulk(b"type");
+    reply.bulk_str(kind);
+    reply.bulk(b"spec");
+    reply.map(fields.len());
+    for (name, value) in fields {
+        reply.bulk_str(name);
+        reply.integer(*value);
+    }
+}
+
+fn write_access(reply: &mut Reply<'_>, access: KeyAccess) {
+    let names: Vec<&str> = access.names().collect();
+    reply.set(names.len());
+    for name in names {
+        reply.simple(name);
+    }
+}
+
+fn document(
+    _context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let wanted: Vec<_> = if args.remaining() == 0 {
+        table()
+            .commands()
+            .iter()
+            .map(|spec| (*spec, None))
+            .collect()
+    } else {
+        args.filter_map(lookup).collect()
+    };
+    reply.map(wanted.len());
+    for (spec, container) in wanted {
+        reply.bulk_str(&full_name(spec, container));
+        write_docs(reply, spec);
+    }
+    Ok(())
+}
+
+fn write_docs(reply: &mut Reply<'_>, spec: &CommandSpec) {
+    let arguments = docs::parse(spec.syntax);
+    let fields = 4 + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty());
+    reply.map(fields);
+    for (name, value) in [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ] {
+        reply.bulk_str(name);
+        reply.bulk_str(value);
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        docs::write(reply, &arguments, &mut 0);
+    }
+    if !spec.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(spec.subcommands.len());
+        for subcommand in spec.subcommands {
+            reply.bulk_str(&full_name(subcommand, Some(spec.name)));
+            write_docs(reply, subcommand);
+        }
+    }
+}
+
+/// Whether a command, by full name and row, is to be listed.
+type ListFilter = Box<dyn Fn(&str, &CommandSpec) -> bool>;
+
+fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let filter: ListFilter = match args.remaining() {
+        0 => Box::new(|_, _| true),
+        3 if args.take_word("FILTERBY") => {
+            if args.take_word("MODULE") {
+                Box::new(|_, _| false)
+            } else if args.take_word("ACLCAT") {
+                let category = args.bytes()?.to_ascii_lowercase();
+                Box::new(move |_, spec| {
+                    categories_of(spec)
+                        .iter()
+                        .any(|name| name.as_bytes() == category)
+                })
+            } else if args.take_word("PATTERN") {
+                let pattern = args.bytes()?.to_ascii_lowercase();
+                Box::new(move |name, _| glob::matches(&pattern, name.as_bytes(), Case::Sensitive))
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    let mut names = Vec::new();
+    for spec in table().commands() {
+        names.extend(Some(full_name(spec, None)).filter(|name| filter(name, spec)));
+        if args.request().len() > 2 {
+            let subcommands = spec.subcommands.iter();
+            names.extend(subcommands.filter_map(|sub| {
+                Some(full_name(sub, Some(spec.name))).filter(|name| filter(name, sub))
+            }));
+        }
+    }
+    reply.array(names.len());
+    for name in names {
+        reply.bulk_str(&name);
+    }
+    Ok(())
+}
+
+fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> CommandResult {
+    let words: Vec<&[u8]> = args.collect();
+    let owned = OwnedRequest::new(&words);
+    let request = owned.request();
+    let (_, spec) = table()
+        .find(request.name())
+        .ok_or(CommandError::fixed("ERR Invalid command specified"))?;
+    let spec = request
+        .arg(1)
+        .and_then(|word| find_subcommand(spec, word))
+        .unwrap_or(spec);
+    if spec.keys.is_empty() {
+        return Err(CommandError::fixed("ERR The command has no key arguments"));
+    }
+    if !spec.arity.accepts(request.len()) {
+        return Err(CommandError::fixed(
+            "ERR Invalid number of arguments specified for command",
+        ));
+    }
+    let found = keys::of(spec, &request).ok_or(CommandError::fixed(
+        "ERR Invalid arguments specified for command",
+    ))?;
+    reply.array(found.len());
+    for (at, access) in found {
+        if with_access {
+            reply.array(2);
+        }
+        reply.bulk(request.arg(at).unwrap_or_default());
+        if with_access {
+            write_access(reply, access);
+        }
+    }
+    Ok(())
+}

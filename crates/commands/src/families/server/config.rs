@@ -1,0 +1,122 @@
+//! CONFIG: reading and changing directives while the server runs.
+
+use protocol::Reply;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const MEMBER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(2),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::LOADING)
+        .and(Flags::STALE),
+    group: Group::Server,
+    since: "2.0.0",
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "CONFIG",
+    arity: Arity::AtLeast(2),
+    group: Group::Server,
+    since: "2.0.0",
+    summary: "Reads and changes the configuration.",
+    complexity: "Depends on subcommand.",
+    subcommands: &[
+        CommandSpec {
+            name: "GET",
+            arity: Arity::AtLeast(3),
+            summary: "Gives directives whose names match, with their values.",
+            complexity: "O(N) where N is the number of directives.",
+            syntax: "parameter [parameter ...]",
+            handler: get,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "SET",
+            arity: Arity::AtLeast(4),
+            summary: "Changes directives, all or none.",
+            complexity: "O(N) where N is the number of directives given.",
+            syntax: "parameter value [parameter value ...]",
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            handler: set,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "REWRITE",
+            since: "2.8.0",
+            summary: "Writes the running configuration into its file.",
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            handler: |context, _args, reply| {
+                context.server.config_rewrite()?;
+                reply.ok();
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "RESETSTAT",
+            summary: "Forgets what was counted.",
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            handler: |context, _args, reply| {
+                context.server.reset_statistics();
+                reply.ok();
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "HELP",
+            flags: Flags::LOADING.and(Flags::STALE),
+            since: "5.0.0",
+            summary: "Lists the subcommands.",
+            handler: |_context, _args, reply| {
+                help::write(reply, "CONFIG", HELP);
+                Ok(())
+            },
+            ..MEMBER
+        },
+    ],
+    ..CommandSpec::BLANK
+}];
+
+const HELP: &[&str] = &[
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Rewrite the configuration file.",
+];
+
+fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let patterns: Vec<&[u8]> = args.collect();
+    let slot = reply.begin_map();
+    let mut count = 0;
+    context.server.config_get(&patterns, &mut |name, value| {
+        reply.bulk(name);
+        reply.bulk(value);
+        count += 1;
+    });
+    reply.end_map(slot, count);
+    Ok(())
+}
+
+fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.remaining() % 2 == 1 {
+        return Err(CommandError::WrongArity("config|set".into()));
+    }
+    let mut pairs = Vec::with_capacity(args.remaining() / 2);
+    while args.remaining() > 0 {
+        pairs.push((args.bytes()?, args.bytes()?));
+    }
+    context.server.config_set(&pairs)?;
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! DEBUG: the few helpers that harm nobody, for those whom `enable-debug-command` lets in.
+
+use protocol::Reply;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "DEBUG",
+    arity: Arity::AtLeast(2),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::LOADING)
+        .and(Flags::STALE),
+    group: Group::Server,
+    summary: "Helps testing.",
+    complexity: "Depends on subcommand.",
+    syntax: "subcommand [argument [argument ...]]",
+    handler: debug,
+    ..CommandSpec::BLANK
+}];
+
+/// Longest sleep: a day.
+const SLEEP_SECONDS_MAX: f64 = 86_400.0;
+
+fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if !context.server.debug_allowed(context.session) {
+        return Err(CommandError::fixed(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    let subcommand = args.bytes()?;
+    match (subcommand.to_ascii_uppercase().as_slice(), args.remaining()) {
+        (b"SLEEP", 1) => {
+            let seconds: f64 = std::str::from_utf8(args.bytes()?)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0.0);
+            context.store.leave();
+            context
+                .server
+                .sleep_seconds(seconds.clamp(0.0, SLEEP_SECONDS_MAX));
+            context.store.enter();
+            reply.ok();
+        }
+        (b"SET-ACTIVE-EXPIRE", 1) => {
+            let on = args.bytes()? != b"0";
+            context.server.set_active_expire(on);
+            reply.ok();
+        }
+        (b"HELP", 0) => help::write(reply, "DEBUG", HELP),
+        _ => {
+            let mut text = b"ERR DEBUG subcommand '".to_vec();
+            text.extend_from_slice(&subcommand[..subcommand.len().min(128)]);
+            text.extend_from_slice(b"' is not available here. Try DEBUG HELP.");
+            return Err(CommandError::Bytes(text));
+        }
+    }
+    Ok(())
+}
+
+const HELP: &[&str] = &[
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Setting it to 0 disables expiring keys (and hash fields) in background ",
+    "    when they are not accessed (otherwise the default behavior). Setting it",
+    "    to 1 reenables back the default.",
+    "SLEEP <seconds>",
+    "    Stop the worker of this connection for <seconds>. Decimals allowed.",
+];

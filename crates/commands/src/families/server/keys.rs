@@ -1,0 +1,106 @@
+//! Which arguments of a request are keys, by the key specifications of its row.
+
+use protocol::Request;
+
+use crate::spec::{Begin, CommandSpec, Find, KeyAccess, KeySpec};
+
+/// Indexes of the arguments that are keys, with what happens to them. `None` when the arguments do
+/// not fit the specification.
+pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize, KeyAccess)>> {
+    let mut found = Vec::new();
+    for keys in spec.keys {
+        let Some(begin) = start(keys, request) else {
+            continue;
+        };
+        match keys.find {
+            Find::Range { last, step, limit } => {
+                let last = last_of_range(begin, last, limit, request.len())?;
+                let step = usize::from(step.max(1));
+                found.extend((begin..=last).step_by(step).map(|at| (at, keys.access)));
+            }
+            Find::Count { count, first, step } => {
+                let count = request.arg(begin + usize::from(count))?;
+                let count = usize::try_from(base::number::parse_i64(count)?).ok()?;
+                let first = begin + usize::from(first);
+                let step = usize::from(step.max(1));
+                let past = count
+                    .checked_mul(step)
+                    .and_then(|span| first.checked_add(span))?;
+                if past > request.len() {
+                    return None;
+                }
+                found.extend((first..past).step_by(step).map(|at| (at, keys.access)));
+            }
+        }
+    }
+    found
+        .iter()
+        .all(|(at, _)| *at < request.len())
+        .then_some(found)
+}
+
+fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
+    match keys.begin {
+        Begin::Index(at) => Some(usize::from(at)),
+        Begin::Keyword(word, from) => {
+            let is_word = |at: usize| {
+                request
+                    .arg(at)
+                    .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+            };
+            let len = request.len();
+            let found = match usize::try_from(from) {
+                Ok(from) => (from..len).find(|at| is_word(*at)),
+                Err(_) => {
+                    let from = len.checked_sub(usize::from(from.unsigned_abs()))?;
+                    (1..=from).rev().find(|at| is_word(*at))
+                }
+            };
+            found.map(|at| at + 1)
+        }
+    }
+}
+
+/// Index of the last key of a range, which may be before the first: then there is none.
+fn last_of_range(begin: usize, last: i16, limit: u16, len: usize) -> Option<usize> {
+    match usize::try_from(last) {
+        Ok(last) => Some(begin + last),
+        Err(_) if limit <= 1 => len.checked_sub(usize::from(last.unsigned_abs())),
+        Err(_) => {
+            let rest = len.checked_sub(begin)?;
+            Some((begin + rest / usize::from(limit)).saturating_sub(1))
+        }
+    }
+}
+
+/// First key, last key and step as `COMMAND` has shown them since long before key specifications:
+/// the range that covers all ranges at fixed places.
+pub(crate) fn legacy_range(spec: &CommandSpec) -> (i64, i64, i64) {
+    let ranges: Vec<(i64, i64, i64)> = spec
+        .keys
+        .iter()
+        .filter_map(|keys| match (keys.begin, keys.find) {
+            (Begin::Index(at), Find::Range { last, step, .. }) => {
+                let first = i64::from(at);
+                let last = if last < 0 {
+                    i64::from(last)
+                } else {
+                    first + i64::from(last)
+                };
+                Some((first, last, i64::from(step)))
+            }
+            _ => None,
+        })
+        .collect();
+    let Some((first, ..)) = ranges.iter().min() else {
+        return (0, 0, 0);
+    };
+    let last = ranges.iter().map(|(_, last, _)| *last);
+    let last = if last.clone().any(|last| last < 0) {
+        last.min()
+    } else {
+        last.max()
+    };
+    let step = ranges.iter().map(|(.., step)| *step).max();
+    (*first, last.unwrap_or(0), step.unwrap_or(0))
+}

@@ -1,0 +1,20 @@
+//! Commands about the server itself.
+
+mod command;
+mod config;
+mod debug;
+mod docs;
+mod keys;
+mod memory;
+mod state;
+
+use crate::spec::CommandSpec;
+
+/// The rows of this family, by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    command::COMMANDS,
+    config::COMMANDS,
+    debug::COMMANDS,
+    memory::COMMANDS,
+    state::COMMANDS,
+];

@@ -1,0 +1,251 @@
+//! How the server is: INFO TIME ROLE LASTSAVE SHUTDOWN LOLWUT, MODULE LIST and REPLICAOF NO ONE.
+
+use protocol::Reply;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::help;
+use crate::identity::{IOLITE_VERSION, REDIS_VERSION};
+use crate::port::ShutdownRequest;
+use crate::session::Fate;
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "INFO",
+        arity: Arity::AtLeast(1),
+        flags: ALWAYS,
+        group: Group::Server,
+        categories: &["dangerous"],
+        summary: "Describes the server, section by section.",
+        syntax: "[section [section ...]]",
+        tips: &[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
+        handler: |context, args, reply| {
+            let sections: Vec<String> = args
+                .map(|name| String::from_utf8_lossy(name).to_lowercase())
+                .collect();
+            let text = context.server.info(context.store, &sections);
+            reply.verbatim("txt", text.as_bytes());
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "TIME",
+        flags: ALWAYS.and(Flags::FAST),
+        group: Group::Server,
+        since: "2.6.0",
+        summary: "Gives the server's time: seconds since 1970, and microseconds.",
+        tips: &["nondeterministic_output"],
+        handler: |context, _args, reply| {
+            let now_us = context.server.now_unix_us();
+            reply.array(2);
+            for part in [now_us / 1_000_000, now_us % 1_000_000] {
+                reply.bulk_integer(i64::try_from(part).unwrap_or(i64::MAX));
+            }
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "ROLE",
+        flags: Flags::NOSCRIPT.and(ALWAYS).and(Flags::FAST),
+        group: Group::Server,
+        categories: &["admin", "dangerous"],
+        since: "2.8.12",
+        summary: "Says which part the server has in replication.",
+        handler: |_context, _args, reply| {
+            reply.array(3);
+            reply.bulk(b"master");
+            reply.integer(0);
+            reply.array(0);
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "LASTSAVE",
+        flags: ALWAYS.and(Flags::FAST),
+        group: Group::Server,
+        categories: &["admin", "dangerous"],
+        summary: "Gives the time of the last save, in seconds since 1970.",
+        tips: &["nondeterministic_output"],
+        handler: |context, _args, reply| {
+            reply.integer(context.server.last_save_unix());
+            Ok(())
+        },
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "SHUTDOWN",
+        arity: Arity::AtLeast(1),
+        flags: Flags::ADMIN
+            .and(Flags::NOSCRIPT)
+            .and(ALWAYS)
+            .and(Flags::NO_MULTI)
+            .and(Flags::ALLOW_BUSY),
+        group: Group::Server,
+        summary: "Stops the server.",
+        complexity: "O(N) when saving, where N is the number of keys; otherwise O(1).",
+        syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+        handler: shutdown,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "LOLWUT",
+        arity: Arity::AtLeast(1),
+        flags: Flags::READONLY.and(Flags::FAST),
+        group: Group::Server,
+        since: "5.0.0",
+        summary: "Draws a crystal and names the version.",
+        syntax: "[VERSION version]",
+        handler: lolwut,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "MODULE",
+        arity: Arity::AtLeast(2),
+        group: Group::Server,
+        since: "4.0.0",
+        summary: "Tells about modules: there are none.",
+        complexity: "Depends on subcommand.",
+        subcommands: &[
+            CommandSpec {
+                name: "LIST",
+                arity: Arity::Exactly(2),
+                flags: Flags::ADMIN.and(Flags::NOSCRIPT),
+                group: Group::Server,
+                since: "4.0.0",
+                summary: "Lists the loaded modules: none.",
+                complexity: "O(1)",
+                tips: &["nondeterministic_output_order"],
+                handler: |_context, _args, reply| {
+                    reply.array(0);
+                    Ok(())
+                },
+                ..CommandSpec::BLANK
+            },
+            CommandSpec {
+                name: "HELP",
+                arity: Arity::Exactly(2),
+                flags: ALWAYS,
+                group: Group::Server,
+                since: "5.0.0",
+                summary: "Lists the subcommands.",
+                handler: |_context, _args, reply| {
+                    help::write(
+                        reply,
+                        "MODULE",
+                        &["LIST", "    Return a list of loaded modules."],
+                    );
+                    Ok(())
+                },
+                ..CommandSpec::BLANK
+            },
+        ],
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "REPLICAOF",
+        since: "5.0.0",
+        summary: "Makes the server a primary again, which it is.",
+        ..REPLICA_OF
+    },
+    CommandSpec {
+        name: "SLAVEOF",
+        summary: "The older name of REPLICAOF.",
+        ..REPLICA_OF
+    },
+];
+
+const REPLICA_OF: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(3),
+    flags: Flags::ADMIN
+        .and(Flags::NOSCRIPT)
+        .and(Flags::STALE)
+        .and(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    syntax: "<host port | NO ONE>",
+    handler: replica_of,
+    ..CommandSpec::BLANK
+};
+
+fn shutdown(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    _reply: &mut Reply<'_>,
+) -> CommandResult {
+    let mut request = ShutdownRequest::default();
+    while args.remaining() > 0 {
+        if args.take_word("NOSAVE") {
+            request.save = Some(false);
+        } else if args.take_word("SAVE") {
+            request.save = Some(true);
+        } else if args.take_word("NOW") {
+            request.now = true;
+        } else if args.take_word("FORCE") {
+            request.force = true;
+        } else if args.take_word("ABORT") {
+            request.abort = true;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    let others = request.save.is_some() || request.now || request.force;
+    if request.abort && others {
+        return Err(CommandError::Syntax);
+    }
+    if request.save == Some(true) {
+        return Err(CommandError::fixed(
+            "ERR SHUTDOWN SAVE is not available: this version keeps nothing on disk",
+        ));
+    }
+    context.server.shutdown(request)?;
+    context.session.fate = Fate::Close;
+    Ok(())
+}
+
+fn lolwut(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.take_word("VERSION") {
+        args.integer()?;
+    }
+    let text = format!("{CRYSTAL}\nIolite ver. {IOLITE_VERSION} (Redis ver. {REDIS_VERSION})\n");
+    reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+/// Iolite shows blue, grey or straw depending on the side one looks from.
+const CRYSTAL: &str = r"
+          .______.
+         /\      /\
+        /  \    /  \
+       /____\  /____\
+      |\    /\/\    /|
+      | \  / /\ \  / |
+      |  \/ /  \ \/  |
+      |__/_/____\_\__|
+       \   \    /   /
+        \   \  /   /
+         \___\/___/
+";
+
+fn replica_of(
+    _context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    if args.take_word("NO") && args.take_word("ONE") {
+        reply.ok();
+        return Ok(());
+    }
+    Err(CommandError::fixed(
+        "ERR REPLICAOF is only available as NO ONE: this version does not replicate",
+    ))
+}

@@ -1,0 +1,144 @@
+//! Spreads connections over workers: each goes to the one that serves the fewest.
+//!
+//! Every worker watches the shared listeners; whichever accepts a connection asks here who is to
+//! serve it and puts it into that worker's inbox. Placing is serialised by one lock, which is
+//! taken once per connection and never per request, so that counts differ by at most one as long
+//! as nobody leaves.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::service::{Endpoint, PeerInfo};
+use crate::transport::{Carrier, Transport};
+use crate::waker::Waker;
+
+/// Shared by all loops of a server.
+#[derive(Debug)]
+pub struct Balancer {
+    workers: Vec<Seat>,
+    placing: Mutex<()>,
+}
+
+/// A worker as others see it, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Seat {
+    connections_count: AtomicUsize,
+    inbox: Mutex<VecDeque<Newcomer>>,
+    waker: Waker,
+}
+
+/// An accepted connection on its way to its worker.
+pub(crate) struct Newcomer {
+    pub(crate) carrier: Carrier,
+    pub(crate) peer: PeerInfo,
+}
+
+impl std::fmt::Debug for Newcomer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Newcomer")
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Balancer {
+    /// A balancer for `workers_count` loops (at least one).
+    ///
+    /// # Errors
+    /// When the process may open no more descriptors: one per worker is needed.
+    pub fn new(workers_count: usize) -> io::Result<Arc<Self>> {
+        let workers = (0..workers_count.max(1)).map(|_| Seat::new());
+        Ok(Arc::new(Self {
+            workers: workers.collect::<io::Result<_>>()?,
+            placing: Mutex::new(()),
+        }))
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// How many connections a worker has, those in its inbox included.
+    #[must_use]
+    pub fn connections_count(&self, worker: usize) -> usize {
+        self.workers[worker]
+            .connections_count
+            .load(Ordering::Relaxed)
+    }
+
+    /// What wakes a worker's loop.
+    #[must_use]
+    pub fn waker(&self, worker: usize) -> Waker {
+        self.workers[worker].waker.clone()
+    }
+
+    /// Gives a connection that no listener accepted to the least loaded worker, without asking
+    /// whether it is admitted.
+    pub fn connect(&self, transport: Box<dyn Transport>) {
+        let worker = self.place();
+        self.send(
+            worker,
+            Newcomer {
+                carrier: Carrier::Other(transport),
+                peer: PeerInfo {
+                    peer: Endpoint::InProcess,
+                    local: Endpoint::InProcess,
+                    fd: -1,
+                    listener: None,
+                },
+            },
+        );
+    }
+
+    /// Chooses the worker of a new connection and counts it there.
+    pub(crate) fn place(&self) -> usize {
+        let _placing = lock(&self.placing);
+        let counts = self.workers.iter().enumerate();
+        let (least, _) = counts
+            .min_by_key(|(_, seat)| seat.connections_count.load(Ordering::Relaxed))
+            .expect("there is at least one worker");
+        self.workers[least]
+            .connections_count
+            .fetch_add(1, Ordering::Relaxed);
+        least
+    }
+
+    /// Counts a connection of `worker` out.
+    pub(crate) fn leave(&self, worker: usize) {
+        self.workers[worker]
+            .connections_count
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Puts a placed connection into a worker's inbox.
+    pub(crate) fn send(&self, worker: usize, newcomer: Newcomer) {
+        let seat = &self.workers[worker];
+        lock(&seat.inbox).push_back(newcomer);
+        seat.waker.wake();
+    }
+
+    /// The next connection in a worker's inbox.
+    pub(crate) fn take(&self, worker: usize) -> Option<Newcomer> {
+        lock(&self.workers[worker].inbox).pop_front()
+    }
+}
+
+impl Seat {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            connections_count: AtomicUsize::new(0),
+            inbox: Mutex::default(),
+            waker: Waker::new()?,
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No critical section can leave the queue half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

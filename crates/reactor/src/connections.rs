@@ -1,0 +1,227 @@
+//! The connections of one loop, in slots that are used again under a new generation.
+//!
+//! A slot keeps no buffer while its connection is idle: `input` has no capacity and `pending` is
+//! absent. Invariants
+//!  1. `input` holds what the service did not consume, and nothing else.
+//!  2. `pending` is present exactly while output waits for the socket; its bytes come before
+//!     anything written later.
+//!  3. A slot's generation grows when its connection is removed and is never 0, so that an id that
+//!     outlived its connection finds nothing.
+
+use crate::service::CloseReason;
+use crate::transport::Carrier;
+
+/// Names a connection of one loop; never names another one later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId {
+    index: u32,
+    generation: u32,
+}
+
+impl ConnectionId {
+    /// The slot, for tables that run beside the loop's; reused after the connection is closed.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// As one number, for epoll; generation 0 is free for other uses.
+    pub(crate) const fn to_token(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The id in a token.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes the two halves apart"
+    )]
+    pub(crate) const fn from_token(token: u64) -> Self {
+        Self {
+            index: token as u32,
+            generation: (token >> 32) as u32,
+        }
+    }
+}
+
+/// What the loop knows about a connection.
+pub(crate) struct Connection {
+    pub(crate) carrier: Carrier,
+    /// Unconsumed input.
+    pub(crate) input: Vec<u8>,
+    /// The length that `input` must have before the service is called again.
+    pub(crate) needed: usize,
+    /// Output that the socket did not take.
+    pub(crate) pending: Option<Box<Pending>>,
+    pub(crate) phase: Phase,
+    /// Not read from until the service says so.
+    pub(crate) paused: bool,
+    /// In the list of connections that have input left to be served.
+    pub(crate) queued: bool,
+    /// What epoll watches now.
+    pub(crate) interest: Interest,
+}
+
+/// How far a connection is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not at all.
+    Open,
+    /// It ends once its output was taken.
+    Draining(CloseReason),
+    /// It ends at the end of this turn.
+    Doomed(CloseReason),
+    /// The service let it go; its peer has yet to close its side.
+    Lingering,
+}
+
+/// What epoll watches a connection for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Input.
+    Input,
+    /// Room for output.
+    Output,
+    /// Only that the peer goes away.
+    Departure,
+}
+
+/// Output that waits for its socket.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Pending {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Adds bytes behind; room that was sent is used before the buffer grows.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        if self.sent > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Drops the first `sent` bytes.
+    pub(crate) fn consume(&mut self, sent: usize) {
+        self.sent = self.bytes.len().min(self.sent + sent);
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(carrier: Carrier) -> Self {
+        Self {
+            carrier,
+            input: Vec::new(),
+            needed: 0,
+            pending: None,
+            phase: Phase::Open,
+            paused: false,
+            queued: false,
+            interest: Interest::Input,
+        }
+    }
+
+    /// Bytes of output that wait for the socket.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.len())
+    }
+
+    /// Whether the service may be given input.
+    pub(crate) fn may_receive(&self) -> bool {
+        self.phase == Phase::Open && !self.paused && self.pending.is_none()
+    }
+}
+
+/// All connections of a loop.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Connections {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Takes a connection in.
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 1,
+                connection: None,
+            });
+            // Descriptors are 31-bit numbers, so slots cannot outgrow 32 bits.
+            u32::try_from(self.slots.len() - 1).expect("more connections than descriptors")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.connection = Some(connection);
+        ConnectionId {
+            index,
+            generation: slot.generation,
+        }
+    }
+
+    /// The connection, unless the id is stale.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        slot.connection.as_mut()
+    }
+
+    /// The connection, unless the id is stale.
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        slot.connection.as_ref()
+    }
+
+    /// Takes a connection out; from now on its id is stale.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let connection = slot.connection.take()?;
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        self.free.push(id.index);
+        Some(connection)
+    }
+
+    /// The ids of all connections, by slot.
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        (0_u32..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.connection.is_some())
+            .map(|(index, slot)| ConnectionId {
+                index,
+                generation: slot.generation,
+            })
+            .collect()
+    }
+}

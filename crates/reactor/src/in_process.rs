@@ -1,0 +1,171 @@
+//! A connection without sockets: two queues of bytes between a loop and a peer of the same process.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::transport::{Readiness, Source, Transport};
+use crate::waker::Waker;
+
+/// The loop's end of an in-process connection.
+#[derive(Debug)]
+pub struct InProcess {
+    pipes: Arc<Mutex<Pipes>>,
+}
+
+/// The other end: what a client's socket is elsewhere. Never blocks: reading and writing answer
+/// `WouldBlock`. Dropping it closes both directions.
+#[derive(Debug)]
+pub struct InProcessPeer {
+    pipes: Arc<Mutex<Pipes>>,
+}
+
+/// Both ends of a connection; each direction holds at most `capacity_bytes`.
+#[must_use]
+pub fn in_process_pair(capacity_bytes: usize) -> (InProcess, InProcessPeer) {
+    let pipes = Arc::new(Mutex::new(Pipes {
+        to_loop: Pipe::new(capacity_bytes),
+        to_peer: Pipe::new(capacity_bytes),
+        waker: None,
+    }));
+    let end = InProcess {
+        pipes: Arc::clone(&pipes),
+    };
+    (end, InProcessPeer { pipes })
+}
+
+#[derive(Debug)]
+struct Pipes {
+    to_loop: Pipe,
+    to_peer: Pipe,
+    waker: Option<Waker>,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    capacity_bytes: usize,
+    /// No more bytes will be written.
+    ended: bool,
+    /// Nobody will read.
+    broken: bool,
+}
+
+impl Pipe {
+    fn new(capacity_bytes: usize) -> Self {
+        Self {
+            bytes: VecDeque::new(),
+            capacity_bytes: capacity_bytes.max(1),
+            ended: false,
+            broken: false,
+        }
+    }
+
+    fn is_readable(&self) -> bool {
+        !self.bytes.is_empty() || self.ended
+    }
+
+    fn is_writable(&self) -> bool {
+        self.bytes.len() < self.capacity_bytes || self.broken
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.is_readable() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.bytes.read(buffer)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.broken || self.ended {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if !self.is_writable() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = bytes.len().min(self.capacity_bytes - self.bytes.len());
+        self.bytes.extend(&bytes[..count]);
+        Ok(count)
+    }
+}
+
+impl Transport for InProcess {
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        lock(&self.pipes).to_loop.read(buffer)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.pipes).to_peer.write(bytes)
+    }
+
+    fn source(&self) -> Source<'_> {
+        let pipes = lock(&self.pipes);
+        Source::Software(Readiness {
+            readable: pipes.to_loop.is_readable(),
+            writable: pipes.to_peer.is_writable(),
+        })
+    }
+
+    fn attach(&mut self, waker: &Waker) {
+        lock(&self.pipes).waker = Some(waker.clone());
+    }
+
+    fn shutdown_send(&mut self) {
+        lock(&self.pipes).to_peer.ended = true;
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        let mut pipes = lock(&self.pipes);
+        pipes.to_peer.ended = true;
+        pipes.to_loop.broken = true;
+    }
+}
+
+impl InProcessPeer {
+    /// Tells the loop that nothing more will be written; reading goes on.
+    pub fn shutdown_write(&mut self) {
+        self.change(|pipes| pipes.to_loop.ended = true);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Pipes) -> T) -> T {
+        let mut pipes = lock(&self.pipes);
+        let result = change(&mut pipes);
+        if let Some(waker) = &pipes.waker {
+            waker.wake();
+        }
+        result
+    }
+}
+
+impl Read for InProcessPeer {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.change(|pipes| pipes.to_peer.read(buffer))
+    }
+}
+
+impl Write for InProcessPeer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.change(|pipes| pipes.to_loop.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for InProcessPeer {
+    fn drop(&mut self) {
+        self.change(|pipes| {
+            pipes.to_loop.ended = true;
+            pipes.to_peer.broken = true;
+        });
+    }
+}
+
+fn lock(pipes: &Mutex<Pipes>) -> MutexGuard<'_, Pipes> {
+    // Every change of the queues is complete at every point where it could panic.
+    pipes.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,226 @@
+//! What a server says to the loop and hears from it: the port that this room defines and the
+//! server's worker implements.
+//!
+//! What a service may rely on
+//!  1. `opened` comes first, `closed` comes last, each exactly once per connection, and nothing is
+//!     called with an id after its `closed`.
+//!  2. `received` is never called for a connection that is paused, closing, or whose output did
+//!     not fit into its socket: a peer that does not read is not read from.
+//!  3. No call is made from within another call: what [`Io`] is asked for happens after return.
+//!  4. Replies of one connection leave in the order in which they were written.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connections::ConnectionId;
+use crate::io::Io;
+
+/// What a worker does with the bytes of its connections; one per thread, never shared.
+pub trait Service {
+    /// Where replies are written: one arena per thread.
+    type Output: OutputArena;
+
+    /// Decides about a peer that just connected, on the worker that accepted it (which need not be
+    /// the one that serves it). Everyone admitted is `opened` and `closed` exactly once, unless the
+    /// loop stops in between. Admits everyone unless implemented.
+    ///
+    /// # Errors
+    /// The bytes to send before the connection is closed; such a peer is never `opened`.
+    fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
+        let _ = peer;
+        Ok(())
+    }
+
+    /// Seconds of silence after which the kernel probes an accepted TCP peer; 0 for never. Asked
+    /// for each connection, so that it may change while the server runs.
+    fn keepalive_s(&self) -> u32 {
+        300
+    }
+
+    /// A connection was made.
+    fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo);
+
+    /// Bytes came. `input` starts with whatever was not consumed last time; what is written to
+    /// `output` goes to this connection.
+    ///
+    /// A service that writes much for little input returns [`Then::Yield`] once it wrote
+    /// [`FLUSH_BYTES`](crate::FLUSH_BYTES) in one call: the arena grows to what one call writes.
+    fn received(
+        &mut self,
+        io: &mut Io<'_>,
+        id: ConnectionId,
+        input: &[u8],
+        output: &mut Self::Output,
+    ) -> Received;
+
+    /// A connection is gone; its id is stale from now on.
+    fn closed(&mut self, id: ConnectionId, reason: CloseReason);
+
+    /// The [`Waker`](crate::Waker) of this loop rang since the last turn; may also be called
+    /// without cause. What is written to `output` is addressed by [`Io::address`].
+    fn woken(&mut self, io: &mut Io<'_>, output: &mut Self::Output);
+
+    /// Called once per turn, after all events and before the flush: for timers, paused sessions,
+    /// a cached clock. What is written to `output` is addressed by [`Io::address`].
+    fn turn(&mut self, io: &mut Io<'_>, output: &mut Self::Output);
+
+    /// The longest time the loop may sleep; `None` for as long as nothing happens.
+    fn next_deadline(&self) -> Option<Duration>;
+
+    /// Asked when output that its socket did not take grows to `pending_bytes`. Keeps it unless
+    /// implemented.
+    fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
+        let _ = (id, pending_bytes);
+        Verdict::Keep
+    }
+
+    /// Asked when the input kept for an incomplete request grows to `buffered_bytes`. Keeps it
+    /// unless implemented.
+    fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
+        let _ = (id, buffered_bytes);
+        Verdict::Keep
+    }
+}
+
+/// A growing buffer of replies that keeps its memory between turns.
+pub trait OutputArena {
+    /// How many bytes it holds.
+    fn len(&self) -> usize;
+
+    /// Whether it holds none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes it holds, oldest first.
+    fn as_slice(&self) -> &[u8];
+
+    /// Forgets all bytes and keeps the memory.
+    fn clear(&mut self);
+
+    /// Gives back memory beyond about `capacity_bytes`.
+    fn shrink_to(&mut self, capacity_bytes: usize);
+}
+
+impl OutputArena for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn shrink_to(&mut self, capacity_bytes: usize) {
+        self.shrink_to(capacity_bytes);
+    }
+}
+
+/// What a service did with the bytes it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// How many bytes from the front of the input are done with (at most all).
+    pub consumed: usize,
+    /// How many bytes the unconsumed input must have before anything more can be done with it, or
+    /// 0 when that is unknown. `received` is not called again before so many are there.
+    pub needed: usize,
+    /// What happens to the connection now.
+    pub then: Then,
+}
+
+impl Received {
+    /// Everything complete was done; the rest, if any, waits for more bytes.
+    #[must_use]
+    pub const fn consumed(consumed: usize) -> Self {
+        Self {
+            consumed,
+            needed: 0,
+            then: Then::Continue,
+        }
+    }
+
+    /// The same with what happens next.
+    #[must_use]
+    pub const fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
+    /// The same with the number of bytes that the unconsumed input must have.
+    #[must_use]
+    pub const fn needing(self, needed: usize) -> Self {
+        Self { needed, ..self }
+    }
+}
+
+/// What happens to a connection after a call of [`Service::received`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is read from as bytes come.
+    Continue,
+    /// More complete input is left: `received` is called with it again, after other connections
+    /// had their turn and once the output so far was taken.
+    Yield,
+    /// Unread input is kept and nothing is read until [`Io::resume`], which makes `received` be
+    /// called with the input that is left, if any. A peer that goes away meanwhile is closed.
+    Pause,
+    /// It is closed once all its output was taken; unconsumed input is dropped.
+    CloseAfterFlush,
+    /// It is closed without waiting for a slow reader; what its socket takes at once is sent.
+    CloseNow,
+}
+
+/// An answer to the question whether a connection may hold so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may.
+    Keep,
+    /// It may not: it is closed at once.
+    Close,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed its side, and everything it had sent was served.
+    PeerClosed,
+    /// The transport failed.
+    Failed(std::io::ErrorKind),
+    /// The service asked for it.
+    Requested,
+    /// [`Service::output_limit`] said so.
+    OutputLimit,
+    /// [`Service::input_limit`] said so.
+    InputLimit,
+    /// The loop ended.
+    Stopped,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// The peer's address.
+    pub peer: Endpoint,
+    /// The address it connected to.
+    pub local: Endpoint,
+    /// Descriptor number, for listings; -1 when there is none.
+    pub fd: i32,
+    /// Which listener accepted it: index into the listeners of the loop.
+    pub listener: Option<usize>,
+}
+
+/// An end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// An IPv4 or IPv6 address with a port.
+    Tcp(SocketAddr),
+    /// A Unix socket: the path that the listener is bound to.
+    Unix(Arc<PathBuf>),
+    /// The same process.
+    InProcess,
+}

@@ -1,0 +1,97 @@
+//! What carries bytes: the one surface behind which sockets, in-process pairs and wrappers stand.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+use crate::waker::Waker;
+
+/// One end of a stream of bytes, never blocking.
+///
+/// `recv` and `send` answer [`io::ErrorKind::WouldBlock`] when nothing can be moved now, and
+/// `recv` answers 0 once the peer will send no more.
+pub trait Transport: Send {
+    /// Moves bytes that came into `buffer` and gives their number.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none are there; any other error ends the connection.
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Takes bytes from the front of `bytes` and gives their number, which may be less than all.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none can be taken; any other error ends the connection.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// How the loop learns that the transport is ready.
+    fn source(&self) -> Source<'_>;
+
+    /// Called once when a loop takes the transport: what has no descriptor keeps `waker` and rings
+    /// it whenever readiness grows.
+    fn attach(&mut self, waker: &Waker) {
+        let _ = waker;
+    }
+
+    /// Tells the peer that nothing more will be sent; it may still send.
+    fn shutdown_send(&mut self);
+}
+
+/// Where readiness of a transport is seen.
+pub enum Source<'a> {
+    /// A descriptor that epoll watches.
+    Fd(BorrowedFd<'a>),
+    /// No descriptor: the loop asks in every turn, and the transport rings the [`Waker`] that it
+    /// was attached with when readiness grows while the loop sleeps.
+    Software(Readiness),
+}
+
+/// What can be done without waiting, as far as a transport without descriptor knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// `recv` would not answer `WouldBlock`.
+    pub readable: bool,
+    /// `send` would not answer `WouldBlock`.
+    pub writable: bool,
+}
+
+/// The transport of a connection: sockets without a detour, anything else behind a pointer.
+pub(crate) enum Carrier {
+    /// A TCP or Unix socket.
+    Socket(OwnedFd),
+    /// Anything else.
+    Other(Box<dyn Transport>),
+}
+
+impl Carrier {
+    #[inline]
+    pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(fd) => Ok(rustix::net::recv(&*fd, buffer, RecvFlags::empty())?.0),
+            Self::Other(transport) => transport.recv(buffer),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(fd) => Ok(rustix::net::send(&*fd, bytes, SendFlags::NOSIGNAL)?),
+            Self::Other(transport) => transport.send(bytes),
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source<'_> {
+        match self {
+            Self::Socket(fd) => Source::Fd(fd.as_fd()),
+            Self::Other(transport) => transport.source(),
+        }
+    }
+
+    pub(crate) fn shutdown_send(&mut self) {
+        match self {
+            // A peer that is gone already needs no farewell.
+            Self::Socket(fd) => drop(rustix::net::shutdown(&*fd, Shutdown::Write)),
+            Self::Other(transport) => transport.shutdown_send(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a person sees who starts the server in a terminal.
+
+use std::fmt::Write as _;
+
+use reactor::Endpoint;
+
+use crate::config::Config;
+use crate::identity;
+use crate::node::Node;
+
+/// Prints where the server listens and with how many workers, unless it runs as a daemon or logs
+/// to a file.
+#[allow(clippy::print_stdout, reason = "this is for the terminal")]
+pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
+    if !config.daemonize && config.log_file.is_none() {
+        print!("{}", text(endpoints, node.workers().len(), &node.run_id));
+    }
+}
+
+fn text(endpoints: &[Endpoint], workers: usize, run_id: &str) -> String {
+    let plural = if workers == 1 { "" } else { "s" };
+    let mut lines = vec![
+        format!(
+            "Iolite {} (Redis {} commands)",
+            identity::IOLITE_VERSION,
+            identity::REDIS_VERSION
+        ),
+        format!(
+            "{workers} worker{plural}, process {}, run {}",
+            std::process::id(),
+            &run_id[..8]
+        ),
+    ];
+    for endpoint in endpoints {
+        match endpoint {
+            Endpoint::Tcp(address) => lines.push(format!("listening on {address}")),
+            Endpoint::Unix(path) => lines.push(format!("listening on {}", path.display())),
+            Endpoint::InProcess => {}
+        }
+    }
+    let mut text = String::from("\n");
+    for index in 0..lines.len().max(GEM.len()) {
+        let gem = GEM.get(index).copied().unwrap_or("");
+        let line = lines.get(index).map_or("", String::as_str);
+        let _ = writeln!(text, "  {gem:<12}{line}");
+    }
+    text.push('\n');
+    text
+}
+
+const GEM: [&str; 4] = [r"  ____", r" /\__/\", r"/_/  \_\", r"\_\__/_/"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_where_and_with_how_many() {
+        let endpoint = Endpoint::Tcp("127.0.0.1:6379".parse().expect("an address"));
+        let shown = text(&[endpoint], 2, "0123456789");
+        assert!(shown.contains("listening on 127.0.0.1:6379"), "{shown}");
+        assert!(shown.contains("2 workers"), "{shown}");
+    }
+}

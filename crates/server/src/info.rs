@@ -1,0 +1,497 @@
+//! INFO: the server described as `name:value` lines in sections.
+//!
+//! Tools parse this text and take a missing name for a broken server, so every name that monitoring
+//! of Redis and Valkey reads is there; what this server does not have is 0.
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::Ordering;
+
+use base::memory_size::human;
+use commands::table;
+use store::{Handle, Statistics};
+
+use crate::identity;
+use crate::node::Node;
+use crate::process::{self, Whose};
+
+/// A section: its name, whether INFO without arguments shows it, and what writes it.
+struct Section {
+    name: &'static str,
+    by_default: bool,
+    write: fn(&mut Report<'_>),
+}
+
+const SECTIONS: &[Section] = &[
+    Section {
+        name: "Server",
+        by_default: true,
+        write: server,
+    },
+    Section {
+        name: "Clients",
+        by_default: true,
+        write: clients,
+    },
+    Section {
+        name: "Memory",
+        by_default: true,
+        write: memory,
+    },
+    Section {
+        name: "Persistence",
+        by_default: true,
+        write: persistence,
+    },
+    Section {
+        name: "Stats",
+        by_default: true,
+        write: stats,
+    },
+    Section {
+        name: "Replication",
+        by_default: true,
+        write: replication,
+    },
+    Section {
+        name: "CPU",
+        by_default: true,
+        write: cpu,
+    },
+    Section {
+        name: "Modules",
+        by_default: true,
+        write: |_| {},
+    },
+    Section {
+        name: "Commandstats",
+        by_default: false,
+        write: command_statistics,
+    },
+    Section {
+        name: "Errorstats",
+        by_default: true,
+        write: |_| {},
+    },
+    Section {
+        name: "Latencystats",
+        by_default: false,
+        write: |_| {},
+    },
+    Section {
+        name: "Cluster",
+        by_default: true,
+        write: cluster,
+    },
+    Section {
+        name: "Keyspace",
+        by_default: true,
+        write: keyspace,
+    },
+];
+
+/// The text of the sections asked for (in lower case); none means the default ones.
+#[must_use]
+pub fn report(node: &Node, store: &mut Handle, asked: &[String]) -> String {
+    let statistics = store.statistics();
+    let resident_bytes = node.resident_bytes();
+    let mut report = Report {
+        node,
+        store,
+        statistics,
+        resident_bytes,
+        text: String::new(),
+    };
+    for section in SECTIONS {
+        if is_asked(section, asked) {
+            if !report.text.is_empty() {
+                report.text.push_str("\r\n");
+            }
+            let _ = write!(report.text, "# {}\r\n", section.name);
+            (section.write)(&mut report);
+        }
+    }
+    report.text
+}
+
+fn is_asked(section: &Section, asked: &[String]) -> bool {
+    if asked.is_empty() {
+        return section.by_default;
+    }
+    asked.iter().any(|name| match name.as_str() {
+        "all" | "everything" => true,
+        "default" => section.by_default,
+        name => section.name.eq_ignore_ascii_case(name),
+    })
+}
+
+/// The text so far and where its values come from.
+struct Report<'a> {
+    node: &'a Node,
+    store: &'a mut Handle,
+    statistics: Statistics,
+    resident_bytes: u64,
+    text: String,
+}
+
+impl Report<'_> {
+    fn field(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+
+    /// Names that tools look for and that are always 0 here.
+    fn zeros(&mut self, names: &[&str]) {
+        for name in names {
+            self.field(name, 0);
+        }
+    }
+
+    /// A number of bytes, and the same for people under `…_human`.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.field(name, bytes);
+        self.field(&format!("{name}_human"), human(bytes));
+    }
+}
+
+fn server(report: &mut Report<'_>) {
+    let node = report.node;
+    let now_us = node.clock.now_unix_us();
+    let uptime_seconds = node.uptime_ms() / 1000;
+    report.field("redis_version", identity::REDIS_VERSION);
+    report.field("redis_git_sha1", "00000000");
+    report.field("redis_git_dirty", 0);
+    report.field("redis_build_id", identity::build_id());
+    report.field("redis_mode", "standalone");
+    report.field("server_name", identity::SERVER_NAME);
+    report.field("iolite_version", identity::IOLITE_VERSION);
+    report.field("os", process::operating_system());
+    report.field("arch_bits", usize::BITS);
+    report.field("monotonic_clock", "POSIX clock_gettime");
+    report.field("multiplexing_api", "epoll");
+    report.field("atomicvar_api", "rust");
+    report.field("gcc_version", "0.0.0");
+    report.field("process_id", std::process::id());
+    report.field("process_supervised", node.supervisor.name());
+    report.field("run_id", &node.run_id);
+    report.field("tcp_port", node.config.current().port);
+    report.field("server_time_usec", now_us);
+    report.field("uptime_in_seconds", uptime_seconds);
+    report.field("uptime_in_days", uptime_seconds / 86_400);
+    let hz = node.config.current().hz;
+    report.field("hz", hz);
+    report.field("configured_hz", hz);
+    report.field("lru_clock", (now_us / 1_000_000) & 0x00FF_FFFF);
+    report.field("executable", executable());
+    report.field("config_file", config_file(node));
+    report.field("io_threads_active", u8::from(node.workers().len() > 1));
+    report.field("worker_threads", node.workers().len());
+    report.field(
+        "availability_zone",
+        &node.config.current().availability_zone,
+    );
+}
+
+fn executable() -> String {
+    std::env::current_exe().map_or_else(|_| String::new(), |path| path.display().to_string())
+}
+
+fn config_file(node: &Node) -> String {
+    let file = node.config.origin().file.as_ref();
+    file.map_or_else(String::new, |path| path.display().to_string())
+}
+
+fn clients(report: &mut Report<'_>) {
+    let node = report.node;
+    report.field("connected_clients", node.clients.len());
+    report.field("cluster_connections", 0);
+    report.field("maxclients", node.config.current().clients_max);
+    let (query_max, output_max) = node.clients.buffer_bytes_max();
+    report.field("client_recent_max_input_buffer", query_max);
+    report.field("client_recent_max_output_buffer", output_max);
+    report.zeros(&[
+        "blocked_clients",
+        "tracking_clients",
+        "pubsub_clients",
+        "watching_clients",
+        "clients_in_timeout_table",
+        "total_watched_keys",
+        "total_blocking_keys",
+        "total_blocking_keys_on_nokey",
+    ]);
+}
+
+fn memory(report: &mut Report<'_>) {
+    let node = report.node;
+    let resident = report.resident_bytes;
+    let (query_bytes, output_bytes) = node.clients.buffer_bytes();
+    let client_bytes = query_bytes + output_bytes;
+    let dataset = report.statistics.used_bytes;
+    let used = dataset + client_bytes + node.startup_bytes();
+    let peak = node.peak_used_bytes(used);
+    report.bytes("used_memory", used);
+    report.bytes("used_memory_rss", resident);
+    report.bytes("used_memory_peak", peak);
+    report.field(
+        "used_memory_peak_perc",
+        format!("{:.2}%", percent(used, peak)),
+    );
+    report.field("used_memory_overhead", used - dataset);
+    report.field("used_memory_startup", node.startup_bytes());
+    report.field("used_memory_dataset", dataset);
+    let beyond_startup = used.saturating_sub(node.startup_bytes());
+    report.field(
+        "used_memory_dataset_perc",
+        format!("{:.2}%", percent(dataset, beyond_startup)),
+    );
+    report.field("allocator_allocated", used);
+    report.field("allocator_active", resident);
+    report.field("allocator_resident", resident);
+    report.field("allocator_muzzy", 0);
+    report.bytes("total_system_memory", process::machine_bytes());
+    for name in ["used_memory_lua", "used_memory_vm_eval"] {
+        report.field(name, 0);
+    }
+    report.field("used_memory_lua_human", human(0));
+    report.field("used_memory_scripts_eval", 0);
+    report.zeros(&[
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+    ]);
+    report.field("used_memory_vm_functions", 0);
+    report.bytes("used_memory_vm_total", 0);
+    report.field("used_memory_functions", 0);
+    report.bytes("used_memory_scripts", 0);
+    let config = node.config.current();
+    report.bytes("maxmemory", config.memory_bytes_max);
+    let mut policy = Vec::new();
+    node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
+        policy = value.to_vec()
+    });
+    report.field("maxmemory_policy", String::from_utf8_lossy(&policy));
+    let ratio = format!("{:.2}", percent(resident, used) / 100.0);
+    report.field("allocator_frag_ratio", &ratio);
+    report.field("allocator_frag_bytes", resident.saturating_sub(used));
+    report.field("allocator_rss_ratio", "1.00");
+    report.field("allocator_rss_bytes", 0);
+    report.field("rss_overhead_ratio", "1.00");
+    report.field("rss_overhead_bytes", 0);
+    report.field("mem_fragmentation_ratio", &ratio);
+    report.field("mem_fragmentation_bytes", resident.saturating_sub(used));
+    report.zeros(&[
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_clients_slaves",
+    ]);
+    report.field("mem_clients_normal", client_bytes);
+    report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    report.field("mem_allocator", "iolite-slab");
+    report.zeros(&[
+        "mem_overhead_db_hashtable_rehashing",
+        "active_defrag_running",
+    ]);
+    report.field(
+        "lazyfree_pending_objects",
+        report.statistics.lazyfree_pending,
+    );
+    report.field("lazyfreed_objects", report.statistics.lazyfreed);
+}
+
+/// `part` of `whole` in per cent; 0 of nothing.
+#[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
+}
+
+fn persistence(report: &mut Report<'_>) {
+    report.zeros(&[
+        "loading",
+        "async_loading",
+        "current_cow_peak",
+        "current_cow_size",
+        "current_cow_size_age",
+    ]);
+    report.field("current_fork_perc", "0.00");
+    report.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
+    report.field("rdb_changes_since_last_save", 0);
+    report.field("rdb_bgsave_in_progress", 0);
+    report.field("rdb_last_save_time", report.node.started_unix_ms / 1000);
+    report.field("rdb_last_bgsave_status", "ok");
+    report.field("rdb_last_bgsave_time_sec", -1);
+    report.field("rdb_current_bgsave_time_sec", -1);
+    report.zeros(&[
+        "rdb_saves",
+        "rdb_last_cow_size",
+        "rdb_last_load_keys_expired",
+        "rdb_last_load_keys_loaded",
+        "aof_enabled",
+        "aof_rewrite_in_progress",
+        "aof_rewrite_scheduled",
+    ]);
+    report.field("aof_last_rewrite_time_sec", -1);
+    report.field("aof_current_rewrite_time_sec", -1);
+    report.field("aof_last_bgrewrite_status", "ok");
+    report.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
+    report.field("aof_last_write_status", "ok");
+    report.zeros(&[
+        "aof_last_cow_size",
+        "module_fork_in_progress",
+        "module_fork_last_cow_size",
+    ]);
+}
+
+fn stats(report: &mut Report<'_>) {
+    let node = report.node;
+    let sums = node.sums();
+    let [requests, input, output] = node.rates.per_second();
+    report.field("total_connections_received", sums.connections);
+    report.field("total_commands_processed", sums.requests);
+    report.field("instantaneous_ops_per_sec", format!("{requests:.0}"));
+    report.field("total_net_input_bytes", sums.input_bytes);
+    report.field("total_net_output_bytes", sums.output_bytes);
+    report.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    report.field("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
+    report.field(
+        "instantaneous_output_kbps",
+        format!("{:.2}", output / 1024.0),
+    );
+    report.field("instantaneous_input_repl_kbps", "0.00");
+    report.field("instantaneous_output_repl_kbps", "0.00");
+    report.field(
+        "rejected_connections",
+        node.rejected_connections.load(Ordering::Relaxed),
+    );
+    report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    report.field("expired_keys", report.statistics.expired);
+    report.zeros(&["expired_subkeys"]);
+    report.field("expired_stale_perc", "0.00");
+    report.zeros(&[
+        "expired_time_cap_reached_count",
+        "expire_cycle_cpu_milliseconds",
+    ]);
+    report.field("evicted_keys", report.statistics.evicted);
+    report.field("evicted_clients", sums.evicted_clients);
+    report.zeros(&[
+        "evicted_scripts",
+        "total_eviction_exceeded_time",
+        "current_eviction_exceeded_time",
+    ]);
+    report.field("keyspace_hits", report.statistics.hits);
+    report.field("keyspace_misses", report.statistics.misses);
+    report.zeros(&[
+        "pubsub_channels",
+        "pubsub_patterns",
+        "pubsubshard_channels",
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+        "total_active_defrag_time",
+        "current_active_defrag_time",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+        "unexpected_error_replies",
+    ]);
+    report.field("total_error_replies", node.error_replies());
+    report.field("dump_payload_sanitizations", 0);
+    report.field("total_reads_processed", sums.reads);
+    report.field("total_writes_processed", sums.writes);
+    report.zeros(&[
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+    ]);
+    report.field(
+        "client_query_buffer_limit_disconnections",
+        sums.query_limit_closes,
+    );
+    report.field(
+        "client_output_buffer_limit_disconnections",
+        sums.output_limit_closes,
+    );
+    report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    report.field("eventloop_cycles", sums.turns);
+    report.zeros(&[
+        "eventloop_duration_sum",
+        "eventloop_duration_cmd_sum",
+        "instantaneous_eventloop_cycles_per_sec",
+        "instantaneous_eventloop_duration_usec",
+        "acl_access_denied_auth",
+        "acl_access_denied_cmd",
+        "acl_access_denied_key",
+        "acl_access_denied_channel",
+    ]);
+}
+
+fn replication(report: &mut Report<'_>) {
+    report.field("role", "master");
+    report.field("connected_slaves", 0);
+    report.field("master_failover_state", "no-failover");
+    report.field("master_replid", &report.node.replication_id);
+    report.field("master_replid2", "0000000000000000000000000000000000000000");
+    report.field("master_repl_offset", 0);
+    report.field("second_repl_offset", -1);
+    report.field("repl_backlog_active", 0);
+    report.field("repl_backlog_size", 1_048_576);
+    report.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+fn cpu(report: &mut Report<'_>) {
+    for (whose, suffix) in [
+        (Whose::Process, ""),
+        (Whose::Children, "_children"),
+        (Whose::Thread, "_main_thread"),
+    ] {
+        let time = process::processor_time(whose);
+        report.field(&format!("used_cpu_sys{suffix}"), seconds(time.system_us));
+        report.field(&format!("used_cpu_user{suffix}"), seconds(time.user_us));
+    }
+}
+
+fn seconds(microseconds: u64) -> String {
+    format!(
+        "{}.{:06}",
+        microseconds / 1_000_000,
+        microseconds % 1_000_000
+    )
+}
+
+fn command_statistics(report: &mut Report<'_>) {
+    let sums = report.node.command_counters();
+    for (spec, counters) in table().commands().iter().zip(sums) {
+        if counters.calls + counters.rejected > 0 {
+            report.field(
+                &format!("cmdstat_{}", spec.name.to_lowercase()),
+                format_args!(
+                    "calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
+                    counters.calls, counters.rejected, counters.failed
+                ),
+            );
+        }
+    }
+}
+
+fn cluster(report: &mut Report<'_>) {
+    report.field("cluster_enabled", 0);
+}
+
+fn keyspace(report: &mut Report<'_>) {
+    for database in 0..report.store.store().databases() {
+        let keys = report.store.len(database);
+        if keys > 0 {
+            let expires = report.store.expiring_len(database);
+            report.field(
+                &format!("db{database}"),
+                format_args!("keys={keys},expires={expires},avg_ttl=0"),
+            );
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How much a client may make the server hold: output that it does not read, input that it does
+//! not complete, and all clients together.
+
+use std::sync::atomic::Ordering;
+
+use commands::{ClientFilter, ClientRecord};
+use reactor::Verdict;
+
+use crate::config::{ClientsMemory, Config, OutputLimit};
+use crate::node::{Message, Node};
+
+/// What is remembered of a client's unread output between two looks at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputState {
+    /// Since when it has been above the soft limit.
+    above_soft_since_ms: Option<u64>,
+}
+
+impl OutputState {
+    /// Whether a client may go on with so much unread output.
+    pub fn judge(&mut self, limit: &OutputLimit, pending_bytes: u64, now_ms: u64) -> Verdict {
+        if limit.hard_bytes != 0 && pending_bytes > limit.hard_bytes {
+            return Verdict::Close;
+        }
+        if limit.soft_bytes == 0 || pending_bytes <= limit.soft_bytes {
+            self.above_soft_since_ms = None;
+            return Verdict::Keep;
+        }
+        let since_ms = *self.above_soft_since_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since_ms) > limit.soft_s.saturating_mul(1000) {
+            Verdict::Close
+        } else {
+            Verdict::Keep
+        }
+    }
+}
+
+/// Bytes of incomplete input that a client may make the server keep before it has authenticated:
+/// ten arguments of 16 KiB and their lengths.
+pub const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 256 * 1024;
+
+/// Unread output that a client may have before it has authenticated, in bytes.
+pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// Share of the machine's memory that clients' buffers may take when `maxmemory-clients` does not
+/// say: memory that nobody limits is a way to take the server down.
+const CLIENTS_MEMORY_SHARE_DEFAULT: u64 = 4;
+
+/// Most bytes that the buffers of all clients may hold together.
+#[must_use]
+pub fn clients_bytes_max(config: &Config, machine_bytes: u64) -> u64 {
+    match config.clients_memory {
+        ClientsMemory::Bytes(bytes) => bytes,
+        ClientsMemory::Percent(percent) if config.memory_bytes_max > 0 => {
+            config.memory_bytes_max / 100 * u64::from(percent)
+        }
+        ClientsMemory::Unlimited | ClientsMemory::Percent(_) => {
+            machine_bytes / CLIENTS_MEMORY_SHARE_DEFAULT
+        }
+    }
+}
+
+/// Closes the clients with the largest buffers until the rest is within the limit. Clients that
+/// asked not to be evicted are spared. Gives the number of clients that have to go.
+pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> u64 {
+    let (query, output) = node.clients.buffer_bytes();
+    let mut held = query + output;
+    if held <= bytes_max {
+        return 0;
+    }
+    let mut clients = node.clients.matching(&ClientFilter::default(), 0);
+    clients.retain(|client| !client.has_flag(ClientRecord::NO_EVICT));
+    clients.sort_by_key(|client| std::cmp::Reverse(buffer_bytes(client)));
+    let mut evicted = 0;
+    for client in clients {
+        if held <= bytes_max {
+            break;
+        }
+        held = held.saturating_sub(buffer_bytes(&client));
+        evicted += 1;
+        if let Some(worker) = node.workers().get(client.worker) {
+            worker.post(Message::Evict { client: client.id });
+        }
+    }
+    evicted
+}
+
+fn buffer_bytes(client: &ClientRecord) -> u64 {
+    client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: OutputLimit = OutputLimit {
+        hard_bytes: 1000,
+        soft_bytes: 100,
+        soft_s: 2,
+    };
+
+    #[test]
+    fn the_hard_limit_closes_at_once() {
+        let mut state = OutputState::default();
+        assert_eq!(state.judge(&LIMIT, 1000, 0), Verdict::Keep);
+        assert_eq!(state.judge(&LIMIT, 1001, 0), Verdict::Close);
+    }
+
+    #[test]
+    fn the_soft_limit_closes_after_its_time_above() {
+        let mut state = OutputState::default();
+        assert_eq!(state.judge(&LIMIT, 101, 10_000), Verdict::Keep);
+        assert_eq!(state.judge(&LIMIT, 500, 12_000), Verdict::Keep);
+        assert_eq!(
+            state.judge(&LIMIT, 100, 12_500),
+            Verdict::Keep,
+            "back below: starts again"
+        );
+        assert_eq!(state.judge(&LIMIT, 101, 13_000), Verdict::Keep);
+        assert_eq!(state.judge(&LIMIT, 101, 15_001), Verdict::Close);
+    }
+
+    #[test]
+    fn no_limit_is_no_limit() {
+        let mut state = OutputState::default();
+        assert_eq!(
+            state.judge(&OutputLimit::default(), u64::MAX, 0),
+            Verdict::Keep
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! One running server: everything its workers share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use base::clock::Clock;
+use base::random::Prng;
+use commands::{CommandCounters, Settings, UseClock, table};
+use reactor::Waker;
+use store::Store;
+
+use crate::clients::Clients;
+use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
+use crate::counters::{Rates, WorkerCounters};
+use crate::daemon::Supervisor;
+use crate::log::Log;
+use crate::process;
+
+/// What the workers of one server share.
+pub struct Node {
+    /// The keyspace.
+    pub store: Arc<Store>,
+    /// Limits that commands check.
+    pub settings: Arc<Settings>,
+    /// Directives.
+    pub config: Arc<SharedConfig>,
+    /// Where lines for the operator go.
+    pub log: Log,
+    /// Who waits for this process to be ready.
+    pub supervisor: Supervisor,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Rates of the last moments.
+    pub rates: Rates,
+    /// Identity of this run: 40 hexadecimal digits.
+    pub run_id: String,
+    /// Identity of this history of writes: 40 hexadecimal digits.
+    pub replication_id: String,
+    /// When it started.
+    pub started_unix_ms: u64,
+    /// Connections that were turned away.
+    pub rejected_connections: AtomicU64,
+    workers: OnceLock<Vec<WorkerLink>>,
+    started_ns: u64,
+    startup_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    stopping: AtomicBool,
+    main_waker: OnceLock<Waker>,
+}
+
+/// How the rest of the server reaches one worker.
+pub struct WorkerLink {
+    /// What it counts.
+    pub counters: Arc<WorkerCounters>,
+    /// What it counted per command; written by the worker now and then.
+    pub commands: Arc<Mutex<Vec<CommandCounters>>>,
+    mailbox: Mutex<Vec<Message>>,
+    waker: Waker,
+}
+
+/// What a worker can be asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Close this client once what it is owed is sent.
+    Kill {
+        /// Its id.
+        client: u64,
+    },
+    /// Close this client at once: all clients together hold too much.
+    Evict {
+        /// Its id.
+        client: u64,
+    },
+    /// Paused clients may go on.
+    Resume,
+    /// Forget the per-command counters.
+    ResetCounters,
+    /// Flush what can be flushed and stop.
+    Stop,
+}
+
+impl WorkerLink {
+    /// A link to a worker that is woken by `waker`.
+    #[must_use]
+    pub fn new(waker: Waker) -> Self {
+        Self {
+            counters: Arc::default(),
+            commands: Arc::new(Mutex::new(vec![
+                CommandCounters::default();
+                table().commands().len()
+            ])),
+            mailbox: Mutex::default(),
+            waker,
+        }
+    }
+
+    /// Leaves a message and wakes the worker.
+    pub fn post(&self, message: Message) {
+        self.mailbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(message);
+        self.waker.wake();
+    }
+
+    /// Takes the messages that wait.
+    #[must_use]
+    pub fn take_messages(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Sums over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in WorkerCounters")]
+pub struct Sums {
+    pub requests: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    pub connections: u64,
+    pub turns: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub query_limit_closes: u64,
+    pub output_limit_closes: u64,
+    pub evicted_clients: u64,
+}
+
+impl Node {
+    /// A node over `store`, with nobody connected.
+    #[must_use]
+    pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
+        let mut random = Prng::from_os();
+        let current = config.current();
+        let node = Self {
+            log: Log::new(current.log_level, current.log_file.clone()),
+            supervisor: Supervisor::find(current.supervised),
+            store,
+            settings: Arc::default(),
+            config,
+            clients: Clients::default(),
+            rates: Rates::default(),
+            run_id: hex_id(&mut random),
+            replication_id: hex_id(&mut random),
+            started_unix_ms: clock.now_unix_ms(),
+            rejected_connections: AtomicU64::new(0),
+            workers: OnceLock::new(),
+            started_ns: clock.monotonic_ns(),
+            startup_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            main_waker: OnceLock::new(),
+            clock,
+        };
+        node.apply_limits(&current);
+        node
+    }
+
+    /// Puts a CONFIG SET into force.
+    ///
+    /// # Errors
+    /// When a part of it cannot be done; then nothing of it is.
+    pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        self.apply_limits(change.new);
+        self.log.set_level(change.new.log_level);
+        Ok(())
+    }
+
+    fn apply_limits(&self, config: &Config) {
+        self.settings
+            .bulk_bytes_max
+            .store(config.bulk_bytes_max, Ordering::Relaxed);
+        self.settings.set_use_clock(match config.eviction_policy {
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => UseClock::Frequency,
+            _ => UseClock::Recency,
+        });
+    }
+
+    /// Whether clients have to authenticate.
+    #[must_use]
+    pub fn password_required(&self) -> bool {
+        self.config.current().password.is_some()
+    }
+
+    /// Whether these are the credentials of the one user there is. The comparison takes as long for
+    /// a wrong password as for the right one.
+    #[must_use]
+    pub fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        let is_known = user == b"default";
+        let config = self.config.current();
+        is_known
+            && config
+                .password
+                .as_ref()
+                .is_none_or(|wanted| same_bytes(wanted, password))
+    }
+
+    /// Says how the workers are reached; called once, before they start.
+    pub fn set_workers(&self, workers: Vec<WorkerLink>) {
+        let _already_set = self.workers.set(workers);
+    }
+
+    /// The workers.
+    #[must_use]
+    pub fn workers(&self) -> &[WorkerLink] {
+        self.workers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Leaves a message with every worker.
+    pub fn broadcast(&self, message: &Message) {
+        for worker in self.workers() {
+            worker.post(message.clone());
+        }
+    }
+
+    /// Says how the main thread is woken when the server stops; called once.
+    pub fn set_main_waker(&self, waker: Waker) {
+        let _already_set = self.main_waker.set(waker);
+    }
+
+    /// Asks all workers to stop; whether this call was the first to do so.
+    pub fn stop(&self) -> bool {
+        let first = !self.stopping.swap(true, Ordering::AcqRel);
+        if first {
+            self.broadcast(&Message::Stop);
+            if let Some(waker) = self.main_waker.get() {
+                waker.wake();
+            }
+        }
+        first
+    }
+
+    /// Whether the server is going down.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Milliseconds since it started.
+    #[must_use]
+    pub fn uptime_ms(&self) -> u64 {
+        self.clock.monotonic_ns().saturating_sub(self.started_ns) / 1_000_000
+    }
+
+    /// Sums of what the workers count.
+    #[must_use]
+    pub fn sums(&self) -> Sums {
+        self.workers().iter().fold(Sums::default(), |sums, link| {
+            let cells = &link.counters;
+            Sums {
+                requests: sums.requests + cells.requests.get(),
+                input_bytes: sums.input_bytes + cells.input_bytes.get(),
+                output_bytes: sums.output_bytes + cells.output_bytes.get(),
+                connections: sums.connections + cells.connections.get(),
+                turns: sums.turns + cells.turns.get(),
+                reads: sums.reads + cells.reads.get(),
+                writes: sums.writes + cells.writes.get(),
+                query_limit_closes: sums.query_limit_closes + cells.query_limit_closes.get(),
+                output_limit_closes: sums.output_limit_closes + cells.output_limit_closes.get(),
+                evicted_clients: sums.evicted_clients + cells.evicted_clients.get(),
+            }
+        })
+    }
+
+    /// Sums of the per-command counters, by index into the table.
+    #[must_use]
+    pub fn command_counters(&self) -> Vec<CommandCounters> {
+        let mut sums = vec![CommandCounters::default(); table().commands().len()];
+        for worker in self.workers() {
+            let counters = worker
+                .commands
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            for (sum, one) in sums.iter_mut().zip(counters.iter()) {
+                sum.calls += one.calls;
+                sum.rejected += one.rejected;
+                sum.failed += one.failed;
+            }
+        }
+        sums
+    }
+
+    /// Error replies so far.
+    #[must_use]
+    pub fn error_replies(&self) -> u64 {
+        self.command_counters()
+            .iter()
+            .map(|one| one.rejected + one.failed)
+            .sum()
+    }
+
+    /// Forgets what was counted (CONFIG RESETSTAT).
+    pub fn reset_counters(&self) {
+        for worker in self.workers() {
+            worker.counters.reset();
+            worker.post(Message::ResetCounters);
+        }
+        self.rates.reset();
+        self.rejected_connections.store(0, Ordering::Relaxed);
+        self.peak_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Remembers what the process held before the first client; called once all threads run.
+    pub fn note_startup_memory(&self) {
+        self.startup_bytes
+            .store(process::resident_bytes(), Ordering::Relaxed);
+    }
+
+    /// What the process held before the first client, in bytes.
+    #[must_use]
+    pub fn startup_bytes(&self) -> u64 {
+        self.startup_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the process holds now, in bytes.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        process::resident_bytes()
+    }
+
+    /// The most that was ever used, `used` included, in bytes.
+    pub fn peak_used_bytes(&self, used: u64) -> u64 {
+        self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used)
+    }
+}
+
+/// Forty hexadecimal digits.
+fn hex_id(random: &mut Prng) -> String {
+    let digits = (0..5).map(|_| format!("{:08x}", random.next_u64() >> 32));
+    digits.collect()
+}
+
+/// Compares without stopping at the first difference.
+fn same_bytes(one: &[u8], other: &[u8]) -> bool {
+    let length_differs = u8::from(one.len() != other.len());
+    let differences = other
+        .iter()
+        .zip(one.iter().cycle())
+        .fold(length_differs, |differences, (a, b)| differences | (a ^ b));
+    differences == 0
+}

@@ -1,0 +1,157 @@
+//! The server as commands see it: [`commands::ServerPort`] over a [`Node`].
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use commands::{ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
+use store::Handle;
+
+use crate::clients;
+use crate::config::{Change, ConfigError, Permission};
+use crate::info;
+use crate::node::{Message, Node};
+
+/// The port of one worker.
+pub struct Port<'a> {
+    node: &'a Node,
+    peer_is_local: bool,
+}
+
+impl<'a> Port<'a> {
+    /// The port for a client; `peer_is_local` when it came over loopback or a Unix socket.
+    #[must_use]
+    pub fn new(node: &'a Node, peer_is_local: bool) -> Self {
+        Self {
+            node,
+            peer_is_local,
+        }
+    }
+}
+
+impl ServerPort for Port<'_> {
+    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        self.node.config.get(patterns, emit);
+    }
+
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+        let node = self.node;
+        let mut apply = |change: &Change<'_>| node.apply(change);
+        node.config
+            .set(pairs, self.peer_is_local, &mut apply)
+            .map_err(as_reply)
+    }
+
+    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+        self.node.config.rewrite().map_err(as_reply)
+    }
+
+    fn reset_statistics(&mut self) {
+        self.node.reset_counters();
+        self.node.store.reset_statistics();
+    }
+
+    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
+        info::report(self.node, store, sections)
+    }
+
+    fn password_required(&self) -> bool {
+        self.node.password_required()
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+        self.node.authenticate(user, password)
+    }
+
+    fn clients(&mut self, filter: &ClientFilter) -> String {
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let mut text = String::new();
+        for client in self.node.clients.matching(filter, now_unix_ms) {
+            let _ = writeln!(text, "{}", clients::describe(&client, now_unix_ms));
+        }
+        text
+    }
+
+    fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount {
+        let mut count = KillCount::default();
+        for client in self
+            .node
+            .clients
+            .matching(filter, self.node.clock.now_unix_ms())
+        {
+            count.clients += 1;
+            if client.id == session.client.id {
+                count.caller = true;
+            } else if let Some(worker) = self.node.workers().get(client.worker) {
+                worker.post(Message::Kill { client: client.id });
+            }
+        }
+        count
+    }
+
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
+        let settings = &self.node.settings;
+        settings
+            .paused_writes_only
+            .store(u8::from(writes_only), Ordering::Relaxed);
+        settings
+            .paused_until_unix_ms
+            .store(until_unix_ms, Ordering::Release);
+    }
+
+    fn unpause_clients(&mut self) {
+        self.node
+            .settings
+            .paused_until_unix_ms
+            .store(0, Ordering::Release);
+        self.node.broadcast(&Message::Resume);
+    }
+
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
+        if request.abort {
+            return Err(CommandError::fixed("ERR No shutdown in progress."));
+        }
+        self.node
+            .log
+            .warning(format_args!("User requested shutdown..."));
+        self.node.stop();
+        Ok(())
+    }
+
+    fn last_save_unix(&self) -> i64 {
+        i64::try_from(self.node.started_unix_ms / 1000).unwrap_or(i64::MAX)
+    }
+
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        match self.node.config.current().debug_command {
+            Permission::No => false,
+            Permission::Yes => true,
+            Permission::Local => self.peer_is_local,
+        }
+    }
+
+    fn now_unix_us(&self) -> u64 {
+        self.node.clock.now_unix_us()
+    }
+
+    fn sleep_seconds(&mut self, seconds: f64) {
+        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
+    }
+
+    fn set_active_expire(&mut self, on: bool) {
+        self.node.store.set_active_expire(on);
+    }
+
+    fn resident_bytes(&mut self) -> (u64, u64) {
+        let resident = self.node.resident_bytes();
+        (resident, self.node.peak_used_bytes(resident))
+    }
+
+    fn purge_memory(&mut self, store: &mut Handle) {
+        store.purge();
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+fn as_reply(error: ConfigError) -> CommandError {
+    CommandError::Bytes(error.as_bytes().to_vec())
+}

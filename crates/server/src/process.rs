@@ -1,0 +1,112 @@
+//! What the operating system says about this process: memory and processor time.
+
+use std::fs;
+
+/// Bytes resident in memory; 0 where the system does not say.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    let pages = fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * page_bytes()
+}
+
+/// Bytes of memory the machine has; 0 where the system does not say.
+#[must_use]
+pub fn machine_bytes() -> u64 {
+    // SAFETY: sysconf takes a number and returns one; it touches no memory of ours.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0) * page_bytes()
+}
+
+/// System, release and machine, as `uname` names them.
+#[must_use]
+pub fn operating_system() -> String {
+    let mut names = std::mem::MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: `names` is writable memory of the size that uname fills; all-zero bytes are a valid
+    // utsname (empty names), so it may be read even if the call failed.
+    let names = unsafe {
+        libc::uname(names.as_mut_ptr());
+        names.assume_init()
+    };
+    let text = |field: &[libc::c_char]| -> String {
+        field
+            .iter()
+            .map(|byte| byte.cast_unsigned())
+            .take_while(|b| *b != 0)
+            .map(char::from)
+            .collect()
+    };
+    format!(
+        "{} {} {}",
+        text(&names.sysname),
+        text(&names.release),
+        text(&names.machine)
+    )
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: as above.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Processor time of the process or of its children, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// In the kernel.
+    pub system_us: u64,
+    /// In user space.
+    pub user_us: u64,
+}
+
+/// Whose processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// All threads of this process.
+    Process,
+    /// The calling thread.
+    Thread,
+    /// Children that ended.
+    Children,
+}
+
+/// Processor time used so far.
+#[must_use]
+pub fn processor_time(whose: Whose) -> ProcessorTime {
+    let who = match whose {
+        Whose::Process => libc::RUSAGE_SELF,
+        Whose::Thread => libc::RUSAGE_THREAD,
+        Whose::Children => libc::RUSAGE_CHILDREN,
+    };
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable memory of the size that getrusage fills; all-zero bytes are a
+    // valid rusage, so it may be read even if the call failed.
+    let usage = unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let microseconds = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
+            + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    ProcessorTime {
+        system_us: microseconds(usage.ru_stime),
+        user_us: microseconds(usage.ru_utime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_holds_memory_and_uses_time() {
+        assert!(resident_bytes() > 100_000);
+        assert!(machine_bytes() > resident_bytes());
+        let before = processor_time(Whose::Process);
+        let mut sum = 0_u64;
+        while processor_time(Whose::Process) == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+    }
+}

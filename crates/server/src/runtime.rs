@@ -1,0 +1,312 @@
+//! From a configuration to a running server and back: listeners, worker threads, the way down.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use base::clock::{Clock, SystemClock};
+use protocol::ReplyBuffer;
+use reactor::signals::{Signal, Signals, Wakening};
+use reactor::{Balancer, Endpoint, EventLoop, Listener, TcpOptions, UnixOptions};
+use store::Store;
+
+use crate::banner;
+use crate::cli::Startup;
+use crate::config::{Config, SharedConfig};
+use crate::daemon::{self, PidFile};
+use crate::identity;
+use crate::node::{Node, WorkerLink};
+use crate::worker::{Arena, Worker};
+
+/// Why a server could not start.
+#[derive(Debug)]
+pub struct RunError {
+    what: String,
+    cause: io::Error,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.cause)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+fn because<S: Into<String>>(what: S) -> impl FnOnce(io::Error) -> RunError {
+    move |cause| RunError {
+        what: what.into(),
+        cause,
+    }
+}
+
+/// The worker threads of a server.
+pub struct Workers {
+    node: Arc<Node>,
+    balancer: Arc<Balancer>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Workers {
+    /// Starts the workers that the configuration asks for, accepting from `listeners`.
+    ///
+    /// # Errors
+    /// When the process may have no more descriptors or threads.
+    pub fn start(node: Arc<Node>, listeners: Vec<Listener>) -> io::Result<Self> {
+        let count = usize::from(node.config.current().threads_count.max(1));
+        let balancer = Balancer::new(count)?;
+        node.set_workers(
+            (0..count)
+                .map(|worker| WorkerLink::new(balancer.waker(worker)))
+                .collect(),
+        );
+        let listeners: Arc<[Listener]> = listeners.into();
+        let mut threads = Vec::with_capacity(count);
+        for index in 0..count {
+            let thread = spawn_worker(&node, index, &balancer, &listeners);
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    node.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self {
+            node,
+            balancer,
+            threads,
+        })
+    }
+
+    /// Who spreads connections over the workers.
+    #[must_use]
+    pub fn balancer(&self) -> &Arc<Balancer> {
+        &self.balancer
+    }
+
+    /// Asks the workers to stop and waits for them.
+    ///
+    /// # Errors
+    /// When a worker's loop failed.
+    pub fn stop(self) -> io::Result<()> {
+        self.node.stop();
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "worker threads are made here")]
+fn spawn_worker(
+    node: &Arc<Node>,
+    index: usize,
+    balancer: &Arc<Balancer>,
+    listeners: &Arc<[Listener]>,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let (node, balancer, listeners) = (
+        Arc::clone(node),
+        Arc::clone(balancer),
+        Arc::clone(listeners),
+    );
+    std::thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || {
+            let worker = Worker::new(Arc::clone(&node), index);
+            let output = Arena::new(ReplyBuffer::with_capacity(0));
+            let event_loop = EventLoop::new(
+                worker,
+                output,
+                &balancer,
+                index,
+                &listeners,
+                reactor::Options::default(),
+            )?;
+            let ended = event_loop.run().map(drop);
+            // One worker that ends takes the server with it: its sessions are gone.
+            node.stop();
+            ended
+        })
+}
+
+/// Runs a server until it is asked to stop.
+#[must_use]
+pub fn run(startup: Startup) -> ExitCode {
+    let config = Arc::new(SharedConfig::new(startup.settings, startup.origin));
+    let current = config.current();
+    if current.daemonize
+        && let Err(error) = daemon::daemonize()
+    {
+        complain(&RunError {
+            what: "cannot become a daemon".into(),
+            cause: error,
+        });
+        return ExitCode::FAILURE;
+    }
+    match serve(&config, &current, &startup.remarks) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(
+    clippy::print_stderr,
+    reason = "the place of last resort for an operator"
+)]
+fn complain(error: &RunError) {
+    eprintln!("iolite: {error}");
+}
+
+fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Result<(), RunError> {
+    std::env::set_current_dir(&current.dir).map_err(because(format!(
+        "cannot change to the directory '{}'",
+        current.dir.display()
+    )))?;
+    let signals = Signals::install().map_err(because("cannot listen for signals"))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let options = store::Options {
+        databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
+    };
+    let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
+    let node = Arc::new(Node::new(store, Arc::clone(config), clock));
+    node.set_main_waker(signals.waker());
+    for remark in remarks {
+        node.log.notice(format_args!("{remark}"));
+    }
+    let pid_file = current.pid_file.as_deref().map(PidFile::write).transpose();
+    let pid_file = pid_file.unwrap_or_else(|error| {
+        node.log
+            .warning(format_args!("Failed to write PID file: {error}"));
+        None
+    });
+    let listeners = listen(&node, current)?;
+    let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
+    let workers = Workers::start(Arc::clone(&node), listeners)
+        .map_err(because("cannot start worker threads"))?;
+    announce(&node, current, &endpoints);
+    wait(&node, &signals);
+    node.supervisor.stopping();
+    let ended = workers.stop().map_err(because("a worker failed"));
+    drop(pid_file);
+    node.log
+        .warning(format_args!("Iolite is now ready to exit, bye bye..."));
+    ended
+}
+
+fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
+    banner::show(node, config, endpoints);
+    node.log.notice(format_args!(
+        "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
+        identity::IOLITE_VERSION,
+        identity::REDIS_VERSION,
+        usize::BITS,
+        std::process::id()
+    ));
+    node.note_startup_memory();
+    let has = |tcp: bool| {
+        endpoints
+            .iter()
+            .any(|endpoint| matches!(endpoint, Endpoint::Tcp(_)) == tcp)
+    };
+    for (is_there, kind) in [(has(true), "tcp"), (has(false), "unix")] {
+        if is_there {
+            node.log
+                .notice(format_args!("Ready to accept connections {kind}"));
+        }
+    }
+    node.supervisor.ready();
+}
+
+/// Sleeps until a signal or a command asks the server to stop.
+fn wait(node: &Node, signals: &Signals) {
+    while !node.is_stopping() {
+        match signals.wait() {
+            Ok(Wakening::Signal(signal)) => {
+                let name = match signal {
+                    Signal::Terminate => "SIGTERM",
+                    Signal::Interrupt => "SIGINT",
+                };
+                node.log
+                    .warning(format_args!("Received {name} scheduling shutdown..."));
+                return;
+            }
+            Ok(Wakening::Woken) => {}
+            Err(error) => {
+                node.log
+                    .warning(format_args!("Cannot wait for signals: {error}"));
+                return;
+            }
+        }
+    }
+}
+
+/// Opens the sockets that the configuration names.
+fn listen(node: &Node, config: &Config) -> Result<Vec<Listener>, RunError> {
+    let mut listeners = Vec::new();
+    let backlog = i32::try_from(config.tcp_backlog).unwrap_or(i32::MAX);
+    if config.port != 0 {
+        for bind in &config.bind {
+            match listen_tcp(&bind.host, config.port, backlog) {
+                Ok(more) => listeners.extend(more),
+                Err(error) if bind.optional && is_absent(&error) => {}
+                Err(cause) => {
+                    node.log.warning(format_args!(
+                        "Could not create server TCP listening socket {}:{}: {cause}",
+                        bind.host, config.port
+                    ));
+                    let what = format!("cannot listen on {}:{}", bind.host, config.port);
+                    return Err(RunError { what, cause });
+                }
+            }
+        }
+    }
+    if let Some(path) = &config.unix_socket {
+        let permission_bits = Some(config.unix_socket_mode).filter(|bits| *bits != 0);
+        let options = UnixOptions {
+            backlog,
+            permission_bits,
+        };
+        let listener = Listener::unix(path, options)
+            .map_err(because(format!("cannot listen on '{}'", path.display())))?;
+        listeners.push(listener);
+    }
+    if listeners.is_empty() {
+        let cause = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        return Err(RunError {
+            what: "configured to listen nowhere".into(),
+            cause,
+        });
+    }
+    Ok(listeners)
+}
+
+/// Whether an optional address is simply not there on this machine.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+    ) || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+fn listen_tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> {
+    let addresses: Vec<SocketAddr> = match host {
+        "*" => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)],
+        "::*" => vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)],
+        host => (host, port).to_socket_addrs()?.collect(),
+    };
+    addresses
+        .into_iter()
+        .map(|address| Listener::tcp(address, TcpOptions { backlog }))
+        .collect()
+}

@@ -1,0 +1,235 @@
+//! What the process holds in bytes, and whether that is too much.
+//!
+//! Every thread counts what it takes and frees in a number of its own ([`LocalBytes`]) and adds it
+//! to the shared one ([`Ledger`]) once it passes 64 KiB, so the shared number is wrong by at most
+//! that much per thread and class of counter, and its cache line moves rarely.
+//!
+//! The limit is on what the process holds, which the counters know only in part: there is the
+//! program itself, the buffers of clients, what allocators lose. [`Budget`] therefore adds a
+//! correction, measured from the resident set ten times a second. Eviction is decided by this sum
+//! at once, without waiting for the next measurement.
+//!
+//! Rules that keep the correction from emptying the store:
+//!
+//! 1. It is never negative: memory that was promised but not touched yet will be.
+//! 2. Memory that is held but free for new records (free slots, dirty chunks) is subtracted first:
+//!    evicting does not lower it, and the next writes use it up without growing the process.
+//! 3. It is at most a quarter of the limit, however large the rest of the process is.
+//! 4. It rises by at most 1/64 of the limit per measurement and falls at once, so that a short
+//!    spike evicts little.
+
+use std::io;
+
+use base::sync::CachePadded;
+use base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// A thread tells the shared number once its own passes this.
+pub(crate) const FLUSH_BYTES: i64 = 64 << 10;
+
+/// The largest correction is the limit divided by this.
+const CORRECTION_PART_MAX: u64 = 4;
+
+/// The correction rises per measurement by at most the limit divided by this.
+const CORRECTION_PART_STEP: u64 = 64;
+
+/// A number of bytes that all threads add to.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    bytes: CachePadded<AtomicI64>,
+}
+
+impl Ledger {
+    /// Adds `bytes`, which may be negative. One locked instruction on a shared line: for rare and
+    /// large amounts; small ones go through [`LocalBytes`].
+    #[inline]
+    pub fn add(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The sum; 0 while one thread's frees are known before another's allocations.
+    #[inline]
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).max(0).unsigned_abs()
+    }
+}
+
+/// What one thread has not told the [`Ledger`] yet.
+#[derive(Debug, Default)]
+pub struct LocalBytes {
+    pending: i64,
+}
+
+impl LocalBytes {
+    /// Counts `bytes`; what is due for the ledger, if anything is.
+    #[inline]
+    #[must_use]
+    pub fn add(&mut self, bytes: i64) -> Option<i64> {
+        self.pending += bytes;
+        if self.pending.abs() < FLUSH_BYTES {
+            return None;
+        }
+        Some(self.take())
+    }
+
+    /// Everything that was not told yet.
+    #[must_use]
+    pub fn take(&mut self) -> i64 {
+        std::mem::take(&mut self.pending)
+    }
+}
+
+/// Decides whether the process holds more than it may.
+#[derive(Debug, Default)]
+pub struct Budget {
+    /// 0 is no limit.
+    limit_bytes: AtomicU64,
+    correction_bytes: AtomicU64,
+}
+
+impl Budget {
+    /// With a limit of `limit_bytes`; 0 is no limit.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes: AtomicU64::new(limit_bytes),
+            correction_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The limit; 0 is none.
+    #[must_use]
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; 0 is none.
+    pub fn set_limit_bytes(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        let correction = self.correction_bytes();
+        self.correction_bytes.store(
+            correction.min(limit_bytes / CORRECTION_PART_MAX),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// What is added to the counters for memory that they do not know.
+    #[must_use]
+    pub fn correction_bytes(&self) -> u64 {
+        self.correction_bytes.load(Ordering::Relaxed)
+    }
+
+    /// By how many bytes the limit is passed when the counters say `used_bytes`; 0 when it is not.
+    #[inline]
+    #[must_use]
+    pub fn over_bytes(&self, used_bytes: u64) -> u64 {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        if limit_bytes == 0 {
+            return 0;
+        }
+        used_bytes
+            .saturating_add(self.correction_bytes())
+            .saturating_sub(limit_bytes)
+    }
+
+    /// Learns from a measurement: the process has `resident_bytes`, the counters said `used_bytes`,
+    /// and `reusable_bytes` are held without being used. For one caller, ten times a second.
+    pub fn correct(&self, resident_bytes: u64, used_bytes: u64, reusable_bytes: u64) {
+        let limit_bytes = self.limit_bytes();
+        let unknown = resident_bytes
+            .saturating_sub(used_bytes)
+            .saturating_sub(reusable_bytes);
+        let rise_max = self
+            .correction_bytes()
+            .saturating_add(limit_bytes / CORRECTION_PART_STEP);
+        let correction = unknown.min(limit_bytes / CORRECTION_PART_MAX).min(rise_max);
+        self.correction_bytes.store(correction, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of this process that are in memory.
+///
+/// # Errors
+/// When the system does not say (no `/proc`).
+pub fn resident_bytes() -> io::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm
+        .split_ascii_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .ok_or(io::ErrorKind::InvalidData)?;
+    // SAFETY: `sysconf` reads a constant of the system.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages.saturating_mul(u64::try_from(page_bytes).unwrap_or(4096)))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_thread_tells_the_ledger_in_batches() {
+        let ledger = Ledger::default();
+        let mut local = LocalBytes::default();
+        assert_eq!(local.add(FLUSH_BYTES - 1), None);
+        ledger.add(local.add(1).expect("the bound is reached"));
+        assert_eq!(ledger.used_bytes(), FLUSH_BYTES.unsigned_abs());
+        assert_eq!(local.add(-1), None);
+        ledger.add(local.take());
+        assert_eq!(ledger.used_bytes(), FLUSH_BYTES.unsigned_abs() - 1);
+    }
+
+    #[test]
+    fn frees_told_before_allocations_read_as_zero() {
+        let ledger = Ledger::default();
+        ledger.add(-5);
+        assert_eq!(ledger.used_bytes(), 0);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_over() {
+        let budget = Budget::new(0);
+        budget.correct(u64::MAX, 0, 0);
+        assert_eq!(budget.over_bytes(u64::MAX), 0);
+    }
+
+    #[test]
+    fn memory_that_counters_do_not_know_counts_a_step_at_a_time() {
+        let budget = Budget::new(64 * MIB);
+        assert_eq!(budget.over_bytes(64 * MIB), 0);
+        budget.correct(70 * MIB, 60 * MIB, 7 * MIB);
+        assert_eq!(budget.over_bytes(64 * MIB), MIB, "a step is 1/64");
+        for _ in 0..10 {
+            budget.correct(70 * MIB, 60 * MIB, 7 * MIB);
+        }
+        assert_eq!(budget.correction_bytes(), 3 * MIB);
+        budget.correct(60 * MIB, 60 * MIB, 0);
+        assert_eq!(budget.correction_bytes(), 0, "falls at once");
+    }
+
+    #[test]
+    fn the_correction_leaves_three_quarters_to_the_store() {
+        let budget = Budget::new(64 * MIB);
+        for _ in 0..1000 {
+            budget.correct(u64::MAX, 0, 0);
+        }
+        assert_eq!(budget.over_bytes(48 * MIB), 0);
+        assert_eq!(budget.over_bytes(49 * MIB), MIB);
+        budget.set_limit_bytes(32 * MIB);
+        assert_eq!(budget.correction_bytes(), 8 * MIB);
+    }
+
+    #[test]
+    fn the_resident_set_grows_with_touched_memory() {
+        let before = resident_bytes().unwrap();
+        let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let after = resident_bytes().unwrap();
+        assert!(
+            after >= before + (32 << 20),
+            "{before} {after} {}",
+            touched.len()
+        );
+    }
+}

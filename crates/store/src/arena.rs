@@ -1,0 +1,433 @@
+//! The memory of all records: one range of words, cut into chunks of 64 KiB.
+//!
+//! ```text
+//!   offset 0        64 KiB          128 KiB                          bytes
+//!   ├───────────────┼───────────────┼───────────────┬─ … ─┬───────────┤ guard page
+//!   │ never handed  │ chunk 1:      │ chunk 2:      │     │ never     │
+//!   │ out: zeroes   │ slots of a    │ page of a     │     │ touched   │
+//!   │               │ size class    │ large value   │     │ yet       │
+//!   └───────────────┴───────────────┴───────────────┴─ … ─┴───────────┘
+//! ```
+//!
+//! Readers look at records while writers change them, and at slots that were freed and used again
+//! (they find out afterwards and try again). So this memory is read and written only as relaxed
+//! atomic words, or by the one block of assembly for bulk copies in [`crate::bulk`], and it is
+//! never unmapped while the arena lives: a stale offset always names readable memory.
+//!
+//! Why 64 KiB chunks: a chunk is also the page of a large value, and the most that a thread may
+//! strand of one size class; small chunks become wholly empty sooner, so that memory finds its way
+//! to another class or back to the system. The 32 bytes kept per chunk are 0.05 % of it.
+//!
+//! Chunk 0 is never handed out. That makes 0 mean "no offset", and gives a page of zeroes to all
+//! large values with holes.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use base::sync::atomic::AtomicU64;
+
+use crate::bulk;
+use crate::chunk::{ChunkId, Chunks};
+#[cfg(not(any(loom, shuttle)))]
+use crate::reservation::{HUGE_PAGE_BYTES, Reservation, machine_memory_bytes};
+
+/// Bytes of a chunk.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of a chunk while a model checker counts every word.
+#[cfg(any(loom, shuttle))]
+pub(crate) const CHUNK_BYTES: usize = 64;
+
+/// Bytes of a word.
+pub(crate) const WORD_BYTES: usize = 8;
+
+/// How many times the machine's memory is reserved as addresses. More than once, because chunks
+/// that were given back leave holes and because memory may be added to a running machine.
+#[cfg(not(any(loom, shuttle)))]
+const RESERVED_PER_MEMORY: usize = 4;
+
+/// The most that is reserved: offsets have 48 bits in an index entry, processors 47 for a process.
+#[cfg(not(any(loom, shuttle)))]
+const RESERVED_BYTES_MAX: usize = 1 << 45;
+
+/// With less than this the store does not start.
+#[cfg(not(any(loom, shuttle)))]
+const RESERVED_BYTES_MIN: usize = if cfg!(miri) { 4 << 20 } else { 64 << 20 };
+
+/// Place of a slot: bytes from the arena's start, a multiple of 16, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Offset(NonZeroU64);
+
+impl Offset {
+    /// Alignment of every offset.
+    pub(crate) const ALIGNMENT_BYTES: u64 = 16;
+
+    /// The offset that is `bytes` from the start; none when that is 0 or not a multiple of 16.
+    #[inline]
+    pub(crate) fn new(bytes: u64) -> Option<Self> {
+        if bytes.is_multiple_of(Self::ALIGNMENT_BYTES) {
+            NonZeroU64::new(bytes).map(Self)
+        } else {
+            None
+        }
+    }
+
+    /// Bytes from the arena's start.
+    #[inline]
+    pub(crate) fn bytes(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The same, as a distance in memory.
+    #[inline]
+    fn distance(self) -> usize {
+        distance(self.0.get())
+    }
+}
+
+/// A distance in the arena as the processor's own number.
+#[inline]
+pub(crate) fn distance(bytes: u64) -> usize {
+    const { assert!(usize::BITS == 64, "offsets are distances of 64 bits") };
+    #[expect(clippy::cast_possible_truncation, reason = "64 bits, asserted above")]
+    let distance = bytes as usize;
+    distance
+}
+
+/// When to ask the system for huge pages (2 MiB).
+///
+/// They save a third of the time of a random access to a large store, but all 2 MiB are held from
+/// the first touched byte on, which a small store would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// Never.
+    Never,
+    /// For memory that is first used after this many bytes are in use.
+    After {
+        /// Bytes in use before that.
+        bytes: u64,
+    },
+}
+
+impl Default for HugePages {
+    /// After 64 MiB: what is then rounded up is below 4 %.
+    fn default() -> Self {
+        Self::After { bytes: 64 << 20 }
+    }
+}
+
+/// The memory of all records.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    words: Words,
+    chunks: Chunks,
+}
+
+impl Arena {
+    /// Reserves an arena that suits the machine; touches no memory.
+    ///
+    /// # Errors
+    /// When not even 64 MiB of addresses can be had.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn new(huge_pages: HugePages) -> io::Result<Self> {
+        let wanted_bytes = machine_memory_bytes()
+            .saturating_mul(RESERVED_PER_MEMORY)
+            .clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX)
+            .next_multiple_of(HUGE_PAGE_BYTES);
+        Self::with_reserve(wanted_bytes, RESERVED_BYTES_MIN, huge_pages)
+    }
+
+    /// An arena of `wanted_bytes`, or of a fraction that is at least `bytes_min` (multiples of
+    /// 2 MiB).
+    ///
+    /// # Errors
+    /// When the addresses cannot be had.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn with_reserve(
+        wanted_bytes: usize,
+        bytes_min: usize,
+        huge_pages: HugePages,
+    ) -> io::Result<Self> {
+        let range = Reservation::new(wanted_bytes, bytes_min)?;
+        let chunks = Chunks::new(range.bytes() / CHUNK_BYTES, huge_pages)?;
+        Ok(Self {
+            words: Words { range },
+            chunks,
+        })
+    }
+
+    /// An arena of `count` chunks for a model checker.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn with_chunks(count: usize) -> io::Result<Self> {
+        let words = count * CHUNK_BYTES / WORD_BYTES;
+        Ok(Self {
+            words: Words {
+                words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            },
+            chunks: Chunks::new(count, HugePages::Never)?,
+        })
+    }
+
+    /// Reserved bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    /// What is known about each chunk, and who may take one.
+    #[inline]
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// The word that is `index` words behind `offset`.
+    ///
+    /// # Panics
+    /// When that is outside the arena; `index` should be clamped by the caller, for it may come
+    /// from a slot that changes at the same time.
+    #[inline]
+    pub(crate) fn word(&self, offset: Offset, index: usize) -> &AtomicU64 {
+        self.words
+            .at((offset.distance() / WORD_BYTES).saturating_add(index))
+    }
+
+    /// Starts to bring the line at `offset` into the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: Offset) {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+        {
+            let address = self
+                .words
+                .range
+                .base()
+                .as_ptr()
+                .wrapping_add(offset.distance());
+            // SAFETY: a prefetch has no effect but on caches, whatever the address.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    address.cast(),
+                );
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+        let _ = offset;
+    }
+
+    /// Copies `data` to `byte_at` bytes behind `offset`. Readers may look meanwhile and see any
+    /// mix of old and new words; writers must be kept away.
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    #[inline]
+    pub(crate) fn copy_in(&self, offset: Offset, byte_at: usize, data: &[u8]) {
+        let range = self.range(offset.distance(), byte_at, data.len());
+        self.words.copy_in(range, data);
+    }
+
+    /// Copies what is `byte_at` bytes behind `offset` to `out`. Writers may change it meanwhile:
+    /// the copy is to be believed only once it was found that none did.
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    #[inline]
+    pub(crate) fn copy_out(&self, offset: Offset, byte_at: usize, out: &mut [u8]) {
+        let range = self.range(offset.distance(), byte_at, out.len());
+        self.words.copy_out(range, out);
+    }
+
+    /// Makes `len` bytes zero, from `byte_at` bytes behind `offset` on. As [`Arena::copy_in`].
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    pub(crate) fn zero(&self, offset: Offset, byte_at: usize, len: usize) {
+        const ZEROES: [u8; 512] = [0; 512];
+        let mut at = byte_at;
+        let mut left = len;
+        while left > 0 {
+            let piece = left.min(ZEROES.len());
+            self.copy_in(offset, at, &ZEROES[..piece]);
+            at += piece;
+            left -= piece;
+        }
+    }
+
+    /// Whether `byte_at` bytes behind `offset` stands `data`. As [`Arena::copy_out`].
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    #[inline]
+    pub(crate) fn matches(&self, offset: Offset, byte_at: usize, data: &[u8]) -> bool {
+        let range = self.range(offset.distance(), byte_at, data.len());
+        bulk::matches(|index| self.words.at(index), range.start, data)
+    }
+
+    /// The bytes of `range`, counted from `offset`, without a copy.
+    ///
+    /// There is no mutable sibling: a reader that came through an older entry of the index may
+    /// look at any time, so changes go through [`Arena::copy_in`] or [`Arena::word`].
+    ///
+    /// # Safety
+    /// Nobody writes to the range while the slice lives: the caller holds the lock of the bucket
+    /// that owns the slot, or a reference to the page.
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    pub(crate) unsafe fn bytes_under_lock(&self, offset: Offset, range: Range<usize>) -> &[u8] {
+        // SAFETY: passed on to the caller.
+        unsafe { self.bytes_at(offset.distance(), range) }
+    }
+
+    /// The bytes of `range`, counted from the start of a chunk. See [`Arena::bytes_under_lock`].
+    ///
+    /// # Safety
+    /// As [`Arena::bytes_under_lock`]; nobody ever writes to chunk 0.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    pub(crate) unsafe fn chunk_bytes(&self, chunk: ChunkId, range: Range<usize>) -> &[u8] {
+        // SAFETY: passed on to the caller.
+        unsafe { self.bytes_at(chunk.start(), range) }
+    }
+
+    /// # Safety
+    /// As [`Arena::bytes_under_lock`].
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    unsafe fn bytes_at(&self, start: usize, range: Range<usize>) -> &[u8] {
+        let len = range.end.checked_sub(range.start);
+        let range = self.range(
+            start,
+            range.start,
+            len.expect("a range that ends before it starts"),
+        );
+        // SAFETY: the range lies in the mapping (checked above), which lives as long as `self` and
+        // whose bytes all have a value (the system's zeroes if nobody wrote). The caller vouches
+        // that nobody writes; other threads may read words of it atomically, which is no conflict.
+        unsafe {
+            let first = self.words.range.base().as_ptr().add(range.start);
+            std::slice::from_raw_parts(first, range.len())
+        }
+    }
+
+    /// Gives the memory of chunks `first..end` back to the system; they read as zero from now on.
+    pub(crate) fn discard(&self, first: ChunkId, end: ChunkId) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.words.range.discard(first.start()..end.start());
+        #[cfg(any(loom, shuttle))]
+        let _ = (first, end);
+    }
+
+    /// Asks for huge pages where chunk `first`, the first of its 2 MiB, lies.
+    pub(crate) fn advise_huge(&self, first: ChunkId) {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let end = (first.start() + HUGE_PAGE_BYTES).min(self.bytes());
+            self.words.range.advise_huge(first.start()..end);
+        }
+        #[cfg(any(loom, shuttle))]
+        let _ = first;
+    }
+
+    /// Bytes `start + byte_at ..` of length `len`, which must lie in the arena.
+    #[inline]
+    fn range(&self, start: usize, byte_at: usize, len: usize) -> Range<usize> {
+        let range = start
+            .checked_add(byte_at)
+            .and_then(|start| Some(start..start.checked_add(len)?))
+            .filter(|range| range.end <= self.bytes());
+        range.expect("a range outside of the arena")
+    }
+}
+
+/// The words themselves.
+#[derive(Debug)]
+#[cfg(not(any(loom, shuttle)))]
+struct Words {
+    range: Reservation,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl Words {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.range.bytes()
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> &AtomicU64 {
+        assert!(
+            index < self.range.bytes() / WORD_BYTES,
+            "a word outside of the arena"
+        );
+        // SAFETY: inside the mapping (asserted), aligned because the base is and the distance is a
+        // multiple of eight, and never accessed other than atomically while somebody may write
+        // (module head).
+        unsafe { self.range.base().cast::<AtomicU64>().add(index).as_ref() }
+    }
+
+    #[inline]
+    fn copy_in(&self, range: Range<usize>, data: &[u8]) {
+        debug_assert_eq!(range.len(), data.len());
+        let start = range.start;
+        let bulk_len = bulk::len_for(data.len());
+        let (bulk_data, rest) = data.split_at(bulk_len);
+        // SAFETY: `Arena::range` checked that the range lies in the mapping, and the bulk part is
+        // its beginning; see the module head for who else accesses it.
+        unsafe {
+            bulk::copy(
+                bulk_data.as_ptr(),
+                self.range.base().as_ptr().add(start),
+                bulk_len,
+            );
+        }
+        bulk::store_bytes(|index| self.at(index), start + bulk_len, rest);
+    }
+
+    #[inline]
+    fn copy_out(&self, range: Range<usize>, out: &mut [u8]) {
+        debug_assert_eq!(range.len(), out.len());
+        let start = range.start;
+        let bulk_len = bulk::len_for(out.len());
+        let (bulk_out, rest) = out.split_at_mut(bulk_len);
+        // SAFETY: as in `copy_in`, with the direction reversed.
+        unsafe {
+            bulk::copy(
+                self.range.base().as_ptr().add(start),
+                bulk_out.as_mut_ptr(),
+                bulk_len,
+            );
+        }
+        bulk::load_bytes(|index| self.at(index), start + bulk_len, rest);
+    }
+}
+
+/// The words themselves, as a model checker wants them.
+#[derive(Debug)]
+#[cfg(any(loom, shuttle))]
+struct Words {
+    words: Box<[AtomicU64]>,
+}
+
+#[cfg(any(loom, shuttle))]
+impl Words {
+    fn bytes(&self) -> usize {
+        self.words.len() * WORD_BYTES
+    }
+
+    fn at(&self, index: usize) -> &AtomicU64 {
+        &self.words[index]
+    }
+
+    fn copy_in(&self, range: Range<usize>, data: &[u8]) {
+        bulk::store_bytes(|index| self.at(index), range.start, data);
+    }
+
+    fn copy_out(&self, range: Range<usize>, out: &mut [u8]) {
+        bulk::load_bytes(|index| self.at(index), range.start, out);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

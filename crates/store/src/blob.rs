@@ -1,0 +1,1 @@
+//! Values above 16 KiB.

@@ -1,0 +1,309 @@
+//! The chunks of the arena: who uses each, and who may have the next.
+//!
+//! A chunk is free, holds slots of one size class, or is a page of a large value. Free ones are
+//! kept in two stacks: dirty ones, whose memory is still here and which are handed out first, and
+//! clean ones, which cost no memory. More than a few dirty ones are cleaned, that is, given back to
+//! the system. Behind them are the chunks that were never used.
+
+use std::io;
+
+use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+
+use crate::arena::{Arena, CHUNK_BYTES, HugePages, Offset, distance};
+#[cfg(not(any(loom, shuttle)))]
+use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
+
+/// Dirty chunks kept whatever the size of the store (4 MiB).
+const DIRTY_MIN: usize = 64;
+
+/// Beyond [`DIRTY_MIN`] one dirty chunk is kept for so many in use: 3 % of the memory.
+const IN_USE_PER_DIRTY: u64 = 32;
+
+/// Number of a chunk. 0 is the page of zeroes that nobody owns; it also stands for "none".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkId(u32);
+
+impl ChunkId {
+    /// The page of zeroes, also "none".
+    pub(crate) const ZERO: Self = Self(0);
+
+    /// The chunk that `offset` lies in.
+    #[inline]
+    pub(crate) fn of(offset: Offset) -> Self {
+        Self::from_index(distance(offset.bytes()) / CHUNK_BYTES)
+    }
+
+    /// By index.
+    #[inline]
+    fn from_index(index: usize) -> Self {
+        // A reservation has at most 2^45 bytes, so there are fewer than 2^32 chunks.
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// By its number, as [`ChunkId::number`] gave it.
+    #[inline]
+    pub(crate) fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[inline]
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether this is the page of zeroes.
+    #[inline]
+    pub(crate) fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        distance(u64::from(self.0))
+    }
+
+    /// Bytes from the arena's start to the chunk's.
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        self.index() * CHUNK_BYTES
+    }
+
+    /// The offset of what is `byte_at` bytes behind the chunk's start; none in chunk 0, or if
+    /// `byte_at` is not a multiple of 16.
+    #[inline]
+    pub(crate) fn offset(self, byte_at: u32) -> Option<Offset> {
+        if self.is_zero() {
+            return None;
+        }
+        Offset::new(u64::from(self.0) * CHUNK_BYTES as u64 + u64::from(byte_at))
+    }
+}
+
+/// What is known about one chunk. Who may change it depends on the use: see `slab` and `blob`. All
+/// zero is a free chunk.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+pub(crate) struct ChunkInfo {
+    /// The use, and flags of the slabs.
+    pub(crate) state: AtomicU32,
+    /// Slots that are in use or in a thread's cache; or references to the page.
+    pub(crate) count: AtomicU32,
+    /// Bytes from the chunk's start to the first free slot of its list, plus one; 0 for none.
+    pub(crate) free_head: AtomicU32,
+    /// Bytes from the chunk's start to the first slot that was never handed out.
+    pub(crate) fresh: AtomicU32,
+    /// The chunk after this one in its class's list.
+    pub(crate) next: AtomicU32,
+    /// The chunk before this one in its class's list.
+    pub(crate) previous: AtomicU32,
+}
+
+/// All chunks of an arena.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    table: Table,
+    huge_pages: HugePages,
+    free: CachePadded<Mutex<Free>>,
+    in_use: AtomicU64,
+    dirty: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Free {
+    dirty: Vec<ChunkId>,
+    clean: Vec<ChunkId>,
+    /// The first chunk that was never used.
+    unused: ChunkId,
+}
+
+/// No chunk is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfMemory;
+
+impl Chunks {
+    /// For an arena of `count` chunks.
+    ///
+    /// # Errors
+    /// When there are no addresses for the table.
+    pub(crate) fn new(count: usize, huge_pages: HugePages) -> io::Result<Self> {
+        Ok(Self {
+            table: Table::new(count)?,
+            huge_pages,
+            free: CachePadded::new(Mutex::new(Free {
+                dirty: Vec::new(),
+                clean: Vec::new(),
+                unused: ChunkId(1),
+            })),
+            in_use: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+        })
+    }
+
+    /// What is known about `chunk`.
+    ///
+    /// # Panics
+    /// When there is no such chunk.
+    #[inline]
+    pub(crate) fn info(&self, chunk: ChunkId) -> &ChunkInfo {
+        self.table.at(chunk.index())
+    }
+
+    /// Bytes of the chunks that are in use, by slots or as pages.
+    pub(crate) fn in_use_bytes(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed) * CHUNK_BYTES as u64
+    }
+
+    /// Bytes of the free chunks that still hold memory.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty.load(Ordering::Relaxed) * CHUNK_BYTES as u64
+    }
+
+    /// The first chunk that was never used: all in use are below it.
+    pub(crate) fn unused(&self) -> ChunkId {
+        lock(&self.free).unused
+    }
+
+    fn dirty_max(&self) -> usize {
+        let by_use = self.in_use.load(Ordering::Relaxed) / IN_USE_PER_DIRTY;
+        distance(by_use).max(DIRTY_MIN)
+    }
+
+    fn wants_huge(&self, chunk: ChunkId) -> bool {
+        match self.huge_pages {
+            HugePages::Never => false,
+            HugePages::After { bytes } => chunk.start() as u64 >= bytes,
+        }
+    }
+}
+
+impl Arena {
+    /// Takes a free chunk; the caller sets its info. Its content may be anything.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when the reserved range is used up.
+    pub(crate) fn take_chunk(&self) -> Result<ChunkId, OutOfMemory> {
+        let chunks = self.chunks();
+        let mut free = lock(&chunks.free);
+        let chunk = if let Some(chunk) = free.dirty.pop() {
+            chunks.dirty.fetch_sub(1, Ordering::Relaxed);
+            chunk
+        } else if let Some(chunk) = free.clean.pop() {
+            chunk
+        } else {
+            let chunk = free.unused;
+            if chunk.index() >= self.bytes() / CHUNK_BYTES {
+                return Err(OutOfMemory);
+            }
+            free.unused = ChunkId(chunk.0 + 1);
+            self.before_first_use(chunk);
+            chunk
+        };
+        chunks.in_use.fetch_add(1, Ordering::Relaxed);
+        Ok(chunk)
+    }
+
+    /// Gives chunks back that nobody uses any more; their info must say so.
+    pub(crate) fn give_chunks(&self, given: &[ChunkId]) {
+        let chunks = self.chunks();
+        let count = given.len() as u64;
+        let surplus = {
+            let mut free = lock(&chunks.free);
+            free.dirty.extend_from_slice(given);
+            chunks.in_use.fetch_sub(count, Ordering::Relaxed);
+            chunks.dirty.fetch_add(count, Ordering::Relaxed);
+            let dirty_max = chunks.dirty_max();
+            if free.dirty.len() <= dirty_max {
+                return;
+            }
+            // Half of what is allowed stays, so that this happens once for many chunks.
+            let surplus = free.dirty.split_off(dirty_max / 2);
+            chunks
+                .dirty
+                .fetch_sub(surplus.len() as u64, Ordering::Relaxed);
+            surplus
+        };
+        // Nobody can take these while they are in neither stack, so the lock is not held over the
+        // system calls.
+        let cleaned = self.clean(surplus);
+        lock(&chunks.free).clean.extend_from_slice(&cleaned);
+    }
+
+    /// Gives the memory of free chunks back to the system, neighbours with one call.
+    fn clean(&self, mut chunks: Vec<ChunkId>) -> Vec<ChunkId> {
+        chunks.sort_unstable();
+        for run in chunks.chunk_by(|before, after| before.0 + 1 == after.0) {
+            if let [first, ..] = run {
+                self.discard(*first, ChunkId::from_index(first.index() + run.len()));
+            }
+        }
+        chunks
+    }
+
+    fn before_first_use(&self, chunk: ChunkId) {
+        #[cfg(not(any(loom, shuttle)))]
+        let first_of_huge_page = chunk.start().is_multiple_of(HUGE_PAGE_BYTES);
+        #[cfg(any(loom, shuttle))]
+        let first_of_huge_page = false;
+        if first_of_huge_page && self.chunks().wants_huge(chunk) {
+            self.advise_huge(chunk);
+        }
+    }
+}
+
+/// The guard of `mutex`. A thread that panicked while it held one left the numbers inside whole:
+/// nothing between lock and unlock in this room calls foreign code.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// One [`ChunkInfo`] for each chunk, in memory that is there when it is touched.
+#[derive(Debug)]
+#[cfg(not(any(loom, shuttle)))]
+struct Table {
+    range: Reservation,
+    count: usize,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl Table {
+    fn new(count: usize) -> io::Result<Self> {
+        let bytes = (count * size_of::<ChunkInfo>()).next_multiple_of(HUGE_PAGE_BYTES);
+        Ok(Self {
+            range: Reservation::new(bytes, bytes)?,
+            count,
+        })
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> &ChunkInfo {
+        assert!(index < self.count, "a chunk outside of the arena");
+        // SAFETY: inside the range, which was made for `count` of them and is aligned to pages.
+        // It starts as zeroes, which is a valid `ChunkInfo` (atomic integers only), and is only
+        // ever accessed through this type.
+        unsafe { self.range.base().cast::<ChunkInfo>().add(index).as_ref() }
+    }
+}
+
+/// One [`ChunkInfo`] for each chunk.
+#[derive(Debug)]
+#[cfg(any(loom, shuttle))]
+struct Table {
+    infos: Box<[ChunkInfo]>,
+}
+
+#[cfg(any(loom, shuttle))]
+impl Table {
+    fn new(count: usize) -> io::Result<Self> {
+        Ok(Self {
+            infos: (0..count).map(|_| ChunkInfo::default()).collect(),
+        })
+    }
+
+    fn at(&self, index: usize) -> &ChunkInfo {
+        &self.infos[index]
+    }
+}

@@ -1,0 +1,204 @@
+//! Dropping large things somewhere else than in a client's command.
+//!
+//! One thread per store, started when the first thing comes. The queue is bounded: when it is full
+//! the caller drops the thing itself, which slows down exactly those who delete faster than memory
+//! can be freed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Things that may wait to be dropped.
+const QUEUE_MAX: usize = 4096;
+
+/// What is to be dropped, and how many objects of the user it stands for.
+struct Job {
+    objects: u64,
+    thing: Box<dyn Send>,
+}
+
+/// The thread that drops, and the queue in front of it. Dropping this waits for the queue.
+pub(crate) struct LazyFree {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    pending: AtomicU64,
+    freed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl LazyFree {
+    /// Without a thread yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            shared: Arc::default(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Drops `thing`, which stands for `objects` values of the user, soon; at once when too much is
+    /// waiting or no thread can be had.
+    pub(crate) fn submit(&self, objects: u64, thing: Box<dyn Send>) {
+        self.shared.pending.fetch_add(objects, Ordering::Relaxed);
+        let job = Job { objects, thing };
+        if let Some(refused) = self.try_queue(job) {
+            self.shared.finish(refused);
+        }
+    }
+
+    /// Objects that wait to be dropped.
+    pub(crate) fn pending_objects(&self) -> u64 {
+        self.shared.pending.load(Ordering::Relaxed)
+    }
+
+    /// Objects that were dropped since the start.
+    pub(crate) fn freed_objects(&self) -> u64 {
+        self.shared.freed.load(Ordering::Relaxed)
+    }
+
+    /// Gives the job back when it cannot be queued.
+    fn try_queue(&self, job: Job) -> Option<Job> {
+        if !self.ensure_thread() {
+            return Some(job);
+        }
+        let mut queue = lock(&self.shared.queue);
+        if queue.jobs.len() >= QUEUE_MAX {
+            return Some(job);
+        }
+        queue.jobs.push_back(job);
+        drop(queue);
+        self.shared.arrived.notify_one();
+        None
+    }
+
+    fn ensure_thread(&self) -> bool {
+        let mut thread = lock(&self.thread);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            *thread = thread::Builder::new()
+                .name("lazy-free".to_owned())
+                .spawn(move || shared.run())
+                .ok();
+        }
+        thread.is_some()
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        while let Some(job) = self.next() {
+            self.finish(job);
+        }
+    }
+
+    /// The next job; none once the queue is closed and empty.
+    fn next(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self
+                .arrived
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn finish(&self, job: Job) {
+        drop(job.thing);
+        self.pending.fetch_sub(job.objects, Ordering::Relaxed);
+        self.freed.fetch_add(job.objects, Ordering::Relaxed);
+    }
+}
+
+impl Drop for LazyFree {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.arrived.notify_one();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A panic there was already reported by the panic hook, and nothing is left to free.
+            let _joined = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for LazyFree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LazyFree")
+            .field("pending_objects", &self.pending_objects())
+            .field("freed_objects", &self.freed_objects())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Says when it is dropped, and by which thread.
+    struct Tell(mpsc::Sender<thread::ThreadId>);
+
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).expect("the test waits");
+        }
+    }
+
+    #[test]
+    fn drops_on_its_own_thread_and_counts() {
+        let lazy = LazyFree::new();
+        let (sender, receiver) = mpsc::channel();
+        lazy.submit(1, Box::new(Tell(sender.clone())));
+        lazy.submit(5, Box::new(Tell(sender)));
+        let dropped_by: Vec<_> = receiver.iter().collect();
+        assert_eq!(dropped_by.len(), 2);
+        assert!(!dropped_by.contains(&thread::current().id()));
+        let shared = Arc::clone(&lazy.shared);
+        drop(lazy);
+        assert_eq!(shared.pending.load(Ordering::Relaxed), 0);
+        assert_eq!(shared.freed.load(Ordering::Relaxed), 6);
+    }
+
+    #[test]
+    fn a_full_queue_makes_the_caller_drop() {
+        let lazy = LazyFree::new();
+        let (release, wait) = mpsc::channel::<()>();
+        struct Block(mpsc::Receiver<()>);
+        impl Drop for Block {
+            fn drop(&mut self) {
+                let _released = self.0.recv();
+            }
+        }
+        lazy.submit(1, Box::new(Block(wait)));
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..QUEUE_MAX + 2 {
+            lazy.submit(1, Box::new(Tell(sender.clone())));
+        }
+        let first = receiver.recv().expect("the surplus was dropped");
+        assert_eq!(first, thread::current().id());
+        release.send(()).expect("the thread waits");
+        drop(lazy);
+        assert_eq!(receiver.try_iter().count(), QUEUE_MAX + 1);
+    }
+}

@@ -1,0 +1,270 @@
+//! A reserved range of addresses that never moves and is backed by memory only where it is touched.
+//!
+//! The index and the record arena each live in one, so that growing them is a matter of touching
+//! the next page: nothing is copied and no pointer changes. Fresh memory reads as zero.
+//!
+//! Reserving more than the machine has is free as long as it is not touched, except under limits
+//! on address space, strict overcommit, valgrind and sanitizers; there the size is halved until it
+//! fits ([`Reservation::new`]). A page without access rights follows the range, so that a bulk copy
+//! whose length went wrong stops there.
+//!
+//! Under Miri the range is plain zeroed heap memory of the smallest size asked for.
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Size of a page of the smallest kind; the guard page has this size.
+#[cfg(not(miri))]
+const PAGE_BYTES: usize = 4096;
+
+/// Size and alignment of a huge page on x86-64 and on AArch64 with 4 KiB pages.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A mapped range, given back to the system when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: NonNull<u8>,
+    bytes: usize,
+    #[cfg(not(miri))]
+    _mapped: Mapped,
+}
+
+/// What was really mapped, around the aligned range that is used.
+#[cfg(not(miri))]
+#[derive(Debug)]
+struct Mapped {
+    base: NonNull<libc::c_void>,
+    bytes: usize,
+}
+
+// SAFETY: a `Reservation` only names a range that it owns; it gives out the address and never
+// touches the content itself. Whoever dereferences answers for the accesses.
+unsafe impl Send for Reservation {}
+// SAFETY: as for `Send`; every method takes `&self` and is a system call without shared state here.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `wanted_bytes`, or a half, a quarter … of it, but not less than `bytes_min`. Both
+    /// must be multiples of 2 MiB, the range's alignment.
+    ///
+    /// When the full size was refused, half of what would fit is taken, so that a process under a
+    /// limit keeps address space for everything else.
+    ///
+    /// # Errors
+    /// What the system said when even `bytes_min` was refused.
+    #[cfg(not(miri))]
+    pub(crate) fn new(wanted_bytes: usize, bytes_min: usize) -> io::Result<Self> {
+        let mut bytes = wanted_bytes.max(bytes_min);
+        let first_refusal = match Self::map(bytes) {
+            Ok(reservation) => return Ok(reservation),
+            Err(error) => error,
+        };
+        while bytes / 2 >= bytes_min {
+            bytes /= 2;
+            if let Ok(reservation) = Self::map(bytes) {
+                if bytes / 2 < bytes_min {
+                    return Ok(reservation);
+                }
+                drop(reservation);
+                return Self::map(bytes / 2);
+            }
+        }
+        Err(first_refusal)
+    }
+
+    #[cfg(not(miri))]
+    fn map(bytes: usize) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let mapped_bytes = bytes
+            .checked_add(HUGE_PAGE_BYTES + PAGE_BYTES)
+            .ok_or_else(too_large)?;
+        // SAFETY: an anonymous private mapping at an address of the system's choice touches no
+        // memory of ours.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapped = Mapped {
+            base: NonNull::new(address).ok_or_else(too_large)?,
+            bytes: mapped_bytes,
+        };
+        let aligned_by = address.cast::<u8>().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: `aligned_by` is below 2 MiB and the mapping is 2 MiB and a page longer than
+        // `bytes`, so this address and the guard page behind the range are inside it.
+        let (base, guard) = unsafe {
+            let base = mapped.base.cast::<u8>().add(aligned_by);
+            (base, base.add(bytes))
+        };
+        // SAFETY: the guard page was mapped above and nothing lives there.
+        if unsafe { libc::mprotect(guard.as_ptr().cast(), PAGE_BYTES, libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            base,
+            bytes,
+            _mapped: mapped,
+        })
+    }
+
+    /// As under a system, with zeroed heap memory of `bytes_min`.
+    #[cfg(miri)]
+    pub(crate) fn new(_wanted_bytes: usize, bytes_min: usize) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes_min)) };
+        Ok(Self {
+            base: NonNull::new(base).ok_or_else(too_large)?,
+            bytes: bytes_min,
+        })
+    }
+
+    #[cfg(miri)]
+    fn layout(bytes: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes, 4096).expect("a small power of two")
+    }
+
+    /// First address of the range; a multiple of 2 MiB (of 4 KiB under Miri).
+    #[inline]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length of the range.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Asks for huge pages in `range` (bytes from the base, multiples of 2 MiB). Advice only.
+    pub(crate) fn advise_huge(&self, range: Range<usize>) {
+        #[cfg(not(miri))]
+        self.advise(range, libc::MADV_HUGEPAGE);
+        #[cfg(miri)]
+        let _ = range;
+    }
+
+    /// Gives the memory behind `range` (bytes from the base, multiples of a page) back to the
+    /// system; it reads as zero from now on. Under Miri the content stays.
+    pub(crate) fn discard(&self, range: Range<usize>) {
+        #[cfg(not(miri))]
+        self.advise(range, libc::MADV_DONTNEED);
+        #[cfg(miri)]
+        let _ = range;
+    }
+
+    #[cfg(not(miri))]
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
+        assert!(
+            range.start <= range.end && range.end <= self.bytes,
+            "advice outside of the reserved range"
+        );
+        // SAFETY: the range lies inside this mapping (asserted). Both pieces of advice in use keep
+        // it mapped, and all users treat its content as atomic words that may turn zero.
+        // A refusal changes nothing but speed or residency, so the result is not looked at.
+        unsafe {
+            let start = self.base.as_ptr().add(range.start);
+            libc::madvise(start.cast(), range.end - range.start, advice);
+        }
+    }
+}
+
+#[cfg(not(miri))]
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping this value stands for; its owner is gone, and with it every
+        // reference into the range (they borrow from the owner).
+        unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+#[cfg(miri)]
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and nobody borrows from it any more.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.bytes)) };
+    }
+}
+
+/// Memory of the machine in bytes, or of the address-space limit of the process if that is lower.
+pub(crate) fn machine_memory_bytes() -> usize {
+    #[cfg(miri)]
+    return 64 << 20;
+    #[cfg(not(miri))]
+    {
+        // SAFETY: `sysconf` reads two constants of the system.
+        let (pages, page_bytes) = unsafe {
+            (
+                libc::sysconf(libc::_SC_PHYS_PAGES),
+                libc::sysconf(libc::_SC_PAGESIZE),
+            )
+        };
+        let machine_bytes = usize::try_from(pages)
+            .unwrap_or(0)
+            .saturating_mul(usize::try_from(page_bytes).unwrap_or(0));
+        machine_bytes.max(1 << 30).min(address_space_bytes())
+    }
+}
+
+/// The limit on address space (`ulimit -v`), or the largest number.
+#[cfg(not(miri))]
+fn address_space_bytes() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `limit` is a valid place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        usize::MAX
+    } else {
+        usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_zero_and_keeps_what_is_written_until_discarded() {
+        let range = Reservation::new(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
+        let last = range.bytes() - 1;
+        // SAFETY: inside the range; nobody else uses it.
+        unsafe {
+            let address = range.base().as_ptr().add(last);
+            assert_eq!(address.read(), 0);
+            address.write(7);
+            assert_eq!(address.read(), 7);
+            range.discard(0..range.bytes());
+            #[cfg(not(miri))]
+            assert_eq!(address.read(), 0);
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn an_impossible_size_is_halved_until_it_fits() {
+        let range = Reservation::new(1 << 50, HUGE_PAGE_BYTES).unwrap();
+        assert!(
+            range.bytes() < 1 << 48,
+            "more than the processor can address"
+        );
+        assert_eq!(range.base().as_ptr().align_offset(HUGE_PAGE_BYTES), 0);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn refuses_when_even_the_minimum_does_not_fit() {
+        assert!(Reservation::new(1 << 50, 1 << 50).is_err());
+    }
+}

@@ -1,0 +1,628 @@
+//! Slots for records: size classes, a cache per thread, a pool per class.
+//!
+//! ```text
+//!   thread: SlabCache ─ per class: list of free slots + untouched rest of a chunk     no lock
+//!                 │ half a list, a refill                                             ▲
+//!                 ▼                                                                   │
+//!   shared: Pool per class (mutex) ─ chunks with free slots, each with its own list ──┘
+//!                 │ a wholly free chunk, a new chunk
+//!                 ▼
+//!   Arena: chunks free for any class ─ and back to the system
+//! ```
+//!
+//! Any thread frees any slot: a slot belongs to its chunk, not to a thread. Free slots are linked
+//! through their first word. A reader that came through an older entry may look at a slot at any
+//! time, free or not, so that word too is only written atomically; the memory is never unmapped
+//! (see [`crate::arena`]), which is why records need no epochs.
+//!
+//! A chunk counts the slots that are out: in use, or in a thread's cache. So the count changes only
+//! in batches, under the pool's lock, and the way to zero leads through there. What a thread
+//! strands per class is at most one list of 64 KiB and one chunk not yet cut.
+//!
+//! Moving records together: [`Slab::retire_sparse`] takes chunks that are mostly free out of
+//! service; who walks the index moves each record for which [`Slab::is_retired`] says yes
+//! (allocate, copy, swap, free); caches hand their free slots back ([`SlabCache::settle`]), and the
+//! emptied chunk goes back to the arena by itself.
+
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Arc, CachePadded, Mutex};
+
+use crate::accounting::{Ledger, LocalBytes};
+use crate::arena::{Arena, CHUNK_BYTES, Offset};
+pub(crate) use crate::chunk::OutOfMemory;
+use crate::chunk::{ChunkId, ChunkInfo, lock};
+
+/// Classes of 16 bytes more each, up to 512 bytes.
+const FINE_CLASSES: usize = 32;
+const FINE_STEP_BYTES: usize = 16;
+const FINE_BYTES_MAX: usize = FINE_CLASSES * FINE_STEP_BYTES;
+
+/// Classes per doubling above that.
+const CLASSES_PER_OCTAVE: usize = 4;
+
+/// Number of size classes.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const CLASS_COUNT: usize = FINE_CLASSES + 5 * CLASSES_PER_OCTAVE;
+/// Number of size classes while a model checker looks: 16 and 32 bytes.
+#[cfg(any(loom, shuttle))]
+pub(crate) const CLASS_COUNT: usize = 2;
+
+/// The largest slot; longer values are blobs.
+pub(crate) const SLOT_BYTES_MAX: usize = 16 << 10;
+
+/// A thread keeps at most this much in one class's list …
+const LIST_BYTES_MAX: usize = CHUNK_BYTES;
+/// … and at most so many slots, so that handing half of them over stays short.
+#[cfg(not(any(loom, shuttle)))]
+const LIST_SLOTS_MAX: usize = 512;
+#[cfg(any(loom, shuttle))]
+const LIST_SLOTS_MAX: usize = 2;
+
+/// Slots taken from the pool at once. Few, because each is a cache miss under the lock.
+#[cfg(not(any(loom, shuttle)))]
+const REFILL_SLOTS: u32 = 32;
+#[cfg(any(loom, shuttle))]
+const REFILL_SLOTS: u32 = 1;
+
+/// A size class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SizeClass(u8);
+
+impl SizeClass {
+    /// By its number, as kept in a record's header.
+    #[inline]
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        (usize::from(number) < CLASS_COUNT).then_some(Self(number))
+    }
+
+    /// Its number, below [`CLASS_COUNT`].
+    #[inline]
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The smallest class with room for `bytes`; none above [`SLOT_BYTES_MAX`].
+#[inline]
+pub(crate) fn class_for(bytes: usize) -> Option<SizeClass> {
+    let index = if bytes <= FINE_BYTES_MAX {
+        bytes.max(1).div_ceil(FINE_STEP_BYTES) - 1
+    } else if bytes <= SLOT_BYTES_MAX {
+        let last = bytes - 1;
+        let octave = last.ilog2() as usize;
+        let quarter = (last >> (octave - 2)) - CLASSES_PER_OCTAVE;
+        FINE_CLASSES + (octave - FINE_BYTES_MAX.ilog2() as usize) * CLASSES_PER_OCTAVE + quarter
+    } else {
+        return None;
+    };
+    u8::try_from(index).ok().and_then(SizeClass::from_number)
+}
+
+/// Bytes of a slot of `class`.
+#[inline]
+pub(crate) fn class_bytes(class: SizeClass) -> usize {
+    CLASS_BYTES[class.index()]
+}
+
+const CLASS_BYTES: [usize; CLASS_COUNT] = {
+    let mut bytes = [0; CLASS_COUNT];
+    let mut index = 0;
+    while index < CLASS_COUNT {
+        bytes[index] = if index < FINE_CLASSES {
+            (index + 1) * FINE_STEP_BYTES
+        } else {
+            let octave = (index - FINE_CLASSES) / CLASSES_PER_OCTAVE;
+            let quarter = (index - FINE_CLASSES) % CLASSES_PER_OCTAVE + 1;
+            (FINE_BYTES_MAX << octave) + quarter * ((FINE_BYTES_MAX / CLASSES_PER_OCTAVE) << octave)
+        };
+        index += 1;
+    }
+    bytes
+};
+
+/// Slots of a chunk of `class`.
+fn capacity(class: SizeClass) -> u32 {
+    u32::try_from(CHUNK_BYTES / class_bytes(class)).unwrap_or(u32::MAX)
+}
+
+/// Slots that a thread may keep in the list of `class`.
+#[inline]
+fn list_slots_max(class: SizeClass) -> u32 {
+    LIST_MAX[class.index()]
+}
+
+const LIST_MAX: [u32; CLASS_COUNT] = {
+    let mut slots = [0; CLASS_COUNT];
+    let mut index = 0;
+    while index < CLASS_COUNT {
+        let by_bytes = LIST_BYTES_MAX / CLASS_BYTES[index];
+        let max = if by_bytes < LIST_SLOTS_MAX {
+            by_bytes
+        } else {
+            LIST_SLOTS_MAX
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most LIST_SLOTS_MAX")]
+        let max = max as u32;
+        slots[index] = max;
+        index += 1;
+    }
+    slots
+};
+
+/// [`ChunkInfo::state`]: free is 0, otherwise one of these uses and the flags below.
+mod state {
+    pub(super) const SLOTS: u32 = 1;
+    pub(super) const PAGE: u32 = 2;
+    pub(super) const USE_MASK: u32 = 0xff;
+    pub(super) const CLASS_SHIFT: u32 = 8;
+    /// In its class's list of chunks with free slots.
+    pub(super) const LISTED: u32 = 1 << 16;
+    /// Gives out no more slots.
+    pub(super) const RETIRED: u32 = 1 << 17;
+}
+
+/// The state of a chunk that is a page of a large value.
+pub(crate) const STATE_PAGE: u32 = state::PAGE;
+
+/// All slots of a store, shared by its threads.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    arena: Arc<Arena>,
+    ledger: Arc<Ledger>,
+    pools: Box<[CachePadded<Mutex<Pool>>]>,
+    live: Ledger,
+    /// Raised whenever chunks were retired.
+    generation: AtomicU64,
+}
+
+/// The chunks of one class that have free slots.
+#[derive(Debug)]
+struct Pool {
+    first: ChunkId,
+    /// Chunks of the class, with free slots or without.
+    chunks: u64,
+}
+
+/// What the slots of a store amount to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlabUsage {
+    /// Bytes of the slots in use, up to 64 KiB per thread old.
+    pub(crate) live_bytes: u64,
+    /// Bytes of the chunks that hold slots, free ones included.
+    pub(crate) held_bytes: u64,
+}
+
+impl Slab {
+    /// Slots in `arena`; what they hold is added to `ledger`.
+    pub(crate) fn new(arena: Arc<Arena>, ledger: Arc<Ledger>) -> Arc<Self> {
+        Arc::new(Self {
+            arena,
+            ledger,
+            pools: (0..CLASS_COUNT)
+                .map(|_| {
+                    CachePadded::new(Mutex::new(Pool {
+                        first: ChunkId::ZERO,
+                        chunks: 0,
+                    }))
+                })
+                .collect(),
+            live: Ledger::default(),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// The memory behind the slots.
+    #[inline]
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// A cache for one thread.
+    pub(crate) fn cache(self: &Arc<Self>) -> SlabCache {
+        SlabCache {
+            slab: Arc::clone(self),
+            lists: std::array::from_fn(|_| List::default()),
+            live: LocalBytes::default(),
+            generation: self.generation.load(Ordering::Acquire),
+        }
+    }
+
+    /// Sums over all classes.
+    pub(crate) fn usage(&self) -> SlabUsage {
+        let chunks: u64 = self.pools.iter().map(|pool| lock(pool).chunks).sum();
+        SlabUsage {
+            live_bytes: self.live.used_bytes(),
+            held_bytes: chunks * CHUNK_BYTES as u64,
+        }
+    }
+
+    /// Bytes of the chunks of one class.
+    pub(crate) fn held_bytes(&self, class: SizeClass) -> u64 {
+        lock(&self.pools[class.index()]).chunks * CHUNK_BYTES as u64
+    }
+
+    /// Takes chunks out of service of which less than `percent` of the slots are out; how many it
+    /// took. Looks at all chunks ever used, a few nanoseconds each.
+    pub(crate) fn retire_sparse(&self, percent: u32) -> usize {
+        let end = self.arena.chunks().unused().number();
+        let retired = (1..end)
+            .map(ChunkId::from_number)
+            .filter(|&chunk| self.retire_if_sparse(chunk, percent))
+            .count();
+        if retired > 0 {
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        retired
+    }
+
+    /// Whether the record at `offset` should be moved away.
+    #[inline]
+    pub(crate) fn is_retired(&self, offset: Offset) -> bool {
+        let info = self.arena.chunks().info(ChunkId::of(offset));
+        info.state.load(Ordering::Relaxed) & state::RETIRED != 0
+    }
+
+    fn retire_if_sparse(&self, chunk: ChunkId, percent: u32) -> bool {
+        let info = self.arena.chunks().info(chunk);
+        let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
+            return false;
+        };
+        let mut pool = lock(&self.pools[class.index()]);
+        // Only under the lock of its class does a chunk keep its class.
+        let now = info.state.load(Ordering::Relaxed);
+        let out = u64::from(info.count.load(Ordering::Relaxed));
+        let sparse = out * 100 < u64::from(percent) * u64::from(capacity(class));
+        if class_of(now) != Some(class) || now & state::RETIRED != 0 || !sparse {
+            return false;
+        }
+        self.unlist(&mut pool, chunk);
+        set_flag(info, state::RETIRED);
+        true
+    }
+
+    /// Takes slots for a cache that has none of `class`.
+    fn refill(&self, class: SizeClass, list: &mut List) -> Result<(), OutOfMemory> {
+        {
+            let mut pool = lock(&self.pools[class.index()]);
+            if !pool.first.is_zero() {
+                self.take_from_first(&mut pool, class, list);
+                return Ok(());
+            }
+            pool.chunks += 1;
+        }
+        let chunk = self.arena.take_chunk().inspect_err(|_| {
+            lock(&self.pools[class.index()]).chunks -= 1;
+        })?;
+        let info = self.arena.chunks().info(chunk);
+        let end = slots_end(class);
+        info.count.store(capacity(class), Ordering::Relaxed);
+        info.free_head.store(0, Ordering::Relaxed);
+        info.fresh.store(end, Ordering::Relaxed);
+        // Last: who sees the class under its lock sees the rest, for the lock was free before.
+        let state = state::SLOTS | u32::from(class.number()) << state::CLASS_SHIFT;
+        info.state.store(state, Ordering::Release);
+        list.set_fresh(chunk, 0, end);
+        Ok(())
+    }
+
+    /// Moves a few free slots, or the uncut rest, from the pool's first chunk to `list`.
+    fn take_from_first(&self, pool: &mut Pool, class: SizeClass, list: &mut List) {
+        let chunk = pool.first;
+        let info = self.arena.chunks().info(chunk);
+        let end = slots_end(class);
+        let mut taken = 0;
+        let mut head = info.free_head.load(Ordering::Relaxed);
+        while let Some(offset) = slot_at(chunk, head).filter(|_| taken < REFILL_SLOTS) {
+            let link = self.arena.word(offset, 0);
+            head = u32::try_from(link.load(Ordering::Relaxed)).unwrap_or(0);
+            link.store(list.head, Ordering::Relaxed);
+            list.head = offset.bytes();
+            taken += 1;
+        }
+        list.count += taken;
+        info.free_head.store(head, Ordering::Relaxed);
+        let fresh = info.fresh.load(Ordering::Relaxed);
+        if taken == 0 && fresh < end {
+            list.set_fresh(chunk, fresh, end);
+            info.fresh.store(end, Ordering::Relaxed);
+            taken = (end - fresh) / slot_bytes(class);
+        }
+        let out = info.count.load(Ordering::Relaxed) + taken;
+        info.count.store(out, Ordering::Relaxed);
+        if head == 0 && info.fresh.load(Ordering::Relaxed) >= end {
+            self.unlist(pool, chunk);
+        }
+    }
+
+    /// Takes `count` slots of `class` back, linked from `head` on; the slot after the last of them.
+    fn give_back(&self, class: SizeClass, head: u64, count: u32) -> u64 {
+        let mut emptied = Vec::new();
+        let mut next = head;
+        {
+            let mut pool = lock(&self.pools[class.index()]);
+            for _ in 0..count {
+                let Some(offset) = Offset::new(next) else {
+                    break;
+                };
+                next = self.arena.word(offset, 0).load(Ordering::Relaxed);
+                let chunk = self.return_slot(offset);
+                if self.after_return(&mut pool, chunk, 1) {
+                    emptied.push(chunk);
+                }
+            }
+        }
+        if !emptied.is_empty() {
+            self.arena.give_chunks(&emptied);
+        }
+        next
+    }
+
+    /// Takes back the uncut rest of a chunk.
+    fn give_back_fresh(&self, class: SizeClass, fresh_at: u64, fresh_end: u64) {
+        let Some(offset) = Offset::new(fresh_at).filter(|_| fresh_at < fresh_end) else {
+            return;
+        };
+        let chunk = ChunkId::of(offset);
+        let rest = u32::try_from(fresh_end - fresh_at).unwrap_or(0);
+        let emptied = {
+            let mut pool = lock(&self.pools[class.index()]);
+            let info = self.arena.chunks().info(chunk);
+            info.fresh.store(slots_end(class) - rest, Ordering::Relaxed);
+            self.after_return(&mut pool, chunk, rest / slot_bytes(class))
+        };
+        if emptied {
+            self.arena.give_chunks(&[chunk]);
+        }
+    }
+
+    /// Puts a slot into the list of its chunk. Under the pool's lock.
+    fn return_slot(&self, offset: Offset) -> ChunkId {
+        let chunk = ChunkId::of(offset);
+        let info = self.arena.chunks().info(chunk);
+        let head = info.free_head.load(Ordering::Relaxed);
+        self.arena
+            .word(offset, 0)
+            .store(u64::from(head), Ordering::Relaxed);
+        let byte_at = offset.bytes() % CHUNK_BYTES as u64;
+        let head = u32::try_from(byte_at + 1).unwrap_or(0);
+        info.free_head.store(head, Ordering::Relaxed);
+        chunk
+    }
+
+    /// Counts `slots` returned to `chunk`; whether it is wholly free now, and no longer the class's.
+    fn after_return(&self, pool: &mut Pool, chunk: ChunkId, slots: u32) -> bool {
+        let info = self.arena.chunks().info(chunk);
+        let out = info.count.load(Ordering::Relaxed) - slots;
+        info.count.store(out, Ordering::Relaxed);
+        if out == 0 {
+            self.unlist(pool, chunk);
+            pool.chunks -= 1;
+            info.free_head.store(0, Ordering::Relaxed);
+            info.state.store(0, Ordering::Release);
+            return true;
+        }
+        if info.state.load(Ordering::Relaxed) & (state::LISTED | state::RETIRED) == 0 {
+            self.list(pool, chunk);
+        }
+        false
+    }
+
+    /// Puts `chunk` at the head of the pool's list.
+    fn list(&self, pool: &mut Pool, chunk: ChunkId) {
+        let chunks = self.arena.chunks();
+        let info = chunks.info(chunk);
+        info.previous.store(0, Ordering::Relaxed);
+        info.next.store(pool.first.number(), Ordering::Relaxed);
+        if !pool.first.is_zero() {
+            let next = chunks.info(pool.first);
+            next.previous.store(chunk.number(), Ordering::Relaxed);
+        }
+        pool.first = chunk;
+        set_flag(info, state::LISTED);
+    }
+
+    /// Takes `chunk` out of the pool's list, if it is in it.
+    fn unlist(&self, pool: &mut Pool, chunk: ChunkId) {
+        let chunks = self.arena.chunks();
+        let info = chunks.info(chunk);
+        let state = info.state.load(Ordering::Relaxed);
+        if state & state::LISTED == 0 {
+            return;
+        }
+        let next = ChunkId::from_number(info.next.load(Ordering::Relaxed));
+        let previous = ChunkId::from_number(info.previous.load(Ordering::Relaxed));
+        if previous.is_zero() {
+            pool.first = next;
+        } else {
+            let before = chunks.info(previous);
+            before.next.store(next.number(), Ordering::Relaxed);
+        }
+        if !next.is_zero() {
+            let after = chunks.info(next);
+            after.previous.store(previous.number(), Ordering::Relaxed);
+        }
+        info.state.store(state & !state::LISTED, Ordering::Relaxed);
+    }
+}
+
+/// One thread's way to slots. Not shared; gives all it holds back when dropped.
+#[derive(Debug)]
+pub(crate) struct SlabCache {
+    slab: Arc<Slab>,
+    lists: [List; CLASS_COUNT],
+    live: LocalBytes,
+    generation: u64,
+}
+
+/// Free slots of one class.
+#[derive(Debug, Default)]
+struct List {
+    /// Offset of the first free slot, 0 for none; each names the next in its first word.
+    head: u64,
+    /// Offset of the first slot that was never cut, up to `fresh_end`.
+    fresh_at: u64,
+    fresh_end: u64,
+    count: u32,
+}
+
+impl List {
+    fn set_fresh(&mut self, chunk: ChunkId, from: u32, to: u32) {
+        self.fresh_at = (chunk.start() as u64) + u64::from(from);
+        self.fresh_end = (chunk.start() as u64) + u64::from(to);
+    }
+}
+
+impl SlabCache {
+    /// The memory behind the slots.
+    #[inline]
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.slab.arena
+    }
+
+    /// The slots of all threads.
+    #[inline]
+    pub(crate) fn slab(&self) -> &Arc<Slab> {
+        &self.slab
+    }
+
+    /// A slot of `class`; its content may be anything.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when the reserved range is used up.
+    #[inline]
+    pub(crate) fn allocate(&mut self, class: SizeClass) -> Result<Offset, OutOfMemory> {
+        let bytes = class_bytes(class);
+        let list = &mut self.lists[class.index()];
+        let offset = loop {
+            if let Some(offset) = Offset::new(list.head) {
+                list.head = self.slab.arena.word(offset, 0).load(Ordering::Relaxed);
+                list.count -= 1;
+                break offset;
+            }
+            if list.fresh_at < list.fresh_end {
+                let offset = Offset::new(list.fresh_at).ok_or(OutOfMemory)?;
+                list.fresh_at += bytes as u64;
+                break offset;
+            }
+            self.slab.refill(class, list)?;
+        };
+        self.count_live(slot_bytes(class).into());
+        Ok(offset)
+    }
+
+    /// Frees a slot of `class`, which any thread may have allocated. Readers that still look at it
+    /// see its words change.
+    #[inline]
+    pub(crate) fn free(&mut self, offset: Offset, class: SizeClass) {
+        debug_assert_eq!(
+            class_of(
+                self.slab
+                    .arena
+                    .chunks()
+                    .info(ChunkId::of(offset))
+                    .state
+                    .load(Ordering::Relaxed)
+            ),
+            Some(class),
+            "freed as another class than it was allocated"
+        );
+        let list = &mut self.lists[class.index()];
+        let link = self.slab.arena.word(offset, 0);
+        link.store(list.head, Ordering::Relaxed);
+        list.head = offset.bytes();
+        list.count += 1;
+        if list.count > list_slots_max(class) {
+            let half = list.count / 2;
+            list.head = self.slab.give_back(class, list.head, half);
+            list.count -= half;
+        }
+        self.count_live(-i64::from(slot_bytes(class)));
+    }
+
+    /// Hands everything back that lies in retired chunks, when there are any since the last call:
+    /// one load if not. To be called once per tick.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        let generation = self.slab.generation.load(Ordering::Acquire);
+        if generation != self.generation {
+            self.generation = generation;
+            self.give_back_all();
+        }
+    }
+
+    /// Tells the shared counters what this thread counted.
+    pub(crate) fn flush(&mut self) {
+        let bytes = self.live.take();
+        self.tell(bytes);
+    }
+
+    #[cold]
+    fn give_back_all(&mut self) {
+        for (list, number) in self.lists.iter_mut().zip(0_u8..) {
+            let class = SizeClass(number);
+            if list.count > 0 {
+                self.slab.give_back(class, list.head, list.count);
+            }
+            self.slab
+                .give_back_fresh(class, list.fresh_at, list.fresh_end);
+            *list = List::default();
+        }
+        self.flush();
+    }
+
+    #[inline]
+    fn count_live(&mut self, bytes: i64) {
+        if let Some(due) = self.live.add(bytes) {
+            self.tell(due);
+        }
+    }
+
+    fn tell(&self, bytes: i64) {
+        self.slab.live.add(bytes);
+        self.slab.ledger.add(bytes);
+    }
+}
+
+impl Drop for SlabCache {
+    fn drop(&mut self) {
+        self.give_back_all();
+    }
+}
+
+/// Bytes of a slot of `class`.
+#[inline]
+fn slot_bytes(class: SizeClass) -> u32 {
+    u32::try_from(class_bytes(class)).unwrap_or(u32::MAX)
+}
+
+/// Bytes from a chunk's start to the end of its last whole slot.
+fn slots_end(class: SizeClass) -> u32 {
+    capacity(class) * slot_bytes(class)
+}
+
+/// The slot that a chunk's list names with `head`.
+fn slot_at(chunk: ChunkId, head: u32) -> Option<Offset> {
+    chunk.offset(head.checked_sub(1)?)
+}
+
+/// The class of a chunk of slots.
+fn class_of(state: u32) -> Option<SizeClass> {
+    if state & state::USE_MASK != state::SLOTS {
+        return None;
+    }
+    let [_, class, ..] = state.to_le_bytes();
+    SizeClass::from_number(class)
+}
+
+fn set_flag(info: &ChunkInfo, flag: u32) {
+    let state = info.state.load(Ordering::Relaxed);
+    info.state.store(state | flag, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
