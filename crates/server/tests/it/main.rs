@@ -1,0 +1,3 @@
+//! Tests of the whole server: the built binary, or all rooms in one process.
+
+mod transcripts;

@@ -1,0 +1,72 @@
+//! Every transcript on every target.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use testkit::target::Launcher;
+use testkit::transcript::{Transcript, run};
+
+/// Where the transcripts are: FAMILY/NAME.txt.
+fn transcripts_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../commands/tests/transcripts")
+}
+
+/// All files, in the order of their names.
+fn transcript_paths() -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for family in fs::read_dir(transcripts_directory()).unwrap() {
+        let family = family.unwrap().path();
+        if !family.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(&family).unwrap() {
+            let path = file.unwrap().path();
+            assert_eq!(
+                path.extension().and_then(|extension| extension.to_str()),
+                Some("txt"),
+                "{} is no transcript",
+                path.display()
+            );
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> Transcript {
+    let text = fs::read_to_string(path).unwrap();
+    let below = path.strip_prefix(transcripts_directory()).unwrap();
+    Transcript::parse(&below.display().to_string(), &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run_all(launcher: &Launcher) {
+    let failures: Vec<String> = transcript_paths()
+        .iter()
+        .flat_map(|path| run(&read(path), launcher))
+        .map(|failure| failure.to_string())
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn every_file_is_a_transcript() {
+    for path in transcript_paths() {
+        read(&path);
+    }
+}
+
+#[test]
+fn transcripts_hold_on_redis() {
+    run_all(&Launcher::oracle());
+}
+
+#[test]
+fn transcripts_hold_on_the_built_server() {
+    run_all(&Launcher::iolite());
+}

@@ -1,0 +1,200 @@
+//! A blocking client: requests out, replies in, over any link that carries bytes.
+//!
+//! It decodes strictly ([`protocol::decode_value`]) and does nothing on its own: no HELLO, no
+//! reconnection, no retry. Replies are matched to requests by the caller.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use protocol::{Value, decode_value, encode_request};
+
+/// How long a reply may take before a test gives up: long, so that a busy machine fails nothing.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes asked of the link at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What carries bytes to a server and back; both directions block.
+pub trait Link: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Link for T {}
+
+/// A connection to a server.
+pub struct Client {
+    link: Box<dyn Link>,
+    input: Vec<u8>,
+    /// Where the first byte not yet decoded stands in `input`.
+    at: usize,
+}
+
+impl Client {
+    /// A client over any link.
+    #[must_use]
+    pub fn over(link: Box<dyn Link>) -> Self {
+        Self {
+            link,
+            input: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Connects over TCP.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect_tcp(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self::over(Box::new(stream)))
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect_unix(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self::over(Box::new(stream)))
+    }
+
+    /// Switches to RESP3 with `HELLO 3`.
+    ///
+    /// # Errors
+    /// When the server refuses, or cannot be reached.
+    pub fn hello3(&mut self) -> io::Result<()> {
+        match self.command(&["HELLO", "3"])? {
+            Value::Map(_) => Ok(()),
+            other => {
+                let shown = crate::transcript::show(&other);
+                Err(io::Error::other(format!("HELLO 3 was answered {shown}")))
+            }
+        }
+    }
+
+    /// Sends a request and waits for its reply.
+    ///
+    /// # Errors
+    /// When the connection ends, or the reply is no RESP.
+    pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Value> {
+        self.send(args)?;
+        self.receive()?
+            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Sends a request without waiting.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
+        let mut request = Vec::new();
+        push_request(&mut request, args);
+        self.send_raw(&request)
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.link.write_all(bytes)?;
+        self.link.flush()
+    }
+
+    /// Sends all requests at once and waits for as many replies.
+    ///
+    /// # Errors
+    /// When the connection ends, or a reply is no RESP.
+    pub fn pipeline<R, A>(&mut self, requests: &[R]) -> io::Result<Vec<Value>>
+    where
+        R: AsRef<[A]>,
+        A: AsRef<[u8]>,
+    {
+        let mut bytes = Vec::new();
+        for request in requests {
+            push_request(&mut bytes, request.as_ref());
+        }
+        self.send_raw(&bytes)?;
+        let replies = requests.iter().map(|_| {
+            let reply = self.receive()?;
+            reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        });
+        replies.collect()
+    }
+
+    /// The next reply, or `None` when the server has closed the connection.
+    ///
+    /// # Errors
+    /// When it takes a minute, when the connection breaks inside a reply, or when the reply is no
+    /// RESP.
+    pub fn receive(&mut self) -> io::Result<Option<Value>> {
+        loop {
+            if let Some(value) = self.decode()? {
+                return Ok(Some(value));
+            }
+            if self.fill()? == 0 {
+                return match self.input.len() - self.at {
+                    0 => Ok(None),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+            }
+        }
+    }
+
+    fn decode(&mut self) -> io::Result<Option<Value>> {
+        let decoded = decode_value(&self.input[self.at..])
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(decoded.map(|(value, taken)| {
+            self.at += taken;
+            value
+        }))
+    }
+
+    /// Reads once; 0 when the server has closed.
+    fn fill(&mut self) -> io::Result<usize> {
+        self.input.drain(..self.at);
+        self.at = 0;
+        let kept = self.input.len();
+        // A long reply is decoded again from its start after each reading, so reading grows with it.
+        self.input.resize(kept + READ_BYTES.max(kept), 0);
+        let count = match self.link.read(&mut self.input[kept..]) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            other => other,
+        };
+        self.input.truncate(kept + *count.as_ref().unwrap_or(&0));
+        count
+    }
+}
+
+fn push_request<A: AsRef<[u8]>>(out: &mut Vec<u8>, args: &[A]) {
+    let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+    encode_request(out, &args);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn replies_come_one_by_one() {
+        let mut client = Client::over(Box::new(Cursor::new(b"+OK\r\n$-1\r\n:5\r\n".to_vec())));
+        assert_eq!(
+            client.receive().unwrap(),
+            Some(Value::Simple(b"OK".to_vec()))
+        );
+        assert_eq!(client.receive().unwrap(), Some(Value::Null));
+        assert_eq!(client.receive().unwrap(), Some(Value::Integer(5)));
+        assert_eq!(client.receive().unwrap(), None);
+    }
+
+    #[test]
+    fn half_a_reply_is_an_error() {
+        let mut client = Client::over(Box::new(Cursor::new(b"$5\r\nhal".to_vec())));
+        let error = client.receive().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

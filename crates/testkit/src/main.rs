@@ -1,0 +1,61 @@
+//! The testkit as a tool: `transcribe`, `transcripts`.
+//!
+//! ```text
+//! cargo xtask transcribe [--write] FILE...    FILE with the oracle's replies
+//! cargo xtask transcripts [iolite|oracle] FILE...   runs files, shows every difference
+//! ```
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use testkit::target::Launcher;
+use testkit::transcript::{Transcript, run, transcribe};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["transcribe", "--write", files @ ..] => transcribe_files(files, true),
+        ["transcribe", files @ ..] => transcribe_files(files, false),
+        ["transcripts", "oracle", files @ ..] => run_files(files, &Launcher::oracle()),
+        ["transcripts", "iolite", files @ ..] => run_files(files, &Launcher::iolite()),
+        _ => Err(io::Error::other(
+            "usage: transcribe [--write] FILE... | transcripts iolite|oracle FILE...",
+        )),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _written = writeln!(io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn transcribe_files(files: &[&str], write: bool) -> io::Result<()> {
+    for path in files {
+        let text = transcribe(path, &std::fs::read_to_string(path)?, &Launcher::oracle())?;
+        match write {
+            true => std::fs::write(path, text)?,
+            false => io::stdout().write_all(text.as_bytes())?,
+        }
+    }
+    Ok(())
+}
+
+fn run_files(files: &[&str], launcher: &Launcher) -> io::Result<()> {
+    let mut failures_count = 0;
+    for path in files {
+        let text = std::fs::read_to_string(path)?;
+        let transcript = Transcript::parse(path, &text).map_err(io::Error::other)?;
+        for failure in run(&transcript, launcher) {
+            failures_count += 1;
+            writeln!(io::stdout(), "{failure}")?;
+        }
+    }
+    match failures_count {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!("{failures_count} differences"))),
+    }
+}

@@ -1,0 +1,301 @@
+//! Servers as child processes: the oracle (`redis-server`) and the built `iolite`.
+//!
+//! Each server has a directory of its own, listens on a Unix socket in it and, when asked, on a free
+//! loopback port; it is killed and its directory removed when the value is dropped.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use protocol::Value;
+
+use crate::client::Client;
+use crate::target::Target;
+
+/// How long a server may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between two looks whether it does.
+const START_POLL: Duration = Duration::from_millis(3);
+
+/// A server to be started.
+#[derive(Debug)]
+pub struct ServerBuilder {
+    name: &'static str,
+    program: PathBuf,
+    args: Vec<String>,
+    tcp: bool,
+}
+
+/// A running server, killed on drop.
+#[derive(Debug)]
+pub struct Server {
+    name: &'static str,
+    child: Child,
+    directory: PathBuf,
+    port: Option<u16>,
+}
+
+impl ServerBuilder {
+    /// Redis, by whose answers ours are judged. `REDIS_SERVER` names another program.
+    #[must_use]
+    pub fn oracle() -> Self {
+        let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        Self::new("oracle", PathBuf::from(program))
+    }
+
+    /// The built server.
+    #[must_use]
+    pub fn iolite() -> Self {
+        Self::new("iolite", iolite_program())
+    }
+
+    /// Any program that takes Redis' command line; `name` is for messages.
+    #[must_use]
+    pub fn new(name: &'static str, program: PathBuf) -> Self {
+        Self {
+            name,
+            program,
+            args: Vec::new(),
+            tcp: false,
+        }
+    }
+
+    /// Adds words to the command line.
+    #[must_use]
+    pub fn args<A: AsRef<str>>(mut self, args: &[A]) -> Self {
+        self.args
+            .extend(args.iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
+    /// Listens on a free port of 127.0.0.1 too.
+    #[must_use]
+    pub fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// When the program is missing, ends early, or does not answer in time; the text holds the end
+    /// of its log.
+    pub fn start(self) -> io::Result<Server> {
+        // Between choosing a free port and listening on it someone else may take it.
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut server = self.spawn()?;
+            match server.wait_until_ready() {
+                Err(error) if self.tcp && attempts < 3 && error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(server),
+            }
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Server> {
+        let directory = temporary_directory(self.name)?;
+        let port = if self.tcp { free_port()? } else { 0 };
+        let log = File::create(directory.join("log"))?;
+        let child = Command::new(&self.program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(&directory)
+            .arg("--unixsocket")
+            .arg(directory.join("socket"))
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stderr(log.try_clone()?)
+            .stdout(log)
+            .spawn();
+        let child = child.map_err(|error| {
+            let _removed = fs::remove_dir_all(&directory);
+            io::Error::new(error.kind(), format!("{}: {error}", self.program.display()))
+        })?;
+        Ok(Server {
+            name: self.name,
+            child,
+            directory,
+            port: self.tcp.then_some(port),
+        })
+    }
+}
+
+impl Server {
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its TCP address, when it was started with one.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.port
+            .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    /// The directory it runs in.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What it has written so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.directory.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A new connection: over TCP when it listens there, over the Unix socket otherwise.
+    ///
+    /// # Errors
+    /// When it does not accept one.
+    pub fn client(&self) -> io::Result<Client> {
+        match self.address() {
+            Some(address) => Client::connect_tcp(address),
+            None => Client::connect_unix(&self.socket()),
+        }
+    }
+
+    /// Memory it holds, in bytes (resident set size).
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn rss_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.trim().strip_suffix(" kB"))
+            .and_then(|kilobytes| kilobytes.trim().parse::<u64>().ok())
+            .map(|kilobytes| kilobytes * 1024)
+            .ok_or_else(|| io::Error::other("no resident set size"))
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn is_running(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    fn wait_until_ready(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(self.early_end(&format!("ended with {status}")));
+            }
+            if self.answers() {
+                return Ok(());
+            }
+            std::thread::sleep(START_POLL);
+        }
+        Err(self.early_end("does not answer"))
+    }
+
+    fn answers(&self) -> bool {
+        let reply = self
+            .client()
+            .and_then(|mut client| client.command(&["PING"]));
+        match reply {
+            Ok(Value::Error(text)) => !text.starts_with(b"LOADING"),
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn early_end(&self, what: &str) -> io::Error {
+        let log = self.log();
+        let kind = match log.contains("in use") {
+            true => ErrorKind::AddrInUse,
+            false => ErrorKind::Other,
+        };
+        io::Error::new(kind, format!("{} {what}; its log:\n{log}", self.name))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill or wait for.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+        let _removed = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Target for Server {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn connect(&self) -> io::Result<Client> {
+        self.client()
+    }
+}
+
+/// Where the built server is: `IOLITE_BIN`, or next to the running test in the target directory.
+#[must_use]
+pub fn iolite_program() -> PathBuf {
+    if let Some(path) = std::env::var_os("IOLITE_BIN") {
+        return PathBuf::from(path);
+    }
+    let beside = |running: PathBuf| {
+        // A test runs from target/PROFILE/deps, a tool from target/PROFILE.
+        let profile = running
+            .ancestors()
+            .skip(1)
+            .find(|directory| directory.file_name() != Some(OsStr::new("deps")))?;
+        Some(profile.join("iolite"))
+    };
+    std::env::current_exe()
+        .ok()
+        .and_then(beside)
+        .unwrap_or_else(|| PathBuf::from("iolite"))
+}
+
+/// A new empty directory.
+///
+/// # Errors
+/// When the system's place for temporary files takes none.
+pub fn temporary_directory(name: &str) -> io::Result<PathBuf> {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    let path = std::env::temp_dir().join(format!("testkit-{name}-{process}-{count}"));
+    // What another process of the same number left behind is not ours to meet.
+    if path.exists() {
+        fs::remove_dir_all(&path)?;
+    }
+    fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+/// A port of 127.0.0.1 nobody listens on at the moment.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
