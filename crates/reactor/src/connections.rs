@@ -8,6 +8,8 @@
 //!  3. A slot's generation grows when its connection is removed and is never 0, so that an id that
 //!     outlived its connection finds nothing.
 
+use rustix::event::epoll::EventFlags;
+
 use crate::service::CloseReason;
 use crate::transport::Carrier;
 
@@ -85,6 +87,16 @@ pub(crate) enum Interest {
     Departure,
 }
 
+impl Interest {
+    pub(crate) fn flags(self) -> EventFlags {
+        match self {
+            Self::Input => EventFlags::IN,
+            Self::Output => EventFlags::OUT,
+            Self::Departure => EventFlags::RDHUP,
+        }
+    }
+}
+
 /// Output that waits for its socket.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -138,6 +150,23 @@ impl Connection {
     /// Bytes of output that wait for the socket.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.as_ref().map_or(0, |pending| pending.len())
+    }
+
+    /// What epoll is to watch it for.
+    pub(crate) fn wanted_interest(&self) -> Interest {
+        if self.pending.is_some() {
+            Interest::Output
+        } else if self.phase == Phase::Lingering || (self.phase == Phase::Open && !self.paused) {
+            Interest::Input
+        } else {
+            Interest::Departure
+        }
+    }
+
+    /// Bytes of memory that its buffers hold.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let pending = self.pending.as_ref();
+        self.input.capacity() + pending.map_or(0, |pending| pending.capacity())
     }
 
     /// Whether the service may be given input.
@@ -211,6 +240,13 @@ impl Connections {
         slot.generation = slot.generation.wrapping_add(1).max(1);
         self.free.push(id.index);
         Some(connection)
+    }
+
+    /// All connections, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.connection.as_ref())
     }
 
     /// The ids of all connections, by slot.

@@ -1,37 +1,84 @@
 //! The loop of one worker thread.
+//!
+//! A turn
+//! 1. sleeps in epoll until something is ready (not at all when a connection has input left to be
+//!    served);
+//! 2. takes what came: wake-ups and handed-over connections, new peers, input, room for output;
+//!    then gives connections that yielded their next share, and calls [`Service::turn`];
+//! 3. flushes the output of all of them, one send per range, and
+//! 4. ends connections: only now, so that no range of the turn can meet a slot used anew.
+//!
+//! Output also is flushed in between when [`FLUSH_BYTES`] have gathered. Epoll is level-triggered:
+//! what a turn leaves in a socket is reported again.
+
+mod accept;
+mod end;
+mod input;
+mod output;
 
 use std::io;
+use std::mem::{self, MaybeUninit};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
 use crate::balancer::Balancer;
-use crate::connections::{ConnectionId, Connections, Phase};
+use crate::connections::{ConnectionId, Phase};
+use crate::io::Io;
 use crate::listener::Listener;
-use crate::service::Service;
-use crate::waker::Waker;
+use crate::loop_state::LoopState;
+use crate::service::{CloseReason, OutputArena as _, Service};
+
+use accept::Acceptor;
+use end::Lingering;
 
 /// Size of the thread's input buffer.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// Output is flushed within a turn when this much has gathered: 16 KB measured worse than anything
 /// from 64 to 256 KB for values of 2 KB.
 pub const FLUSH_BYTES: usize = 128 * 1024;
+/// Events taken from epoll at once.
+const EVENTS_MAX: usize = 128;
+/// The longest sleep: epoll counts milliseconds in 32 bits.
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
+/// The token of the waker; listeners follow it. Tokens of connections are larger than any 32-bit
+/// number, as their generation is never 0.
+const WAKER_TOKEN: u64 = 0;
 
-/// How a loop behaves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {}
+/// How a loop behaves where no protocol is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a connection that the service closed waits for its peer to close too. Closing a
+    /// socket with unread input resets it, which takes from the peer what it has not read yet.
+    pub linger: Duration,
+    /// How long nothing is accepted after descriptors or memory ran out.
+    pub accept_pause: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            linger: Duration::from_secs(2),
+            accept_pause: Duration::from_millis(100),
+        }
+    }
+}
 
 /// One worker: connections, their buffers, and the service that serves them.
 pub struct EventLoop<S: Service> {
     service: S,
+    /// Replies of this turn.
     output: S::Output,
-    core: Core,
-}
-
-/// What a service reaches through [`Io`](crate::Io).
-pub(crate) struct Core {
-    pub(crate) connections: Connections,
-    pub(crate) waker: Waker,
-    pub(crate) stopping: bool,
+    /// Input of the connection that is being served; empty while it is lent out.
+    buffer: Box<[u8]>,
+    state: LoopState,
+    acceptor: Acceptor,
+    lingering: Lingering,
+    balancer: Arc<Balancer>,
+    worker: usize,
 }
 
 impl<S: Service> EventLoop<S> {
@@ -47,15 +94,20 @@ impl<S: Service> EventLoop<S> {
         listeners: &Arc<[Listener]>,
         options: Options,
     ) -> io::Result<Self> {
-        let _ = (listeners, options);
+        let state = LoopState::new(balancer.waker(worker))?;
+        let bell = EventData::new_u64(WAKER_TOKEN);
+        epoll::add(&state.epoll, state.waker.as_fd(), bell, EventFlags::IN)?;
+        let mut acceptor = Acceptor::new(Arc::clone(listeners), options.accept_pause);
+        acceptor.start(&state.epoll)?;
         Ok(Self {
             service,
             output,
-            core: Core {
-                connections: Connections::default(),
-                waker: balancer.waker(worker),
-                stopping: false,
-            },
+            buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
+            state,
+            acceptor,
+            lingering: Lingering::new(options.linger),
+            balancer: Arc::clone(balancer),
+            worker,
         })
     }
 
@@ -65,9 +117,10 @@ impl<S: Service> EventLoop<S> {
     /// # Errors
     /// When epoll itself fails, which no peer can cause.
     pub fn run(mut self) -> io::Result<S> {
-        while !self.core.stopping {
+        while !self.is_stopping() {
             self.turn(None)?;
         }
+        self.close_all();
         Ok(self.service)
     }
 
@@ -78,30 +131,126 @@ impl<S: Service> EventLoop<S> {
     /// # Errors
     /// When epoll itself fails, which no peer can cause.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let _ = (timeout, &mut self.output);
-        Ok(())
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let events = self.sleep(timeout, &mut room)?;
+        self.service.turn_started();
+        self.serve_events(events);
+        self.serve_software();
+        self.serve_ready();
+        self.service
+            .turn(&mut Io::new(&mut self.state), &mut self.output);
+        self.state.outbox.address(None, self.output.len());
+        self.flush();
+        self.end_connections();
+        self.acceptor.resume_when_due(&self.state.epoll)
+    }
+
+    /// Whether the service asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.state.stopping
     }
 
     /// The service, between turns.
     pub fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
-}
 
-impl Core {
-    pub(crate) fn close(&mut self, id: ConnectionId, phase: Phase) {
-        let _ = (id, phase);
+    /// Waits for events. Spinning for a while before blocking belongs here.
+    fn sleep<'room>(
+        &self,
+        timeout: Option<Duration>,
+        room: &'room mut [MaybeUninit<epoll::Event>],
+    ) -> io::Result<&'room [epoll::Event]> {
+        let timeout = self.sleep_max(timeout);
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        match epoll::wait(&self.state.epoll, room, Some(&timeout)) {
+            Ok((events, _)) => Ok(events),
+            Err(Errno::INTR) => Ok(&[]),
+            Err(error) => Err(error.into()),
+        }
     }
-    pub(crate) fn pause(&mut self, id: ConnectionId) {
-        let _ = id;
+
+    fn sleep_max(&self, timeout: Option<Duration>) -> Duration {
+        if !self.state.ready.is_empty() || self.state.has_software_event() {
+            return Duration::ZERO;
+        }
+        let bounds = [
+            timeout,
+            self.service.next_deadline(),
+            self.acceptor.next_deadline(),
+            self.lingering.next_deadline(),
+        ];
+        bounds.into_iter().flatten().fold(SLEEP_MAX, Duration::min)
     }
-    pub(crate) fn resume(&mut self, id: ConnectionId) {
-        let _ = id;
+
+    fn serve_events(&mut self, events: &[epoll::Event]) {
+        for event in events {
+            let token = event.data.u64();
+            if token > u64::from(u32::MAX) {
+                self.serve(ConnectionId::from_token(token), event.flags);
+            } else if token == WAKER_TOKEN {
+                self.wake_up();
+            } else {
+                self.accept(token);
+            }
+        }
     }
-    pub(crate) fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let _ = (id, bytes);
+
+    /// Serves one connection for which something happened.
+    #[inline]
+    fn serve(&mut self, id: ConnectionId, event: EventFlags) {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        if connection.pending.is_some() {
+            self.send_pending(id);
+        } else if connection.may_receive() {
+            // What is queued has input to be served before it may get more.
+            if !connection.queued {
+                self.receive(id);
+            }
+        } else if connection.phase == Phase::Lingering {
+            self.discard_input(id);
+        } else if event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            self.state.doom(id, CloseReason::PeerClosed);
+        }
     }
-    pub(crate) fn address(&mut self, id: Option<ConnectionId>, output_bytes: usize) {
-        let _ = (id, output_bytes);
+
+    /// Serves connections that epoll does not watch. None in production: one branch.
+    fn serve_software(&mut self) {
+        let mut index = 0;
+        while let Some(&id) = self.state.software.get(index) {
+            let event = self.state.software_event(id);
+            if !event.is_empty() {
+                self.serve(id, event);
+            }
+            index += 1;
+        }
+    }
+
+    /// Gives connections that have input left their next share.
+    fn serve_ready(&mut self) {
+        if self.state.ready.is_empty() {
+            return;
+        }
+        // Those that yield again go into the new list: one share each per turn.
+        for id in mem::take(&mut self.state.ready) {
+            if let Some(connection) = self.state.connections.get_mut(id) {
+                connection.queued = false;
+                self.receive_kept(id);
+            }
+        }
+    }
+
+    fn wake_up(&mut self) {
+        self.state.waker.take();
+        while let Some(newcomer) = self.balancer.take(self.worker) {
+            self.open(newcomer);
+        }
+        self.service
+            .woken(&mut Io::new(&mut self.state), &mut self.output);
+        self.state.outbox.address(None, self.output.len());
+        self.flush_if_full();
     }
 }

@@ -104,6 +104,7 @@ impl Transport for InProcess {
         Source::Software(Readiness {
             readable: pipes.to_loop.is_readable(),
             writable: pipes.to_peer.is_writable(),
+            departed: pipes.to_loop.ended,
         })
     }
 

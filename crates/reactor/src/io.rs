@@ -1,46 +1,47 @@
 //! What a service may ask of the loop while it is called.
 
 use crate::connections::{ConnectionId, Phase};
-use crate::event_loop::Core;
+use crate::loop_state::LoopState;
 use crate::service::CloseReason;
 use crate::waker::Waker;
 
 /// The loop's side of a call of a [`Service`](crate::Service). Stale ids are ignored everywhere.
 pub struct Io<'a> {
-    core: &'a mut Core,
+    state: &'a mut LoopState,
 }
 
 impl<'a> Io<'a> {
-    pub(crate) fn new(core: &'a mut Core) -> Self {
-        Self { core }
+    pub(crate) fn new(state: &'a mut LoopState) -> Self {
+        Self { state }
     }
 
     /// Ends a connection without waiting for a slow reader: what its socket takes at once of what
     /// was written so far is sent.
     pub fn close(&mut self, id: ConnectionId) {
-        self.core.close(id, Phase::Doomed(CloseReason::Requested));
+        self.state.close(id, Phase::Doomed(CloseReason::Requested));
     }
 
     /// Ends a connection once all that was written so far was taken. Nothing more is read from it.
     pub fn close_after_flush(&mut self, id: ConnectionId) {
-        self.core.close(id, Phase::Draining(CloseReason::Requested));
+        self.state
+            .close(id, Phase::Draining(CloseReason::Requested));
     }
 
     /// Stops serving a connection until it is resumed, as [`Then::Pause`](crate::Then::Pause)
     /// does, from outside of its own call.
     pub fn pause(&mut self, id: ConnectionId) {
-        self.core.pause(id);
+        self.state.pause(id);
     }
 
     /// Serves a paused connection again, from the input that it left.
     pub fn resume(&mut self, id: ConnectionId) {
-        self.core.resume(id);
+        self.state.resume(id);
     }
 
     /// Sends `bytes` to a connection, after everything written to it so far. Copies them. Not for
     /// the connection whose `received` is being called: that one has the output arena.
     pub fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
-        self.core.write(id, bytes);
+        self.state.write(id, bytes);
     }
 
     /// Sends to `id` what was written to the output arena since the last call of this method (or
@@ -48,47 +49,55 @@ impl<'a> Io<'a> {
     /// [`Service::woken`](crate::Service::woken) and [`Service::turn`](crate::Service::turn);
     /// what is not addressed is dropped.
     pub fn address(&mut self, id: ConnectionId, output_bytes: usize) {
-        self.core.address(Some(id), output_bytes);
+        self.state.outbox.address(Some(id), output_bytes);
     }
 
     /// Bytes of output that the connection's socket did not take yet.
     #[must_use]
     pub fn pending_output_bytes(&self, id: ConnectionId) -> usize {
-        let connection = self.core.connections.get(id);
+        let connection = self.state.connections.get(id);
         connection.map_or(0, |connection| connection.pending_bytes())
     }
 
     /// Bytes of unconsumed input kept for the connection.
     #[must_use]
     pub fn input_bytes(&self, id: ConnectionId) -> usize {
-        let connection = self.core.connections.get(id);
+        let connection = self.state.connections.get(id);
         connection.map_or(0, |connection| connection.input.len())
     }
 
     /// Bytes of memory that the buffers of one connection hold: input and output.
     #[must_use]
     pub fn buffer_bytes(&self, id: ConnectionId) -> usize {
-        self.core.connections.get(id).map_or(0, |connection| {
-            let pending = connection.pending.as_ref();
-            connection.input.capacity() + pending.map_or(0, |pending| pending.capacity())
-        })
+        let connection = self.state.connections.get(id);
+        connection.map_or(0, |connection| connection.buffer_bytes())
+    }
+
+    /// Bytes of memory that the buffers of all connections of this loop hold. Looks at each.
+    #[must_use]
+    pub fn buffer_bytes_total(&self) -> usize {
+        self.state
+            .connections
+            .iter()
+            .map(|connection| connection.buffer_bytes())
+            .sum()
     }
 
     /// How many connections this loop has, those that wait for their peer to close included.
     #[must_use]
     pub fn connections_count(&self) -> usize {
-        self.core.connections.len()
+        self.state.connections.len()
     }
 
     /// The waker of this loop.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.core.waker.clone()
+        self.state.waker.clone()
     }
 
     /// Ends the loop after this turn: what sockets take at once is sent, then every connection is
     /// closed with [`CloseReason::Stopped`].
     pub fn stop(&mut self) {
-        self.core.stopping = true;
+        self.state.stopping = true;
     }
 }

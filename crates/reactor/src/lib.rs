@@ -21,6 +21,8 @@ mod event_loop;
 mod in_process;
 mod io;
 mod listener;
+mod loop_state;
+mod outbox;
 mod service;
 pub mod signals;
 mod transport;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
@@ -119,7 +120,7 @@ impl Listener {
     }
 
     /// The next waiting connection with the addresses of its two ends, peer first.
-    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Endpoint, Endpoint)> {
+    pub(crate) fn accept(&self) -> Result<(OwnedFd, Endpoint, Endpoint), Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (fd, address) = acceptfrom_with(&self.fd, flags)?;
         match &self.local {
@@ -143,7 +144,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let Endpoint::Unix(path) = &self.local {
             // Somebody may have removed it already.
-            let _ = std::fs::remove_file(path.as_path());
+            drop(std::fs::remove_file(path.as_path()));
         }
     }
 }

@@ -39,11 +39,22 @@ pub trait Service {
         300
     }
 
+    /// Accepting failed for lack of a resource, descriptors mostly, and is tried again after a
+    /// pause: something for the log. Ignored unless implemented.
+    fn accept_failed(&mut self, error: &std::io::Error) {
+        let _ = error;
+    }
+
+    /// The loop woke up and is about to serve what came: the moment to read the clock, once per
+    /// turn. Does nothing unless implemented.
+    fn turn_started(&mut self) {}
+
     /// A connection was made.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo);
 
     /// Bytes came. `input` starts with whatever was not consumed last time; what is written to
-    /// `output` goes to this connection.
+    /// `output` goes to this connection. After a pause, a [`Then::Yield`] or a time in which output
+    /// had to wait, `input` may hold nothing new.
     ///
     /// A service that writes much for little input returns [`Then::Yield`] once it wrote
     /// [`FLUSH_BYTES`](crate::FLUSH_BYTES) in one call: the arena grows to what one call writes.

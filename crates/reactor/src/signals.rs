@@ -96,6 +96,7 @@ impl Signals {
         self.waker.clone()
     }
 
+    #[expect(clippy::host_endian_bytes, reason = "the kernel gives a native number")]
     fn next_signal(&self) -> Option<Signal> {
         // The record starts with the signal's number, a u32.
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];

@@ -53,6 +53,8 @@ pub struct Readiness {
     pub readable: bool,
     /// `send` would not answer `WouldBlock`.
     pub writable: bool,
+    /// The peer will send no more.
+    pub departed: bool,
 }
 
 /// The transport of a connection: sockets without a detour, anything else behind a pointer.
@@ -77,6 +79,29 @@ impl Carrier {
         match self {
             Self::Socket(fd) => Ok(rustix::net::send(&*fd, bytes, SendFlags::NOSIGNAL)?),
             Self::Other(transport) => transport.send(bytes),
+        }
+    }
+
+    /// Moves bytes into the free capacity of `bytes`, of which there must be some.
+    pub(crate) fn recv_spare(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Socket(fd) => {
+                let spare = rustix::buffer::spare_capacity(bytes);
+                Ok(rustix::net::recv(&*fd, spare, RecvFlags::empty())?.0)
+            }
+            Self::Other(transport) => {
+                let len = bytes.len();
+                bytes.resize(bytes.capacity(), 0);
+                let received = transport.recv(&mut bytes[len..]);
+                bytes.truncate(len + received.as_ref().map_or(0, |&count| count));
+                received
+            }
+        }
+    }
+
+    pub(crate) fn attach(&mut self, waker: &Waker) {
+        if let Self::Other(transport) = self {
+            transport.attach(waker);
         }
     }
 

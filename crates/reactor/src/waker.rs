@@ -37,6 +37,7 @@ impl Waker {
 
     /// Makes the loop call [`Service::woken`](crate::Service::woken) soon; one atomic operation
     /// when it was woken already and did not look yet.
+    #[expect(clippy::host_endian_bytes, reason = "the kernel takes a native number")]
     pub fn wake(&self) {
         if !self.bell.rung.swap(true, Ordering::AcqRel) {
             // Fails only when the counter is full, and then the descriptor is readable anyway.

@@ -1,0 +1,155 @@
+//! New peers: accepting them, asking whether they are admitted, handing them to their worker.
+//!
+//! All loops watch all listeners, exclusively: one peer wakes one loop. A loop that runs out of
+//! descriptors or memory stops watching for a while, as the peers that wait would wake it again
+//! at once.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustix::net::sockopt;
+
+use super::{EventLoop, WAKER_TOKEN};
+use crate::balancer::Newcomer;
+use crate::io::Io;
+use crate::listener::Listener;
+use crate::service::{Endpoint, PeerInfo, Service};
+use crate::transport::Carrier;
+
+/// Peers accepted per event, so that a crowd at the door does not hold up those inside.
+const ACCEPTS_MAX: usize = 128;
+/// Unanswered probes after which a silent peer is given up.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// A loop's share in the listeners.
+pub(super) struct Acceptor {
+    listeners: Arc<[Listener]>,
+    pause: Duration,
+    /// Nothing is watched before.
+    paused_until: Option<Instant>,
+}
+
+impl Acceptor {
+    pub(super) fn new(listeners: Arc<[Listener]>, pause: Duration) -> Self {
+        Self {
+            listeners,
+            pause,
+            paused_until: None,
+        }
+    }
+
+    /// Watches the listeners.
+    pub(super) fn start(&mut self, epoll: &OwnedFd) -> io::Result<()> {
+        self.paused_until = None;
+        for (token, listener) in (WAKER_TOKEN + 1..).zip(self.listeners.iter()) {
+            let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+            epoll::add(epoll, listener.as_fd(), EventData::new_u64(token), flags)?;
+        }
+        Ok(())
+    }
+
+    /// Stops watching for a while.
+    fn pause(&mut self, epoll: &OwnedFd) {
+        if self.paused_until.is_none() {
+            self.paused_until = Some(Instant::now() + self.pause);
+            for listener in self.listeners.iter() {
+                // It is watched, so this cannot fail.
+                let _ = epoll::delete(epoll, listener.as_fd());
+            }
+        }
+    }
+
+    /// Watches again when the pause is over.
+    pub(super) fn resume_when_due(&mut self, epoll: &OwnedFd) -> io::Result<()> {
+        match self.paused_until {
+            Some(instant) if instant <= Instant::now() => self.start(epoll),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long the pause still lasts.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let instant = self.paused_until?;
+        Some(instant.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl<S: Service> EventLoop<S> {
+    /// Accepts who waits at the listener of an epoll token.
+    pub(super) fn accept(&mut self, token: u64) {
+        let Ok(index) = usize::try_from(token - WAKER_TOKEN - 1) else {
+            return;
+        };
+        let listeners = Arc::clone(&self.acceptor.listeners);
+        let Some(listener) = listeners.get(index) else {
+            return;
+        };
+        for _ in 0..ACCEPTS_MAX {
+            match listener.accept() {
+                Ok((fd, peer, local)) => self.welcome(fd, peer, local, index),
+                Err(Errno::AGAIN) => return,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    self.service.accept_failed(&error.into());
+                    self.acceptor.pause(&self.state.epoll);
+                    return;
+                }
+                // This peer left before it was accepted; the next one may be fine.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, fd: OwnedFd, peer: Endpoint, local: Endpoint, listener: usize) {
+        let peer = PeerInfo {
+            peer,
+            local,
+            fd: std::os::fd::AsRawFd::as_raw_fd(&fd),
+            listener: Some(listener),
+        };
+        if let Err(refusal) = self.service.admit(&peer) {
+            // A fresh socket takes a line; a peer that does not want it loses nothing.
+            let _ = rustix::net::send(&fd, refusal, SendFlags::NOSIGNAL);
+            return;
+        }
+        if matches!(peer.peer, Endpoint::Tcp(_)) {
+            // A peer that left already is noticed when it is read from.
+            drop(keep_alive(&fd, self.service.keepalive_s()));
+        }
+        let worker = self.balancer.place();
+        let newcomer = Newcomer {
+            carrier: Carrier::Socket(fd),
+            peer,
+        };
+        if worker == self.worker {
+            self.open(newcomer);
+        } else {
+            self.balancer.send(worker, newcomer);
+        }
+    }
+
+    /// Takes in a connection that was placed here.
+    pub(super) fn open(&mut self, newcomer: Newcomer) {
+        let peer = newcomer.peer.clone();
+        let id = self.state.open(newcomer);
+        self.service
+            .opened(&mut Io::new(&mut self.state), id, &peer);
+    }
+}
+
+/// Has the kernel probe a silent peer after `idle_s` seconds, then every third of that.
+fn keep_alive(fd: &OwnedFd, idle_s: u32) -> io::Result<()> {
+    if idle_s == 0 {
+        return Ok(());
+    }
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, Duration::from_secs(idle_s.into()))?;
+    let interval_s = (idle_s / 3).max(1);
+    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(interval_s.into()))?;
+    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES)?;
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! How connections end.
+//!
+//! One that ends by the service's wish after its output was taken says so to its peer (no more will
+//! be sent) and then lingers without the service, reading and dropping what still comes, until the
+//! peer closes too or a time has passed: closing at once would reset the connection if any input
+//! were unread, and a reset takes from the peer what it has not read yet.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::{Duration, Instant};
+
+use super::EventLoop;
+use crate::connections::{ConnectionId, Phase};
+use crate::service::{CloseReason, Service};
+
+/// Connections that may linger; beyond, the oldest are closed.
+const LINGERING_MAX: usize = 1024;
+
+/// Connections without a service, oldest first.
+pub(super) struct Lingering {
+    duration: Duration,
+    /// With the moment at which each is closed; some may be gone already.
+    queue: VecDeque<(ConnectionId, Instant)>,
+}
+
+impl Lingering {
+    pub(super) fn new(duration: Duration) -> Self {
+        Self {
+            duration,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// How long until the oldest is closed.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let (_, instant) = self.queue.front()?;
+        Some(instant.saturating_duration_since(Instant::now()))
+    }
+
+    fn push(&mut self, id: ConnectionId) {
+        self.queue.push_back((id, Instant::now() + self.duration));
+    }
+
+    /// One whose time is over or that is too many.
+    fn pop_due(&mut self) -> Option<ConnectionId> {
+        let (id, instant) = *self.queue.front()?;
+        if self.queue.len() <= LINGERING_MAX && Instant::now() < instant {
+            return None;
+        }
+        self.queue.pop_front();
+        Some(id)
+    }
+}
+
+impl<S: Service> EventLoop<S> {
+    /// Ends the connections whose phase says so and whose output is out.
+    pub(super) fn end_connections(&mut self) {
+        for id in mem::take(&mut self.state.ending) {
+            let Some(connection) = self.state.connections.get(id) else {
+                continue;
+            };
+            match connection.phase {
+                Phase::Doomed(reason) => self.end(id, reason),
+                Phase::Draining(reason) if connection.pending.is_none() => self.part(id, reason),
+                Phase::Open | Phase::Draining(_) | Phase::Lingering => {}
+            }
+        }
+        while let Some(id) = self.lingering.pop_due() {
+            self.state.remove(id);
+        }
+    }
+
+    /// Closes all connections, when the loop is over.
+    pub(super) fn close_all(&mut self) {
+        for id in self.state.connections.ids() {
+            match self.state.connections.get(id) {
+                Some(connection) if connection.phase == Phase::Lingering => {
+                    self.state.remove(id);
+                }
+                _ => self.end(id, CloseReason::Stopped),
+            }
+        }
+        while self.balancer.take(self.worker).is_some() {
+            self.balancer.leave(self.worker);
+        }
+    }
+
+    /// Drops what a lingering connection's peer still sends.
+    pub(super) fn discard_input(&mut self, id: ConnectionId) {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        match connection.carrier.recv(&mut self.buffer) {
+            Ok(count) if count > 0 => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            _ => {
+                self.state.remove(id);
+            }
+        }
+    }
+
+    /// Closes a connection at once.
+    fn end(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.state.remove(id);
+        self.balancer.leave(self.worker);
+        self.service.closed(id, reason);
+    }
+
+    /// Closes a connection that owes its peer nothing more, without taking anything from it.
+    fn part(&mut self, id: ConnectionId, reason: CloseReason) {
+        if reason == CloseReason::PeerClosed {
+            return self.end(id, reason);
+        }
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.carrier.shutdown_send();
+            connection.input = Vec::new();
+            connection.phase = Phase::Lingering;
+        }
+        self.balancer.leave(self.worker);
+        self.service.closed(id, reason);
+        self.state.watch(id);
+        self.lingering.push(id);
+        self.discard_input(id);
+    }
+}

@@ -1,0 +1,245 @@
+//! From sockets to the service.
+//!
+//! ```text
+//!   thread's buffer:   | kept input, copied here | bytes just received |  room  |
+//! ```
+//!
+//! What the service does not consume is kept in the connection, in a buffer of exactly its size.
+//! It goes back to the front of the thread's buffer before more is received; once it is half of
+//! that buffer, or more is needed than fits there, the connection's own buffer is received into
+//! instead. That one at most doubles with the bytes that came, whatever length a peer claims.
+
+use std::io;
+use std::mem;
+
+use super::{EventLoop, READ_BUFFER_BYTES};
+use crate::connections::{Connection, ConnectionId, Phase};
+use crate::io::Io;
+use crate::service::{CloseReason, OutputArena as _, Service, Then, Verdict};
+
+/// Receives in a row from one connection, after which others have their turn.
+const ROUNDS_MAX: usize = 16;
+/// Kept input of this size is received onto where it lies.
+const OWN_BUFFER_BYTES: usize = READ_BUFFER_BYTES / 2;
+
+/// Whether another receive may find more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    Again,
+    Over,
+}
+
+impl<S: Service> EventLoop<S> {
+    /// Receives and serves until the socket is empty, the service wants no more, or others should
+    /// have their turn.
+    pub(super) fn receive(&mut self, id: ConnectionId) {
+        let mut buffer = mem::take(&mut self.buffer);
+        for _ in 0..ROUNDS_MAX {
+            if self.receive_once(id, &mut buffer) == Round::Over {
+                break;
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    #[inline]
+    fn receive_once(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
+        match self.state.connections.get_mut(id) {
+            Some(connection) if connection.may_receive() && !connection.queued => {
+                if connection.receives_into_its_own() {
+                    self.receive_own(id)
+                } else {
+                    self.receive_shared(id, buffer)
+                }
+            }
+            _ => Round::Over,
+        }
+    }
+
+    /// Receives behind the kept input in the thread's buffer.
+    #[inline]
+    fn receive_shared(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return Round::Over;
+        };
+        let kept = connection.input.len();
+        buffer[..kept].copy_from_slice(&connection.input);
+        let received = connection.carrier.recv(&mut buffer[kept..]);
+        let Some(count) = self.check_received(id, &received) else {
+            return after_nothing(&received);
+        };
+        let filled = kept + count;
+        let consumed = if self.is_enough(id, filled) {
+            self.deliver(id, &buffer[..filled])
+        } else {
+            0
+        };
+        self.keep(id, &buffer[consumed..filled], consumed);
+        if filled < buffer.len() {
+            Round::Over
+        } else {
+            Round::Again
+        }
+    }
+
+    /// Receives behind the kept input where it lies.
+    fn receive_own(&mut self, id: ConnectionId) -> Round {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return Round::Over;
+        };
+        connection.make_room();
+        let received = connection.carrier.recv_spare(&mut connection.input);
+        let filled = connection.input.len() == connection.input.capacity();
+        if self.check_received(id, &received).is_none() {
+            return after_nothing(&received);
+        }
+        self.receive_kept(id);
+        if filled { Round::Again } else { Round::Over }
+    }
+
+    /// Serves the input that the connection kept, as far as it may be and is enough.
+    pub(super) fn receive_kept(&mut self, id: ConnectionId) {
+        let input = match self.state.connections.get_mut(id) {
+            Some(connection) if connection.may_receive() && !connection.input.is_empty() => {
+                mem::take(&mut connection.input)
+            }
+            _ => return,
+        };
+        let consumed = if self.is_enough(id, input.len()) {
+            self.deliver(id, &input)
+        } else {
+            0
+        };
+        if consumed < input.len() {
+            self.put_back(id, input, consumed);
+        }
+    }
+
+    /// The number of bytes received if there are any; otherwise does what the reason asks for.
+    #[inline]
+    fn check_received(&mut self, id: ConnectionId, received: &io::Result<usize>) -> Option<usize> {
+        match received {
+            Ok(0) => {
+                // A peer that closed only its sending side still gets its replies.
+                let phase = Phase::Draining(CloseReason::PeerClosed);
+                self.state.close(id, phase);
+                None
+            }
+            Ok(count) => Some(*count),
+            Err(error) => {
+                let kind = error.kind();
+                if !matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+                    self.state.doom(id, CloseReason::Failed(kind));
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the service can do anything with so much input.
+    #[inline]
+    fn is_enough(&self, id: ConnectionId, input_bytes: usize) -> bool {
+        let connection = self.state.connections.get(id);
+        connection.is_some_and(|connection| connection.needed <= input_bytes)
+    }
+
+    /// Gives input to the service and does what it answers; gives the number of bytes consumed.
+    #[inline]
+    fn deliver(&mut self, id: ConnectionId, input: &[u8]) -> usize {
+        let mut io = Io::new(&mut self.state);
+        let received = self.service.received(&mut io, id, input, &mut self.output);
+        self.state.outbox.address(Some(id), self.output.len());
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.needed = received.needed;
+        }
+        match received.then {
+            Then::Continue => {}
+            Then::Yield => self.state.enqueue(id),
+            Then::Pause => self.state.pause(id),
+            Then::CloseAfterFlush => {
+                let phase = Phase::Draining(CloseReason::Requested);
+                self.state.close(id, phase);
+            }
+            Then::CloseNow => self.state.doom(id, CloseReason::Requested),
+        }
+        self.flush_if_full();
+        received.consumed.min(input.len())
+    }
+
+    /// Keeps `rest`, which lies in the thread's buffer, of an input of which `consumed` bytes are
+    /// done with.
+    #[inline]
+    fn keep(&mut self, id: ConnectionId, rest: &[u8], consumed: usize) {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        if rest.is_empty() {
+            if connection.input.capacity() > 0 {
+                connection.input = Vec::new();
+            }
+            return;
+        }
+        if consumed == 0 {
+            // The front of the rest is what is kept already.
+            let new = &rest[connection.input.len()..];
+            connection.input.reserve_exact(new.len());
+            connection.input.extend_from_slice(new);
+        } else {
+            connection.input = rest.to_vec();
+        }
+        self.check_kept(id);
+    }
+
+    /// Keeps all but the first `consumed` bytes of what was the connection's own buffer.
+    fn put_back(&mut self, id: ConnectionId, mut input: Vec<u8>, consumed: usize) {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        let rest = input.len() - consumed;
+        if consumed > 0 && rest <= input.capacity() / 2 {
+            input = input[consumed..].to_vec();
+        } else {
+            input.drain(..consumed);
+        }
+        connection.input = input;
+        self.check_kept(id);
+    }
+
+    fn check_kept(&mut self, id: ConnectionId) {
+        let kept = self.state.connections.get(id);
+        let kept = kept.map_or(0, |connection| connection.input.len());
+        if self.service.input_limit(id, kept) == Verdict::Close {
+            self.state.doom(id, CloseReason::InputLimit);
+        }
+    }
+}
+
+/// Whether to try again after a receive that gave nothing.
+fn after_nothing(received: &io::Result<usize>) -> Round {
+    match received {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Round::Again,
+        _ => Round::Over,
+    }
+}
+
+impl Connection {
+    fn receives_into_its_own(&self) -> bool {
+        let kept = self.input.len();
+        kept >= OWN_BUFFER_BYTES || (kept > 0 && self.needed > READ_BUFFER_BYTES)
+    }
+
+    /// Makes room behind the kept input: as much as is needed, but no more than as much again as
+    /// came already (or one thread's buffer).
+    fn make_room(&mut self) {
+        let kept = self.input.len();
+        if kept < self.input.capacity() {
+            return;
+        }
+        let wanted = match self.needed.checked_sub(kept) {
+            None | Some(0) => READ_BUFFER_BYTES,
+            Some(missing) => missing,
+        };
+        self.input
+            .reserve_exact(wanted.min(kept.max(READ_BUFFER_BYTES)));
+    }
+}

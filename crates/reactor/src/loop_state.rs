@@ -1,0 +1,175 @@
+//! The part of a loop that a service reaches through [`Io`](crate::Io): connections, what is
+//! written to them, and the lists of those that need another look.
+//!
+//! Nothing here calls the service, so that a service's call can change all of it; what follows
+//! from the changes happens in the loop after the call returned.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::balancer::Newcomer;
+use crate::connections::{Connection, ConnectionId, Connections, Interest, Phase};
+use crate::outbox::Outbox;
+use crate::service::CloseReason;
+use crate::transport::Source;
+use crate::waker::Waker;
+
+/// See the module.
+pub(crate) struct LoopState {
+    pub(crate) epoll: OwnedFd,
+    pub(crate) waker: Waker,
+    pub(crate) connections: Connections,
+    pub(crate) outbox: Outbox,
+    /// Connections that have input left to be served; `queued` is set in each.
+    pub(crate) ready: Vec<ConnectionId>,
+    /// Connections whose phase changed; they are looked at once the turn's output is flushed.
+    pub(crate) ending: Vec<ConnectionId>,
+    /// Connections that epoll does not watch.
+    pub(crate) software: Vec<ConnectionId>,
+    pub(crate) stopping: bool,
+}
+
+impl LoopState {
+    pub(crate) fn new(waker: Waker) -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            waker,
+            connections: Connections::default(),
+            outbox: Outbox::default(),
+            ready: Vec::new(),
+            ending: Vec::new(),
+            software: Vec::new(),
+            stopping: false,
+        })
+    }
+
+    /// Takes a connection in and watches it.
+    pub(crate) fn open(&mut self, newcomer: Newcomer) -> ConnectionId {
+        let mut connection = Connection::new(newcomer.carrier);
+        connection.carrier.attach(&self.waker);
+        let id = self.connections.insert(connection);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return id;
+        };
+        let watched = match connection.carrier.source() {
+            Source::Fd(fd) => {
+                let token = EventData::new_u64(id.to_token());
+                epoll::add(&self.epoll, fd, token, Interest::Input.flags())
+            }
+            Source::Software(_) => {
+                self.software.push(id);
+                Ok(())
+            }
+        };
+        if let Err(error) = watched {
+            self.doom(id, CloseReason::Failed(error.kind()));
+        }
+        id
+    }
+
+    /// Takes a connection out and closes its transport.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        let connection = self.connections.remove(id)?;
+        if let Source::Software(_) = connection.carrier.source() {
+            self.software.retain(|&other| other != id);
+        }
+        Some(connection)
+    }
+
+    /// Ends a connection at the end of the turn, whatever still waits to be sent.
+    pub(crate) fn doom(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.close(id, Phase::Doomed(reason));
+    }
+
+    /// Moves a connection towards its end; never back.
+    pub(crate) fn close(&mut self, id: ConnectionId, phase: Phase) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let goes_on = match connection.phase {
+            Phase::Open => true,
+            Phase::Draining(_) => matches!(phase, Phase::Doomed(_)),
+            Phase::Doomed(_) | Phase::Lingering => false,
+        };
+        if goes_on {
+            connection.phase = phase;
+            self.ending.push(id);
+        }
+    }
+
+    pub(crate) fn pause(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.paused = true;
+            self.watch(id);
+        }
+    }
+
+    pub(crate) fn resume(&mut self, id: ConnectionId) {
+        match self.connections.get_mut(id) {
+            Some(connection) if connection.paused => connection.paused = false,
+            _ => return,
+        }
+        self.watch(id);
+        self.enqueue(id);
+    }
+
+    /// Has the input that a connection kept served in this turn or the next.
+    pub(crate) fn enqueue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(id);
+        }
+    }
+
+    pub(crate) fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if let Some(connection) = self.connections.get(id)
+            && connection.phase == Phase::Open
+        {
+            self.outbox.write(id, bytes);
+        }
+    }
+
+    /// Makes epoll watch a connection for what its state asks for.
+    pub(crate) fn watch(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let interest = connection.wanted_interest();
+        if interest == connection.interest {
+            return;
+        }
+        connection.interest = interest;
+        if let Source::Fd(fd) = connection.carrier.source() {
+            let token = EventData::new_u64(id.to_token());
+            if let Err(error) = epoll::modify(&self.epoll, fd, token, interest.flags()) {
+                self.doom(id, CloseReason::Failed(error.kind()));
+            }
+        }
+    }
+
+    /// Whether any connection without descriptor can go on now.
+    pub(crate) fn has_software_event(&self) -> bool {
+        let ids = self.software.iter();
+        ids.into_iter()
+            .any(|&id| !self.software_event(id).is_empty())
+    }
+
+    /// What happened to a connection without descriptor, of what its state asks for.
+    pub(crate) fn software_event(&self, id: ConnectionId) -> EventFlags {
+        let Some(connection) = self.connections.get(id) else {
+            return EventFlags::empty();
+        };
+        let Source::Software(readiness) = connection.carrier.source() else {
+            return EventFlags::empty();
+        };
+        let mut event = EventFlags::empty();
+        event.set(EventFlags::IN, readiness.readable);
+        event.set(EventFlags::OUT, readiness.writable);
+        event.set(EventFlags::RDHUP, readiness.departed);
+        event & connection.interest.flags()
+    }
+}

@@ -1,0 +1,69 @@
+//! Which connection each part of a turn's output belongs to.
+//!
+//! Output is written to two buffers: replies to the service's arena, and what a service sends to
+//! other connections than the one being served ([`Io::write`](crate::Io::write)) to a buffer here.
+//! One list of ranges, in the order of writing, spans both; within each buffer ranges are
+//! adjacent, so that a range needs only its end.
+
+use crate::connections::ConnectionId;
+
+/// Ranges of output in the order of writing.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) ranges: Vec<Range>,
+    /// Output that is not in the arena.
+    pub(crate) aside: Vec<u8>,
+    /// How far the arena is addressed.
+    addressed_bytes: usize,
+}
+
+/// Output of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// `None` for output that nobody was addressed with.
+    pub(crate) id: Option<ConnectionId>,
+    pub(crate) place: Place,
+    /// Where the range ends in its buffer.
+    pub(crate) end: usize,
+}
+
+/// The buffer that a range lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Arena,
+    Aside,
+}
+
+impl Outbox {
+    /// Addresses the arena up to `arena_bytes` to `id`.
+    #[inline]
+    pub(crate) fn address(&mut self, id: Option<ConnectionId>, arena_bytes: usize) {
+        if arena_bytes > self.addressed_bytes {
+            self.addressed_bytes = arena_bytes;
+            self.push(id, Place::Arena, arena_bytes);
+        }
+    }
+
+    /// Adds output aside from the arena.
+    pub(crate) fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.aside.extend_from_slice(bytes);
+            self.push(Some(id), Place::Aside, self.aside.len());
+        }
+    }
+
+    /// Forgets everything and gives back all memory aside beyond `capacity_bytes`.
+    pub(crate) fn clear(&mut self, capacity_bytes: usize) {
+        self.ranges.clear();
+        self.aside.clear();
+        self.aside.shrink_to(capacity_bytes);
+        self.addressed_bytes = 0;
+    }
+
+    fn push(&mut self, id: Option<ConnectionId>, place: Place, end: usize) {
+        match self.ranges.last_mut() {
+            Some(last) if last.id == id && last.place == place => last.end = end,
+            _ => self.ranges.push(Range { id, place, end }),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Ends of connections: nothing owed is lost, and nobody hears of an end twice.
+
+use std::io::Read;
+
+use reactor::{Balancer, CloseReason, EventLoop, Options, in_process_pair};
+
+use crate::lines::{Bounds, Lines, Shared};
+use crate::rig::{Kind, Rig, eventually};
+
+#[test]
+fn close_after_flush_delivers_everything() {
+    let rig = Rig::new();
+    for kind in rig.kinds() {
+        let mut client = rig.connect(kind);
+        // What follows `quit` stays unread on the other side: a plain close would reset.
+        client.send("big 4000000\nquit\n");
+        client.send("unread\n".repeat(100));
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), 4_000_005, "over {kind:?}");
+        assert!(received.ends_with(b"\nbye\n"));
+    }
+    let expected = rig.kinds().count();
+    eventually("all closed", || rig.closed().len() == expected);
+    assert!(
+        rig.closed()
+            .iter()
+            .all(|&reason| reason == CloseReason::Requested)
+    );
+}
+
+#[test]
+fn half_closing_peer_gets_its_replies() {
+    let rig = Rig::new();
+    for kind in rig.kinds() {
+        let mut client = rig.connect(kind);
+        client.send("one\nbig 2000000\ntwo\n");
+        client.shutdown_write();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), 4 + 2_000_001 + 4, "over {kind:?}");
+        assert!(received.ends_with(b"\ntwo\n"));
+    }
+    let expected = rig.kinds().count();
+    eventually("all closed", || rig.closed().len() == expected);
+    assert!(
+        rig.closed()
+            .iter()
+            .all(|&reason| reason == CloseReason::PeerClosed)
+    );
+}
+
+#[test]
+fn close_now_closes_and_others_go_on() {
+    let rig = Rig::new();
+    for kind in rig.kinds() {
+        let mut other = rig.connect(kind);
+        let mut client = rig.connect(kind);
+        client.send("drop\n");
+        client.expect_end();
+        other.send("still\n");
+        other.expect("still\n");
+    }
+}
+
+#[test]
+fn departure_of_a_paused_peer_is_noticed() {
+    let rig = Rig::new();
+    for (count, kind) in rig.kinds().enumerate() {
+        let mut client = rig.connect(kind);
+        client.send("pause\n");
+        client.expect("paused\n");
+        drop(client);
+        eventually("paused peer closed", || rig.closed().len() == count + 1);
+    }
+}
+
+/// The service of lines uses the ids of all connections that are gone in every turn: to write, to
+/// resume and to close. Those that took over their slots must not notice.
+#[test]
+fn stale_ids_touch_nobody() {
+    let rig = Rig::new();
+    for round in 0..20 {
+        let line = format!("round {round}\n");
+        let mut client = rig.connect(Kind::Tcp4);
+        client.send(&line);
+        client.expect(&line);
+        client.send("quit\n");
+        client.expect("bye\n");
+        client.expect_end();
+    }
+    let services = rig.stop();
+    assert_eq!(services[0].stale.len(), 20);
+}
+
+#[test]
+fn stopping_closes_everyone() {
+    let rig = Rig::new();
+    let mut clients: Vec<_> = rig.kinds().map(|kind| rig.connect(kind)).collect();
+    for client in &mut clients {
+        client.send("x\n");
+        client.expect("x\n");
+    }
+    let services = rig.stop();
+    assert!(services[0].open.is_empty());
+    for client in &mut clients {
+        client.expect_end();
+    }
+}
+
+/// A session can be driven on one thread, turn by turn, without a socket.
+#[test]
+fn turns_without_a_thread() {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    let shared = Arc::new(Shared::default());
+    let balancer = Balancer::new(1).unwrap();
+    let service = Lines::new(&shared, Bounds::default(), 0);
+    let mut event_loop = EventLoop::new(
+        service,
+        Vec::new(),
+        &balancer,
+        0,
+        &Arc::from([]),
+        Options::default(),
+    )
+    .unwrap();
+    let (end, mut peer) = in_process_pair(8);
+    balancer.connect(Box::new(end));
+    peer.write_all(b"12345\n").unwrap();
+    let mut turn = || event_loop.turn(Some(Duration::ZERO)).unwrap();
+    turn();
+    let mut buffer = [0; 16];
+    assert_eq!(peer.read(&mut buffer).unwrap(), 6);
+    // Longer than the pair holds: the rest waits until there is room.
+    peer.write_all(b"big 10\n").unwrap();
+    turn();
+    assert_eq!(peer.read(&mut buffer).unwrap(), 8);
+    turn();
+    assert_eq!(peer.read(&mut buffer).unwrap(), 3);
+    drop(peer);
+    turn();
+    assert_eq!(*shared.closed.lock().unwrap(), [CloseReason::PeerClosed]);
+}

@@ -1,0 +1,236 @@
+//! The service under test: answers lines of text.
+//!
+//! | line | what happens |
+//! |---|---|
+//! | `quit` | `bye`, then close after flush |
+//! | `drop` | close at once |
+//! | `pause` | `paused`, then nothing until the loop is woken |
+//! | `big N` | N bytes of `x` and a line end |
+//! | `blob N` | the N bytes that follow are answered by `blob N` |
+//! | `tell` | every connection of the loop gets `told` aside |
+//! | anything else | the line itself |
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use reactor::{
+    CloseReason, ConnectionId, FLUSH_BYTES, Io, PeerInfo, Received, Service, Then, Verdict,
+};
+
+/// What tests see of the services and tell them, shared by all workers of a rig.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) stop: AtomicBool,
+    pub(crate) refuse: AtomicBool,
+    pub(crate) opened_count: AtomicUsize,
+    pub(crate) served_by: Mutex<BTreeMap<usize, usize>>,
+    pub(crate) closed: Mutex<Vec<CloseReason>>,
+    pub(crate) woken_count: AtomicUsize,
+    pub(crate) accept_failures: AtomicUsize,
+    /// Most bytes that buffers of one loop held at the end of a turn.
+    pub(crate) buffers_peak: AtomicUsize,
+    /// Calls of `received`.
+    pub(crate) received_count: AtomicUsize,
+}
+
+/// Bounds that a test chooses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) output_max: usize,
+    pub(crate) input_max: usize,
+    /// Lines served per call, after which the service yields.
+    pub(crate) lines_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            output_max: usize::MAX,
+            input_max: usize::MAX,
+            lines_max: usize::MAX,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Lines {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) bounds: Bounds,
+    pub(crate) worker: usize,
+    pub(crate) open: Vec<ConnectionId>,
+    pub(crate) paused: Vec<ConnectionId>,
+    /// Ids of connections that are gone; used on purpose.
+    pub(crate) stale: Vec<ConnectionId>,
+    /// Lines in the order in which they were served, by their connection.
+    pub(crate) order: Vec<(ConnectionId, Vec<u8>)>,
+}
+
+impl Lines {
+    pub(crate) fn new(shared: &Arc<Shared>, bounds: Bounds, worker: usize) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            bounds,
+            worker,
+            open: Vec::new(),
+            paused: Vec::new(),
+            stale: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+
+    fn serve(
+        &mut self,
+        io: &mut Io<'_>,
+        id: ConnectionId,
+        line: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Then {
+        self.order.push((id, line.to_vec()));
+        match line {
+            b"quit" => {
+                output.extend_from_slice(b"bye\n");
+                return Then::CloseAfterFlush;
+            }
+            b"drop" => return Then::CloseNow,
+            b"pause" => {
+                output.extend_from_slice(b"paused\n");
+                self.paused.push(id);
+                return Then::Pause;
+            }
+            b"tell" => {
+                for &other in self.open.iter().filter(|&&other| other != id) {
+                    io.write(other, b"told\n");
+                }
+            }
+            line => match number_after(line, b"big ") {
+                Some(count) => {
+                    output.resize(output.len() + count, b'x');
+                    output.push(b'\n');
+                }
+                None => {
+                    output.extend_from_slice(line);
+                    output.push(b'\n');
+                }
+            },
+        }
+        Then::Continue
+    }
+}
+
+impl Service for Lines {
+    type Output = Vec<u8>;
+
+    fn admit(&mut self, _: &PeerInfo) -> Result<(), &'static [u8]> {
+        match self.shared.refuse.load(Ordering::SeqCst) {
+            true => Err(b"refused\n"),
+            false => Ok(()),
+        }
+    }
+
+    fn accept_failed(&mut self, _: &std::io::Error) {
+        self.shared.accept_failures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn opened(&mut self, _: &mut Io<'_>, id: ConnectionId, _: &PeerInfo) {
+        self.open.push(id);
+        *self
+            .shared
+            .served_by
+            .lock()
+            .unwrap()
+            .entry(self.worker)
+            .or_default() += 1;
+        self.shared.opened_count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn received(
+        &mut self,
+        io: &mut Io<'_>,
+        id: ConnectionId,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Received {
+        self.shared.received_count.fetch_add(1, Ordering::SeqCst);
+        assert!(self.open.contains(&id), "{id:?} is not open");
+        let mut consumed = 0;
+        let output_at_start = output.len();
+        for _ in 0..self.bounds.lines_max {
+            let rest = &input[consumed..];
+            let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+                return Received::consumed(consumed);
+            };
+            let line = &rest[..end];
+            if let Some(count) = number_after(line, b"blob ") {
+                let needed = end + 1 + count;
+                if rest.len() < needed {
+                    return Received::consumed(consumed).needing(needed);
+                }
+                output.extend_from_slice(&rest[..=end]);
+                consumed += needed;
+                continue;
+            }
+            consumed += end + 1;
+            let then = self.serve(io, id, line, output);
+            if then != Then::Continue {
+                return Received::consumed(consumed).then(then);
+            }
+            if output.len() - output_at_start >= FLUSH_BYTES {
+                break;
+            }
+        }
+        Received::consumed(consumed).then(Then::Yield)
+    }
+
+    fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
+        let before = self.open.len();
+        self.open.retain(|&other| other != id);
+        assert_eq!(self.open.len() + 1, before, "{id:?} closed twice");
+        self.stale.push(id);
+        self.shared.closed.lock().unwrap().push(reason);
+    }
+
+    fn woken(&mut self, io: &mut Io<'_>, output: &mut Vec<u8>) {
+        self.shared.woken_count.fetch_add(1, Ordering::SeqCst);
+        if self.shared.stop.load(Ordering::SeqCst) {
+            io.stop();
+        }
+        for id in std::mem::take(&mut self.paused) {
+            output.extend_from_slice(b"resumed\n");
+            io.address(id, output.len());
+            io.resume(id);
+        }
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>, _: &mut Vec<u8>) {
+        for &id in &self.stale {
+            io.write(id, b"not for you\n");
+            io.resume(id);
+            io.close(id);
+        }
+        let bytes = io.buffer_bytes_total();
+        self.shared.buffers_peak.fetch_max(bytes, Ordering::SeqCst);
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    fn output_limit(&mut self, _: ConnectionId, pending_bytes: usize) -> Verdict {
+        verdict(pending_bytes <= self.bounds.output_max)
+    }
+
+    fn input_limit(&mut self, _: ConnectionId, buffered_bytes: usize) -> Verdict {
+        verdict(buffered_bytes <= self.bounds.input_max)
+    }
+}
+
+fn verdict(keep: bool) -> Verdict {
+    if keep { Verdict::Keep } else { Verdict::Close }
+}
+
+fn number_after(line: &[u8], word: &[u8]) -> Option<usize> {
+    let digits = line.strip_prefix(word)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

@@ -1,0 +1,13 @@
+//! The loop under real sockets, Unix sockets and in-process pairs, with a service of lines.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod balance;
+mod closing;
+mod descriptors;
+mod echo;
+mod fairness;
+mod limits;
+mod lines;
+mod rig;
+mod waking;

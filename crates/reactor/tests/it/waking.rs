@@ -1,0 +1,39 @@
+//! Waking a loop from other threads.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::rig::{Rig, eventually};
+
+#[test]
+fn a_wake_from_another_thread_resumes() {
+    let rig = Rig::new();
+    for kind in rig.kinds() {
+        let mut client = rig.connect(kind);
+        client.send("pause\nafter\n");
+        client.expect("paused\n");
+        let waker = rig.balancer.waker(0);
+        thread::spawn(move || waker.wake()).join().unwrap();
+        client.expect("resumed\nafter\n");
+    }
+}
+
+#[test]
+fn rings_are_merged_and_none_is_lost() {
+    let rig = Rig::new();
+    let ringers: Vec<_> = (0..4)
+        .map(|_| {
+            let waker = rig.balancer.waker(0);
+            thread::spawn(move || (0..10_000).for_each(|_| waker.wake()))
+        })
+        .collect();
+    for ringer in ringers {
+        ringer.join().unwrap();
+    }
+    let woken = rig.shared.woken_count.load(Ordering::SeqCst);
+    assert!(woken <= 40_000);
+    rig.wake_all();
+    eventually("one more", || {
+        rig.shared.woken_count.load(Ordering::SeqCst) > 0
+    });
+}
