@@ -58,6 +58,12 @@ impl<'a> Args<'a> {
         number::parse_i64(self.bytes()?).ok_or(CommandError::NotInteger)
     }
 
+    /// Takes the next argument, if there is one, to match it against option words.
+    #[inline]
+    pub fn option_word(&mut self) -> Option<OptionWord> {
+        self.next().map(OptionWord::new)
+    }
+
     /// Takes the next argument if it is `word` (in any case).
     #[inline]
     pub fn take_word(&mut self, word: &str) -> bool {
@@ -66,6 +72,38 @@ impl<'a> Args<'a> {
             .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
         self.next += usize::from(matches);
         matches
+    }
+}
+
+/// The longest word that any command knows as an option, in bytes.
+const OPTION_BYTES_MAX: usize = 16;
+
+/// An argument to be matched against the words of a command's options, whatever its case.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionWord {
+    bytes: [u8; OPTION_BYTES_MAX],
+    len: usize,
+}
+
+impl OptionWord {
+    fn new(arg: &[u8]) -> Self {
+        let mut bytes = [0; OPTION_BYTES_MAX];
+        // A longer argument is no option: it becomes the empty word, which matches none.
+        let len = if arg.len() <= OPTION_BYTES_MAX {
+            arg.len()
+        } else {
+            0
+        };
+        for (upper, byte) in bytes.iter_mut().zip(&arg[..len]) {
+            *upper = byte.to_ascii_uppercase();
+        }
+        Self { bytes, len }
+    }
+
+    /// The word in capitals; empty when it is too long to be an option.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 

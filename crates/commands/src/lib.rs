@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod families;
 pub mod identity;
+pub mod keys;
 pub mod port;
 pub mod session;
 pub mod settings;
@@ -23,13 +24,16 @@ pub mod spec;
 pub mod table;
 
 mod help;
+#[cfg(test)]
+mod testing;
 
 pub use args::Args;
 pub use context::Context;
 pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
+pub use keys::KeyList;
 pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
-pub use spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 pub use table::{CommandIndex, Table, table};

@@ -247,6 +247,15 @@ impl Group {
     }
 }
 
+/// That the use of a command is discouraged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deprecation {
+    /// From this version on.
+    pub since: &'static str,
+    /// What to use instead, as `COMMAND DOCS` says it.
+    pub replaced_by: &'static str,
+}
+
 /// Everything there is to know about a command.
 #[derive(Clone, Copy)]
 pub struct CommandSpec {
@@ -264,6 +273,10 @@ pub struct CommandSpec {
     pub categories: &'static [&'static str],
     /// First version of Redis (or, where `newer`, of whom) that had it.
     pub since: &'static str,
+    /// What changed in which later version.
+    pub history: &'static [(&'static str, &'static str)],
+    /// Set when its use is discouraged.
+    pub deprecated: Option<Deprecation>,
     /// One sentence.
     pub summary: &'static str,
     /// Cost, as the documentation states it.
@@ -290,6 +303,8 @@ impl CommandSpec {
         group: Group::Generic,
         categories: &[],
         since: "1.0.0",
+        history: &[],
+        deprecated: None,
         summary: "",
         complexity: "O(1)",
         syntax: "",

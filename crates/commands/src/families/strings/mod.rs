@@ -1,64 +1,178 @@
-//! Strings.
+//! Strings: bytes or a number at a key.
+//!
+//! ```text
+//!   read     GET MGET STRLEN GETRANGE SUBSTR        change   APPEND SETRANGE
+//!   set      SET SETNX SETEX PSETEX GETSET          counter  INCR INCRBY DECR DECRBY
+//!   many     MSET MSETNX                            float    INCRBYFLOAT
+//!   taking   GETDEL GETEX DELIFEQ                   lcs      LCS
+//!   expiry   EX PX EXAT PXAT
+//! ```
+//!
+//! # Effects
+//! A write states one of few canonical commands, which replayed in order give the same values,
+//! deadlines and encodings:
+//!
+//! - `SET key value [PXAT ms | KEEPTTL]` for whatever wrote a whole value, numbers included: the
+//!   result of an addition, unlike its summand, may be applied twice;
+//! - `APPEND` and `SETRANGE` as they came: the value may be large, what was added is not;
+//! - `DEL`, `PEXPIREAT key ms` and `PERSIST` for what changed no value;
+//! - `INCRBYFLOAT key 0` behind a `SET` of text that spells a whole number, which `SET` alone would
+//!   keep as one.
+//!
+//! A command that changed nothing states nothing.
 
+use base::number::IntegerText;
 use protocol::Reply;
-use store::{Deadline, Kind};
+use store::{Deadline, Entry, Kind, Record};
 
-use crate::args::Args;
-use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use crate::settings::Settings;
+use crate::spec::{CommandSpec, KeyAccess, KeySpec};
+
+mod change;
+mod counter;
+mod expiry;
+mod float;
+mod lcs;
+mod many;
+mod read;
+mod set;
+mod taking;
+
+#[cfg(test)]
+mod effect_tests;
 
 /// The rows of this family.
 pub const COMMANDS: &[CommandSpec] = &[
-    CommandSpec {
-        name: "GET",
-        arity: Arity::Exactly(2),
-        flags: Flags::READONLY.and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
-        group: Group::String,
-        summary: "Gives the string kept at a key.",
-        syntax: "key",
-        handler: get,
-        ..CommandSpec::BLANK
-    },
-    CommandSpec {
-        name: "SET",
-        arity: Arity::AtLeast(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
-        keys: &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE))],
-        group: Group::String,
-        summary: "Makes a key hold a string, whatever it held before.",
-        syntax: "key value",
-        handler: set,
-        ..CommandSpec::BLANK
-    },
+    read::GET,
+    set::SET,
+    set::SETNX,
+    set::SETEX,
+    set::PSETEX,
+    many::MSET,
+    many::MSETNX,
+    read::MGET,
+    set::GETSET,
+    taking::GETDEL,
+    taking::GETEX,
+    taking::DELIFEQ,
+    change::APPEND,
+    read::STRLEN,
+    read::GETRANGE,
+    read::SUBSTR,
+    change::SETRANGE,
+    counter::INCR,
+    counter::INCRBY,
+    float::INCRBYFLOAT,
+    counter::DECR,
+    counter::DECRBY,
+    lcs::LCS,
 ];
 
-fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let key = context.key(args.bytes()?);
-    let mark = reply.mark();
-    context.store.read(&key, |record| {
-        reply.rollback(mark);
-        match record {
-            None => reply.null(),
-            Some(record) if record.kind() != Kind::String => return Err(CommandError::WrongType),
-            Some(record) => match record.integer() {
-                Some(number) => reply.bulk_integer(number),
-                None => reply.bulk_with(record.len(), |out| record.copy_to(0, out)),
-            },
-        }
-        Ok(())
-    })
+/// The key of a command that reads it.
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+/// The key of a command that replaces it unseen.
+const OVERWRITTEN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE))];
+/// The key of a command that answers with what it was and changes it.
+const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
+    1,
+    KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+)];
+
+/// Refuses a key that holds no string; an absent one passes.
+#[inline]
+pub(super) fn check_string(record: Option<&Record<'_>>) -> CommandResult {
+    match record {
+        Some(record) if record.kind() != Kind::String => Err(CommandError::WrongType),
+        _ => Ok(()),
+    }
 }
 
-fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let key = context.key(args.bytes()?);
-    let value = args.bytes()?;
-    context
-        .store
-        .upsert(&key, value, Deadline::Never, |effect| {
-            effect.command(&[b"SET", key.bytes(), value]);
-        })?;
-    reply.ok();
-    Ok(())
+/// Writes a string, or null for an absent key.
+#[inline]
+fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
+    match record {
+        None => reply.null(),
+        Some(record) => match record.integer() {
+            Some(number) => reply.bulk_integer(number),
+            None => reply.bulk_with(record.len(), |room| record.copy_to(0, room)),
+        },
+    }
+}
+
+/// Whether a string is `text`, byte for byte.
+fn is_equal(record: &Record<'_>, text: &[u8]) -> bool {
+    if record.len() != text.len() {
+        return false;
+    }
+    let mut rest = text;
+    let mut equal = true;
+    record.for_each_chunk(0..text.len(), |chunk| {
+        match rest.split_at_checked(chunk.len()) {
+            Some((same, behind)) => {
+                equal &= same == chunk;
+                rest = behind;
+            }
+            None => equal = false,
+        }
+    });
+    equal
+}
+
+/// States that a key now holds `value`.
+#[inline]
+fn state_set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline) {
+    let key = entry.key();
+    entry.effect(|effect| match deadline {
+        Deadline::Never => effect.command(&[b"SET", key.bytes(), value]),
+        Deadline::Keep => effect.command(&[b"SET", key.bytes(), value, b"KEEPTTL"]),
+        Deadline::At(unix_ms) => {
+            let unix_ms = IntegerText::new_u64(unix_ms);
+            effect.command(&[b"SET", key.bytes(), value, b"PXAT", unix_ms.as_bytes()]);
+        }
+    });
+}
+
+/// Refuses a string that would end behind the longest allowed one.
+///
+/// `end_bytes` is its length, `None` one that no integer can hold.
+fn check_length(end_bytes: Option<usize>, settings: &Settings) -> CommandResult {
+    match end_bytes.map(u64::try_from) {
+        Some(Ok(end_bytes)) if end_bytes <= settings.string_bytes_max() => Ok(()),
+        _ => Err(store::StoreError::TooLarge.into()),
+    }
+}
+
+/// The part of `len` items that a client means by two inclusive positions, negative ones counted
+/// from the end; `None` when that is nothing.
+pub(super) fn clamp_range(start: i64, end: i64, len: u64) -> Option<std::ops::Range<u64>> {
+    // Redis calls a range of two negative positions in the wrong order empty before it clamps them.
+    if len == 0 || (start < 0 && end < 0 && start > end) {
+        return None;
+    }
+    let from_start = |position: i64| match u64::try_from(position) {
+        Ok(position) => position,
+        Err(_) => len.saturating_sub(position.unsigned_abs()),
+    };
+    let (first, last) = (from_start(start), from_start(end).min(len - 1));
+    (first <= last).then(|| first..last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clamp_range;
+
+    #[test]
+    fn ranges_are_clamped_as_redis_does() {
+        assert_eq!(clamp_range(0, -1, 5), Some(0..5));
+        assert_eq!(clamp_range(-3, -2, 5), Some(2..4));
+        assert_eq!(clamp_range(1, 100, 5), Some(1..5));
+        assert_eq!(clamp_range(5, 100, 5), None);
+        assert_eq!(clamp_range(-100, 0, 5), Some(0..1));
+        assert_eq!(clamp_range(-100, -200, 5), None);
+        assert_eq!(clamp_range(0, -200, 5), Some(0..1));
+        assert_eq!(clamp_range(i64::MIN, i64::MAX, 5), Some(0..5));
+        assert_eq!(clamp_range(i64::MAX, i64::MIN, 5), None);
+        assert_eq!(clamp_range(0, 0, 0), None);
+    }
 }

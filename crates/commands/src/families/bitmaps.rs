@@ -1,6 +1,0 @@
-//! TODO-HEAD bitmaps
-
-use crate::spec::CommandSpec;
-
-/// The rows of this family.
-pub const COMMANDS: &[CommandSpec] = &[];

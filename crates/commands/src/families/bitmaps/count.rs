@@ -1,0 +1,247 @@
+//! BITCOUNT.
+
+use std::ops::Range;
+
+use protocol::Reply;
+use store::Record;
+
+use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::families::strings::check_string;
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+pub(super) const BITCOUNT: CommandSpec = CommandSpec {
+    name: "BITCOUNT",
+    arity: Arity::AtLeast(2),
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    group: Group::Bitmap,
+    since: "2.6.0",
+    history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
+    summary: "Counts the bits that are set in a string or a part of it.",
+    complexity: "O(N)",
+    syntax: "key [start end [BYTE | BIT]]",
+    handler: bitcount,
+    ..CommandSpec::BLANK
+};
+
+fn bitcount(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let part = Part::parse(args);
+    let count = context.store.read(&key, |record| {
+        check_string(record)?;
+        // An absent key is answered before the positions are looked at, as in Redis 7.
+        let Some(record) = record else {
+            return Ok(0);
+        };
+        let bits = part.clone()?.bits(record);
+        Ok::<_, CommandError>(bits.map_or(0, |bits| count_ones(record, bits)))
+    })?;
+    reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// The part of a string that is asked for.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Between(i64, i64, RangeUnit),
+}
+
+impl Part {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        if args.remaining() == 0 {
+            return Ok(Self::Whole);
+        }
+        if !matches!(args.remaining(), 2 | 3) {
+            return Err(CommandError::Syntax);
+        }
+        let (start, end) = (args.integer()?, args.integer()?);
+        let unit = match args.remaining() {
+            0 => RangeUnit::Byte,
+            _ => RangeUnit::parse(args)?,
+        };
+        Ok(Self::Between(start, end, unit))
+    }
+
+    fn bits(self, record: &Record<'_>) -> Option<Range<u64>> {
+        match self {
+            Self::Whole => Some(0..bit_len(record)),
+            Self::Between(start, end, unit) => unit.bits(start, end, record),
+        }
+    }
+}
+
+/// How many of the given bits are set; they must lie within the string.
+fn count_ones(record: &Record<'_>, bits: Range<u64>) -> u64 {
+    let bytes = index(bits.start / BITS_PER_BYTE)..index(bits.end.div_ceil(BITS_PER_BYTE));
+    let mut count = 0;
+    record.for_each_chunk(bytes, |chunk| count += ones(chunk));
+    count - ones_before(record, bits.start) - ones_from(record, bits.end)
+}
+
+/// Ones in the byte that `bit` is in, in front of it.
+fn ones_before(record: &Record<'_>, bit: u64) -> u64 {
+    let kept = bit % BITS_PER_BYTE;
+    shared_byte(record, bit).map_or(0, |byte| (u16::from(byte) << kept >> 8).count_ones().into())
+}
+
+/// Ones in the byte that `bit` is in, from it on.
+fn ones_from(record: &Record<'_>, bit: u64) -> u64 {
+    let cut = bit % BITS_PER_BYTE;
+    shared_byte(record, bit).map_or(0, |byte| (byte << cut).count_ones().into())
+}
+
+/// The byte that the bits in front of a boundary share with those behind it, if they do.
+fn shared_byte(record: &Record<'_>, boundary: u64) -> Option<u8> {
+    let mut byte = [0];
+    (!boundary.is_multiple_of(BITS_PER_BYTE)).then(|| {
+        record.copy_to(index(boundary / BITS_PER_BYTE), &mut byte);
+        byte[0]
+    })
+}
+
+/// Words that are added up with a tree of adders before their bits are counted.
+const BLOCK_WORDS: usize = 16;
+const BLOCK_BYTES: usize = BLOCK_WORDS * size_of::<u64>();
+
+/// How many bits of `bytes` are set.
+fn ones(bytes: &[u8]) -> u64 {
+    let mut sums = Sums::default();
+    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+    for block in blocks {
+        sums.add(block);
+    }
+    let (words, tail) = rest.as_chunks();
+    let in_words: u64 = words
+        .iter()
+        .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+        .sum();
+    let in_tail: u64 = tail.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    sums.total() + in_words + in_tail
+}
+
+/// Bits counted so far, as columns of weights 1, 2, 4 and 8 and what overflowed from them
+/// (Harley and Seal): one population count for sixteen words.
+#[derive(Default)]
+struct Sums {
+    ones: u64,
+    twos: u64,
+    fours: u64,
+    eights: u64,
+    sixteens: u64,
+}
+
+impl Sums {
+    fn add(&mut self, block: &[u8; BLOCK_BYTES]) {
+        let (words, _) = block.as_chunks();
+        let mut halves = [0; 2];
+        for (carry, words) in halves.iter_mut().zip(words.chunks_exact(8)) {
+            *carry = self.add_eight(words);
+        }
+        let carry = full_add(&mut self.eights, halves[0], halves[1]);
+        self.sixteens += u64::from(carry.count_ones());
+    }
+
+    /// Adds eight words; gives the carry of weight 8.
+    fn add_eight(&mut self, words: &[[u8; 8]]) -> u64 {
+        let word = |index: usize| u64::from_le_bytes(words[index]);
+        let mut pairs = [0; 4];
+        for (index, carry) in pairs.iter_mut().enumerate() {
+            *carry = full_add(&mut self.ones, word(2 * index), word(2 * index + 1));
+        }
+        let low = full_add(&mut self.twos, pairs[0], pairs[1]);
+        let high = full_add(&mut self.twos, pairs[2], pairs[3]);
+        full_add(&mut self.fours, low, high)
+    }
+
+    fn total(&self) -> u64 {
+        let weigh = |column: u64, weight: u64| u64::from(column.count_ones()) * weight;
+        self.sixteens * 16
+            + weigh(self.eights, 8)
+            + weigh(self.fours, 4)
+            + weigh(self.twos, 2)
+            + weigh(self.ones, 1)
+    }
+}
+
+/// Adds two words to a column bit by bit; gives the carries.
+fn full_add(column: &mut u64, one: u64, other: u64) -> u64 {
+    let partial = *column ^ one;
+    let carry = (*column & one) | (partial & other);
+    *column = partial ^ other;
+    carry
+}
+
+#[cfg(test)]
+mod tests {
+    use base::random::Prng;
+
+    use super::ones;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn ones_agree_with_counting_byte_by_byte() {
+        let mut random = Prng::seeded(7);
+        let bytes: Vec<u8> = std::iter::repeat_with(|| random.next_u64().to_le_bytes())
+            .take(200)
+            .flatten()
+            .collect();
+        for len in (0..300).chain([1000, 1599, 1600]) {
+            for start in [0, 1, 7] {
+                let part = &bytes[start..len.max(start)];
+                let expected: u32 = part.iter().map(|byte| byte.count_ones()).sum();
+                assert_eq!(ones(part), u64::from(expected), "{start}..{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_given_in_bytes_or_bits() {
+        let mut server = TestServer::new();
+        server.run("SET k foobar");
+        assert_eq!(server.integer("BITCOUNT k"), 26);
+        assert_eq!(server.integer("BITCOUNT k 0 0"), 4);
+        assert_eq!(server.integer("BITCOUNT k 1 1 byte"), 6);
+        assert_eq!(server.integer("BITCOUNT k 5 30 BIT"), 17);
+        assert_eq!(server.integer("BITCOUNT k 6 6 BIT"), 1);
+        assert_eq!(server.integer("BITCOUNT k 4 2"), 0);
+        assert_eq!(server.integer("BITCOUNT k -100 100 BIT"), 26);
+    }
+
+    #[test]
+    fn every_pair_of_bit_positions() {
+        let mut server = TestServer::new();
+        server.run("SET k \"\\xa7\\x01\\xff\\x30\"");
+        let bits: Vec<i64> = format!("{:032b}", 0xa701_ff30_u32)
+            .bytes()
+            .map(|digit| i64::from(digit - b'0'))
+            .collect();
+        for start in 0..32 {
+            for end in start..32 {
+                let expected: i64 = bits[start..=end].iter().sum();
+                let line = format!("BITCOUNT k {start} {end} BIT");
+                assert_eq!(server.integer(&line), expected, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn absent_keys_come_before_bad_positions() {
+        let mut server = TestServer::new();
+        server.run("SET k v");
+        assert_eq!(server.integer("BITCOUNT none 1 x BIT more"), 0);
+        assert_eq!(server.error("BITCOUNT k 1"), "ERR syntax error");
+        assert_eq!(server.error("BITCOUNT k 1 2 foo"), "ERR syntax error");
+        assert_eq!(
+            server.error("BITCOUNT k x 2 foo"),
+            "ERR value is not an integer or out of range"
+        );
+    }
+}

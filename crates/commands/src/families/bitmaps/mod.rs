@@ -1,0 +1,94 @@
+//! Bitmaps: strings as rows of bits, the first bit being the highest of the first byte.
+//!
+//! Bits are counted and searched a word at a time over the pieces a string is kept in.
+//!
+//! # Effects
+//! - `SETBIT` as it came, unless the string stays as it was;
+//! - `BITFIELD key SET …` with every field that was written and what it holds afterwards;
+//! - for BITOP, which reads other keys, `DEL destination` and `SETRANGE destination 0 result`: that
+//!   keeps the result as bytes whatever they spell, as the command itself does.
+
+use store::Record;
+
+use crate::args::Args;
+use crate::error::CommandError;
+use crate::settings::Settings;
+use crate::spec::CommandSpec;
+
+mod bit;
+mod combine;
+mod count;
+mod field;
+mod field_command;
+mod search;
+
+/// The rows of this family.
+pub const COMMANDS: &[CommandSpec] = &[
+    bit::SETBIT,
+    bit::GETBIT,
+    count::BITCOUNT,
+    search::BITPOS,
+    combine::BITOP,
+    field_command::BITFIELD,
+    field_command::BITFIELD_RO,
+];
+
+const BITS_PER_BYTE: u64 = 8;
+
+/// The refusal of a position that is none, or behind the longest string.
+const BAD_BIT_OFFSET: CommandError =
+    CommandError::fixed("ERR bit offset is not an integer or out of range");
+
+/// The position of a bit; `step` is what a number behind `#` counts (BITFIELD), if that is allowed.
+fn bit_offset(text: &[u8], step: Option<u32>, settings: &Settings) -> Result<u64, CommandError> {
+    let (digits, step) = match (text, step) {
+        ([b'#', digits @ ..], Some(step)) => (digits, u64::from(step)),
+        _ => (text, 1),
+    };
+    let count = base::number::parse_i64(digits).ok_or(BAD_BIT_OFFSET)?;
+    let offset = u64::try_from(count)
+        .ok()
+        .and_then(|count| count.checked_mul(step));
+    offset
+        .filter(|offset| offset / BITS_PER_BYTE < settings.string_bytes_max())
+        .ok_or(BAD_BIT_OFFSET)
+}
+
+/// Whether positions count bytes or bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RangeUnit {
+    Byte,
+    Bit,
+}
+
+impl RangeUnit {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        match args.option_word().as_ref().map(|word| word.as_bytes()) {
+            Some(b"BYTE") => Ok(Self::Byte),
+            Some(b"BIT") => Ok(Self::Bit),
+            _ => Err(CommandError::Syntax),
+        }
+    }
+
+    /// The bits between two inclusive positions of a string; `None` when there are none.
+    fn bits(self, start: i64, end: i64, record: &Record<'_>) -> Option<std::ops::Range<u64>> {
+        let len = bit_len(record);
+        match self {
+            Self::Bit => super::strings::clamp_range(start, end, len),
+            Self::Byte => {
+                let bytes = super::strings::clamp_range(start, end, len / BITS_PER_BYTE)?;
+                Some(bytes.start * BITS_PER_BYTE..bytes.end * BITS_PER_BYTE)
+            }
+        }
+    }
+}
+
+/// How many bits a string has.
+fn bit_len(record: &Record<'_>) -> u64 {
+    u64::try_from(record.len()).unwrap_or(u64::MAX / BITS_PER_BYTE) * BITS_PER_BYTE
+}
+
+/// A number of bytes or the index of one, for the store: what a string has fits `usize`.
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,210 @@
+//! Reading strings.
+
+use protocol::Reply;
+use store::{Handle, Key};
+
+use super::{READ_KEY, check_string, clamp_range, write_string};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::keys::KeyList;
+use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+
+pub(super) const GET: CommandSpec = CommandSpec {
+    name: "GET",
+    arity: Arity::Exactly(2),
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: READ_KEY,
+    group: Group::String,
+    summary: "Gives the string kept at a key.",
+    syntax: "key",
+    handler: get,
+    ..CommandSpec::BLANK
+};
+
+pub(super) const MGET: CommandSpec = CommandSpec {
+    name: "MGET",
+    arity: Arity::AtLeast(2),
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: &[KeySpec::range(
+        1,
+        -1,
+        1,
+        KeyAccess::RO.and(KeyAccess::ACCESS),
+    )],
+    group: Group::String,
+    summary: "Gives the strings kept at several keys, all as of one moment.",
+    complexity: "O(N) where N is the number of keys to retrieve.",
+    syntax: "key [key ...]",
+    tips: &["request_policy:multi_shard"],
+    handler: mget,
+    ..CommandSpec::BLANK
+};
+
+pub(super) const STRLEN: CommandSpec = CommandSpec {
+    name: "STRLEN",
+    arity: Arity::Exactly(2),
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::RO)],
+    group: Group::String,
+    since: "2.2.0",
+    summary: "Tells how many bytes the string at a key has.",
+    syntax: "key",
+    handler: strlen,
+    ..CommandSpec::BLANK
+};
+
+pub(super) const GETRANGE: CommandSpec = CommandSpec {
+    name: "GETRANGE",
+    arity: Arity::Exactly(4),
+    flags: Flags::READONLY,
+    keys: READ_KEY,
+    group: Group::String,
+    since: "2.4.0",
+    summary: "Gives a part of the string at a key.",
+    complexity: "O(N) where N is the length of the returned string.",
+    syntax: "key start end",
+    handler: getrange,
+    ..CommandSpec::BLANK
+};
+
+pub(super) const SUBSTR: CommandSpec = CommandSpec {
+    name: "SUBSTR",
+    since: "1.0.0",
+    deprecated: Some(Deprecation {
+        since: "2.0.0",
+        replaced_by: "`GETRANGE`",
+    }),
+    summary: "Gives a part of the string at a key, under GETRANGE's first name.",
+    ..GETRANGE
+};
+
+fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let mark = reply.mark();
+    context.store.read(&key, |record| {
+        reply.rollback(mark);
+        check_string(record)?;
+        write_string(record, reply);
+        Ok(())
+    })
+}
+
+fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
+    reply.array(keys.len());
+    match &*keys {
+        [key] => read_or_null(context.store, key, reply),
+        keys => context.store.locked(keys, |store| {
+            for key in keys {
+                read_or_null(store, key, reply);
+            }
+        }),
+    }
+    Ok(())
+}
+
+/// Writes the string at a key, or null when there is none, be it for another kind of value.
+fn read_or_null(store: &mut Handle, key: &Key<'_>, reply: &mut Reply<'_>) {
+    let mark = reply.mark();
+    store.read(key, |record| {
+        reply.rollback(mark);
+        write_string(
+            record.filter(|record| check_string(Some(record)).is_ok()),
+            reply,
+        );
+    });
+}
+
+fn strlen(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let len = context.store.read(&key, |record| {
+        check_string(record)?;
+        Ok::<_, CommandError>(record.map_or(0, |record| record.len()))
+    })?;
+    reply.integer(i64::try_from(len).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn getrange(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let (start, end) = (args.integer()?, args.integer()?);
+    let mark = reply.mark();
+    context.store.read(&key, |record| {
+        reply.rollback(mark);
+        check_string(record)?;
+        let part = record.and_then(|record| {
+            let range = clamp_range(start, end, u64::try_from(record.len()).ok()?)?;
+            let first = usize::try_from(range.start).ok()?;
+            Some((record, first, usize::try_from(range.end).ok()? - first))
+        });
+        match part {
+            None => reply.bulk(b""),
+            Some((record, first, len)) => {
+                reply.bulk_with(len, |room| record.copy_to(first, room));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn get_gives_texts_numbers_and_null() {
+        let mut server = TestServer::new();
+        server.run("SET text hello");
+        server.run("SET number -12");
+        assert_eq!(server.run("GET text"), bulk("hello"));
+        assert_eq!(server.run("GET number"), bulk("-12"));
+        assert_eq!(server.run("GET none"), Value::Null);
+        assert!(TestServer::resp3().run("GET none") == Value::Null);
+    }
+
+    #[test]
+    fn mget_answers_in_order_with_repeated_and_absent_keys() {
+        let mut server = TestServer::new();
+        server.run("MSET a 1 b two");
+        assert_eq!(
+            server.run("MGET b none a b"),
+            Value::Array(vec![bulk("two"), Value::Null, bulk("1"), bulk("two")])
+        );
+        assert_eq!(server.run("MGET a"), Value::Array(vec![bulk("1")]));
+    }
+
+    #[test]
+    fn getrange_reads_parts_of_texts_and_numbers() {
+        let mut server = TestServer::new();
+        server.run("SET text 'Hello world'");
+        server.run("SET number 12345");
+        assert_eq!(server.text("GETRANGE text 0 4"), "Hello");
+        assert_eq!(server.text("GETRANGE text -5 -1"), "world");
+        assert_eq!(server.text("GETRANGE text 20 30"), "");
+        assert_eq!(server.text("GETRANGE none 0 -1"), "");
+        assert_eq!(server.text("SUBSTR number 1 -2"), "234");
+        assert_eq!(
+            server.error("GETRANGE none x 1"),
+            "ERR value is not an integer or out of range"
+        );
+    }
+
+    #[test]
+    fn strlen_counts_bytes() {
+        let mut server = TestServer::new();
+        server.run("SET number -100");
+        assert_eq!(server.integer("STRLEN number"), 4);
+        assert_eq!(server.integer("STRLEN none"), 0);
+    }
+}

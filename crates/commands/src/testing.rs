@@ -1,0 +1,276 @@
+//! A server in one process for unit tests: an engine over the default store, a clock that stands
+//! still, and a record of every effect.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::clock::{Clock, ManualClock};
+use base::random::Prng;
+use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
+use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+
+use crate::engine::{Engine, Share};
+use crate::error::CommandError;
+use crate::port::{ClientFilter, KillCount, ServerPort, ShutdownRequest};
+use crate::session::{ClientRecord, Session};
+use crate::settings::Settings;
+
+/// What the clock shows when a test begins.
+pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// One effect: the database and the parts of the canonical command.
+pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
+
+/// One record as it is compared after a replay: database, key, value, deadline, encoding.
+pub(crate) type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+
+/// An engine with one client.
+pub(crate) struct TestServer {
+    engine: Engine,
+    session: Session,
+    clock: Arc<ManualClock>,
+    effects: Arc<Mutex<Vec<Stated>>>,
+    seen: usize,
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl TestServer {
+    pub(crate) fn new() -> Self {
+        let store = Store::new(&Options::default()).expect("a small store fits");
+        let effects = Arc::new(Mutex::new(Vec::new()));
+        let mut handle = store.handle();
+        handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
+        let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+        let settings = Arc::new(Settings::default());
+        let record = ClientRecord::new(1, "test:0".into(), "test:0".into(), 0, -1, START_UNIX_MS);
+        Self {
+            engine: Engine::new(
+                handle,
+                Arc::clone(&settings),
+                Arc::<ManualClock>::clone(&clock),
+                Prng::seeded(1),
+            ),
+            session: Session::new(Arc::new(record), true),
+            clock,
+            effects,
+            seen: 0,
+            settings,
+        }
+    }
+
+    /// The same, speaking RESP3.
+    pub(crate) fn resp3() -> Self {
+        let mut server = Self::new();
+        server.session.speak(Resp::V3);
+        server
+    }
+
+    /// Runs one command, written as a line with the quoting of inline commands.
+    pub(crate) fn run(&mut self, line: &str) -> Value {
+        let args = split_line(line.as_bytes()).expect("quotes are balanced");
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        self.run_args(&args)
+    }
+
+    /// Runs one command given as its arguments.
+    pub(crate) fn run_args(&mut self, args: &[&[u8]]) -> Value {
+        let mut input = Vec::new();
+        encode_request(&mut input, args);
+        let mut output = ReplyBuffer::new();
+        let share = Share {
+            requests_max: 1,
+            reply_bytes_max: usize::MAX,
+        };
+        let outcome = self
+            .engine
+            .run(&mut self.session, &mut NoServer, &input, &mut output, share);
+        assert_eq!(outcome.consumed, input.len(), "one whole request");
+        let (value, length) = decode_value(output.as_slice())
+            .expect("a valid reply")
+            .expect("a complete reply");
+        assert_eq!(length, output.len(), "exactly one reply");
+        value
+    }
+
+    /// The text of an error reply.
+    pub(crate) fn error(&mut self, line: &str) -> String {
+        match self.run(line) {
+            Value::Error(text) => String::from_utf8(text).expect("error texts are ASCII here"),
+            other => panic!("{line}: expected an error, got {other:?}"),
+        }
+    }
+
+    /// The number that an integer reply holds.
+    pub(crate) fn integer(&mut self, line: &str) -> i64 {
+        match self.run(line) {
+            Value::Integer(number) => number,
+            other => panic!("{line}: expected a number, got {other:?}"),
+        }
+    }
+
+    /// The text of a string reply.
+    pub(crate) fn text(&mut self, line: &str) -> String {
+        match self.run(line) {
+            Value::Bulk(text) => String::from_utf8(text).expect("text"),
+            other => panic!("{line}: expected a string, got {other:?}"),
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance_ms(&self, by: u64) {
+        self.clock.advance_ms(by);
+    }
+
+    /// Effects stated since the last call, each as one line.
+    pub(crate) fn effects(&mut self) -> Vec<String> {
+        let all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = all[self.seen..].iter().map(|(_, parts)| {
+            let parts: Vec<String> = parts
+                .iter()
+                .map(|part| part.escape_ascii().to_string())
+                .collect();
+            parts.join(" ")
+        });
+        let fresh = fresh.collect();
+        self.seen = all.len();
+        fresh
+    }
+
+    /// Everything that is stored, in order.
+    pub(crate) fn dump(&mut self) -> Vec<Dumped> {
+        let now = self.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.begin(now);
+        let databases = store.store().databases();
+        let mut dumped = Vec::new();
+        for database in 0..databases {
+            dump_database(store, database, &mut dumped);
+        }
+        dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        dumped
+    }
+
+    /// Replays all effects into an empty server, in which no time passes, and compares the two.
+    pub(crate) fn assert_effects_replay(&mut self) {
+        let effects = self
+            .effects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut replica = Self::new();
+        replica.clock.set_unix_ms(0);
+        for (database, parts) in effects {
+            let args: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            replica.session.select(database);
+            if let Value::Error(text) = replica.run_args(&args) {
+                panic!(
+                    "{}: {}",
+                    args.join(&b' ').escape_ascii(),
+                    text.escape_ascii()
+                );
+            }
+        }
+        replica.clock.set_unix_ms(self.clock.now_unix_ms());
+        assert_eq!(replica.dump(), self.dump());
+    }
+}
+
+fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dumped>) {
+    let mut cursor = 0;
+    loop {
+        cursor = store.scan(database, cursor, 1000, |record| {
+            dumped.push((
+                database,
+                record.key().to_vec(),
+                record.to_vec(),
+                record.deadline_unix_ms(),
+                record.encoding(),
+            ));
+        });
+        if cursor == 0 {
+            return;
+        }
+    }
+}
+
+struct Recorder(Arc<Mutex<Vec<Stated>>>);
+
+impl EffectSink for Recorder {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        let parts = parts.iter().map(|part| part.to_vec()).collect();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((database, parts));
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {
+        self.command(database, &[b"DEL", key]);
+    }
+}
+
+/// A server that has nothing and can do nothing.
+struct NoServer;
+
+impl ServerPort for NoServer {
+    fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
+
+    fn config_set(&mut self, _pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR no configuration"))
+    }
+
+    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR no configuration"))
+    }
+
+    fn reset_statistics(&mut self) {}
+
+    fn info(&mut self, _store: &mut Handle, _sections: &[String]) -> String {
+        String::new()
+    }
+
+    fn password_required(&self) -> bool {
+        false
+    }
+
+    fn authenticate(&mut self, _user: &[u8], _password: &[u8]) -> bool {
+        false
+    }
+
+    fn clients(&mut self, _filter: &ClientFilter) -> String {
+        String::new()
+    }
+
+    fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
+        KillCount::default()
+    }
+
+    fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
+
+    fn unpause_clients(&mut self) {}
+
+    fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR nothing to shut down"))
+    }
+
+    fn last_save_unix(&self) -> i64 {
+        0
+    }
+
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        false
+    }
+
+    fn now_unix_us(&self) -> u64 {
+        START_UNIX_MS * 1000
+    }
+
+    fn sleep_seconds(&mut self, _seconds: f64) {}
+
+    fn set_active_expire(&mut self, _on: bool) {}
+
+    fn resident_bytes(&mut self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn purge_memory(&mut self, _store: &mut Handle) {}
+}
