@@ -265,7 +265,7 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("maxmemory", config.memory_bytes_max);
     let mut policy = Vec::new();
     node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
-        policy = value.to_vec()
+        policy = value.to_vec();
     });
     report.field("maxmemory_policy", String::from_utf8_lossy(&policy));
     let ratio = format!("{:.2}", percent(resident, used) / 100.0);
