@@ -291,6 +291,15 @@ impl Arena {
         unsafe { self.bytes_at(chunk.start(), range) }
     }
 
+    /// Nothing: a model checker's values have no pages.
+    ///
+    /// # Safety
+    /// None needed; the signature is that of the real one.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) unsafe fn chunk_bytes(&self, _chunk: ChunkId, _range: Range<usize>) -> &[u8] {
+        &[]
+    }
+
     /// # Safety
     /// As [`Arena::bytes_under_lock`].
     #[cfg(not(any(loom, shuttle)))]

@@ -35,6 +35,7 @@ mod wheel;
 
 pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
 pub use arena::HugePages;
+pub use blob::BlobRef;
 pub use effect::{Effect, EffectSink};
 pub use handle::{Handle, Options, Statistics, Store};
 pub use key::{DatabaseId, Key};

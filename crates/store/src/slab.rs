@@ -24,8 +24,10 @@
 //! (allocate, copy, swap, free); caches hand their free slots back ([`SlabCache::settle`]), and the
 //! emptied chunk goes back to the arena by itself.
 
+use std::sync::Arc;
+
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Arc, CachePadded, Mutex};
+use base::sync::{CachePadded, Mutex};
 
 use crate::accounting::{Ledger, LocalBytes};
 use crate::arena::{Arena, CHUNK_BYTES, Offset};
@@ -220,6 +222,12 @@ impl Slab {
     #[inline]
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// What the slots and pages of this arena are counted in.
+    #[inline]
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// A cache for one thread.
