@@ -1,79 +1,306 @@
-//! Deadlines of keys, in the order in which they come.
+//! Deadlines of keys in the order in which they come: a hierarchical timing wheel.
+//!
+//! ```text
+//!   deadline  = d7 d6 d5 d4 d3 d2 d1 d0     digits of 8 bits, milliseconds since 1970
+//!   time now  = n7 n6 n5 n4 n3 n2 n1 n0
+//!   level k   = the highest digit in which they differ; slot = that digit of the deadline
+//!
+//!   level 0: 256 slots of 1 ms      level 2: 256 of 65 s      level 4: 256 of 50 days
+//!   level 1: 256 slots of 256 ms    level 3: 256 of 4.7 h     … to the end of 64 bits
+//! ```
+//!
+//! When time reaches the start of a slot of level 0, its entries are visited; of a higher level,
+//! they are spread over the levels below. Empty slots are skipped by a bitmap, so time may jump.
+//!
+//! An entry is one word: 40 bits of the key's hash, which find its bucket in any table there can
+//! be, and of the deadline 24 bits of what its slot does not say. That is all of it below level 4.
+//! A deadline that differs from now in a higher digit (50 days ahead, or across one of the
+//! boundaries 50 days apart) is therefore met up to a part in 2^24 early; the visitor, who looks at
+//! the record anyway because it may have changed, gives it back with its time.
+//!
+//! Invariants
+//!  1. An entry of level k agrees with the time in all digits above k, and is ahead in digit k. So
+//!     every entry of a level is due before every entry of the levels above.
+//!  2. Time never passes the start of a slot with entries.
 
-use std::collections::BTreeMap;
-
-/// How many low bits of a hash a wheel keeps: enough to find the bucket of a key.
+/// Low bits of a hash that a wheel keeps.
 pub(crate) const POSITION_BITS: u32 = 40;
 
-/// Deadlines by time. One per thread and database, not shared.
+/// Bits of the deadline kept in an entry.
+const REST_BITS: u32 = u64::BITS - POSITION_BITS;
+
+const DIGIT_BITS: u32 = 8;
+const SLOTS: usize = 1 << DIGIT_BITS;
+const LEVELS: usize = 8;
+
+/// Entries of a block: 256 bytes with its link and length.
+const BLOCK_ENTRIES: usize = 30;
+
+/// When to look at which keys. One per thread and database, not shared.
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    by_deadline: BTreeMap<u64, Vec<u64>>,
+    now_unix_ms: u64,
+    levels: [Option<Box<Level>>; LEVELS],
+    /// To be visited now.
+    due: List,
+    /// To be spread now: the entries of the slot that starts now, and the slot's level.
+    spreading: (u32, List),
     len: usize,
 }
 
 impl Wheel {
     /// Nothing armed; time starts at `now_unix_ms`.
     pub(crate) fn new(now_unix_ms: u64) -> Self {
-        let _ = now_unix_ms;
         Self {
-            by_deadline: BTreeMap::new(),
+            now_unix_ms,
+            levels: [const { None }; LEVELS],
+            due: List::default(),
+            spreading: (0, List::default()),
             len: 0,
         }
     }
 
     /// Asks for a visit at `deadline_unix_ms` to the keys whose hash ends in the low
-    /// [`POSITION_BITS`] bits of `hash`.
+    /// [`POSITION_BITS`] bits of `hash`. Constant time.
     pub(crate) fn arm(&mut self, hash: u64, deadline_unix_ms: u64) {
-        self.by_deadline
-            .entry(deadline_unix_ms)
-            .or_default()
-            .push(hash & ((1 << POSITION_BITS) - 1));
         self.len += 1;
+        self.file(position(hash), deadline_unix_ms);
     }
 
-    /// Visits what is due at `now_unix_ms`, at most `work_max` entries; whether some are left.
+    /// Lets time come to `now_unix_ms` and visits what is due, in order; whether more is to be done
+    /// because `work_max` entries were visited or spread.
     ///
-    /// `visit` gets the low [`POSITION_BITS`] bits of a hash, looks whether the record is due, and
-    /// gives the time of the next visit if it is not (`None`: forget it). Visits never come late;
-    /// early ones come only to deadlines that were more than 49 days ahead when armed.
+    /// `visit` gets the low [`POSITION_BITS`] bits of a hash. It looks at the records there, frees
+    /// what is due, and gives the time for the next visit on account of this entry, if one is
+    /// needed: because it came early (see the module head), because the deadline was moved, or
+    /// because the bucket was busy. A time that has passed means the millisecond after
+    /// `now_unix_ms`.
     pub(crate) fn advance(
         &mut self,
         now_unix_ms: u64,
         work_max: usize,
         visit: &mut impl FnMut(u64) -> Option<u64>,
     ) -> bool {
-        for _ in 0..work_max {
-            let Some(mut first) = self.by_deadline.first_entry() else {
+        let mut work_left = work_max;
+        loop {
+            if !self.spread(&mut work_left) || !self.visit(now_unix_ms, &mut work_left, visit) {
+                return true;
+            }
+            let Some((level, slot, start)) = self.next_slot().filter(|next| next.2 <= now_unix_ms)
+            else {
+                self.now_unix_ms = self.now_unix_ms.max(now_unix_ms);
                 return false;
             };
-            if *first.key() > now_unix_ms {
-                return false;
-            }
-            let hash = first.get_mut().pop();
-            if first.get().is_empty() {
-                first.remove();
-            }
-            if let Some(hash) = hash {
-                self.len -= 1;
-                if let Some(again) = visit(hash) {
-                    self.arm(hash, again.max(now_unix_ms + 1));
-                }
+            self.now_unix_ms = start;
+            let entries = self.take_slot(level, slot);
+            if level == 0 {
+                self.due = entries;
+            } else {
+                self.spreading = (level, entries);
             }
         }
-        self.by_deadline
-            .first_key_value()
-            .is_some_and(|(&at, _)| at <= now_unix_ms)
     }
 
-    /// Entries armed, stale ones included.
+    /// When there is something to do next, if ever; not later than the earliest deadline.
+    pub(crate) fn next_unix_ms(&self) -> Option<u64> {
+        if self.due.is_empty() && self.spreading.1.is_empty() {
+            self.next_slot().map(|(_, _, start)| start)
+        } else {
+            Some(self.now_unix_ms)
+        }
+    }
+
+    /// Entries, those included whose key is gone or lives longer by now.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Forgets everything (then arm all deadlines again).
+    /// Forgets all entries and frees their memory; time stays. The way to get rid of entries that
+    /// mean nothing any more is to clear, and to arm again what a walk over the records finds.
     pub(crate) fn clear(&mut self) {
-        self.by_deadline.clear();
-        self.len = 0;
+        *self = Self::new(self.now_unix_ms);
+    }
+
+    /// Puts an entry where it belongs at this time.
+    fn file(&mut self, position: u64, deadline_unix_ms: u64) {
+        if deadline_unix_ms <= self.now_unix_ms {
+            self.due.push(position);
+            return;
+        }
+        let level = (deadline_unix_ms ^ self.now_unix_ms).ilog2() / DIGIT_BITS;
+        let rest = rest_of(level, deadline_unix_ms) << POSITION_BITS;
+        let slot = digit(level, deadline_unix_ms);
+        self.levels[level as usize]
+            .get_or_insert_with(Level::boxed)
+            .push(slot, position | rest);
+    }
+
+    /// Spreads what is to be spread; whether all of it was.
+    fn spread(&mut self, work_left: &mut usize) -> bool {
+        let level = self.spreading.0;
+        while *work_left > 0 {
+            let Some(entry) = self.spreading.1.pop() else {
+                return true;
+            };
+            *work_left -= 1;
+            // Time stands at the start of the slot, so all digits below `level` are zero in it.
+            let deadline_unix_ms = self.now_unix_ms | deadline_rest(level, entry >> POSITION_BITS);
+            self.file(position(entry), deadline_unix_ms);
+        }
+        self.spreading.1.is_empty()
+    }
+
+    /// Visits what is due; whether all of it was.
+    fn visit(
+        &mut self,
+        now_unix_ms: u64,
+        work_left: &mut usize,
+        visit: &mut impl FnMut(u64) -> Option<u64>,
+    ) -> bool {
+        while *work_left > 0 {
+            let Some(position) = self.due.pop() else {
+                return true;
+            };
+            *work_left -= 1;
+            match visit(position) {
+                None => self.len -= 1,
+                Some(again) if again > self.now_unix_ms => self.file(position, again),
+                // Not into `due`: this loop would meet it again.
+                Some(_) => {
+                    let after = self.now_unix_ms.max(now_unix_ms).saturating_add(1);
+                    self.file(position, after);
+                }
+            }
+        }
+        self.due.is_empty()
+    }
+
+    /// The first slot with entries: its level, number and start.
+    fn next_slot(&self) -> Option<(u32, usize, u64)> {
+        let (level, found) = (0..)
+            .zip(&self.levels)
+            .find_map(|(level, slots)| Some((level, slots.as_ref()?.first()?)))?;
+        let shift = level * DIGIT_BITS;
+        let above = self.now_unix_ms & u64::MAX.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
+        Some((level, found, above | (found as u64) << shift))
+    }
+
+    fn take_slot(&mut self, level: u32, slot: usize) -> List {
+        self.levels[level as usize]
+            .as_mut()
+            .map(|level| level.take(slot))
+            .unwrap_or_default()
     }
 }
+
+/// The part of a hash, or of an entry, that names the bucket.
+fn position(word: u64) -> u64 {
+    word & ((1 << POSITION_BITS) - 1)
+}
+
+/// Digit `level` of a time.
+fn digit(level: u32, unix_ms: u64) -> usize {
+    usize::from(unix_ms.to_le_bytes()[level as usize])
+}
+
+/// The highest [`REST_BITS`] bits of the digits below `level`.
+fn rest_of(level: u32, deadline_unix_ms: u64) -> u64 {
+    let below_bits = level * DIGIT_BITS;
+    let below = deadline_unix_ms & ((1 << below_bits) - 1);
+    below >> below_bits.saturating_sub(REST_BITS)
+}
+
+/// What [`rest_of`] kept, back in its place.
+fn deadline_rest(level: u32, rest: u64) -> u64 {
+    rest << (level * DIGIT_BITS).saturating_sub(REST_BITS)
+}
+
+/// 256 slots and which of them have entries.
+#[derive(Debug)]
+struct Level {
+    occupied: [u64; SLOTS / 64],
+    slots: [List; SLOTS],
+}
+
+impl Level {
+    fn boxed() -> Box<Self> {
+        Box::new(Self {
+            occupied: [0; SLOTS / 64],
+            slots: [const { List { first: None } }; SLOTS],
+        })
+    }
+
+    fn push(&mut self, slot: usize, entry: u64) {
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.slots[slot].push(entry);
+    }
+
+    fn take(&mut self, slot: usize) -> List {
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        std::mem::take(&mut self.slots[slot])
+    }
+
+    /// The first slot with entries.
+    fn first(&self) -> Option<usize> {
+        let word = self.occupied.iter().position(|&word| word != 0)?;
+        Some(word * 64 + self.occupied[word].trailing_zeros() as usize)
+    }
+}
+
+/// Entries in blocks, which are freed as they empty.
+#[derive(Debug, Default)]
+struct List {
+    first: Option<Box<Block>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    next: Option<Box<Block>>,
+    len: usize,
+    entries: [u64; BLOCK_ENTRIES],
+}
+
+impl List {
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn push(&mut self, entry: u64) {
+        let block = match &mut self.first {
+            Some(block) if block.len < BLOCK_ENTRIES => block,
+            first => {
+                let next = first.take();
+                first.insert(Box::new(Block {
+                    next,
+                    len: 0,
+                    entries: [0; BLOCK_ENTRIES],
+                }))
+            }
+        };
+        block.entries[block.len] = entry;
+        block.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        let block = self.first.as_mut()?;
+        block.len -= 1;
+        let entry = block.entries[block.len];
+        if block.len == 0 {
+            self.first = block.next.take();
+        }
+        Some(entry)
+    }
+}
+
+impl Drop for List {
+    /// One block after the other: a chain dropped as it is nested would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = self.first.take();
+        while let Some(mut block) = next {
+            next = block.next.take();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
