@@ -268,7 +268,8 @@ impl BlobRef {
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
-        self.chunks().for_each(|piece| bytes.extend_from_slice(piece));
+        self.chunks()
+            .for_each(|piece| bytes.extend_from_slice(piece));
         bytes
     }
 }

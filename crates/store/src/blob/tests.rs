@@ -157,16 +157,14 @@ enum Step {
 }
 
 fn length() -> impl Strategy<Value = usize> {
-    let near_page = (0_usize..5, 0_usize..33).prop_map(|(pages, off)| {
-        (pages * PAGE_BYTES + off).saturating_sub(16)
-    });
+    let near_page = (0_usize..5, 0_usize..33)
+        .prop_map(|(pages, off)| (pages * PAGE_BYTES + off).saturating_sub(16));
     prop_oneof![near_page, 0_usize..300_000, 0_usize..100]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (length(), length(), any::<u8>())
-            .prop_map(|(at, len, seed)| Step::Write { at, len, seed }),
+        (length(), length(), any::<u8>()).prop_map(|(at, len, seed)| Step::Write { at, len, seed }),
         (length(), any::<u8>()).prop_map(|(len, seed)| Step::Append { len, seed }),
         length().prop_map(|len| Step::Resize { len }),
         length().prop_map(|len| Step::Truncate { len }),

@@ -41,7 +41,17 @@ fn advance(wheel: &mut Wheel, keys: &mut Keys, now: u64) {
 
 #[test]
 fn fires_at_its_millisecond_and_not_before() {
-    for ahead in [1, 2, 255, 256, 257, 65_536, 1_000_000, 16_777_216, 40 * DAY_MS] {
+    for ahead in [
+        1,
+        2,
+        255,
+        256,
+        257,
+        65_536,
+        1_000_000,
+        16_777_216,
+        40 * DAY_MS,
+    ] {
         let mut wheel = Wheel::new(NOW);
         let mut keys = Keys::default();
         arm(&mut wheel, &mut keys, 7, NOW + ahead);
@@ -55,7 +65,13 @@ fn fires_at_its_millisecond_and_not_before() {
 
 #[test]
 fn far_deadlines_are_met_to_the_millisecond_too() {
-    for ahead in [50 * DAY_MS, YEAR_MS, 30 * YEAR_MS, 1000 * YEAR_MS, u64::MAX - NOW] {
+    for ahead in [
+        50 * DAY_MS,
+        YEAR_MS,
+        30 * YEAR_MS,
+        1000 * YEAR_MS,
+        u64::MAX - NOW,
+    ] {
         let mut wheel = Wheel::new(NOW);
         let mut keys = Keys::default();
         arm(&mut wheel, &mut keys, 7, NOW + ahead);
