@@ -21,8 +21,9 @@
 //!
 //! Moving records together: [`Slab::retire_sparse`] takes chunks that are mostly free out of
 //! service; who walks the index moves each record for which [`Slab::is_retired`] says yes
-//! (allocate, copy, swap, free); caches hand their free slots back ([`SlabCache::settle`]), and the
-//! emptied chunk goes back to the arena by itself.
+//! (allocate, copy, swap, [`SlabCache::free_moved`]); caches hand their free slots back
+//! ([`SlabCache::settle`], after the walk once more for [`Slab::recall`]), and the emptied chunk
+//! goes back to the arena by itself.
 
 use std::sync::Arc;
 
@@ -263,9 +264,15 @@ impl Slab {
             .filter(|&chunk| self.retire_if_sparse(chunk, percent))
             .count();
         if retired > 0 {
-            self.generation.fetch_add(1, Ordering::Release);
+            self.recall();
         }
         retired
+    }
+
+    /// Makes every cache hand its free slots back the next time it settles: what was freed in
+    /// retired chunks since the last time may be all that keeps them.
+    pub(crate) fn recall(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Whether the record at `offset` should be moved away.
@@ -552,8 +559,14 @@ impl SlabCache {
         self.count_live(-i64::from(slot_bytes(class)));
     }
 
-    /// Hands everything back that lies in retired chunks, when there are any since the last call:
-    /// one load if not. To be called once per tick.
+    /// Frees a slot of a retired chunk: not into the list, which would give it out again.
+    pub(crate) fn free_moved(&mut self, offset: Offset, class: SizeClass) {
+        self.slab.give_back(class, offset.bytes(), 1);
+        self.count_live(-i64::from(slot_bytes(class)));
+    }
+
+    /// Hands all free slots back when chunks were retired since the last call; one load if not. To
+    /// be called once per tick.
     #[inline]
     pub(crate) fn settle(&mut self) {
         let generation = self.slab.generation.load(Ordering::Acquire);

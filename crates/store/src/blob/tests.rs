@@ -1,5 +1,11 @@
 //! Blobs against plain vectors.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a wrong test fails"
+)]
+
 use super::*;
 use crate::arena::{Arena, HugePages};
 use proptest::prelude::*;
