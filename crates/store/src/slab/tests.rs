@@ -105,7 +105,10 @@ fn emptied_chunks_serve_another_class() {
     let held = in_use_bytes(&slab);
     assert!((4 * MIB..5 * MIB).contains(&held), "{held}");
     slots.into_iter().for_each(|slot| cache.free(slot, small));
-    assert!(in_use_bytes(&slab) <= 3 * CHUNK_BYTES, "all but the cache's");
+    assert!(
+        in_use_bytes(&slab) <= 3 * CHUNK_BYTES,
+        "all but the cache's"
+    );
     for _ in 0..4 * MIB / 3072 {
         cache.allocate(large).unwrap();
     }
@@ -123,7 +126,11 @@ fn what_one_thread_allocates_and_another_frees_goes_round() {
         slots.into_iter().for_each(|slot| taker.free(slot, class));
     }
     // 1000 slots are one chunk; each cache may hold one list and one chunk more.
-    assert!(in_use_bytes(&slab) <= 5 * CHUNK_BYTES, "{}", in_use_bytes(&slab));
+    assert!(
+        in_use_bytes(&slab) <= 5 * CHUNK_BYTES,
+        "{}",
+        in_use_bytes(&slab)
+    );
     drop((giver, taker));
     assert_eq!(in_use_bytes(&slab), 0);
     assert_eq!(slab.ledger().used_bytes(), 0);
@@ -197,7 +204,9 @@ fn many_freed_chunks_go_back_to_the_system() {
     let class = class(16 << 10);
     let slots: Vec<_> = (0..2000).map(|_| cache.allocate(class).unwrap()).collect();
     for &slot in &slots {
-        slab.arena().word(slot, 5).store(u64::MAX, Ordering::Relaxed);
+        slab.arena()
+            .word(slot, 5)
+            .store(u64::MAX, Ordering::Relaxed);
     }
     slots.iter().for_each(|&slot| cache.free(slot, class));
     drop(cache);
@@ -217,15 +226,18 @@ fn slots_keep_their_content_under_many_threads() {
     const THREADS: u64 = 4;
     let rounds = if cfg!(miri) { 200 } else { 40_000 };
     let slab = slab_of(64 * MIB);
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..THREADS).map(|_| mpsc::channel::<(Offset, SizeClass, u64)>()).unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS)
+        .map(|_| mpsc::channel::<(Offset, SizeClass, u64)>())
+        .unzip();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stale_reader = scope.spawn(|| {
             let mut state = 1_u64;
             let mut sum = 0_u64;
             while !stop.load(Ordering::Relaxed) {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 let bytes = (state >> 20) % (8 * MIB as u64) / 16 * 16;
                 let Some(offset) = Offset::new(bytes) else {
                     continue;
@@ -278,7 +290,9 @@ fn slots_keep_their_content_under_many_threads() {
             })
             .collect();
         drop(senders);
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
         stop.store(true, Ordering::Relaxed);
         stale_reader.join().unwrap();
     });
