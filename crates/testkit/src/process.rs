@@ -27,6 +27,7 @@ const START_POLL: Duration = Duration::from_millis(3);
 pub struct ServerBuilder {
     name: &'static str,
     program: PathBuf,
+    file: Option<PathBuf>,
     args: Vec<String>,
     tcp: bool,
 }
@@ -60,9 +61,17 @@ impl ServerBuilder {
         Self {
             name,
             program,
+            file: None,
             args: Vec::new(),
             tcp: false,
         }
+    }
+
+    /// Reads a configuration file, below what the command line says.
+    #[must_use]
+    pub fn file(mut self, path: &Path) -> Self {
+        self.file = Some(path.to_owned());
+        self
     }
 
     /// Adds words to the command line.
@@ -104,6 +113,7 @@ impl ServerBuilder {
         let port = if self.tcp { free_port()? } else { 0 };
         let log = File::create(directory.join("log"))?;
         let child = Command::new(&self.program)
+            .args(&self.file)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--dir"])
             .arg(&directory)

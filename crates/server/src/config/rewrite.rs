@@ -121,6 +121,7 @@ impl Document {
             self.lines[at] = line;
         } else if is_needed {
             if !self.has_marker {
+                self.lines.push(Vec::new());
                 self.lines.push(MARKER.to_vec());
                 self.has_marker = true;
             }

@@ -1,6 +1,8 @@
 //! Tests of the configuration as a whole.
 
 mod load;
+mod properties;
+mod reference;
 mod rewrite;
 mod shared;
 mod table;

@@ -1,3 +1,6 @@
 //! Tests of the whole server: the built binary, or all rooms in one process.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+mod config_oracle;
 mod transcripts;

@@ -38,15 +38,11 @@ pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
     ("sentinel", "has no sentinel mode"),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const DURABILITY: &[Directive] = &[
     lacking("save", Kind::SavePoints, "", NO_SNAPSHOT),
     lacking("appendonly", SWITCH, "no", NO_LOG),
-    lacking(
-        "appendfsync",
-        Kind::Choice(&["everysec", "always", "no"]),
-        "everysec",
-        NO_LOG,
-    ),
+    lacking("appendfsync", Kind::Choice(&["everysec", "always", "no"]), "everysec", NO_LOG),
     lacking("appendfilename", TEXT, "appendonly.aof", NO_LOG).at_start(),
     lacking("appenddirname", TEXT, "appendonlydir", NO_LOG).at_start(),
     lacking("no-appendfsync-on-rewrite", SWITCH, "no", NO_LOG),
@@ -62,22 +58,14 @@ pub(super) const DURABILITY: &[Directive] = &[
     lacking("rdb-del-sync-files", SWITCH, "no", NO_SNAPSHOT),
     lacking("rdb-save-incremental-fsync", SWITCH, "yes", NO_SNAPSHOT),
     lacking("stop-writes-on-bgsave-error", SWITCH, "yes", NO_SNAPSHOT),
-    lacking(
-        "sanitize-dump-payload",
-        Kind::Choice(&["no", "yes", "clients"]),
-        "no",
-        NO_RESTORE,
-    ),
+    lacking("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", NO_RESTORE),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const REPLICATION: &[Directive] = &[
-    lacking("replicaof", words(2), "", NO_REPLICATION)
-        .aliases(&["slaveof"])
-        .or(&["no one"])
+    lacking("replicaof", words(2), "", NO_REPLICATION).aliases(&["slaveof"]).or(&["no one"])
         .at_start(),
-    lacking("masterauth", TEXT, "", NO_REPLICATION)
-        .secret()
-        .aliases(&["primaryauth"]),
+    lacking("masterauth", TEXT, "", NO_REPLICATION).secret().aliases(&["primaryauth"]),
     lacking("masteruser", TEXT, "", NO_REPLICATION).aliases(&["primaryuser"]),
     lacking("replica-read-only", SWITCH, "yes", NO_REPLICATION).aliases(&["slave-read-only"]),
     lacking("replica-serve-stale-data", SWITCH, "yes", NO_REPLICATION)
@@ -85,67 +73,30 @@ pub(super) const REPLICATION: &[Directive] = &[
     lacking("replica-priority", COUNT, "100", NO_REPLICATION).aliases(&["slave-priority"]),
     lacking("replica-announced", SWITCH, "yes", NO_REPLICATION),
     lacking("replica-announce-ip", TEXT, "", NO_REPLICATION).aliases(&["slave-announce-ip"]),
-    lacking(
-        "replica-announce-port",
-        integer(0, PORT_MAX),
-        "0",
-        NO_REPLICATION,
-    )
-    .aliases(&["slave-announce-port"]),
+    lacking("replica-announce-port", integer(0, PORT_MAX), "0", NO_REPLICATION)
+        .aliases(&["slave-announce-port"]),
     lacking("replica-ignore-maxmemory", SWITCH, "yes", NO_REPLICATION)
         .aliases(&["slave-ignore-maxmemory"]),
-    lacking(
-        "replica-ignore-disk-write-errors",
-        SWITCH,
-        "no",
-        NO_REPLICATION,
-    ),
+    lacking("replica-ignore-disk-write-errors", SWITCH, "no", NO_REPLICATION),
     lacking("replica-lazy-flush", SWITCH, "no", NO_REPLICATION).aliases(&["slave-lazy-flush"]),
-    lacking(
-        "repl-backlog-size",
-        Kind::Memory {
-            min: 1,
-            max: LONG_MAX,
-        },
-        "1048576",
-        NO_REPLICATION,
-    ),
+    lacking("repl-backlog-size", Kind::Memory { min: 1, max: LONG_MAX }, "1048576", NO_REPLICATION),
     lacking("repl-backlog-ttl", LONG_COUNT, "3600", NO_REPLICATION),
     lacking("repl-disable-tcp-nodelay", SWITCH, "no", NO_REPLICATION),
     lacking("repl-diskless-sync", SWITCH, "yes", NO_REPLICATION),
     lacking("repl-diskless-sync-delay", COUNT, "5", NO_REPLICATION),
-    lacking(
-        "repl-diskless-sync-max-replicas",
-        COUNT,
-        "0",
-        NO_REPLICATION,
-    ),
-    lacking(
-        "repl-diskless-load",
-        Kind::Choice(DISKLESS_LOADS),
-        "disabled",
-        NO_REPLICATION,
-    ),
-    lacking(
-        "repl-ping-replica-period",
-        integer(1, INT_MAX),
-        "10",
-        NO_REPLICATION,
-    )
-    .aliases(&["repl-ping-slave-period"]),
+    lacking("repl-diskless-sync-max-replicas", COUNT, "0", NO_REPLICATION),
+    lacking("repl-diskless-load", Kind::Choice(DISKLESS_LOADS), "disabled", NO_REPLICATION),
+    lacking("repl-ping-replica-period", integer(1, INT_MAX), "10", NO_REPLICATION)
+        .aliases(&["repl-ping-slave-period"]),
     lacking("repl-timeout", integer(1, INT_MAX), "60", NO_REPLICATION),
     lacking("min-replicas-to-write", COUNT, "0", NO_REPLICATION).aliases(&["min-slaves-to-write"]),
     lacking("min-replicas-max-lag", COUNT, "10", NO_REPLICATION).aliases(&["min-slaves-max-lag"]),
-    lacking(
-        "propagation-error-behavior",
-        Kind::Choice(ON_ERROR),
-        "ignore",
-        NO_REPLICATION,
-    ),
+    lacking("propagation-error-behavior", Kind::Choice(ON_ERROR), "ignore", NO_REPLICATION),
     lacking("shutdown-timeout", COUNT, "10", NO_REPLICATION),
     lacking("bind-source-addr", TEXT, "", NO_OUTGOING),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const CLUSTER: &[Directive] = &[
     lacking("cluster-enabled", SWITCH, "no", NO_CLUSTER).at_start(),
     lacking("cluster-config-file", TEXT, "nodes.conf", NO_CLUSTER).at_start(),
@@ -153,57 +104,28 @@ pub(super) const CLUSTER: &[Directive] = &[
     lacking("cluster-node-timeout", LONG_COUNT, "15000", NO_CLUSTER),
     lacking("cluster-announce-ip", TEXT, "", NO_CLUSTER),
     lacking("cluster-announce-hostname", TEXT, "", NO_CLUSTER),
-    lacking(
-        "cluster-announce-port",
-        integer(0, PORT_MAX),
-        "0",
-        NO_CLUSTER,
-    ),
-    lacking(
-        "cluster-announce-tls-port",
-        integer(0, PORT_MAX),
-        "0",
-        NO_CLUSTER,
-    ),
-    lacking(
-        "cluster-announce-bus-port",
-        integer(0, PORT_MAX),
-        "0",
-        NO_CLUSTER,
-    ),
+    lacking("cluster-announce-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
+    lacking("cluster-announce-tls-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
+    lacking("cluster-announce-bus-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
     lacking("cluster-link-sendbuf-limit", BYTES, "0", NO_CLUSTER),
     lacking("cluster-migration-barrier", COUNT, "1", NO_CLUSTER),
     lacking("cluster-allow-replica-migration", SWITCH, "yes", NO_CLUSTER),
     lacking("cluster-allow-reads-when-down", SWITCH, "no", NO_CLUSTER),
-    lacking(
-        "cluster-allow-pubsubshard-when-down",
-        SWITCH,
-        "yes",
-        NO_CLUSTER,
-    ),
+    lacking("cluster-allow-pubsubshard-when-down", SWITCH, "yes", NO_CLUSTER),
     lacking("cluster-require-full-coverage", SWITCH, "yes", NO_CLUSTER),
     lacking("cluster-replica-no-failover", SWITCH, "no", NO_CLUSTER)
         .aliases(&["cluster-slave-no-failover"]),
     lacking("cluster-replica-validity-factor", COUNT, "10", NO_CLUSTER)
         .aliases(&["cluster-slave-validity-factor"]),
-    lacking(
-        "cluster-preferred-endpoint-type",
-        Kind::Choice(ENDPOINTS),
-        "ip",
-        NO_CLUSTER,
-    ),
+    lacking("cluster-preferred-endpoint-type", Kind::Choice(ENDPOINTS), "ip", NO_CLUSTER),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
     lacking("tls-port", integer(0, PORT_MAX), "0", NO_TLS),
     lacking("tls-cluster", SWITCH, "no", NO_TLS),
     lacking("tls-replication", SWITCH, "no", NO_TLS),
-    lacking(
-        "tls-auth-clients",
-        Kind::Choice(&["no", "yes", "optional"]),
-        "yes",
-        NO_TLS,
-    ),
+    lacking("tls-auth-clients", Kind::Choice(&["no", "yes", "optional"]), "yes", NO_TLS),
     lacking("tls-cert-file", TEXT, "", NO_TLS),
     lacking("tls-key-file", TEXT, "", NO_TLS),
     lacking("tls-key-file-pass", TEXT, "", NO_TLS).secret(),
@@ -221,95 +143,46 @@ pub(super) const SECURITY: &[Directive] = &[
     lacking("tls-session-cache-size", COUNT, "20480", NO_TLS),
     lacking("tls-session-cache-timeout", COUNT, "300", NO_TLS),
     lacking("aclfile", TEXT, "", NO_ACL).at_start(),
-    lacking(
-        "acl-pubsub-default",
-        Kind::Choice(CHANNEL_DEFAULTS),
-        "resetchannels",
-        NO_ACL,
-    ),
+    lacking("acl-pubsub-default", Kind::Choice(CHANNEL_DEFAULTS), "resetchannels", NO_ACL),
     lacking("acllog-max-len", LONG_COUNT, "128", NO_ACL),
     lacking("hide-user-data-from-log", SWITCH, "yes", NO_USER_DATA).or(&["no"]),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const MACHINE: &[Directive] = &[
     lacking("activedefrag", SWITCH, "no", NO_DEFRAG),
     lacking("disable-thp", SWITCH, "yes", HUGE_PAGES).at_start(),
     lacking("oom-score-adj", Kind::Choice(OOM_RANKS), "no", NO_OOM),
     lacking("oom-score-adj-values", words(3), "0 200 800", NO_OOM),
-    lacking("server-cpulist", TEXT, "", NO_PINNING)
-        .aliases(&["server_cpulist"])
+    lacking("server-cpulist", TEXT, "", NO_PINNING).aliases(&["server_cpulist"]).at_start(),
+    lacking("bio-cpulist", TEXT, "", NO_PINNING).aliases(&["bio_cpulist"]).at_start(),
+    lacking("aof-rewrite-cpulist", TEXT, "", NO_PINNING).aliases(&["aof_rewrite_cpulist"])
         .at_start(),
-    lacking("bio-cpulist", TEXT, "", NO_PINNING)
-        .aliases(&["bio_cpulist"])
-        .at_start(),
-    lacking("aof-rewrite-cpulist", TEXT, "", NO_PINNING)
-        .aliases(&["aof_rewrite_cpulist"])
-        .at_start(),
-    lacking("bgsave-cpulist", TEXT, "", NO_PINNING)
-        .aliases(&["bgsave_cpulist"])
-        .at_start(),
+    lacking("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
     lacking("unixsocketgroup", TEXT, "", "sets no group for its socket").at_start(),
-    lacking(
-        "socket-mark-id",
-        integer(0, UINT_MAX),
-        "0",
-        "does not mark its sockets",
-    )
-    .at_start(),
-    lacking(
-        "shutdown-on-sigint",
-        Kind::Choices(AT_SHUTDOWN),
-        "default",
-        NO_SNAPSHOT,
-    )
-    .or(NOTHING_TO_SAVE),
-    lacking(
-        "shutdown-on-sigterm",
-        Kind::Choices(AT_SHUTDOWN),
-        "default",
-        NO_SNAPSHOT,
-    )
-    .or(NOTHING_TO_SAVE),
+    lacking("socket-mark-id", integer(0, UINT_MAX), "0", "does not mark its sockets").at_start(),
+    lacking("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default", NO_SNAPSHOT)
+        .or(NOTHING_TO_SAVE),
+    lacking("shutdown-on-sigterm", Kind::Choices(AT_SHUTDOWN), "default", NO_SNAPSHOT)
+        .or(NOTHING_TO_SAVE),
     lacking("busy-reply-threshold", LONG_COUNT, "5000", NO_SCRIPTS).aliases(&["lua-time-limit"]),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const OBSERVATION: &[Directive] = &[
     lacking("notify-keyspace-events", TEXT, "", NO_EVENTS),
-    lacking(
-        "tracking-table-max-keys",
-        LONG_COUNT,
-        "1000000",
-        NO_TRACKING,
-    ),
-    lacking(
-        "slowlog-log-slower-than",
-        integer(-1, LONG_MAX),
-        "10000",
-        NO_SLOWLOG,
-    )
-    .or(&["-1"]),
+    lacking("tracking-table-max-keys", LONG_COUNT, "1000000", NO_TRACKING),
+    lacking("slowlog-log-slower-than", integer(-1, LONG_MAX), "10000", NO_SLOWLOG).or(&["-1"]),
     lacking("slowlog-max-len", LONG_COUNT, "128", NO_SLOWLOG).or(&["0"]),
     lacking("latency-monitor-threshold", LONG_COUNT, "0", NO_LATENCY),
     lacking("latency-tracking", SWITCH, "yes", NO_LATENCY).or(&["no"]),
-    lacking(
-        "latency-tracking-info-percentiles",
-        words(100),
-        "50 99 99.9",
-        NO_LATENCY,
-    )
-    .or(&[""]),
+    lacking("latency-tracking-info-percentiles", words(100), "50 99 99.9", NO_LATENCY).or(&[""]),
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),
     lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
     lacking("syslog-ident", TEXT, "redis", NO_SYSLOG).at_start(),
-    lacking(
-        "syslog-facility",
-        Kind::Choice(FACILITIES),
-        "local0",
-        NO_SYSLOG,
-    )
-    .at_start(),
+    lacking("syslog-facility", Kind::Choice(FACILITIES), "local0", NO_SYSLOG).at_start(),
 ];
 
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];

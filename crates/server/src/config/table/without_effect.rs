@@ -6,7 +6,7 @@
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
 use super::works::PERMISSION;
-use super::{BYTES, COUNT, INT_MAX, INT_MIN, LONG_COUNT, LONG_MAX, SWITCH, TEXT, integer};
+use super::{COUNT, INT_MAX, INT_MIN, LONG_COUNT, LONG_MAX, SWITCH, TEXT, integer};
 
 const ENCODING: &str = "tunes an encoding of values that this server has no commands for";
 const FREED_BESIDE: &str = "large values are always freed beside the commands";
@@ -26,6 +26,12 @@ const LONG_BYTES: Kind = Kind::Memory {
     max: LONG_MAX,
 };
 
+/// A memory size of at least one byte.
+const SOME_BYTES: Kind = Kind::Memory {
+    min: 1,
+    max: LONG_MAX,
+};
+
 /// Words of older files that mean nothing any more; each takes one argument.
 pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
     "list-max-ziplist-entries",
@@ -33,25 +39,23 @@ pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
     "lua-replicate-commands",
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
     accepted("hash-max-listpack-entries", LONG_COUNT, "512", ENCODING)
         .aliases(&["hash-max-ziplist-entries"]),
-    accepted("hash-max-listpack-value", BYTES, "64", ENCODING).aliases(&["hash-max-ziplist-value"]),
-    accepted(
-        "list-max-listpack-size",
-        integer(INT_MIN, INT_MAX),
-        "-2",
-        ENCODING,
-    )
-    .aliases(&["list-max-ziplist-size"]),
+    accepted("hash-max-listpack-value", LONG_BYTES, "64", ENCODING)
+        .aliases(&["hash-max-ziplist-value"]),
+    accepted("list-max-listpack-size", integer(INT_MIN, INT_MAX), "-2", ENCODING)
+        .aliases(&["list-max-ziplist-size"]),
     accepted("list-compress-depth", COUNT, "0", ENCODING),
     accepted("set-max-intset-entries", LONG_COUNT, "512", ENCODING),
     accepted("set-max-listpack-entries", LONG_COUNT, "128", ENCODING),
-    accepted("set-max-listpack-value", BYTES, "64", ENCODING),
+    accepted("set-max-listpack-value", LONG_BYTES, "64", ENCODING),
     accepted("zset-max-listpack-entries", LONG_COUNT, "128", ENCODING)
         .aliases(&["zset-max-ziplist-entries"]),
-    accepted("zset-max-listpack-value", BYTES, "64", ENCODING).aliases(&["zset-max-ziplist-value"]),
-    accepted("hll-sparse-max-bytes", BYTES, "3000", ENCODING),
+    accepted("zset-max-listpack-value", LONG_BYTES, "64", ENCODING)
+        .aliases(&["zset-max-ziplist-value"]),
+    accepted("hll-sparse-max-bytes", LONG_BYTES, "3000", ENCODING),
     accepted("stream-node-max-bytes", LONG_BYTES, "4096", ENCODING),
     accepted("stream-node-max-entries", LONG_COUNT, "100", ENCODING),
     accepted("activerehashing", SWITCH, "yes", GROWTH),
@@ -63,44 +67,17 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("lazyfree-lazy-user-flush", SWITCH, "no", FREED_BESIDE),
     accepted("io-threads-do-reads", SWITCH, "no", SPREAD).at_start(),
     accepted("set-proc-title", SWITCH, "yes", TITLE).at_start(),
-    accepted(
-        "proc-title-template",
-        TEXT,
-        "{title} {listen-addr} {server-mode}",
-        TITLE,
-    ),
+    accepted("proc-title-template", TEXT, "{title} {listen-addr} {server-mode}", TITLE),
     accepted("enable-module-command", PERMISSION, "no", NO_MODULES).at_start(),
-    accepted("dbfilename", TEXT, "dump.rdb", NO_FILE)
-        .protected()
-        .admit(plain_file_name),
+    accepted("dbfilename", TEXT, "dump.rdb", NO_FILE).protected().admit(plain_file_name),
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
     accepted("ignore-warnings", TEXT, "", WARNINGS),
     accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_OFF),
     accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_OFF),
-    accepted(
-        "active-defrag-threshold-lower",
-        integer(0, 1000),
-        "10",
-        DEFRAG_OFF,
-    ),
-    accepted(
-        "active-defrag-threshold-upper",
-        integer(0, 1000),
-        "100",
-        DEFRAG_OFF,
-    ),
-    accepted(
-        "active-defrag-ignore-bytes",
-        LONG_BYTES,
-        "104857600",
-        DEFRAG_OFF,
-    ),
-    accepted(
-        "active-defrag-max-scan-fields",
-        integer(1, LONG_MAX),
-        "1000",
-        DEFRAG_OFF,
-    ),
+    accepted("active-defrag-threshold-lower", integer(0, 1000), "10", DEFRAG_OFF),
+    accepted("active-defrag-threshold-upper", integer(0, 1000), "100", DEFRAG_OFF),
+    accepted("active-defrag-ignore-bytes", SOME_BYTES, "104857600", DEFRAG_OFF),
+    accepted("active-defrag-max-scan-fields", integer(1, LONG_MAX), "1000", DEFRAG_OFF),
 ];
 
 const fn accepted(

@@ -11,6 +11,8 @@ use crate::log::Level;
 
 /// Addresses of `bind`.
 const ADDRESSES_MAX: usize = 16;
+/// Databases that have a number of 16 bits.
+const DATABASES_MAX: i128 = 65_535;
 /// Worker threads.
 const THREADS_MAX: i128 = 128;
 /// Housekeeping turns a second; values outside are brought inside.
@@ -66,6 +68,7 @@ const INPUT_LIMIT: Kind = Kind::Memory {
     max: LONG_MAX,
 };
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const NETWORK: &[Directive] = &[
     Directive::new("bind", ADDRESSES, "* -::*"),
     Directive::new("port", integer(0, PORT_MAX), "6379"),
@@ -77,6 +80,7 @@ pub(super) const NETWORK: &[Directive] = &[
     Directive::new("maxclients", integer(1, UINT_MAX), "10000"),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
     Directive::new("protected-mode", SWITCH, "yes"),
     Directive::new("requirepass", TEXT, "").secret(),
@@ -84,16 +88,13 @@ pub(super) const SECURITY: &[Directive] = &[
     Directive::new("enable-protected-configs", PERMISSION, "no").at_start(),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const PROCESS: &[Directive] = &[
-    Directive::new("databases", integer(1, INT_MAX), "16").at_start(),
-    Directive::new("threads", integer(0, THREADS_MAX), "0")
-        .aliases(&["io-threads"])
-        .at_start()
+    Directive::new("databases", integer(1, INT_MAX), "16").at_start().admit(numbered_databases),
+    Directive::new("threads", integer(0, THREADS_MAX), "0").aliases(&["io-threads"]).at_start()
         .admit(threads_of_the_machine),
     Directive::new("hz", COUNT, "10").admit(hz_in_range),
-    Directive::new("dir", TEXT, "./")
-        .protected()
-        .admit(existing_directory),
+    Directive::new("dir", TEXT, "./").protected().admit(existing_directory),
     Directive::new("loglevel", LEVEL, "notice"),
     Directive::new("logfile", TEXT, "").at_start(),
     Directive::new("daemonize", SWITCH, "no").at_start(),
@@ -103,6 +104,7 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("availability-zone", TEXT, ""),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const MEMORY: &[Directive] = &[
     Directive::new("maxmemory", BYTES, "0"),
     Directive::new("maxmemory-policy", EVICTION_POLICY, "noeviction"),
@@ -114,13 +116,10 @@ pub(super) const MEMORY: &[Directive] = &[
     Directive::new("active-expire-effort", integer(1, 10), "1"),
 ];
 
+#[rustfmt::skip] // One row, one directive.
 pub(super) const LIMITS: &[Directive] = &[
     Directive::new("client-query-buffer-limit", INPUT_LIMIT, "1073741824"),
-    Directive::new(
-        "client-output-buffer-limit",
-        Kind::OutputLimits,
-        OUTPUT_LIMITS_DEFAULT,
-    ),
+    Directive::new("client-output-buffer-limit", Kind::OutputLimits, OUTPUT_LIMITS_DEFAULT),
     Directive::new("proto-max-bulk-len", INPUT_LIMIT, "536870912"),
 ];
 
@@ -132,6 +131,15 @@ const fn spellings<C: Copy, const N: usize>(choices: [(&'static str, C); N]) -> 
         at += 1;
     }
     names
+}
+
+fn numbered_databases(value: Value) -> Result<Value, String> {
+    match value {
+        Value::Integer(count) if count > DATABASES_MAX => {
+            Err(format!("Iolite has at most {DATABASES_MAX} databases"))
+        }
+        other => Ok(other),
+    }
 }
 
 /// Zero threads mean as many as the machine runs at a time.
