@@ -137,7 +137,7 @@ fn the_typed_view_shows_the_defaults() {
         .iter()
         .map(|address| (address.host.as_str(), address.optional))
         .collect();
-    assert_eq!(hosts, [("*", false), ("::*", true)]);
+    assert_eq!(hosts, [("127.0.0.1", false), ("::1", true)]);
     let (normal, pubsub) = (config.output_limits.normal, config.output_limits.pubsub);
     assert_eq!(normal, OutputLimit::default());
     assert_eq!(
