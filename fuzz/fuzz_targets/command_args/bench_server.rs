@@ -1,0 +1,144 @@
+//! An engine with one client, a clock that stands still, and a record of every effect.
+
+use crate::idle_port::IdlePort;
+use base::clock::{Clock, ManualClock};
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Fate, Next, ReplyMode, Session, Settings, Share};
+use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+
+const START_UNIX_MS: u64 = 1_700_000_000_000;
+/// Longest value: what grows beyond is refused, so that a run stays quick and small.
+const VALUE_BYTES_MAX: u64 = 1 << 16;
+
+type Effects = Arc<Mutex<Vec<(DatabaseId, Vec<Vec<u8>>)>>>;
+
+/// A record as it is compared: database, key, value, deadline, encoding.
+type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+
+/// An engine with one client.
+pub(crate) struct Server {
+    engine: Engine,
+    session: Session,
+    clock: Arc<ManualClock>,
+    effects: Effects,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        let store = Store::new(&Options::default()).expect("a small store fits");
+        let effects = Effects::default();
+        let mut handle = store.handle();
+        handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
+        let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+        let settings = Arc::new(Settings::default());
+        settings.bulk_bytes_max.store(VALUE_BYTES_MAX, Ordering::Relaxed);
+        let shared_clock = Arc::<ManualClock>::clone(&clock);
+        Self {
+            engine: Engine::new(handle, settings, shared_clock, Prng::seeded(1)),
+            session: new_session(),
+            clock,
+            effects,
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        self.clock.advance_ms(ms % 1_000_000_000_000);
+    }
+
+    /// Runs one request and checks its reply.
+    pub(crate) fn run(&mut self, arguments: &[Vec<u8>]) -> Option<Value> {
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        let mut input = Vec::new();
+        encode_request(&mut input, &arguments);
+        let mut output = ReplyBuffer::new();
+        let share = Share {
+            requests_max: 1,
+            reply_bytes_max: usize::MAX,
+        };
+        let answers = self.session.reply_mode == ReplyMode::On;
+        let outcome = self.engine.run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+        let answers = answers && self.session.reply_mode == ReplyMode::On;
+        let reply = answers.then(|| one_reply(output.as_slice(), self.session.resp));
+        if outcome.next == Next::Close || self.session.fate == Fate::Close {
+            self.session = new_session();
+        }
+        reply
+    }
+
+    /// Replays all effects into an empty server, in which no time passes, and compares the two.
+    pub(crate) fn check_replay(&mut self) {
+        let effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut replica = Self::new();
+        replica.clock.set_unix_ms(0);
+        for (database, parts) in effects {
+            replica.session.select(database);
+            if let Some(Value::Error(text)) = replica.run(&parts) {
+                let command = parts.join(&b' ');
+                panic!("{}: {}", command.escape_ascii(), text.escape_ascii());
+            }
+        }
+        replica.clock.set_unix_ms(self.clock.now_unix_ms());
+        assert_eq!(replica.dump(), self.dump());
+    }
+
+    fn dump(&mut self) -> Vec<Dumped> {
+        let now = self.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.begin(now);
+        let mut dumped = Vec::new();
+        for database in 0..store.store().databases() {
+            dump_database(store, database, &mut dumped);
+        }
+        dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        dumped
+    }
+}
+
+fn new_session() -> Session {
+    let record = ClientRecord::new(1, "fuzz:0".into(), "fuzz:0".into(), 0, -1, START_UNIX_MS);
+    Session::new(Arc::new(record), true)
+}
+
+/// The only reply in `output`.
+fn one_reply(output: &[u8], version: Resp) -> Value {
+    let (value, length) = decode_value(output)
+        .expect("the reply is valid")
+        .expect("the reply is complete");
+    assert_eq!(length, output.len(), "exactly one reply: {}", output.escape_ascii());
+    if version == Resp::V2 {
+        let is_old = b"+-:$*".contains(&output[0]);
+        assert!(is_old, "a type of version 2: {}", output.escape_ascii());
+    }
+    value
+}
+
+fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dumped>) {
+    let mut cursor = 0;
+    loop {
+        cursor = store.scan(database, cursor, 1000, |record| {
+            let (key, value) = (record.key().to_vec(), record.to_vec());
+            dumped.push((database, key, value, record.deadline_unix_ms(), record.encoding()));
+        });
+        if cursor == 0 {
+            return;
+        }
+    }
+}
+
+struct Recorder(Effects);
+
+impl EffectSink for Recorder {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        let parts = parts.iter().map(|part| part.to_vec()).collect();
+        let mut effects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        effects.push((database, parts));
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {
+        self.command(database, &[b"DEL", key]);
+    }
+}

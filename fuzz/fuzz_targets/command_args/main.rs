@@ -1,0 +1,41 @@
+//! Lines of commands into a server without sockets.
+//!
+//! A line is a request in the quoting of inline commands. Two shortcuts help the fuzzer: a first
+//! byte of 0x80 or above stands for the name of a command in the table, and a line of 0x01 and a
+//! number lets that many milliseconds pass.
+//!
+//! Whatever the requests are: each gets exactly one complete reply, of the types its protocol
+//! version has; and the effects that were stated, replayed into an empty server, lead to the same
+//! keys, values, deadlines and encodings.
+#![no_main]
+
+mod bench_server;
+mod idle_port;
+
+use bench_server::Server;
+use libfuzzer_sys::fuzz_target;
+use protocol::split_line;
+
+fuzz_target!(|input: &[u8]| {
+    let mut server = Server::new();
+    for line in input.split(|&byte| byte == b'\n') {
+        if let [1, pause @ ..] = line {
+            server.advance_ms(pause.iter().fold(0, |sum, &byte| sum * 8 + u64::from(byte)));
+        } else if let Some(arguments) = arguments_of(line) {
+            server.run(&arguments);
+        }
+    }
+    server.check_replay();
+});
+
+fn arguments_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let names = commands::table().commands();
+    let line = match line {
+        [shortcut @ 0x80..=0xff, rest @ ..] => {
+            let name = names[usize::from(shortcut & 0x7f) % names.len()].name;
+            [name.as_bytes(), b" ", rest].concat()
+        }
+        _ => line.to_vec(),
+    };
+    split_line(&line).ok().filter(|arguments| !arguments.is_empty())
+}
