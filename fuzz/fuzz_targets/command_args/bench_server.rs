@@ -34,7 +34,9 @@ impl Server {
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
         let settings = Arc::new(Settings::default());
-        settings.bulk_bytes_max.store(VALUE_BYTES_MAX, Ordering::Relaxed);
+        settings
+            .bulk_bytes_max
+            .store(VALUE_BYTES_MAX, Ordering::Relaxed);
         let shared_clock = Arc::<ManualClock>::clone(&clock);
         Self {
             engine: Engine::new(handle, settings, shared_clock, Prng::seeded(1)),
@@ -60,7 +62,9 @@ impl Server {
             reply_bytes_max: usize::MAX,
         };
         let answers = self.session.reply_mode == ReplyMode::On;
-        let outcome = self.engine.run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+        let outcome = self
+            .engine
+            .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
         let answers = answers && self.session.reply_mode == ReplyMode::On;
         let reply = answers.then(|| one_reply(output.as_slice(), self.session.resp));
         if outcome.next == Next::Close || self.session.fate == Fate::Close {
@@ -71,7 +75,11 @@ impl Server {
 
     /// Replays all effects into an empty server, in which no time passes, and compares the two.
     pub(crate) fn check_replay(&mut self) {
-        let effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let effects = self
+            .effects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let mut replica = Self::new();
         replica.clock.set_unix_ms(0);
         for (database, parts) in effects {
@@ -108,7 +116,12 @@ fn one_reply(output: &[u8], version: Resp) -> Value {
     let (value, length) = decode_value(output)
         .expect("the reply is valid")
         .expect("the reply is complete");
-    assert_eq!(length, output.len(), "exactly one reply: {}", output.escape_ascii());
+    assert_eq!(
+        length,
+        output.len(),
+        "exactly one reply: {}",
+        output.escape_ascii()
+    );
     if version == Resp::V2 {
         let is_old = b"+-:$*".contains(&output[0]);
         assert!(is_old, "a type of version 2: {}", output.escape_ascii());
@@ -121,7 +134,13 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
     loop {
         cursor = store.scan(database, cursor, 1000, |record| {
             let (key, value) = (record.key().to_vec(), record.to_vec());
-            dumped.push((database, key, value, record.deadline_unix_ms(), record.encoding()));
+            dumped.push((
+                database,
+                key,
+                value,
+                record.deadline_unix_ms(),
+                record.encoding(),
+            ));
         });
         if cursor == 0 {
             return;

@@ -1,8 +1,8 @@
 //! Lines of commands into a server without sockets.
 //!
 //! A line is a request in the quoting of inline commands. Two shortcuts help the fuzzer: a first
-//! byte of 0x80 or above stands for the name of a command in the table, and a line of 0x01 and a
-//! number lets that many milliseconds pass.
+//! byte of 0x80 or above stands for the name of a command in the table, and a line that starts
+//! with 0x01 lets time pass: its bytes are digits to base eight, in milliseconds.
 //!
 //! Whatever the requests are: each gets exactly one complete reply, of the types its protocol
 //! version has; and the effects that were stated, replayed into an empty server, lead to the same
@@ -20,7 +20,12 @@ fuzz_target!(|input: &[u8]| {
     let mut server = Server::new();
     for line in input.split(|&byte| byte == b'\n') {
         if let [1, pause @ ..] = line {
-            server.advance_ms(pause.iter().fold(0, |sum, &byte| sum * 8 + u64::from(byte)));
+            server.advance_ms(
+                pause
+                    .iter()
+                    .take(12)
+                    .fold(0, |sum, &byte| sum * 8 + u64::from(byte)),
+            );
         } else if let Some(arguments) = arguments_of(line) {
             server.run(&arguments);
         }
@@ -37,5 +42,7 @@ fn arguments_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         }
         _ => line.to_vec(),
     };
-    split_line(&line).ok().filter(|arguments| !arguments.is_empty())
+    split_line(&line)
+        .ok()
+        .filter(|arguments| !arguments.is_empty())
 }
