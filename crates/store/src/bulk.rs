@@ -81,10 +81,6 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
 /// None needed; the signature is that of the real one.
 #[inline]
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
-#[cfg_attr(
-    any(loom, shuttle),
-    expect(dead_code, reason = "models copy by words alone")
-)]
 pub(crate) unsafe fn copy(_source: *const u8, _target: *mut u8, len: usize) {
     debug_assert_eq!(len, 0);
 }

@@ -21,12 +21,14 @@ mod accounting;
 mod arena;
 #[allow(dead_code, reason = "as above")]
 mod blob;
+#[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models copy by words"))]
 mod bulk;
 #[allow(dead_code, reason = "as above")]
 mod chunk;
 #[allow(dead_code, reason = "as above")]
 mod lazy_free;
 mod naive;
+#[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
 #[allow(dead_code, reason = "as above")]
 mod slab;

@@ -647,3 +647,6 @@ fn set_flag(info: &ChunkInfo, flag: u32) {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod model;
