@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod atomicity;
 mod config_oracle;
+mod lifecycle;
+mod limits;
 mod transcripts;
