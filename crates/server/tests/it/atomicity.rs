@@ -12,11 +12,16 @@ const ROUNDS: usize = 3_000;
 const KEYS: [&str; 5] = ["atomic:a", "atomic:b", "atomic:c", "atomic:d", "atomic:e"];
 
 fn start() -> Server {
-    ServerBuilder::iolite().args(&["--io-threads", "4"]).start().unwrap()
+    ServerBuilder::iolite()
+        .args(&["--io-threads", "4"])
+        .start()
+        .unwrap()
 }
 
 fn bulks(value: &Value) -> Vec<Option<String>> {
-    let Value::Array(items) = value else { panic!("not an array: {value:?}") };
+    let Value::Array(items) = value else {
+        panic!("not an array: {value:?}")
+    };
     let text = |item: &Value| match item {
         Value::Bulk(bytes) => Some(String::from_utf8(bytes.clone()).unwrap()),
         _ => None,
@@ -53,7 +58,10 @@ fn race(
                 }
             });
         }
-        let outcome: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let outcome: Vec<_> = running
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         done.store(true, Ordering::Relaxed);
         for ended in outcome {
             ended.unwrap();
@@ -92,7 +100,11 @@ fn del_and_exists_see_all_or_nothing() {
         &server,
         2,
         |client, writer, _| {
-            let mut request = if writer == 0 { vec!["DEL"] } else { vec!["MSETNX"] };
+            let mut request = if writer == 0 {
+                vec!["DEL"]
+            } else {
+                vec!["MSETNX"]
+            };
             for key in KEYS {
                 request.push(key);
                 if writer == 1 {

@@ -15,7 +15,9 @@ fn ask(client: &mut Client, args: &[&str]) -> String {
 }
 
 fn id(client: &mut Client) -> String {
-    ask(client, &["CLIENT", "ID"]).trim_start_matches(':').to_owned()
+    ask(client, &["CLIENT", "ID"])
+        .trim_start_matches(':')
+        .to_owned()
 }
 
 #[test]
@@ -25,7 +27,10 @@ fn a_killed_client_is_closed_on_whichever_worker_it_is() {
     for _ in 0..8 {
         let mut victim = server.client().unwrap();
         let victim_id = id(&mut victim);
-        assert_eq!(ask(&mut operator, &["CLIENT", "KILL", "ID", &victim_id]), ":1");
+        assert_eq!(
+            ask(&mut operator, &["CLIENT", "KILL", "ID", &victim_id]),
+            ":1"
+        );
         assert_eq!(victim.receive().unwrap(), None);
         eventually("it is no longer listed", || {
             let listed = ask(&mut operator, &["CLIENT", "LIST"]);
@@ -33,8 +38,15 @@ fn a_killed_client_is_closed_on_whichever_worker_it_is() {
         });
     }
     let own = id(&mut operator);
-    assert_eq!(ask(&mut operator, &["CLIENT", "KILL", "ID", &own]), ":0", "SKIPME is yes");
-    let killed = ask(&mut operator, &["CLIENT", "KILL", "ID", &own, "SKIPME", "no"]);
+    assert_eq!(
+        ask(&mut operator, &["CLIENT", "KILL", "ID", &own]),
+        ":0",
+        "SKIPME is yes"
+    );
+    let killed = ask(
+        &mut operator,
+        &["CLIENT", "KILL", "ID", &own, "SKIPME", "no"],
+    );
     assert_eq!(killed, ":1", "answered before it is closed");
     assert_eq!(operator.receive().unwrap(), None);
 }
@@ -44,7 +56,10 @@ fn paused_writes_wait_and_reads_pass() {
     let server = start(&[]);
     let mut operator = server.client().unwrap();
     let mut writer = server.client().unwrap();
-    assert_eq!(ask(&mut operator, &["CLIENT", "PAUSE", "600000", "WRITE"]), "+OK");
+    assert_eq!(
+        ask(&mut operator, &["CLIENT", "PAUSE", "600000", "WRITE"]),
+        "+OK"
+    );
     writer.send(&["SET", "key", "value"]).unwrap();
     let mut reader = server.client().unwrap();
     assert_eq!(ask(&mut reader, &["GET", "key"]), "(nil)");
@@ -60,8 +75,17 @@ fn a_pause_ends_by_itself_and_keeps_the_order_of_a_pipeline() {
     let mut operator = server.client().unwrap();
     assert_eq!(ask(&mut operator, &["CLIENT", "PAUSE", "300"]), "+OK");
     let mut other = server.client().unwrap();
-    let requests = [vec!["SET", "key", "1"], vec!["INCR", "key"], vec!["GET", "key"]];
-    let replies: Vec<String> = other.pipeline(&requests).unwrap().iter().map(show).collect();
+    let requests = [
+        vec!["SET", "key", "1"],
+        vec!["INCR", "key"],
+        vec!["GET", "key"],
+    ];
+    let replies: Vec<String> = other
+        .pipeline(&requests)
+        .unwrap()
+        .iter()
+        .map(show)
+        .collect();
     assert_eq!(replies, ["+OK", ":2", "\"2\""]);
 }
 
@@ -94,7 +118,14 @@ fn quit_answers_and_closes_without_running_what_follows() {
     let mut client = server.client().unwrap();
     client.send(&["QUIT"]).unwrap();
     client.send(&["SET", "late", "1"]).unwrap();
-    assert_eq!(client.receive().unwrap().map(|value| show(&value)).as_deref(), Some("+OK"));
+    assert_eq!(
+        client
+            .receive()
+            .unwrap()
+            .map(|value| show(&value))
+            .as_deref(),
+        Some("+OK")
+    );
     assert!(matches!(client.receive(), Ok(None) | Err(_)), "closed");
     let mut other = server.client().unwrap();
     assert_eq!(ask(&mut other, &["EXISTS", "late"]), ":0");

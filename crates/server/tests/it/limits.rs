@@ -38,7 +38,10 @@ fn one_client_too_many_is_told_and_closed() {
     let told = third.receive().unwrap().unwrap();
     assert_eq!(show(&told), "-ERR max number of clients reached");
     assert_eq!(third.receive().unwrap(), None);
-    assert_eq!(ask(&mut first, &["CONFIG", "SET", "maxclients", "3"]), "+OK");
+    assert_eq!(
+        ask(&mut first, &["CONFIG", "SET", "maxclients", "3"]),
+        "+OK"
+    );
     let mut third = server.client().unwrap();
     assert_eq!(ask(&mut third, &["PING"]), "+PONG");
     assert!(ask(&mut first, &["INFO", "stats"]).contains("rejected_connections:1"));
@@ -70,12 +73,12 @@ fn a_client_that_does_not_read_is_closed_at_its_output_limit() {
     let value = "x".repeat(1 << 20);
     assert_eq!(ask(&mut good, &["SET", "big", &value]), "+OK");
     let mut deaf = UnixStream::connect(server.socket()).unwrap();
-    deaf.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    deaf.set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     // The write may fail half way: that is the server closing the connection.
     let _ = deaf.write_all(&b"*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".repeat(64));
     eventually("the limit closes it", || {
-        ask(&mut good, &["INFO", "stats"])
-            .contains("client_output_buffer_limit_disconnections:1")
+        ask(&mut good, &["INFO", "stats"]).contains("client_output_buffer_limit_disconnections:1")
     });
     assert_eq!(ask(&mut good, &["STRLEN", "big"]), format!(":{}", 1 << 20));
 }
@@ -98,27 +101,44 @@ fn a_request_that_outgrows_the_query_buffer_closes_its_client() {
 fn before_authentication_only_little_may_be_sent() {
     let server = start(&["--requirepass", "secret"]);
     let mut client = server.client().unwrap();
-    assert_eq!(ask(&mut client, &["GET", "key"]), "-NOAUTH Authentication required.");
+    assert_eq!(
+        ask(&mut client, &["GET", "key"]),
+        "-NOAUTH Authentication required."
+    );
     assert_eq!(
         ask(&mut client, &["AUTH", "wrong"]),
         "-WRONGPASS invalid username-password pair or user is disabled."
     );
     client.send_raw(b"*11\r\n").unwrap();
     let told = client.receive().unwrap().unwrap();
-    assert_eq!(show(&told), "-ERR Protocol error: unauthenticated multibulk length");
+    assert_eq!(
+        show(&told),
+        "-ERR Protocol error: unauthenticated multibulk length"
+    );
     assert_eq!(client.receive().unwrap(), None);
     // What comes behind AUTH in the same packet has the ordinary limits.
     let mut client = server.client().unwrap();
     let value = "x".repeat(100_000);
-    let requests = [vec!["AUTH", "secret"], vec!["SET", "key", &value], vec!["STRLEN", "key"]];
-    let replies: Vec<String> =
-        client.pipeline(&requests).unwrap().iter().map(show).collect();
+    let requests = [
+        vec!["AUTH", "secret"],
+        vec!["SET", "key", &value],
+        vec!["STRLEN", "key"],
+    ];
+    let replies: Vec<String> = client
+        .pipeline(&requests)
+        .unwrap()
+        .iter()
+        .map(show)
+        .collect();
     assert_eq!(replies, ["+OK", "+OK", ":100000"]);
 }
 
 #[test]
 fn the_unix_socket_has_the_permissions_asked_for() {
     let server = start(&["--unixsocketperm", "700"]);
-    let mode = std::fs::metadata(server.socket()).unwrap().permissions().mode();
+    let mode = std::fs::metadata(server.socket())
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o700);
 }
