@@ -53,6 +53,55 @@ pub fn stop_until_continued() -> io::Result<()> {
     }
 }
 
+/// How many files this process may have open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// Before the call.
+    pub before: u64,
+    /// From now on.
+    pub now: u64,
+}
+
+/// Lets this process have `wanted` files open, or as many as it may.
+///
+/// # Errors
+/// The system does not say how many there may be.
+pub fn raise_open_files(wanted: u64) -> io::Result<OpenFiles> {
+    let limit = open_files_limit()?;
+    let before = limit.rlim_cur;
+    if before >= wanted {
+        return Ok(OpenFiles {
+            before,
+            now: before,
+        });
+    }
+    // Only the privileged raise the hard limit; for others it is the end.
+    for highest in [limit.rlim_max.max(wanted), limit.rlim_max] {
+        let raised = libc::rlimit {
+            rlim_cur: wanted.min(highest),
+            rlim_max: highest,
+        };
+        // SAFETY: `raised` is a live value of the right type that is only read.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
+            break;
+        }
+    }
+    let now = open_files_limit()?.rlim_cur;
+    Ok(OpenFiles { before, now })
+}
+
+fn open_files_limit() -> io::Result<libc::rlimit> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a live value of the right type, ours alone.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => Ok(limit),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A moment as a clock on the wall shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallTime {
@@ -99,6 +148,15 @@ mod tests {
         assert_eq!((time.year, time.month_index), (2001, 8));
         assert!((8..=10).contains(&time.day));
         assert_eq!((time.minute % 15, time.second), (46 % 15, 40));
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_never_lowered() {
+        let first = raise_open_files(64).unwrap();
+        assert!(first.now >= first.before && first.now >= 64, "{first:?}");
+        let second = raise_open_files(1).unwrap();
+        assert_eq!(second.before, second.now);
+        assert!(second.now >= first.now);
     }
 
     #[test]

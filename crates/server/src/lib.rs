@@ -12,6 +12,7 @@ pub mod info;
 pub mod limits;
 pub mod log;
 pub mod node;
+pub mod open_files;
 pub mod port;
 pub mod process;
 pub mod runtime;

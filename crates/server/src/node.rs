@@ -14,7 +14,7 @@ use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
 use crate::counters::{Rates, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::log::Log;
-use crate::process;
+use crate::{open_files, process};
 
 /// What the workers of one server share.
 pub struct Node {
@@ -163,6 +163,9 @@ impl Node {
     /// # Errors
     /// When a part of it cannot be done; then nothing of it is.
     pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        if change.names.contains(&"maxclients") {
+            open_files::make_more_room(change.new)?;
+        }
         self.apply_limits(change.new);
         self.log.set_level(change.new.log_level);
         Ok(())

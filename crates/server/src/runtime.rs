@@ -14,12 +14,12 @@ use reactor::{Balancer, Endpoint, EventLoop, Listener, TcpOptions, UnixOptions};
 use store::Store;
 
 use crate::banner;
-use crate::cli::Startup;
+use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig};
-use crate::daemon::{self, PidFile};
-use crate::identity;
+use crate::daemon::{self, PidFile, Supervisor};
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
+use crate::{identity, open_files};
 
 /// Why a server could not start.
 #[derive(Debug)]
@@ -139,10 +139,19 @@ fn spawn_worker(
 
 /// Runs a server until it is asked to stop.
 #[must_use]
-pub fn run(startup: Startup) -> ExitCode {
+pub fn run(mut startup: Startup) -> ExitCode {
+    let log = match startup.enter() {
+        Ok(log) => log,
+        Err(error) => {
+            refuse(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    open_files::make_room(&mut startup.settings, &log);
     let config = Arc::new(SharedConfig::new(startup.settings, startup.origin));
     let current = config.current();
     if current.daemonize
+        && !Supervisor::find(current.supervised).is_there()
         && let Err(error) = daemon::daemonize()
     {
         complain(&RunError {
@@ -160,6 +169,11 @@ pub fn run(startup: Startup) -> ExitCode {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "there is no log yet")]
+fn refuse(error: &StartError) {
+    eprintln!("{error}");
+}
+
 #[allow(
     clippy::print_stderr,
     reason = "the place of last resort for an operator"
@@ -169,10 +183,6 @@ fn complain(error: &RunError) {
 }
 
 fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Result<(), RunError> {
-    std::env::set_current_dir(&current.dir).map_err(because(format!(
-        "cannot change to the directory '{}'",
-        current.dir.display()
-    )))?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
@@ -181,6 +191,7 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
     let node = Arc::new(Node::new(store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
+    node.supervisor.introduce(&node.log);
     for remark in remarks {
         node.log.notice(format_args!("{remark}"));
     }

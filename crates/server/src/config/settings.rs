@@ -84,6 +84,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Lowers `maxclients` to what the system allows.
+    pub fn lower_clients_max(&mut self, clients_max: u32) {
+        let at = position("maxclients");
+        self.values[at] = Value::Integer(i128::from(clients_max.max(1)));
+    }
+
     /// The value of the directive at `at` of the table.
     pub(super) fn value(&self, at: usize) -> &Value {
         &self.values[at]

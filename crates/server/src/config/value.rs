@@ -145,7 +145,6 @@ impl Kind {
             (Self::Memory { .. } | Self::MemoryOrPercent, Value::Integer(bytes)) => {
                 vec![memory_text(*bytes).into_bytes()]
             }
-            (_, Value::Text(text)) if text.is_empty() => Vec::new(),
             (_, Value::Text(text)) => vec![words::quote(text).into_bytes()],
             (_, Value::Words(words)) if words.is_empty() => vec![b"\"\"".to_vec()],
             (_, Value::SavePoints(points)) if points.is_empty() => vec![b"\"\"".to_vec()],

@@ -108,6 +108,10 @@ fn faults_are_told_as_redis_tells_them() {
         ("maxmemory 1tb", "argument must be a memory value"),
         ("daemonize maybe", "argument must be 'yes' or 'no'"),
         ("save 1", "Invalid save parameters"),
+        (
+            "bind 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
+            "Too many bind addresses specified.",
+        ),
         ("save 0 1", "Invalid save parameters"),
         ("dir /does/not/exist", "No such file or directory"),
         (
