@@ -9,7 +9,7 @@ use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::families::strings::check_string;
+use crate::families::strings::{check_string, is_reversed};
 use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const BITCOUNT: CommandSpec = CommandSpec {
@@ -51,6 +51,7 @@ fn bitcount(
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
+    Nothing,
     Between(i64, i64, RangeUnit),
 }
 
@@ -63,6 +64,10 @@ impl Part {
             return Err(CommandError::Syntax);
         }
         let (start, end) = (args.integer()?, args.integer()?);
+        if is_reversed(start, end) {
+            // Answered before the unit is looked at, as in Redis.
+            return Ok(Self::Nothing);
+        }
         let unit = match args.remaining() {
             0 => RangeUnit::Byte,
             _ => RangeUnit::parse(args)?,
@@ -73,6 +78,7 @@ impl Part {
     fn bits(self, record: &Record<'_>) -> Option<Range<u64>> {
         match self {
             Self::Whole => Some(0..bit_len(record)),
+            Self::Nothing => None,
             Self::Between(start, end, unit) => unit.bits(start, end, record),
         }
     }

@@ -98,13 +98,22 @@ impl Field {
         }
     }
 
-    /// `operand` as a number of this field's kind: what is given for an unsigned field counts as
-    /// unsigned, however it was written.
+    /// The number that SET means by `operand`.
+    ///
+    /// For an unsigned field a negative operand is the number above 2^63 with the same bits. For a
+    /// signed one, so is an operand whose distance to the highest number of the field leaves 64
+    /// bits: Redis computes it that way, and saturates upwards.
     pub(super) fn operand(self, operand: i64) -> i128 {
-        if self.signed {
-            operand.into()
+        let operand = i128::from(operand);
+        let (_, most) = self.bounds();
+        let turns_over = match self.signed {
+            true => self.bits < i64::BITS && most - operand > i64::MAX.into(),
+            false => operand < 0,
+        };
+        if turns_over {
+            operand + (1 << 64)
         } else {
-            operand.cast_unsigned().into()
+            operand
         }
     }
 
@@ -199,5 +208,22 @@ mod tests {
             assert_eq!(field(text).fit(exact, Fail), None, "{text} {exact}");
         }
         assert_eq!(field("i8").fit(-128, Fail), Some(-128));
+    }
+
+    #[test]
+    fn operands_far_below_a_field_count_as_above_it() {
+        let saturated = |text: &str, operand| {
+            let field = field(text);
+            field.fit(field.operand(operand), Overflow::Saturate)
+        };
+        assert_eq!(saturated("u8", -1), Some(255));
+        assert_eq!(saturated("i8", -129), Some(-128));
+        assert_eq!(saturated("i8", i64::MIN + 128), Some(-128));
+        assert_eq!(saturated("i8", i64::MIN + 127), Some(127));
+        assert_eq!(saturated("i64", i64::MIN), Some(i64::MIN));
+        assert_eq!(
+            field("i8").fit(field("i8").operand(i64::MIN), Overflow::Wrap),
+            Some(0)
+        );
     }
 }

@@ -21,6 +21,8 @@
 //!
 //! A command that changed nothing states nothing.
 
+use std::ops::Range;
+
 use base::number::IntegerText;
 use protocol::Reply;
 use store::{Deadline, Entry, Kind, Record};
@@ -143,11 +145,16 @@ fn check_length(end_bytes: Option<usize>, settings: &Settings) -> CommandResult 
     }
 }
 
+/// Whether two positions from the end are in the wrong order. Most commands call such a range empty
+/// before they look at the string, whose beginning both may be clamped to.
+pub(super) fn is_reversed(start: i64, end: i64) -> bool {
+    start < 0 && end < 0 && start > end
+}
+
 /// The part of `len` items that a client means by two inclusive positions, negative ones counted
 /// from the end; `None` when that is nothing.
-pub(super) fn clamp_range(start: i64, end: i64, len: u64) -> Option<std::ops::Range<u64>> {
-    // Redis calls a range of two negative positions in the wrong order empty before it clamps them.
-    if len == 0 || (start < 0 && end < 0 && start > end) {
+pub(super) fn clamp_range(start: i64, end: i64, len: u64) -> Option<Range<u64>> {
+    if len == 0 {
         return None;
     }
     let from_start = |position: i64| match u64::try_from(position) {
@@ -160,7 +167,7 @@ pub(super) fn clamp_range(start: i64, end: i64, len: u64) -> Option<std::ops::Ra
 
 #[cfg(test)]
 mod tests {
-    use super::clamp_range;
+    use super::{clamp_range, is_reversed};
 
     #[test]
     fn ranges_are_clamped_as_redis_does() {
@@ -169,7 +176,8 @@ mod tests {
         assert_eq!(clamp_range(1, 100, 5), Some(1..5));
         assert_eq!(clamp_range(5, 100, 5), None);
         assert_eq!(clamp_range(-100, 0, 5), Some(0..1));
-        assert_eq!(clamp_range(-100, -200, 5), None);
+        assert_eq!(clamp_range(-100, -200, 5), Some(0..1));
+        assert!(is_reversed(-100, -200) && !is_reversed(-200, -100) && !is_reversed(2, 1));
         assert_eq!(clamp_range(0, -200, 5), Some(0..1));
         assert_eq!(clamp_range(i64::MIN, i64::MAX, 5), Some(0..5));
         assert_eq!(clamp_range(i64::MAX, i64::MIN, 5), None);

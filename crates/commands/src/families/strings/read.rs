@@ -3,7 +3,7 @@
 use protocol::Reply;
 use store::{Handle, Key};
 
-use super::{READ_KEY, check_string, clamp_range, write_string};
+use super::{READ_KEY, check_string, clamp_range, is_reversed, write_string};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -137,7 +137,8 @@ fn getrange(
     context.store.read(&key, |record| {
         reply.rollback(mark);
         check_string(record)?;
-        let part = record.and_then(|record| {
+        let part = record.filter(|_| !is_reversed(start, end));
+        let part = part.and_then(|record| {
             let range = clamp_range(start, end, u64::try_from(record.len()).ok()?)?;
             let first = usize::try_from(range.start).ok()?;
             Some((record, first, usize::try_from(range.end).ok()? - first))
