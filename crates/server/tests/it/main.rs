@@ -6,4 +6,5 @@ mod atomicity;
 mod config_oracle;
 mod lifecycle;
 mod limits;
+mod start;
 mod transcripts;
