@@ -161,11 +161,11 @@ impl Loader {
     }
 
     fn read_line(&mut self, mut place: Place, depth: usize) -> Result<(), LoadError> {
-        let Ok(line) = words::split(&place.text) else {
+        let Ok(parts) = words::split(&place.text) else {
             let reason = "Unbalanced quotes in configuration line";
             return Err(LoadError::at(place, reason.to_owned()));
         };
-        let Some((name, arguments)) = line.split_first() else {
+        let Some((name, arguments)) = parts.split_first() else {
             return Ok(());
         };
         if let Some((at, row, _)) = directive::find(name) {
