@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::CommandResult;
-use protocol::Reply;
+use protocol::{Reply, Request};
 
 /// What a command does.
 pub type Handler = fn(&mut Context<'_>, &mut Args<'_>, &mut Reply<'_>) -> CommandResult;
@@ -267,6 +267,8 @@ pub struct CommandSpec {
     pub flags: Flags,
     /// Where its keys are.
     pub keys: &'static [KeySpec],
+    /// For keys with [`KeyAccess::VARIABLE_FLAGS`]: what one request does to them.
+    pub access_of: Option<fn(&Request<'_>) -> KeyAccess>,
     /// Family.
     pub group: Group,
     /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
@@ -300,6 +302,7 @@ impl CommandSpec {
         arity: Arity::Exactly(1),
         flags: Flags::NONE,
         keys: &[],
+        access_of: None,
         group: Group::Generic,
         categories: &[],
         since: "1.0.0",

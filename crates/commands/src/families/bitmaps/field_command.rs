@@ -1,6 +1,6 @@
 //! BITFIELD and BITFIELD_RO.
 
-use protocol::Reply;
+use protocol::{Reply, Request};
 use store::{Encoding, Entry, Key, Record};
 
 use super::bit_offset;
@@ -26,6 +26,7 @@ pub(super) const BITFIELD: CommandSpec = CommandSpec {
                 .and(KeyAccess::VARIABLE_FLAGS),
         )
     }],
+    access_of: Some(access_of_bitfield),
     group: Group::Bitmap,
     since: "3.2.0",
     summary: "Reads, writes and adds to numbers of any width anywhere in a string.",
@@ -51,6 +52,20 @@ pub(super) const BITFIELD_RO: CommandSpec = CommandSpec {
     handler: bitfield_ro,
     ..CommandSpec::BLANK
 };
+
+/// BITFIELD only reads when all that it does is GET; what is no operation counts as a write.
+fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
+    let mut args = Args::new(*request, 2);
+    while let Some(word) = args.option_word() {
+        let operands = match word.as_bytes() {
+            b"GET" => 2,
+            b"OVERFLOW" => 1,
+            _ => return KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+        };
+        args.by_ref().take(operands).for_each(drop);
+    }
+    KeyAccess::RO.and(KeyAccess::ACCESS)
+}
 
 /// One thing to do with one field.
 struct Operation {

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::help;
 use crate::spec::{
-    Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
+    Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
 };
 use crate::table::{find_subcommand, table};
 
@@ -294,8 +294,8 @@ fn document(
 
 fn write_docs(reply: &mut Reply<'_>, spec: &CommandSpec) {
     let arguments = docs::parse(spec.syntax);
-    let fields = 4 + usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty());
-    reply.map(fields);
+    let slot = reply.begin_map();
+    let mut fields = 4;
     for (name, value) in [
         ("summary", spec.summary),
         ("since", spec.since),
@@ -305,17 +305,51 @@ fn write_docs(reply: &mut Reply<'_>, spec: &CommandSpec) {
         reply.bulk_str(name);
         reply.bulk_str(value);
     }
+    if !spec.history.is_empty() {
+        fields += 1;
+        write_history(reply, spec.history);
+    }
+    if let Some(deprecation) = spec.deprecated {
+        fields += 3;
+        write_deprecation(reply, deprecation);
+    }
     if !arguments.is_empty() {
+        fields += 1;
         reply.bulk(b"arguments");
         docs::write(reply, &arguments, &mut 0);
     }
     if !spec.subcommands.is_empty() {
+        fields += 1;
         reply.bulk(b"subcommands");
         reply.map(spec.subcommands.len());
         for subcommand in spec.subcommands {
             reply.bulk_str(&full_name(subcommand, Some(spec.name)));
             write_docs(reply, subcommand);
         }
+    }
+    reply.end_map(slot, fields);
+}
+
+fn write_history(reply: &mut Reply<'_>, history: &[(&str, &str)]) {
+    reply.bulk(b"history");
+    reply.set(history.len());
+    for (version, change) in history {
+        reply.array(2);
+        reply.bulk_str(version);
+        reply.bulk_str(change);
+    }
+}
+
+fn write_deprecation(reply: &mut Reply<'_>, deprecation: Deprecation) {
+    reply.bulk(b"doc_flags");
+    reply.set(1);
+    reply.simple("deprecated");
+    for (name, value) in [
+        ("deprecated_since", deprecation.since),
+        ("replaced_by", deprecation.replaced_by),
+    ] {
+        reply.bulk_str(name);
+        reply.bulk_str(value);
     }
 }
 

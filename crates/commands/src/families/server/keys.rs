@@ -12,11 +12,14 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
         let Some(begin) = start(keys, request) else {
             continue;
         };
+        let access = spec
+            .access_of
+            .map_or(keys.access, |access_of| access_of(request));
         match keys.find {
             Find::Range { last, step, limit } => {
                 let last = last_of_range(begin, last, limit, request.len())?;
                 let step = usize::from(step.max(1));
-                found.extend((begin..=last).step_by(step).map(|at| (at, keys.access)));
+                found.extend((begin..=last).step_by(step).map(|at| (at, access)));
             }
             Find::Count { count, first, step } => {
                 let count = request.arg(begin + usize::from(count))?;
@@ -29,7 +32,7 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
                 if past > request.len() {
                     return None;
                 }
-                found.extend((first..past).step_by(step).map(|at| (at, keys.access)));
+                found.extend((first..past).step_by(step).map(|at| (at, access)));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Writing whole strings.
 
-use protocol::Reply;
+use protocol::{Reply, Request};
 use store::{Deadline, Record};
 
 use super::expiry::{Expiry, ExpiryForm};
@@ -24,6 +24,7 @@ pub(super) const SET: CommandSpec = CommandSpec {
                 .and(KeyAccess::VARIABLE_FLAGS),
         )
     }],
+    access_of: Some(access_of_set),
     group: Group::String,
     history: &[
         ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
@@ -96,7 +97,7 @@ pub(super) const GETSET: CommandSpec = CommandSpec {
     group: Group::String,
     deprecated: Some(Deprecation {
         since: "6.2.0",
-        replaced_by: "`SET` with the `GET` argument",
+        replaced_by: "`SET` with the `!GET` argument",
     }),
     summary: "Makes a key hold a string and gives the one it held before.",
     syntax: "key value",
@@ -117,6 +118,16 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
         })?;
     reply.ok();
     Ok(())
+}
+
+/// SET reads the key only when it is told to.
+fn access_of_set(request: &Request<'_>) -> KeyAccess {
+    let mut options = request.iter().skip(3);
+    if options.any(|word| word.eq_ignore_ascii_case(b"GET")) {
+        KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE)
+    } else {
+        KeyAccess::OW.and(KeyAccess::UPDATE)
+    }
 }
 
 /// SET with more than key and value, both of which `args` has passed.
