@@ -5,7 +5,9 @@ use std::process::{Command, ExitCode};
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
-        Some("transcribe" | "transcripts") => cargo(&["run", "-q", "-p", "testkit", "--"], &args),
+        Some("transcribe" | "transcripts" | "differential") => {
+            cargo(&["run", "-q", "-p", "testkit", "--"], &args)
+        }
         _ => ExitCode::FAILURE,
     }
 }

@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod differential;
+pub mod patience;
 pub mod process;
 pub mod target;
 pub mod transcript;

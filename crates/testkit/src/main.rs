@@ -1,4 +1,4 @@
-//! The testkit as a tool: `transcribe`, `transcripts`.
+//! The testkit as a tool: `transcribe`, `transcripts`, `differential`.
 //!
 //! ```text
 //! cargo xtask transcribe [--write] FILE...    FILE with the oracle's replies
@@ -9,6 +9,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use testkit::differential::{self, Plan, Side};
 use testkit::target::Launcher;
 use testkit::transcript::{Transcript, run, transcribe};
 
@@ -20,8 +21,9 @@ fn main() -> ExitCode {
         ["transcribe", files @ ..] => transcribe_files(files, false),
         ["transcripts", "oracle", files @ ..] => run_files(files, &Launcher::oracle()),
         ["transcripts", "iolite", files @ ..] => run_files(files, &Launcher::iolite()),
+        ["differential", options @ ..] => compare(options),
         _ => Err(io::Error::other(
-            "usage: transcribe [--write] FILE... | transcripts iolite|oracle FILE...",
+            "transcribe [--write] FILE... | transcripts iolite|oracle FILE... | differential",
         )),
     };
     match done {
@@ -58,4 +60,48 @@ fn run_files(files: &[&str], launcher: &Launcher) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::other(format!("{failures_count} differences"))),
     }
+}
+
+fn compare(options: &[&str]) -> io::Result<()> {
+    let mut plan = Plan {
+        seed: 1,
+        round: 0,
+        requests_count: 200_000,
+        failures_max: 20,
+    };
+    let (mut one, mut two) = ("oracle", "iolite");
+    let mut args = Vec::new();
+    let mut words = options.iter();
+    while let Some(&word) = words.next() {
+        let mut value = || words.next().copied().unwrap_or_default();
+        match word {
+            "--seed" => plan.seed = number(value())?,
+            "--round" => plan.round = number(value())?,
+            "--requests" => plan.requests_count = number(value())?,
+            "--one" => one = value(),
+            "--two" => two = value(),
+            _ => args.push(word.to_owned()),
+        }
+    }
+    let mut one = Side::start(launcher(one)?, &[])?;
+    let mut two = Side::start(launcher(two)?, &args)?;
+    let report = differential::run(&mut one, &mut two, plan)?;
+    writeln!(io::stdout(), "{report}")?;
+    match report.failures.is_empty() {
+        true => Ok(()),
+        false => Err(io::Error::other("the servers differ")),
+    }
+}
+
+fn launcher(name: &str) -> io::Result<Launcher> {
+    match name {
+        "oracle" => Ok(Launcher::oracle()),
+        "iolite" => Ok(Launcher::iolite()),
+        _ => Err(io::Error::other(format!("no server is called {name}"))),
+    }
+}
+
+fn number(text: &str) -> io::Result<u64> {
+    text.parse()
+        .map_err(|_| io::Error::other(format!("not a number: {text}")))
 }

@@ -10,11 +10,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::Value;
 
 use crate::client::Client;
+use crate::patience::Patience;
 use crate::target::Target;
 
 /// How long a server may take until it answers.
@@ -211,8 +212,8 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
-        while Instant::now() < deadline {
+        let patience = Patience::of(START_TIMEOUT);
+        while patience.lasts() {
             if let Some(status) = self.child.try_wait()? {
                 return Err(self.early_end(&format!("ended with {status}")));
             }

@@ -4,6 +4,7 @@
 
 mod atomicity;
 mod config_oracle;
+mod differential;
 mod lifecycle;
 mod limits;
 mod start;

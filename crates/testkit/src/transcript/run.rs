@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::Value;
 
 use super::file::{Expected, Line, Request, Section, Step, Transcript};
 use super::notation::show;
 use crate::client::Client;
+use crate::patience::Patience;
 use crate::target::{Launcher, Target};
 
 /// How long a key may take to expire before a transcript fails.
@@ -168,8 +169,8 @@ impl<'a> Run<'a> {
     }
 
     fn wait_until_expired(&mut self, key: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now() + EXPIRE_TIMEOUT;
-        while Instant::now() < deadline {
+        let patience = Patience::of(EXPIRE_TIMEOUT);
+        while patience.lasts() {
             if self.client()?.command(&[b"EXISTS", key])? == Value::Integer(0) {
                 return Ok(());
             }

@@ -1,0 +1,118 @@
+//! Random commands on Redis and on the built server.
+
+use std::io::{self, Read, Write};
+
+use testkit::client::Client;
+use testkit::differential::{Plan, Report, Side, run};
+use testkit::process::ServerBuilder;
+use testkit::target::{Launcher, Target};
+
+/// A plan small enough for every run of the tests; `DIFFERENTIAL_REQUESTS` and
+/// `DIFFERENTIAL_SEED` ask for another.
+fn plan() -> Plan {
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+    };
+    Plan {
+        seed: number("DIFFERENTIAL_SEED", 2026),
+        round: 0,
+        requests_count: number("DIFFERENTIAL_REQUESTS", 20_000),
+        failures_max: 20,
+    }
+}
+
+fn compare(two: Launcher, args: &[&str], plan: Plan) -> Report {
+    let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+    let mut one = Side::start(Launcher::oracle(), &[]).unwrap();
+    let mut two = Side::start(two, &args).unwrap();
+    run(&mut one, &mut two, plan).unwrap()
+}
+
+#[test]
+fn the_built_server_answers_as_redis_does() {
+    let report = compare(Launcher::iolite(), &["--io-threads", "4"], plan());
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
+}
+
+#[test]
+fn redis_agrees_with_itself() {
+    let plan = Plan {
+        requests_count: 4_000,
+        ..plan()
+    };
+    let report = compare(Launcher::oracle(), &[], plan);
+    assert!(report.failures.is_empty(), "{report}");
+}
+
+/// Redis behind a link that changes one word of some requests: a server with a mistake.
+struct Mistaken {
+    server: testkit::process::Server,
+}
+
+struct MistakenLink<L> {
+    link: L,
+}
+
+impl<L: Read> Read for MistakenLink<L> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.link.read(buffer)
+    }
+}
+
+impl<L: Write> Write for MistakenLink<L> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let changed = replace(bytes, b"\r\n$2\r\nGT\r\n", b"\r\n$2\r\nLT\r\n");
+        self.link.write_all(&changed)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.link.flush()
+    }
+}
+
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    for at in 0..bytes.len().saturating_sub(from.len()) {
+        if bytes[at..].starts_with(from) {
+            changed[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+    changed
+}
+
+impl Target for Mistaken {
+    fn name(&self) -> &str {
+        "mistaken"
+    }
+
+    fn connect(&self) -> io::Result<Client> {
+        let stream = std::os::unix::net::UnixStream::connect(self.server.socket())?;
+        Ok(Client::over(Box::new(MistakenLink { link: stream })))
+    }
+}
+
+#[test]
+fn a_planted_mistake_is_found_and_shrunk() {
+    let mistaken = Launcher {
+        name: "mistaken",
+        is_oracle: false,
+        start: Box::new(|args| {
+            let server = ServerBuilder::oracle().args(args).start()?;
+            Ok(Box::new(Mistaken { server }))
+        }),
+    };
+    let plan = Plan {
+        requests_count: 40_000,
+        failures_max: 1,
+        ..plan()
+    };
+    let report = compare(mistaken, &[], plan);
+    let failure = report.failures.first().expect("the mistake is met");
+    println!("{failure}");
+    // A key, and the command that takes GT for LT; perhaps a time that the key has before.
+    assert!((2..=3).contains(&failure.requests.len()), "{failure}");
+    let last = failure.requests.last().unwrap();
+    assert!(last.iter().any(|word| word.eq_ignore_ascii_case(b"GT")));
+}

@@ -1,0 +1,268 @@
+//! Differences that are no differences: a closed list, each with its reason.
+
+use protocol::Value;
+
+/// Seconds by which two servers' clocks and the moments of execution may be apart.
+const TOLERANCE_SECONDS: u64 = 20;
+
+/// A difference that is accepted.
+pub struct Accepted {
+    /// Why.
+    pub reason: &'static str,
+    /// Commands, with the first argument where only that subcommand is meant.
+    commands: &'static [&'static str],
+    /// Further conditions on the request.
+    applies: fn(&[Vec<u8>]) -> bool,
+    /// Whether two replies to it mean the same.
+    means_the_same: fn(&Value, &Value) -> bool,
+}
+
+/// The list.
+pub const ACCEPTED: &[Accepted] = &[
+    Accepted {
+        reason: "time passes between the two executions",
+        commands: &["TTL", "EXPIRETIME", "OBJECT IDLETIME"],
+        applies: always,
+        means_the_same: |one, two| are_near(one, two, TOLERANCE_SECONDS),
+    },
+    Accepted {
+        reason: "time passes between the two executions",
+        commands: &["PTTL", "PEXPIRETIME"],
+        applies: always,
+        means_the_same: |one, two| are_near(one, two, TOLERANCE_SECONDS * 1000),
+    },
+    Accepted {
+        reason: "iteration follows the hash table",
+        commands: &["KEYS"],
+        applies: always,
+        means_the_same: are_same_elements,
+    },
+    Accepted {
+        reason: "iteration follows the hash table; a walk in one step gives all",
+        commands: &["SCAN"],
+        applies: |request| {
+            request.get(1).is_some_and(|cursor| cursor == b"0") && counts_all(request)
+        },
+        means_the_same: are_same_walks,
+    },
+    Accepted {
+        reason: "cursors mean something only to the server that gave them",
+        commands: &["SCAN"],
+        applies: |request| {
+            !counts_all(request) || request.get(1).is_some_and(|cursor| cursor != b"0")
+        },
+        means_the_same: are_walks,
+    },
+    Accepted {
+        reason: "a random choice",
+        commands: &["RANDOMKEY"],
+        applies: always,
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "addresses, numbers and ages of connections",
+        commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST"],
+        applies: always,
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "identity and version of the server, number of the connection",
+        commands: &["HELLO"],
+        applies: always,
+        means_the_same: are_same_greetings,
+    },
+    Accepted {
+        reason: "clocks and start times",
+        commands: &["TIME", "LASTSAVE"],
+        applies: always,
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "what a value takes in memory",
+        commands: &["MEMORY USAGE"],
+        applies: always,
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "Redis counts its pool of shared small numbers; there is no such pool here",
+        commands: &["OBJECT REFCOUNT"],
+        applies: always,
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "which commands and directives there are",
+        commands: &["COMMAND", "COMMAND INFO", "COMMAND LIST", "CONFIG GET"],
+        applies: |request| request.len() <= 2 || request.iter().any(|word| word == b"*"),
+        means_the_same: are_same_kind,
+    },
+    Accepted {
+        reason: "Redis limits clients by the files it may open",
+        commands: &["CONFIG GET"],
+        applies: |request| {
+            request
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(b"maxclients"))
+        },
+        means_the_same: are_same_kind,
+    },
+];
+
+/// The reason why two different replies to a request are accepted, if they are.
+pub(super) fn reason(request: &[Vec<u8>], one: &Value, two: &Value) -> Option<&'static str> {
+    let applies = |accepted: &&Accepted| {
+        accepted
+            .commands
+            .iter()
+            .any(|name| is_command(request, name))
+            && (accepted.applies)(request)
+            && (accepted.means_the_same)(one, two)
+    };
+    ACCEPTED
+        .iter()
+        .find(applies)
+        .map(|accepted| accepted.reason)
+}
+
+fn is_command(request: &[Vec<u8>], name: &str) -> bool {
+    let words = name.split(' ').zip(request.iter().map(Some).chain([None]));
+    name.split(' ').count() <= request.len()
+        && words.into_iter().all(|(word, given)| {
+            given.is_some_and(|given| given.eq_ignore_ascii_case(word.as_bytes()))
+        })
+}
+
+fn always(_request: &[Vec<u8>]) -> bool {
+    true
+}
+
+fn counts_all(request: &[Vec<u8>]) -> bool {
+    // The last COUNT counts.
+    let mut counts = request
+        .windows(2)
+        .filter(|pair| pair[0].eq_ignore_ascii_case(b"COUNT"));
+    counts.next_back().is_some_and(|pair| pair[1] == b"1000000")
+}
+
+fn are_near(one: &Value, two: &Value, tolerance: u64) -> bool {
+    match (one, two) {
+        // Negative replies say that there is no time.
+        (Value::Integer(one @ 0..), Value::Integer(two @ 0..)) => one.abs_diff(*two) <= tolerance,
+        _ => false,
+    }
+}
+
+fn sorted(value: &Value) -> Option<Vec<&Vec<u8>>> {
+    let (Value::Array(items) | Value::Set(items)) = value else {
+        return None;
+    };
+    let mut texts = items
+        .iter()
+        .map(|item| match item {
+            Value::Bulk(text) => Some(text),
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?;
+    texts.sort();
+    Some(texts)
+}
+
+fn are_same_elements(one: &Value, two: &Value) -> bool {
+    sorted(one).is_some_and(|elements| sorted(two) == Some(elements))
+}
+
+/// Replies of SCAN: a cursor and an array.
+fn walk(value: &Value) -> Option<(&Value, &Value)> {
+    match value {
+        Value::Array(parts) => match parts.as_slice() {
+            [cursor @ Value::Bulk(_), keys @ Value::Array(_)] => Some((cursor, keys)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn are_walks(one: &Value, two: &Value) -> bool {
+    walk(one).is_some() && walk(two).is_some()
+}
+
+fn are_same_walks(one: &Value, two: &Value) -> bool {
+    match (walk(one), walk(two)) {
+        (Some((cursor, keys)), Some((other_cursor, other_keys))) => {
+            cursor == other_cursor && are_same_elements(keys, other_keys)
+        }
+        _ => false,
+    }
+}
+
+fn are_same_kind(one: &Value, two: &Value) -> bool {
+    // The texts of errors must agree everywhere.
+    std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
+}
+
+/// The fields of a greeting with what must agree: all names, and all values but who it is.
+fn greeting(value: &Value) -> Option<Vec<(&Value, Option<&Value>)>> {
+    let pairs: Vec<(&Value, &Value)> = match value {
+        Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
+        Value::Array(items) => items
+            .chunks_exact(2)
+            .map(|pair| (&pair[0], &pair[1]))
+            .collect(),
+        _ => return None,
+    };
+    let is_identity = |key: &Value| match key {
+        Value::Bulk(name) => [&b"server"[..], b"version", b"id"].contains(&name.as_slice()),
+        _ => false,
+    };
+    let fields = pairs.into_iter();
+    Some(
+        fields
+            .map(|(key, value)| (key, (!is_identity(key)).then_some(value)))
+            .collect(),
+    )
+}
+
+fn are_same_greetings(one: &Value, two: &Value) -> bool {
+    are_same_kind(one, two) && greeting(one).is_some_and(|fields| greeting(two) == Some(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Vec<Vec<u8>> {
+        text.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn only_what_is_listed_is_accepted() {
+        let (one, two) = (Value::Integer(1000), Value::Integer(1001));
+        assert!(reason(&request("ttl a"), &one, &two).is_some());
+        assert!(reason(&request("STRLEN a"), &one, &two).is_none());
+        assert!(reason(&request("TTL a"), &one, &Value::Integer(-1)).is_none());
+        assert!(reason(&request("TTL a"), &one, &Value::Integer(5000)).is_none());
+        assert!(reason(&request("CLIENT ID"), &one, &two).is_some());
+        assert!(reason(&request("CLIENT"), &one, &two).is_none());
+    }
+
+    #[test]
+    fn walks_are_compared_as_sets_when_they_are_complete() {
+        let reply = |cursor: &str, keys: &[&str]| {
+            let keys = keys.iter().map(|key| bulk(key)).collect();
+            Value::Array(vec![bulk(cursor), Value::Array(keys)])
+        };
+        let complete = request("SCAN 0 COUNT 1000000");
+        let partial = request("SCAN 0 COUNT 1");
+        let (one, two) = (reply("0", &["a", "b"]), reply("0", &["b", "a"]));
+        assert!(reason(&complete, &one, &two).is_some());
+        assert!(reason(&complete, &one, &reply("0", &["b"])).is_none());
+        assert!(reason(&complete, &one, &reply("4", &["b", "a"])).is_none());
+        assert!(reason(&partial, &one, &reply("4", &["b"])).is_some());
+        assert!(reason(&partial, &one, &Value::Null).is_none());
+    }
+}

@@ -1,0 +1,405 @@
+//! Random words: keys of a small pool, values of every kind, numbers at their limits.
+//!
+//! What is drawn must mean the same on two servers whose clocks are a little apart, and must not make
+//! them allocate much. Therefore:
+//!
+//! * a relative time is at least [`TTL_SECONDS_MIN`] (or not positive), so nothing expires during a
+//!   round, and so widely spread that two of them are never close enough for a clock to decide;
+//! * an absolute time is in the past or after the year 2095;
+//! * an offset is small or refused: nothing between ten thousand and the limit of 512 MB.
+
+use base::random::Prng;
+
+/// The shortest positive time to live, in seconds.
+const TTL_SECONDS_MIN: u64 = 100_000;
+/// The longest, well before [`FAR_UNIX_SECONDS`].
+const TTL_SECONDS_MAX: u64 = 1_000_000_000;
+/// From here on absolute times are drawn: in the year 2096.
+const FAR_UNIX_SECONDS: u64 = 4_000_000_000;
+
+/// A kind of word that stands in a form as `<name>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Key,
+    BigKey,
+    Value,
+    BigValue,
+    Text,
+    Integer,
+    Float,
+    Seconds,
+    Milliseconds,
+    UnixSeconds,
+    UnixMilliseconds,
+    Index,
+    Offset,
+    BitOffset,
+    Bit,
+    FieldType,
+    FieldOffset,
+    Database,
+    Glob,
+    Count,
+    Cursor,
+    Word,
+}
+
+/// Names of the kinds as forms use them.
+pub(super) const KINDS: &[(&str, Kind)] = &[
+    ("key", Kind::Key),
+    ("bigkey", Kind::BigKey),
+    ("value", Kind::Value),
+    ("bigvalue", Kind::BigValue),
+    ("text", Kind::Text),
+    ("int", Kind::Integer),
+    ("float", Kind::Float),
+    ("s", Kind::Seconds),
+    ("ms", Kind::Milliseconds),
+    ("unix-s", Kind::UnixSeconds),
+    ("unix-ms", Kind::UnixMilliseconds),
+    ("index", Kind::Index),
+    ("offset", Kind::Offset),
+    ("bitoffset", Kind::BitOffset),
+    ("bit", Kind::Bit),
+    ("fieldtype", Kind::FieldType),
+    ("fieldoffset", Kind::FieldOffset),
+    ("db", Kind::Database),
+    ("glob", Kind::Glob),
+    ("count", Kind::Count),
+    ("cursor", Kind::Cursor),
+    ("word", Kind::Word),
+];
+
+const KEYS: &[&[u8]] = &[
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b"f",
+    b"g",
+    b"h",
+    b"key:1",
+    b"key:2",
+    b"10",
+    b"",
+    b"a*b",
+    b"\x00\xff\r\n",
+];
+
+/// Whole numbers where something changes: widths, signs, the pool of shared small numbers.
+const LIMITS: &[&str] = &[
+    "0",
+    "-1",
+    "1",
+    "9",
+    "10",
+    "-10",
+    "99",
+    "9999",
+    "10000",
+    "127",
+    "128",
+    "255",
+    "-128",
+    "32767",
+    "-32768",
+    "65536",
+    "-2147483648",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775806",
+    "-9223372036854775808",
+    "-9223372036854775807",
+];
+
+/// What is no whole number, or none that fits.
+const BAD_INTEGERS: &[&str] = &[
+    "",
+    " 1",
+    "1 ",
+    "+1",
+    "01",
+    "-0",
+    "0x10",
+    "1e3",
+    "abc",
+    "1.0",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "18446744073709551616",
+    "--1",
+    "nan",
+];
+
+const FLOATS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "0.1",
+    "0.5",
+    "-0.25",
+    "1.5e3",
+    "3.0",
+    "1e-5",
+    "123456.789",
+    "-0",
+    "100",
+    ".5",
+    "5.",
+    "1e17",
+    "12345678901234567",
+    "0.30000000000000004",
+    "-1e-9",
+];
+
+const BAD_FLOATS: &[&str] = &[
+    "", "abc", " 1", "1 ", "nan", "inf", "-inf", "+1.5", "0x10", "1e", "1e5000", "1,5",
+];
+
+/// Words that fit nowhere, or anywhere. No small positive number: it might be taken for a time.
+const JUNK: &[&[u8]] = &[
+    b"",
+    b"abc",
+    b"-1",
+    b"0",
+    b"1.5",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b" ",
+    b"NX",
+    b"XX",
+    b"GET",
+    b"KEEPTTL",
+    b"EX",
+    b"\xff\xfe",
+    b"*",
+    b"\r\n",
+    b"+OK",
+    b"0x1",
+    b"LIMIT",
+    b"ANY",
+];
+
+/// The source of everything random in a sequence.
+pub(super) struct Draw {
+    prng: Prng,
+}
+
+impl Draw {
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self {
+            prng: Prng::seeded(seed),
+        }
+    }
+
+    /// True once in `times`.
+    pub(super) fn once_in(&mut self, times: u64) -> bool {
+        self.prng.below(times) == 0
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.prng.below(bound)
+    }
+
+    pub(super) fn index(&mut self, length: usize) -> usize {
+        self.prng.index(length)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+
+    fn pick_text(&mut self, from: &[&str]) -> Vec<u8> {
+        self.pick(from).as_bytes().to_vec()
+    }
+
+    pub(super) fn junk(&mut self) -> Vec<u8> {
+        self.pick(JUNK).to_vec()
+    }
+
+    /// A word of a kind.
+    pub(super) fn word(&mut self, kind: Kind) -> Vec<u8> {
+        match kind {
+            Kind::Key => self.key(),
+            Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
+            Kind::Value => self.value(),
+            Kind::BigValue => self.big_value(),
+            Kind::Text => self.text(),
+            Kind::Integer => self.integer(),
+            Kind::Float => self.float(),
+            Kind::Seconds => self.time(0, 1),
+            Kind::Milliseconds => self.time(0, 1000),
+            Kind::UnixSeconds => self.time(FAR_UNIX_SECONDS, 1),
+            Kind::UnixMilliseconds => self.time(FAR_UNIX_SECONDS, 1000),
+            Kind::Index => self.small_integer(40),
+            Kind::Offset => self.offset(300, &["536870912", "536870911999", "-1"]),
+            Kind::BitOffset => self.offset(2000, &["4294967296", "99999999999", "-1"]),
+            Kind::Bit => self.pick_text(&["0", "1", "0", "1", "0", "1", "2", "-1", "x"]),
+            Kind::FieldType => self.field_type(),
+            Kind::FieldOffset => self.field_offset(),
+            Kind::Database => {
+                self.pick_text(&["0", "1", "2", "0", "1", "15", "16", "-1", "x", "1.5"])
+            }
+            Kind::Glob => self.pick_text(&[
+                "*", "a*", "key:?", "[a-d]", "[^a-d]", "\\*", "a\\*b", "??", "", "*[", "[z-a]", "a",
+            ]),
+            Kind::Count => {
+                self.pick_text(&["1", "2", "1000000", "1000000", "1000000", "0", "-1", "x"])
+            }
+            Kind::Cursor => self.pick_text(&[
+                "0",
+                "0",
+                "0",
+                "0",
+                "0",
+                "3",
+                "-1",
+                "x",
+                "18446744073709551616",
+                "",
+            ]),
+            Kind::Word => {
+                self.pick_text(&["hello", "x", "", "a b", "na\u{ef}ve", "line\nline", "ab"])
+            }
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        match self.below(64) {
+            0 => vec![b'k'; 300],
+            1..8 => self.pick(KEYS).to_vec(),
+            _ => KEYS[self.index(8)].to_vec(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.below(16) {
+            0..4 => self.pick_text(LIMITS),
+            4 => format!("{}", self.below(20_000)).into_bytes(),
+            5 => self.pick_text(BAD_INTEGERS),
+            6 => self.pick_text(FLOATS),
+            7 => self.pick_text(BAD_FLOATS),
+            8 | 9 => self.text(),
+            10 => self.binary(),
+            11 => Vec::new(),
+            // Around 44 bytes, where Redis changes the encoding.
+            12 => vec![b'v'; 43 + self.index(4)],
+            13 => self.junk(),
+            14 if self.once_in(8) => vec![b'w'; self.index(3000)],
+            _ => vec![b'x'; self.index(120)],
+        }
+    }
+
+    fn big_value(&mut self) -> Vec<u8> {
+        let length = self.pick(&[16_383, 16_384, 40_000, 65_535, 65_536, 70_000, 200_000]);
+        let mut value = vec![0; length];
+        self.prng.fill(&mut value);
+        value
+    }
+
+    /// Letters of a small alphabet, so that two texts have something in common.
+    fn text(&mut self) -> Vec<u8> {
+        let length = self.index(24);
+        (0..length).map(|_| self.pick(b"abcdx")).collect()
+    }
+
+    fn binary(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.index(33)];
+        self.prng.fill(&mut bytes);
+        bytes
+    }
+
+    fn integer(&mut self) -> Vec<u8> {
+        match self.below(8) {
+            0 => self.pick_text(BAD_INTEGERS),
+            1..4 => self.pick_text(LIMITS),
+            _ => self.small_integer(1000),
+        }
+    }
+
+    /// From minus a quarter of `bound` on; now and then no number.
+    fn small_integer(&mut self, bound: u64) -> Vec<u8> {
+        match self.below(24) {
+            0 => self.pick_text(BAD_INTEGERS),
+            1 => self.pick_text(&[
+                "9223372036854775807",
+                "-9223372036854775808",
+                "-9223372036854775807",
+            ]),
+            2..7 => format!("-{}", self.below(bound / 4)).into_bytes(),
+            _ => format!("{}", self.below(bound)).into_bytes(),
+        }
+    }
+
+    fn float(&mut self) -> Vec<u8> {
+        match self.below(6) {
+            0 => self.pick_text(BAD_FLOATS),
+            1 => self.pick_text(LIMITS),
+            _ => self.pick_text(FLOATS),
+        }
+    }
+
+    /// A time after `base_seconds`, in units of which `scale` make a second.
+    fn time(&mut self, base_seconds: u64, scale: u64) -> Vec<u8> {
+        match self.below(24) {
+            0 => self.pick_text(&["0", "-1", "-1000", "-9223372036854775808"]),
+            1 => self.pick_text(&[
+                "9223372036854775807",
+                "9223372036854775808",
+                "9223372036854775",
+                "9223372036854770000",
+            ]),
+            2 => self.pick_text(&["", "abc", "1.5", " 1"]),
+            _ => {
+                let spread = TTL_SECONDS_MAX - TTL_SECONDS_MIN;
+                // A few of the absolute times repeat, so that equal ones meet.
+                let seconds = match base_seconds {
+                    0 => TTL_SECONDS_MIN + self.below(spread),
+                    _ => base_seconds + self.below(6),
+                };
+                format!("{}", seconds * scale).into_bytes()
+            }
+        }
+    }
+
+    fn offset(&mut self, bound: u64, refused: &[&str]) -> Vec<u8> {
+        match self.below(20) {
+            0 => self.pick_text(BAD_INTEGERS),
+            1 => self.pick_text(refused),
+            2 => format!("{}", self.below(bound * 10)).into_bytes(),
+            _ => format!("{}", self.below(bound)).into_bytes(),
+        }
+    }
+
+    fn field_type(&mut self) -> Vec<u8> {
+        let sign = self.pick(&['i', 'u']);
+        match self.below(16) {
+            0 => self.pick_text(&[
+                "u64", "i65", "u0", "i0", "x8", "8", "", "u", "i-1", "I8", "U8", "u08",
+            ]),
+            1..4 => format!("{sign}{}", self.pick(&[1, 63, 62, 33, 32, 31])).into_bytes(),
+            4 => b"i64".to_vec(),
+            _ => format!("{sign}{}", 1 + self.below(20)).into_bytes(),
+        }
+    }
+
+    fn field_offset(&mut self) -> Vec<u8> {
+        match self.below(16) {
+            0 => self.pick_text(&[
+                "#",
+                "-1",
+                "#-1",
+                "x",
+                "",
+                "4294967296",
+                "#4294967296",
+                "9223372036854775807",
+                "##1",
+            ]),
+            1..6 => format!("#{}", self.below(12)).into_bytes(),
+            _ => format!("{}", self.below(200)).into_bytes(),
+        }
+    }
+}

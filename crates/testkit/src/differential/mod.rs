@@ -1,0 +1,240 @@
+//! The differential kit: random requests to two servers, which must say the same and hold the same.
+//!
+//! ```text
+//!   grammar ── part of it ──> sequence of a round ──> both servers, from empty, pipelined
+//!                                                        │ replies byte for byte, then all data
+//!   accepted (closed list, with reasons) <── differs ────┤
+//!   shrink ── shortest sequence, seed and round <────────┘
+//! ```
+//!
+//! Rounds are short and independent, so that a failure is found again from its seed and number alone:
+//! `cargo xtask differential --seed N --round N`. One sequence in two speaks RESP3.
+
+mod accepted;
+mod draw;
+mod form;
+mod grammar;
+mod sequence;
+mod shrink;
+mod state;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+
+use base::words::quote;
+
+pub use accepted::{ACCEPTED, Accepted};
+pub use grammar::{LEFT_OUT, commands_in_grammar};
+pub use sequence::{Disagreement, Request, Side};
+
+use draw::Draw;
+use grammar::Grammar;
+
+/// Requests of a round.
+const ROUND_REQUESTS: u64 = 400;
+
+/// What to play.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Makes everything random.
+    pub seed: u64,
+    /// The first round.
+    pub round: u64,
+    /// Requests in all.
+    pub requests_count: u64,
+    /// Different failures after which to stop.
+    pub failures_max: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Requests played on both servers.
+    pub requests_count: u64,
+    /// How often each command came.
+    pub commands: BTreeMap<String, u64>,
+    /// How often each accepted difference was met.
+    pub accepted: BTreeMap<&'static str, u64>,
+    /// What is not accepted, one for each kind.
+    pub failures: Vec<Failure>,
+}
+
+/// A sequence on which two servers disagree.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The seed it came from.
+    pub seed: u64,
+    /// Its round.
+    pub round: u64,
+    /// Whether it speaks RESP3.
+    pub resp3: bool,
+    /// The shortest sequence found.
+    pub requests: Vec<Request>,
+    /// How they disagree.
+    pub disagreement: Disagreement,
+    /// Names of both servers.
+    pub names: [String; 2],
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = if self.resp3 { 3 } else { 2 };
+        writeln!(out, "RESP{version}, {} requests:", self.requests.len())?;
+        for request in &self.requests {
+            writeln!(out, "  > {}", show_request(request))?;
+        }
+        if self.disagreement.at == self.requests.len() {
+            writeln!(out, "  the data differ:")?;
+        }
+        let [one, two] = &self.names;
+        writeln!(out, "  {one}: {}", clipped(&self.disagreement.one))?;
+        writeln!(out, "  {two}: {}", clipped(&self.disagreement.two))?;
+        write!(
+            out,
+            "  again: cargo xtask differential --seed {} --round {} --requests 1",
+            self.seed, self.round
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (requests, commands) = (self.requests_count, self.commands.len());
+        writeln!(out, "{requests} requests of {commands} commands")?;
+        for (reason, count) in &self.accepted {
+            writeln!(out, "  accepted {count} times: {reason}")?;
+        }
+        for failure in &self.failures {
+            writeln!(out, "{failure}")?;
+        }
+        write!(out, "{} unexplained differences", self.failures.len())
+    }
+}
+
+/// Plays the plan on both servers.
+///
+/// # Errors
+/// When a server cannot be started or reached.
+pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
+    let grammar = Grammar::new();
+    let mut report = Report::default();
+    let rounds_count = plan.requests_count.div_ceil(ROUND_REQUESTS);
+    let mut kinds_seen = Vec::new();
+    for round in plan.round..plan.round + rounds_count {
+        let requests = round_requests(&grammar, plan.seed, round);
+        let resp3 = round % 2 == 1;
+        report.count(&requests);
+        let comparison = sequence::compare(one, two, &requests, resp3)?;
+        for reason in comparison.accepted {
+            *report.accepted.entry(reason).or_default() += 1;
+        }
+        let Some(disagreement) = comparison.disagreement else {
+            continue;
+        };
+        let kind = kind_of(&requests, &disagreement);
+        if kinds_seen.contains(&kind) {
+            continue;
+        }
+        kinds_seen.push(kind);
+        let shortest = Failure {
+            seed: plan.seed,
+            round,
+            resp3,
+            requests,
+            disagreement,
+            names: [one.name().to_owned(), two.name().to_owned()],
+        };
+        report.failures.push(shorten(one, two, shortest)?);
+        if report.failures.len() >= plan.failures_max {
+            break;
+        }
+    }
+    Ok(report)
+}
+
+impl Report {
+    fn count(&mut self, requests: &[Request]) {
+        self.requests_count += requests.len() as u64;
+        for request in requests {
+            let name = String::from_utf8_lossy(&request[0]).to_ascii_uppercase();
+            *self.commands.entry(name).or_default() += 1;
+        }
+    }
+}
+
+fn round_requests(grammar: &Grammar, seed: u64, round: u64) -> Vec<Request> {
+    let mut draw = Draw::seeded(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let part = grammar.part(&mut draw);
+    (0..ROUND_REQUESTS)
+        .map(|_| part.request(&mut draw))
+        .collect()
+}
+
+/// What makes two failures the same: the command, and how each reply begins.
+fn kind_of(requests: &[Request], disagreement: &Disagreement) -> (Vec<u8>, String, String) {
+    let start = |text: &str| match text.as_bytes().first() {
+        Some(b'-' | b'(') => text.chars().take(20).collect(),
+        first => format!("{first:?}"),
+    };
+    let name = requests
+        .get(disagreement.at)
+        .map(|request| request[0].to_ascii_uppercase());
+    (
+        name.unwrap_or_default(),
+        start(&disagreement.one),
+        start(&disagreement.two),
+    )
+}
+
+/// Finds a shorter sequence that fails in the same kind of way.
+fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failure> {
+    let kind = kind_of(&failure.requests, &failure.disagreement);
+    let mut fails = |requests: &[Request]| {
+        let comparison = sequence::compare(one, two, requests, failure.resp3);
+        let disagreement = comparison
+            .ok()
+            .and_then(|comparison| comparison.disagreement);
+        disagreement.is_some_and(|disagreement| kind_of(requests, &disagreement) == kind)
+    };
+    // What follows the failing request cannot matter; the failing request itself must stay.
+    let end = failure.requests.len().min(failure.disagreement.at + 1);
+    let requests = failure.requests[..end].to_vec();
+    let requests = match fails(&requests) {
+        true => shrink::shrink(requests, &mut fails),
+        false => failure.requests.clone(),
+    };
+    let requests = shrink::simplify(requests, &mut fails);
+    let again = sequence::compare(one, two, &requests, failure.resp3)?;
+    Ok(match again.disagreement {
+        Some(disagreement) => Failure {
+            requests,
+            disagreement,
+            ..failure
+        },
+        // It does not fail every time: the whole sequence is all there is to show.
+        None => failure,
+    })
+}
+
+fn show_request(request: &Request) -> String {
+    let is_plain = |word: &[u8]| {
+        !word.is_empty()
+            && word
+                .iter()
+                .all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte))
+    };
+    let words = request.iter().map(|word| match is_plain(word) {
+        true => String::from_utf8_lossy(word).into_owned(),
+        false => clipped(&quote(word)),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn clipped(text: &str) -> String {
+    const SHOWN_MAX: usize = 2000;
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,165 @@
+//! A sequence of requests on two servers: both start empty, replies and data must agree.
+
+use std::io;
+
+use protocol::Value;
+
+use super::accepted;
+use super::state;
+use crate::client::Client;
+use crate::target::{Launcher, Target};
+use crate::transcript::show;
+
+/// Requests sent at once.
+const BATCH: usize = 64;
+
+/// A request: its words.
+pub type Request = Vec<Vec<u8>>;
+
+/// A server that is started anew when it has gone.
+pub struct Side {
+    launcher: Launcher,
+    target: Box<dyn Target>,
+}
+
+impl Side {
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(launcher: Launcher, args: &[String]) -> io::Result<Self> {
+        let target = (launcher.start)(args)?;
+        Ok(Self { launcher, target })
+    }
+
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.launcher.name
+    }
+
+    /// A connection to the server, which holds no key.
+    fn fresh_client(&mut self, resp3: bool) -> io::Result<Client> {
+        let mut client = match self.target.connect() {
+            Ok(client) => client,
+            Err(_) => {
+                self.target = (self.launcher.start)(&[])?;
+                self.target.connect()?
+            }
+        };
+        client.command(&["FLUSHALL"])?;
+        if resp3 {
+            client.hello3()?;
+        }
+        Ok(client)
+    }
+
+    /// Replies to all requests, then what the server holds. A broken connection is an answer too.
+    fn play(&mut self, requests: &[Request], resp3: bool) -> io::Result<(Vec<Answer>, Answer)> {
+        let mut client = self.fresh_client(resp3)?;
+        let mut answers = Vec::with_capacity(requests.len());
+        for batch in requests.chunks(BATCH) {
+            play_batch(&mut client, batch, &mut answers);
+        }
+        let held = match self
+            .target
+            .connect()
+            .and_then(|mut client| state::read(&mut client))
+        {
+            Ok(held) => Ok(held),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok((answers, held))
+    }
+}
+
+/// A reply, or what happened instead of one.
+pub(super) type Answer = Result<Value, String>;
+
+fn play_batch(client: &mut Client, batch: &[Request], answers: &mut Vec<Answer>) {
+    let sent = batch.iter().try_fold(Vec::new(), |mut bytes, request| {
+        let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        protocol::encode_request(&mut bytes, &words);
+        Ok::<_, io::Error>(bytes)
+    });
+    let sent = sent.and_then(|bytes| client.send_raw(&bytes));
+    for _ in batch {
+        answers.push(match (&sent, client.receive()) {
+            (Err(error), _) => Err(format!("cannot be sent: {error}")),
+            (_, Ok(Some(value))) => Ok(value),
+            (_, Ok(None)) => Err("the server has closed the connection".to_owned()),
+            (_, Err(error)) => Err(error.to_string()),
+        });
+    }
+}
+
+/// Where two servers disagree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disagreement {
+    /// Index of the request; the number of requests when the data differ.
+    pub at: usize,
+    /// What the first server said.
+    pub one: String,
+    /// What the second server said.
+    pub two: String,
+}
+
+/// What came of a comparison.
+pub(super) struct Comparison {
+    pub(super) disagreement: Option<Disagreement>,
+    /// Reasons of accepted differences, one for each.
+    pub(super) accepted: Vec<&'static str>,
+}
+
+/// Plays requests on both servers.
+///
+/// # Errors
+/// When a server cannot be reached, not even after a new start.
+pub(super) fn compare(
+    one: &mut Side,
+    two: &mut Side,
+    requests: &[Request],
+    resp3: bool,
+) -> io::Result<Comparison> {
+    let (answers, held) = one.play(requests, resp3)?;
+    let (other_answers, other_held) = two.play(requests, resp3)?;
+    let mut accepted = Vec::new();
+    for (at, (answer, other)) in answers.iter().zip(&other_answers).enumerate() {
+        if answer == other && answer.is_ok() {
+            continue;
+        }
+        let reason = match (answer, other) {
+            (Ok(answer), Ok(other)) => accepted::reason(&requests[at], answer, other),
+            _ => None,
+        };
+        match reason {
+            Some(reason) => accepted.push(reason),
+            None => {
+                let disagreement = Disagreement {
+                    at,
+                    one: show_answer(answer),
+                    two: show_answer(other),
+                };
+                return Ok(Comparison {
+                    disagreement: Some(disagreement),
+                    accepted,
+                });
+            }
+        }
+    }
+    Ok(Comparison {
+        disagreement: state::compare(held, other_held).map(|(one, two)| Disagreement {
+            at: requests.len(),
+            one,
+            two,
+        }),
+        accepted,
+    })
+}
+
+fn show_answer(answer: &Answer) -> String {
+    match answer {
+        Ok(value) => show(value),
+        Err(what) => format!("({what})"),
+    }
+}
