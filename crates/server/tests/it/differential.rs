@@ -74,7 +74,7 @@ impl<L: Write> Write for MistakenLink<L> {
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
-    for at in 0..bytes.len().saturating_sub(from.len()) {
+    for at in 0..bytes.len() {
         if bytes[at..].starts_with(from) {
             changed[at..at + to.len()].copy_from_slice(to);
         }

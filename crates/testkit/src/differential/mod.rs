@@ -199,11 +199,11 @@ fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failu
     };
     // What follows the failing request cannot matter; the failing request itself must stay.
     let end = failure.requests.len().min(failure.disagreement.at + 1);
-    let requests = failure.requests[..end].to_vec();
-    let requests = match fails(&requests) {
-        true => shrink::shrink(requests, &mut fails),
-        false => failure.requests.clone(),
-    };
+    let mut requests = failure.requests[..end].to_vec();
+    if !fails(&requests) {
+        requests.clone_from(&failure.requests);
+    }
+    let requests = shrink::shrink(requests, &mut fails);
     let requests = shrink::simplify(requests, &mut fails);
     let again = sequence::compare(one, two, &requests, failure.resp3)?;
     Ok(match again.disagreement {

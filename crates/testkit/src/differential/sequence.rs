@@ -19,17 +19,22 @@ pub type Request = Vec<Vec<u8>>;
 /// A server that is started anew when it has gone.
 pub struct Side {
     launcher: Launcher,
+    args: Vec<String>,
     target: Box<dyn Target>,
 }
 
 impl Side {
-    /// Starts the server.
+    /// Starts the server with additional words on its command line.
     ///
     /// # Errors
     /// When it does not start.
     pub fn start(launcher: Launcher, args: &[String]) -> io::Result<Self> {
         let target = (launcher.start)(args)?;
-        Ok(Self { launcher, target })
+        Ok(Self {
+            launcher,
+            args: args.to_vec(),
+            target,
+        })
     }
 
     /// Its name in messages.
@@ -43,7 +48,7 @@ impl Side {
         let mut client = match self.target.connect() {
             Ok(client) => client,
             Err(_) => {
-                self.target = (self.launcher.start)(&[])?;
+                self.target = (self.launcher.start)(&self.args)?;
                 self.target.connect()?
             }
         };
