@@ -113,76 +113,16 @@ fn shared_byte(record: &Record<'_>, boundary: u64) -> Option<u8> {
     })
 }
 
-/// Words that are added up with a tree of adders before their bits are counted.
-const BLOCK_WORDS: usize = 16;
-const BLOCK_BYTES: usize = BLOCK_WORDS * size_of::<u64>();
-
-/// How many bits of `bytes` are set.
+/// How many bits of `bytes` are set. The compiler counts several words side by side, which measured
+/// as fast as adding them up in columns first.
 fn ones(bytes: &[u8]) -> u64 {
-    let mut sums = Sums::default();
-    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-    for block in blocks {
-        sums.add(block);
-    }
-    let (words, tail) = rest.as_chunks();
+    let (words, tail) = bytes.as_chunks();
     let in_words: u64 = words
         .iter()
         .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
         .sum();
     let in_tail: u64 = tail.iter().map(|byte| u64::from(byte.count_ones())).sum();
-    sums.total() + in_words + in_tail
-}
-
-/// Bits counted so far, as columns of weights 1, 2, 4 and 8 and what overflowed from them
-/// (Harley and Seal): one population count for sixteen words.
-#[derive(Default)]
-struct Sums {
-    ones: u64,
-    twos: u64,
-    fours: u64,
-    eights: u64,
-    sixteens: u64,
-}
-
-impl Sums {
-    fn add(&mut self, block: &[u8; BLOCK_BYTES]) {
-        let (words, _) = block.as_chunks();
-        let mut halves = [0; 2];
-        for (carry, words) in halves.iter_mut().zip(words.chunks_exact(8)) {
-            *carry = self.add_eight(words);
-        }
-        let carry = full_add(&mut self.eights, halves[0], halves[1]);
-        self.sixteens += u64::from(carry.count_ones());
-    }
-
-    /// Adds eight words; gives the carry of weight 8.
-    fn add_eight(&mut self, words: &[[u8; 8]]) -> u64 {
-        let word = |index: usize| u64::from_le_bytes(words[index]);
-        let mut pairs = [0; 4];
-        for (index, carry) in pairs.iter_mut().enumerate() {
-            *carry = full_add(&mut self.ones, word(2 * index), word(2 * index + 1));
-        }
-        let low = full_add(&mut self.twos, pairs[0], pairs[1]);
-        let high = full_add(&mut self.twos, pairs[2], pairs[3]);
-        full_add(&mut self.fours, low, high)
-    }
-
-    fn total(&self) -> u64 {
-        let weigh = |column: u64, weight: u64| u64::from(column.count_ones()) * weight;
-        self.sixteens * 16
-            + weigh(self.eights, 8)
-            + weigh(self.fours, 4)
-            + weigh(self.twos, 2)
-            + weigh(self.ones, 1)
-    }
-}
-
-/// Adds two words to a column bit by bit; gives the carries.
-fn full_add(column: &mut u64, one: u64, other: u64) -> u64 {
-    let partial = *column ^ one;
-    let carry = (*column & one) | (partial & other);
-    *column = partial ^ other;
-    carry
+    in_words + in_tail
 }
 
 #[cfg(test)]
