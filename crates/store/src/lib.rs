@@ -25,6 +25,8 @@ mod blob;
 mod bulk;
 #[allow(dead_code, reason = "as above")]
 mod chunk;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod figures;
 #[allow(dead_code, reason = "as above")]
 mod lazy_free;
 mod naive;
