@@ -1,94 +1,16 @@
-//! [`Store`], shared by all threads, and [`Handle`], one thread's way into it.
+//! [`Handle`]: one thread's way into the store.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use base::hash::KeyHasher;
-
 use crate::effect::{Effect, EffectSink};
+use crate::entry::Entry;
+use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
-use crate::naive::{Databases, Map};
-use crate::record::{Entry, Record};
+#[cfg(any(test, feature = "naive"))]
+use crate::naive::{self, NaiveHandle};
+use crate::record::Record;
+use crate::store::{Backend, Statistics, Store};
 use crate::value::{Deadline, StoreError};
-
-/// How a store is made.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of logical databases.
-    pub databases: DatabaseId,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { databases: 16 }
-    }
-}
-
-/// The keyspace of one server, shared by its threads.
-#[derive(Debug)]
-pub struct Store {
-    hasher: KeyHasher,
-    databases: Databases,
-    count: DatabaseId,
-}
-
-/// What a store counts. Sums over all handles, a moment old.
-#[derive(Clone, Debug, Default)]
-pub struct Statistics {
-    /// Bytes held for records, index and their bookkeeping.
-    pub used_bytes: u64,
-    /// Reads that found a live record.
-    pub hits: u64,
-    /// Reads that found none.
-    pub misses: u64,
-    /// Records that went away because their deadline passed.
-    pub expired: u64,
-    /// Records that went away because memory was needed.
-    pub evicted: u64,
-    /// Large values that wait to be freed behind the scenes.
-    pub lazyfree_pending: u64,
-    /// Large values freed behind the scenes so far.
-    pub lazyfreed: u64,
-}
-
-impl Store {
-    /// An empty store.
-    ///
-    /// # Errors
-    /// When the address range cannot be reserved.
-    pub fn new(options: &Options) -> std::io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            hasher: KeyHasher::from_os(),
-            databases: Databases::new(usize::from(options.databases)),
-            count: options.databases,
-        }))
-    }
-
-    /// A way into the store for one thread.
-    #[must_use]
-    pub fn handle(self: &Arc<Self>) -> Handle {
-        Handle {
-            store: Arc::clone(self),
-            now_unix_ms: 0,
-            sink: None,
-            held: None,
-        }
-    }
-
-    /// Forgets what was counted (CONFIG RESETSTAT).
-    pub fn reset_statistics(&self) {}
-
-    /// Whether expired records are removed before anyone asks for them (DEBUG SET-ACTIVE-EXPIRE).
-    pub fn set_active_expire(&self, on: bool) {
-        let _ = on;
-    }
-
-    /// Number of logical databases.
-    #[must_use]
-    pub fn databases(&self) -> DatabaseId {
-        self.count
-    }
-}
 
 /// One thread's way into the store.
 ///
@@ -96,13 +18,45 @@ impl Store {
 /// clock sample given to [`Handle::begin`], so that one command sees one time.
 pub struct Handle {
     store: Arc<Store>,
-    now_unix_ms: u64,
-    sink: Option<Box<dyn EffectSink>>,
-    /// The databases while [`Handle::locked`] or [`Handle::exclusive`] holds them.
-    held: Option<Vec<Map>>,
+    way: Way,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per thread, and on the path of every operation"
+)]
+enum Way {
+    Indexed(Indexed),
+    #[cfg(any(test, feature = "naive"))]
+    Naive(NaiveHandle),
+}
+
+/// Does the same to whichever backend it is.
+macro_rules! with_way {
+    ($way:expr, $name:ident => $body:expr) => {
+        match $way {
+            Way::Indexed($name) => $body,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive($name) => $body,
+        }
+    };
 }
 
 impl Handle {
+    pub(crate) fn new(store: &Arc<Store>) -> Self {
+        let way = match &store.backend {
+            Backend::Indexed(shared) => Way::Indexed(Indexed::new(shared)),
+            #[cfg(any(test, feature = "naive"))]
+            Backend::Naive(databases) => {
+                Way::Naive(NaiveHandle::new(databases.clone(), store.hasher.clone()))
+            }
+        };
+        Self {
+            store: Arc::clone(store),
+            way,
+        }
+    }
+
     /// The store this handle belongs to.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
@@ -112,41 +66,78 @@ impl Handle {
     /// Starts a command: `now_unix_ms` is the time all its operations see.
     #[inline]
     pub fn begin(&mut self, now_unix_ms: u64) {
-        self.now_unix_ms = now_unix_ms;
+        match &mut self.way {
+            Way::Indexed(way) => way.local.now_unix_ms = now_unix_ms,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.now_unix_ms = now_unix_ms,
+        }
     }
 
     /// The time of the running command, in milliseconds since 1970 UTC.
+    #[inline]
     #[must_use]
     pub fn now_unix_ms(&self) -> u64 {
-        self.now_unix_ms
+        match &self.way {
+            Way::Indexed(way) => way.local.now_unix_ms,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.now_unix_ms,
+        }
     }
 
     /// Says that this thread now works on the store (a batch); whole-store operations of other
-    /// threads wait until [`Handle::leave`].
+    /// threads wait until [`Handle::leave`]. Without it each operation does so for itself.
     #[inline]
-    pub fn enter(&mut self) {}
+    pub fn enter(&mut self) {
+        match &mut self.way {
+            Way::Indexed(way) => {
+                way.enter();
+            }
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
 
     /// Ends what [`Handle::enter`] began.
     #[inline]
-    pub fn leave(&mut self) {}
+    pub fn leave(&mut self) {
+        match &mut self.way {
+            Way::Indexed(way) => way.leave(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
 
     /// Housekeeping of one loop turn: expired records, memory accounting. Bounded work; `true` when
     /// more is waiting and the caller should come back soon.
     pub fn tick(&mut self, now_unix_ms: u64) -> bool {
-        self.now_unix_ms = now_unix_ms;
-        false
+        match &mut self.way {
+            Way::Indexed(way) => way.tick(now_unix_ms),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => {
+                way.tick(now_unix_ms);
+                false
+            }
+        }
     }
 
     /// Installs or removes the sink that effects go to.
     pub fn set_sink(&mut self, sink: Option<Box<dyn EffectSink>>) {
-        self.sink = sink;
+        match &mut self.way {
+            Way::Indexed(way) => way.local.sink = sink,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.sink = sink,
+        }
     }
 
     /// Hash of a key's bytes under the store's secret.
     #[inline]
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
-        self.store.hasher.hash(bytes)
+        match &self.way {
+            Way::Indexed(way) => way.shared.hasher.hash(bytes),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.hasher.hash(bytes),
+        }
     }
 
     /// A key of `database`.
@@ -158,22 +149,28 @@ impl Handle {
 
     /// First stage of a batch: asks the cache for the key's bucket.
     #[inline]
-    pub fn prefetch_bucket(&self, _key: &Key<'_>) {}
+    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+        match &self.way {
+            Way::Indexed(way) => way.prefetch_bucket(key),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
 
     /// Second stage of a batch: asks the cache for the key's record.
     #[inline]
-    pub fn prefetch_record(&self, _key: &Key<'_>) {}
+    pub fn prefetch_record(&self, key: &Key<'_>) {
+        match &self.way {
+            Way::Indexed(way) => way.prefetch_record(key),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
 
     /// Looks a key up. `visit` may be run more than once (see [`Record`]); its last answer counts.
     #[inline]
-    pub fn read<R>(&mut self, key: &Key<'_>, mut visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
-        let now = self.now_unix_ms;
-        self.with_map(key.database(), |map, _| {
-            let live = map
-                .get(key.bytes())
-                .filter(|cell| cell.deadline_unix_ms.is_none_or(|deadline| deadline > now));
-            visit(live.map(|cell| Record::naive(key.bytes(), cell)).as_ref())
-        })
+    pub fn read<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
+        with_way!(&mut self.way, way => way.read(key, visit))
     }
 
     /// Makes a key hold a string, whatever it held. `effect` states it (see [`Entry::effect`]).
@@ -199,10 +196,7 @@ impl Handle {
     /// remove it. Runs exactly once.
     #[inline]
     pub fn modify<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Entry<'_>) -> R) -> R {
-        let now = self.now_unix_ms;
-        self.with_map(key.database(), |map, sink| {
-            change(&mut Entry::naive(*key, map, sink, now))
-        })
+        with_way!(&mut self.way, way => way.modify(key, change))
     }
 
     /// Deletes a key; whether it existed. `effect` states it and runs only then.
@@ -218,7 +212,8 @@ impl Handle {
     }
 
     /// Walks a database: visits the records of the next intervals after `cursor` (0: the beginning)
-    /// until at least `count` were visited, and gives the next cursor (0: the end).
+    /// until about `count` were visited, and gives the next cursor (0: the end). It stops earlier
+    /// where there is little to find.
     ///
     /// A record that is there during a whole walk is visited at least once. `visit` must not come
     /// back to the store.
@@ -227,111 +222,144 @@ impl Handle {
         database: DatabaseId,
         cursor: u64,
         count: usize,
-        mut visit: impl FnMut(&Record<'_>),
+        visit: impl FnMut(&Record<'_>),
     ) -> u64 {
-        let now = self.now_unix_ms;
-        let hasher = self.store.hasher.clone();
-        self.with_map(database, |map, _| {
-            let mut order: Vec<_> = map
-                .iter()
-                .map(|(key, cell)| (hasher.hash(key).reverse_bits(), key, cell))
-                .collect();
-            order.sort_by_key(|(position, ..)| *position);
-            let mut visited = 0;
-            for (position, key, cell) in order {
-                if position < cursor {
-                    continue;
-                }
-                if visited >= count {
-                    return position;
-                }
-                visited += 1;
-                if cell.deadline_unix_ms.is_none_or(|deadline| deadline > now) {
-                    visit(&Record::naive(key, cell));
-                }
-            }
-            0
-        })
+        with_way!(&mut self.way, way => way.scan(database, cursor, count, visit))
     }
 
     /// Runs `body` with all of `keys` locked, so that what it does to them is one step for every
     /// other thread. Inside, the operations of this handle may touch those keys and no others.
     /// Keys may repeat and come in any order. May be nested when the inner keys are held already.
+    ///
+    /// # Panics
+    /// When `body` touches a key that is not held.
     pub fn locked<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Self) -> R) -> R {
-        let _ = keys;
-        self.exclusive(body)
-    }
-
-    /// Runs `body` while no other thread is in the store (FLUSHALL, SWAPDB …).
-    pub fn exclusive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
-        if self.held.is_some() {
+        let Some(way) = self.indexed_mut() else {
+            return self.exclusive(body);
+        };
+        if way.holds_several() {
             return body(self);
         }
-        let databases = self.store.databases.clone();
-        let mut guard = databases.lock();
-        self.held = Some(std::mem::take(&mut *guard));
-        self.group(true);
-        let answer = body(self);
-        self.group(false);
-        *guard = self.held.take().unwrap_or_default();
+        let entered = way.enter();
+        way.lock_set(keys);
+        way.group(true);
+        let release = Release(self);
+        let answer = body(release.0);
+        if let Some(way) = release.0.indexed_mut() {
+            way.group(false);
+        }
+        drop(release);
+        if let Some(way) = self.indexed_mut() {
+            way.grow_after(keys);
+            if entered {
+                way.leave();
+            }
+        }
         answer
+    }
+
+    /// Runs `body` while no other thread is in the store (FLUSHALL, SWAPDB …). Not to be called
+    /// while keys are locked.
+    pub fn exclusive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        let Some(way) = self.indexed_mut() else {
+            return self.exclusive_naive(body);
+        };
+        if way.is_alone() {
+            return body(self);
+        }
+        let shared = way.shared.clone();
+        let was_inside = way.is_inside();
+        way.leave();
+        let answer = shared.gate.alone(|| {
+            self.set_alone(true);
+            let answer = body(self);
+            self.set_alone(false);
+            answer
+        });
+        if was_inside {
+            self.enter();
+        }
+        answer
+    }
+
+    #[cfg(not(any(test, feature = "naive")))]
+    fn exclusive_naive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        body(self)
+    }
+
+    #[cfg(any(test, feature = "naive"))]
+    fn exclusive_naive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        fn naive_mut(handle: &mut Handle) -> Option<&mut NaiveHandle> {
+            match &mut handle.way {
+                Way::Naive(way) => Some(way),
+                Way::Indexed(_) => None,
+            }
+        }
+        naive::alone(self, naive_mut, body)
+    }
+
+    /// The real way, if it is one.
+    #[inline]
+    fn indexed_mut(&mut self) -> Option<&mut Indexed> {
+        match &mut self.way {
+            Way::Indexed(way) => Some(way),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => None,
+        }
+    }
+
+    fn set_alone(&mut self, alone: bool) {
+        let Some(way) = self.indexed_mut() else {
+            return;
+        };
+        if alone {
+            way.set_alone(true);
+            way.group(true);
+        } else {
+            way.group(false);
+            way.set_alone(false);
+        }
     }
 
     /// Number of keys of a database, expired ones that are not yet freed included.
     pub fn len(&mut self, database: DatabaseId) -> usize {
-        self.with_map(database, |map, _| map.len())
+        with_way!(&mut self.way, way => way.len(database))
     }
 
     /// Number of keys of a database that have a deadline.
     pub fn expiring_len(&mut self, database: DatabaseId) -> usize {
-        self.with_map(database, |map, _| {
-            map.values()
-                .filter(|cell| cell.deadline_unix_ms.is_some())
-                .count()
-        })
+        with_way!(&mut self.way, way => way.deadlines_len(database))
     }
 
     /// Some live key of the database, chosen by `random`; `None` when there is none.
     pub fn random_key(&mut self, database: DatabaseId, random: u64) -> Option<Vec<u8>> {
-        let now = self.now_unix_ms;
-        self.with_map(database, |map, _| {
-            let live: Vec<_> = map
-                .iter()
-                .filter(|(_, cell)| cell.deadline_unix_ms.is_none_or(|deadline| deadline > now))
-                .map(|(key, _)| key)
-                .collect();
-            let index = usize::try_from(random % live.len().max(1) as u64).ok()?;
-            live.get(index).map(|key| (*key).clone())
-        })
+        with_way!(&mut self.way, way => way.random_key(database, random))
     }
 
     /// Empties one database, or all (`None`), as one step for every other thread; the memory is
     /// given back behind. Gives the number of keys that went.
     pub fn flush(&mut self, database: Option<DatabaseId>) -> usize {
-        let range = match database {
-            Some(one) => (Bound::Included(one), Bound::Included(one)),
-            None => (Bound::Unbounded, Bound::Unbounded),
-        };
-        let all = 0..self.store.count;
+        let all = 0..self.store.databases();
         self.exclusive(|handle| {
-            all.filter(|id| std::ops::RangeBounds::contains(&range, id))
-                .map(|id| handle.with_map(id, |map, _| std::mem::take(map).len()))
+            all.filter(|id| database.is_none_or(|one| one == *id))
+                .map(|id| with_way!(&mut handle.way, way => way.flush(id)))
                 .sum()
         })
     }
 
     /// Exchanges the contents of two databases, as one step for every other thread.
     pub fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
-        self.exclusive(|handle| {
-            if let Some(held) = handle.held.as_mut() {
-                held.swap(usize::from(one), usize::from(other));
-            }
-        });
+        self.exclusive(|handle| with_way!(&mut handle.way, way => way.swap(one, other)));
     }
 
     /// States an effect of the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
     pub fn effect(&mut self, database: DatabaseId, state: impl FnOnce(&mut Effect<'_>)) {
-        if let Some(sink) = self.sink.as_deref_mut() {
+        let sink = match &mut self.way {
+            Way::Indexed(way) => way.local.sink.as_deref_mut(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.sink.as_deref_mut(),
+        };
+        if let Some(sink) = sink {
             state(&mut Effect::new(sink, database));
         }
     }
@@ -342,41 +370,37 @@ impl Handle {
     /// # Errors
     /// [`StoreError::OutOfMemory`] when `maxmemory` is reached and the policy frees nothing.
     #[inline]
-    pub fn make_room(&mut self, _bytes: usize) -> Result<(), StoreError> {
-        Ok(())
+    pub fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
+        match &mut self.way {
+            Way::Indexed(way) => way.make_room(bytes),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => Ok(()),
+        }
     }
 
     /// Gives memory that is free inside back to the system (MEMORY PURGE).
-    pub fn purge(&mut self) {}
+    pub fn purge(&mut self) {
+        match &mut self.way {
+            Way::Indexed(way) => way.purge(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
 
     /// What the store counted so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics::default()
+        self.store.statistics()
     }
+}
 
-    fn group(&mut self, begin: bool) {
-        if let Some(sink) = self.sink.as_deref_mut() {
-            if begin {
-                sink.group_begin();
-            } else {
-                sink.group_end();
-            }
-        }
-    }
+/// Gives a lock set back when dropped.
+struct Release<'h>(&'h mut Handle);
 
-    fn with_map<R>(
-        &mut self,
-        database: DatabaseId,
-        body: impl FnOnce(&mut Map, Option<&mut (dyn EffectSink + 'static)>) -> R,
-    ) -> R {
-        let sink = self.sink.as_deref_mut();
-        match self.held.as_mut() {
-            Some(held) => body(&mut held[usize::from(database)], sink),
-            None => body(
-                &mut self.store.databases.lock()[usize::from(database)],
-                sink,
-            ),
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        if let Some(way) = self.0.indexed_mut() {
+            way.release_held();
         }
     }
 }

@@ -8,40 +8,78 @@
 //!   Store (shared)  ── Handle (one per thread) ── read / upsert / modify / delete / scan / locked
 //!                                                   │        │        │
 //!                                                 Record   Entry ── effect ──► EffectSink
+//!                                                   │        │
+//!   Index: bucket ► bucket ► …      links ──────► slots in the arena ── blobs of pages
 //! ```
+//!
+//! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
+//! `scan`, `expire`, `evict`, `whole` (the operations); `index` with `bucket`, `growth`, `overflow`
+//! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
+//! `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
+//! with).
 
 pub mod effect;
+pub mod entry;
 pub mod handle;
 pub mod key;
+pub mod owned;
+pub mod policy;
 pub mod record;
+pub mod store;
 pub mod value;
 
 mod accounting;
-#[allow(dead_code, reason = "the records that live here are moving in")]
 mod arena;
-#[allow(dead_code, reason = "as above")]
 mod blob;
-#[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models copy by words"))]
+mod bucket;
+mod buckets;
+#[cfg_attr(
+    any(loom, shuttle),
+    allow(dead_code, reason = "models copy by words")
+)]
 mod bulk;
-#[allow(dead_code, reason = "as above")]
 mod chunk;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod figures;
-#[allow(dead_code, reason = "as above")]
+mod clock;
+mod databases;
+mod deadlines;
+mod evict;
+mod expire;
+mod gate;
+mod growth;
+mod index;
+mod indexed;
+mod layout;
 mod lazy_free;
+mod local;
+mod locks;
+#[cfg(any(test, feature = "naive"))]
 mod naive;
+mod overflow;
+mod reader;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
-#[allow(dead_code, reason = "as above")]
+mod scan;
+mod shared;
 mod slab;
-#[allow(dead_code, reason = "as above")]
+mod tally;
+mod upkeep;
+mod wait;
 mod wheel;
+mod whole;
+mod writer;
 
 pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
 pub use arena::HugePages;
 pub use blob::BlobRef;
 pub use effect::{Effect, EffectSink};
-pub use handle::{Handle, Options, Statistics, Store};
+pub use entry::Entry;
+pub use handle::Handle;
 pub use key::{DatabaseId, Key};
-pub use record::{Entry, Owned, Record};
+pub use owned::Owned;
+pub use policy::{LfuTuning, Policy, UnknownPolicy};
+pub use record::Record;
+pub use store::{MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, Encoding, Kind, StoreError};
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -7,7 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::value::{EMBEDDED_BYTES_MAX, Encoding};
+use crate::effect::{Effect, EffectSink};
+use crate::entry::Entry;
+use crate::key::{DatabaseId, Key};
+use crate::layout::Form;
+use crate::owned::{Content, Owned};
+use crate::record::Record;
+use crate::shared::Hasher;
+use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 
@@ -16,6 +23,12 @@ pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 pub(crate) struct Cell {
     pub(crate) data: Data,
     pub(crate) deadline_unix_ms: Option<u64>,
+}
+
+impl Cell {
+    fn is_expired(&self, now_unix_ms: u64) -> bool {
+        self.deadline_unix_ms.is_some_and(|at| at <= now_unix_ms)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +55,13 @@ impl Data {
         match self {
             Self::Integer(number) => number.to_string().into_bytes(),
             Self::Bytes { bytes, .. } => bytes.clone(),
+        }
+    }
+
+    pub(crate) fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            Self::Bytes { .. } => None,
         }
     }
 
@@ -75,6 +95,33 @@ impl Data {
             Self::Bytes { .. } => Encoding::Embedded,
         }
     }
+
+    fn to_content(&self) -> Content {
+        match self {
+            Self::Integer(number) => Content::Integer(*number),
+            Self::Bytes {
+                bytes,
+                changed_in_place,
+            } => Content::Bytes {
+                bytes: bytes.clone(),
+                is_changed: *changed_in_place,
+            },
+        }
+    }
+
+    fn from_owned(owned: Owned) -> Self {
+        match owned.content {
+            Content::Integer(number) => Self::Integer(number),
+            Content::Bytes { bytes, is_changed } => Self::Bytes {
+                bytes,
+                changed_in_place: is_changed,
+            },
+            Content::Blob(_) => Self::Bytes {
+                bytes: owned.to_vec(),
+                changed_in_place: true,
+            },
+        }
+    }
 }
 
 /// The databases of a naive store, shared by its handles.
@@ -90,7 +137,324 @@ impl Databases {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Map>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Map>> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's way into a naive store.
+pub(crate) struct NaiveHandle {
+    pub(crate) databases: Databases,
+    pub(crate) hasher: Hasher,
+    pub(crate) now_unix_ms: u64,
+    pub(crate) sink: Option<Box<dyn EffectSink>>,
+    /// The databases while this thread has them for itself.
+    pub(crate) held: Option<Vec<Map>>,
+}
+
+impl NaiveHandle {
+    pub(crate) fn new(databases: Databases, hasher: Hasher) -> Self {
+        Self {
+            databases,
+            hasher,
+            now_unix_ms: 0,
+            sink: None,
+            held: None,
+        }
+    }
+
+    pub(crate) fn read<R>(
+        &mut self,
+        key: &Key<'_>,
+        mut visit: impl FnMut(Option<&Record<'_>>) -> R,
+    ) -> R {
+        let now = self.now_unix_ms;
+        self.with_map(key.database(), |map, _| {
+            let live = map.get(key.bytes()).filter(|cell| !cell.is_expired(now));
+            visit(live.map(|cell| Record::naive(key.bytes(), cell)).as_ref())
+        })
+    }
+
+    pub(crate) fn modify<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut Entry<'_>) -> R,
+    ) -> R {
+        let now = self.now_unix_ms;
+        self.with_map(key.database(), |map, sink| {
+            change(&mut Entry::naive(NaiveEntry::open(*key, map, sink, now)))
+        })
+    }
+
+    pub(crate) fn scan(
+        &mut self,
+        database: DatabaseId,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(&Record<'_>),
+    ) -> u64 {
+        let now = self.now_unix_ms;
+        let hasher = self.hasher.clone();
+        self.with_map(database, |map, _| {
+            let mut order: Vec<_> = map
+                .iter()
+                .map(|(key, cell)| (hasher.hash(key).reverse_bits(), key, cell))
+                .collect();
+            order.sort_by_key(|(position, ..)| *position);
+            let mut visited = 0;
+            let mut last = 0;
+            for (position, key, cell) in order {
+                if position < cursor {
+                    continue;
+                }
+                // Keys with the same hash have the same position and come together.
+                if visited >= count && position != last {
+                    return position;
+                }
+                visited += 1;
+                last = position;
+                if !cell.is_expired(now) {
+                    visit(&Record::naive(key, cell));
+                }
+            }
+            0
+        })
+    }
+
+    pub(crate) fn len(&mut self, database: DatabaseId) -> usize {
+        self.with_map(database, |map, _| map.len())
+    }
+
+    pub(crate) fn deadlines_len(&mut self, database: DatabaseId) -> usize {
+        self.with_map(database, |map, _| {
+            map.values()
+                .filter(|cell| cell.deadline_unix_ms.is_some())
+                .count()
+        })
+    }
+
+    pub(crate) fn random_key(&mut self, database: DatabaseId, random: u64) -> Option<Vec<u8>> {
+        let now = self.now_unix_ms;
+        self.with_map(database, |map, _| {
+            let live: Vec<_> = map
+                .iter()
+                .filter(|(_, cell)| !cell.is_expired(now))
+                .map(|(key, _)| key)
+                .collect();
+            let index = usize::try_from(random % live.len().max(1) as u64).ok()?;
+            live.get(index).map(|key| (*key).clone())
+        })
+    }
+
+    /// Empties a database; for who has the store for itself.
+    pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
+        self.with_map(database, |map, _| std::mem::take(map).len())
+    }
+
+    /// Exchanges two databases; for who has the store for itself.
+    pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
+        if let Some(held) = self.held.as_mut() {
+            held.swap(usize::from(one), usize::from(other));
+        }
+    }
+
+    /// Removes everything that has expired.
+    pub(crate) fn tick(&mut self, now_unix_ms: u64) {
+        self.now_unix_ms = now_unix_ms;
+    }
+
+    pub(crate) fn group(&mut self, begins: bool) {
+        match self.sink.as_deref_mut() {
+            Some(sink) if begins => sink.group_begin(),
+            Some(sink) => sink.group_end(),
+            None => {}
+        }
+    }
+
+    fn with_map<R>(
+        &mut self,
+        database: DatabaseId,
+        body: impl FnOnce(&mut Map, Option<&mut (dyn EffectSink + 'static)>) -> R,
+    ) -> R {
+        let sink = self.sink.as_deref_mut();
+        match self.held.as_mut() {
+            Some(held) => body(&mut held[usize::from(database)], sink),
+            None => body(&mut self.databases.lock()[usize::from(database)], sink),
+        }
+    }
+}
+
+/// Runs `body` with all databases taken out of the store and put into what `handle_of` finds.
+pub(crate) fn alone<H, R>(
+    handle: &mut H,
+    handle_of: impl Fn(&mut H) -> Option<&mut NaiveHandle>,
+    body: impl FnOnce(&mut H) -> R,
+) -> R {
+    let Some(databases) = handle_of(handle)
+        .filter(|naive| naive.held.is_none())
+        .map(|naive| naive.databases.clone())
+    else {
+        return body(handle);
+    };
+    let mut guard = databases.lock();
+    if let Some(naive) = handle_of(handle) {
+        naive.held = Some(std::mem::take(&mut *guard));
+        naive.group(true);
+    }
+    let answer = body(handle);
+    if let Some(naive) = handle_of(handle) {
+        naive.group(false);
+        *guard = naive.held.take().unwrap_or_default();
+    }
+    answer
+}
+
+/// One key's place in a naive store.
+pub(crate) struct NaiveEntry<'a> {
+    key: Key<'a>,
+    map: &'a mut Map,
+    sink: Option<&'a mut (dyn EffectSink + 'static)>,
+}
+
+impl<'a> NaiveEntry<'a> {
+    fn open(
+        key: Key<'a>,
+        map: &'a mut Map,
+        sink: Option<&'a mut (dyn EffectSink + 'static)>,
+        now_unix_ms: u64,
+    ) -> Self {
+        let mut entry = Self { key, map, sink };
+        let found = entry.map.get(key.bytes());
+        if found.is_some_and(|cell| cell.is_expired(now_unix_ms)) {
+            entry.map.remove(key.bytes());
+            if let Some(sink) = entry.sink.as_deref_mut() {
+                sink.removed(key.database(), key.bytes(), Cause::Expired);
+            }
+        }
+        entry
+    }
+
+    pub(crate) fn key(&self) -> Key<'a> {
+        self.key
+    }
+
+    pub(crate) fn record(&self) -> Option<Record<'_>> {
+        self.map
+            .get(self.key.bytes())
+            .map(|cell| Record::naive(self.key.bytes(), cell))
+    }
+
+    pub(crate) fn is_present(&self) -> bool {
+        self.map.contains_key(self.key.bytes())
+    }
+
+    pub(crate) fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+        self.replace(Data::from_bytes(value), deadline)
+    }
+
+    pub(crate) fn set_bytes(
+        &mut self,
+        value: &[u8],
+        form: Form,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let data = Data::Bytes {
+            bytes: value.to_vec(),
+            changed_in_place: form == Form::ChangedBytes,
+        };
+        self.replace(data, deadline)
+    }
+
+    pub(crate) fn set_integer(&mut self, value: i64, deadline: Deadline) -> Result<(), StoreError> {
+        self.replace(Data::Integer(value), deadline)
+    }
+
+    pub(crate) fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
+        let bytes = self.bytes_mut();
+        bytes.extend_from_slice(tail);
+        Ok(bytes.len())
+    }
+
+    pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
+        let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
+        let bytes = self.bytes_mut();
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset..end].copy_from_slice(data);
+        Ok(bytes.len())
+    }
+
+    pub(crate) fn set_deadline(&mut self, deadline_unix_ms: Option<u64>) -> Result<(), StoreError> {
+        if let Some(cell) = self.map.get_mut(self.key.bytes()) {
+            cell.deadline_unix_ms = deadline_unix_ms;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self) -> bool {
+        self.map.remove(self.key.bytes()).is_some()
+    }
+
+    /// Nothing is noted about use here.
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "the shape of the real one")]
+    pub(crate) fn touch(&mut self) {}
+
+    pub(crate) fn take(&mut self) -> Option<Owned> {
+        let owned = self.duplicate()?;
+        self.remove();
+        Some(owned)
+    }
+
+    pub(crate) fn duplicate(&self) -> Option<Owned> {
+        let cell = self.map.get(self.key.bytes())?;
+        Some(Owned {
+            content: cell.data.to_content(),
+            deadline_unix_ms: cell.deadline_unix_ms,
+        })
+    }
+
+    pub(crate) fn put(&mut self, value: Owned) -> Result<(), StoreError> {
+        let deadline = value.deadline_unix_ms.into();
+        self.replace(Data::from_owned(value), deadline)
+    }
+
+    pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        if let Some(sink) = self.sink.as_deref_mut() {
+            state(&mut Effect::new(sink, self.key.database()));
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        let empty = Data::Bytes {
+            bytes: Vec::new(),
+            changed_in_place: true,
+        };
+        self.map
+            .entry(self.key.bytes().to_vec())
+            .or_insert(Cell {
+                data: empty,
+                deadline_unix_ms: None,
+            })
+            .data
+            .bytes_mut()
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the shape of the real one")]
+    fn replace(&mut self, data: Data, deadline: Deadline) -> Result<(), StoreError> {
+        let deadline_unix_ms = match deadline {
+            Deadline::Keep => {
+                let found = self.map.get(self.key.bytes());
+                found.and_then(|cell| cell.deadline_unix_ms)
+            }
+            Deadline::Never => None,
+            Deadline::At(at) => Some(at),
+        };
+        let cell = Cell {
+            data,
+            deadline_unix_ms,
+        };
+        self.map.insert(self.key.bytes().to_vec(), cell);
+        Ok(())
     }
 }

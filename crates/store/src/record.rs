@@ -1,11 +1,27 @@
-//! Views of one record while an operation holds it: [`Record`] to read, [`Entry`] to change.
+//! A live record as a reader sees it.
 
 use std::ops::Range;
 
-use crate::effect::{Effect, EffectSink};
-use crate::key::Key;
-use crate::naive::{Cell, Data, Map};
-use crate::value::{Cause, Deadline, Encoding, Kind, StoreError};
+use base::number::IntegerText;
+
+use crate::blob::{Blob, BlobRef};
+use crate::bucket::BUCKET_BYTES;
+use crate::clock::Clock;
+use crate::growth::LOAD;
+use crate::layout::{Form, View};
+#[cfg(any(test, feature = "naive"))]
+use crate::naive::Cell;
+use crate::policy::InForce;
+use crate::slab::class_bytes;
+use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind};
+
+/// What a record's place in the index costs: its share of a bucket at the load the table grows at.
+const INDEX_SHARE_BYTES: usize = BUCKET_BYTES / 5;
+const _: () = assert!(LOAD == 5, "the share is by the load");
+
+/// The most that a reader without the lock copies out: longer values are read under the lock, which
+/// is cheaper than copying them by words. It also is the size of the buffer for it.
+pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
 
 /// A live record, as a reader sees it.
 ///
@@ -14,16 +30,64 @@ use crate::value::{Cause, Deadline, Encoding, Kind, StoreError};
 /// type hands out copies and short-lived chunks, never a reference that outlives the visit.
 pub struct Record<'a> {
     key: &'a [u8],
-    cell: &'a Cell,
+    source: Source<'a>,
+}
+
+/// Where the record is.
+enum Source<'a> {
+    Slot(Slot<'a>),
+    #[cfg(any(test, feature = "naive"))]
+    Naive(&'a Cell),
+}
+
+/// A record in its slot. What must not change between two questions was read before the first.
+struct Slot<'a> {
+    view: View<'a>,
+    number: i64,
+    deadline_unix_ms: Option<u64>,
+    in_force: InForce,
+    now_unix_ms: u64,
+    is_locked: bool,
 }
 
 impl<'a> Record<'a> {
-    fn new(key: &'a [u8], cell: &'a Cell) -> Self {
-        Self { key, cell }
+    /// # Safety
+    /// The caller holds the record's bucket for `'a`.
+    #[inline]
+    pub(crate) unsafe fn locked(
+        key: &'a [u8],
+        view: View<'a>,
+        in_force: InForce,
+        now_unix_ms: u64,
+    ) -> Self {
+        Self {
+            key,
+            source: Source::Slot(Slot::new(view, in_force, now_unix_ms, true)),
+        }
     }
 
+    /// For a reader without the lock, who believes what it saw only once it was validated. Not for
+    /// records that lead to more than their own words.
+    #[inline]
+    pub(crate) fn optimistic(
+        key: &'a [u8],
+        view: View<'a>,
+        in_force: InForce,
+        now_unix_ms: u64,
+    ) -> Self {
+        debug_assert!(view.form() != Form::Blob);
+        Self {
+            key,
+            source: Source::Slot(Slot::new(view, in_force, now_unix_ms, false)),
+        }
+    }
+
+    #[cfg(any(test, feature = "naive"))]
     pub(crate) fn naive(key: &'a [u8], cell: &'a Cell) -> Self {
-        Self::new(key, cell)
+        Self {
+            key,
+            source: Source::Naive(cell),
+        }
     }
 
     /// The key's bytes.
@@ -41,15 +105,25 @@ impl<'a> Record<'a> {
     /// What OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
-        self.cell.data.encoding()
+        match &self.source {
+            Source::Slot(slot) => match slot.view.form() {
+                Form::Integer => Encoding::Integer,
+                Form::Bytes if slot.len() <= EMBEDDED_BYTES_MAX => Encoding::Embedded,
+                Form::Bytes | Form::ChangedBytes | Form::Blob => Encoding::Raw,
+            },
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.data.encoding(),
+        }
     }
 
     /// Length of the string in bytes (of its text, when it is kept as a number).
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        match &self.cell.data {
-            Data::Integer(number) => number.to_string().len(),
-            Data::Bytes { bytes, .. } => bytes.len(),
+        match &self.source {
+            Source::Slot(slot) => slot.len(),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.data.to_bytes().len(),
         }
     }
 
@@ -60,34 +134,57 @@ impl<'a> Record<'a> {
     }
 
     /// The number, when the value is kept as one.
+    #[inline]
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
-        match self.cell.data {
-            Data::Integer(number) => Some(number),
-            Data::Bytes { .. } => None,
+        match &self.source {
+            Source::Slot(slot) => (slot.view.form() == Form::Integer).then_some(slot.number),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.data.integer(),
         }
     }
 
     /// When the key stops existing, in milliseconds since 1970 UTC.
     #[must_use]
     pub fn deadline_unix_ms(&self) -> Option<u64> {
-        self.cell.deadline_unix_ms
+        match &self.source {
+            Source::Slot(slot) => slot.deadline_unix_ms,
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.deadline_unix_ms,
+        }
     }
 
     /// Copies `out.len()` bytes of the string, from `start` on. The range must lie within
     /// [`Record::len`]; bytes beyond it are left as they are.
+    #[inline]
     pub fn copy_to(&self, start: usize, out: &mut [u8]) {
-        let bytes = self.cell.data.to_bytes();
-        if let Some(source) = bytes.get(start..(start + out.len()).min(bytes.len())) {
-            out[..source.len()].copy_from_slice(source);
+        match &self.source {
+            Source::Slot(slot) => slot.copy_to(start, out),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => copy_from(&cell.data.to_bytes(), start, out),
         }
     }
 
     /// Calls `visit` with the bytes of `range` in order, in one or more pieces. A piece of a value
     /// of several pages starts at a multiple of eight bytes from the value's start.
-    pub fn for_each_chunk(&self, range: Range<usize>, mut visit: impl FnMut(&[u8])) {
-        let bytes = self.cell.data.to_bytes();
-        visit(&bytes[range.start.min(bytes.len())..range.end.min(bytes.len())]);
+    #[inline]
+    pub fn for_each_chunk(&self, range: Range<usize>, visit: impl FnMut(&[u8])) {
+        match &self.source {
+            Source::Slot(slot) => slot.for_each_chunk(range, visit),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit),
+        }
+    }
+
+    /// Keeps the bytes of `range` (clamped to the value) as they are now without copying them, so
+    /// that they can be used after the visit; only for values that are long enough for that.
+    #[must_use]
+    pub fn pin(&self, range: Range<usize>) -> Option<BlobRef> {
+        match &self.source {
+            Source::Slot(slot) => slot.with_blob(|blob| blob.pin(range)),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => None,
+        }
     }
 
     /// The whole string in a buffer of its own.
@@ -101,246 +198,138 @@ impl<'a> Record<'a> {
     /// Bytes the record costs: key, value, header and index share (MEMORY USAGE).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.key.len() + self.len() + 48
+        match &self.source {
+            Source::Slot(slot) => slot.memory_bytes(self.key.len()),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => self.key.len() + self.len() + 48,
+        }
     }
 
     /// Seconds since the record was last used, where the policy keeps a clock; otherwise 0.
     #[must_use]
     pub fn idle_seconds(&self) -> u64 {
-        0
+        match &self.source {
+            Source::Slot(slot) => {
+                let word = slot.view.clock();
+                word.map_or(0, |word| slot.clock().idle_seconds(word))
+            }
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => 0,
+        }
     }
 
     /// The logarithmic use counter, where the policy keeps one; otherwise 0.
     #[must_use]
     pub fn frequency(&self) -> u8 {
-        0
+        match &self.source {
+            Source::Slot(slot) => {
+                let word = slot.view.clock();
+                word.map_or(0, |word| slot.clock().frequency(word))
+            }
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => 0,
+        }
     }
 }
 
-/// A value taken out of, or made for, a record: moves between keys without being rebuilt.
-#[derive(Clone, Debug)]
-pub struct Owned {
-    cell: Cell,
-}
-
-impl Owned {
-    /// When the value stops existing where it is put.
-    #[must_use]
-    pub fn deadline_unix_ms(&self) -> Option<u64> {
-        self.cell.deadline_unix_ms
+impl<'a> Slot<'a> {
+    #[inline]
+    fn new(view: View<'a>, in_force: InForce, now_unix_ms: u64, is_locked: bool) -> Self {
+        let number = if view.form() == Form::Integer {
+            view.integer()
+        } else {
+            0
+        };
+        Self {
+            view,
+            number,
+            deadline_unix_ms: view.deadline_unix_ms(),
+            in_force,
+            now_unix_ms,
+            is_locked,
+        }
     }
 
-    /// The value's bytes (its effect needs them).
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.cell.data.to_bytes()
+    #[inline]
+    fn len(&self) -> usize {
+        match self.view.form() {
+            Form::Integer => base::number::decimal_len(self.number),
+            Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),
+        }
     }
-}
 
-/// One key's place in the store, locked for a change.
-///
-/// An expired record is gone (and its removal stated) before the caller sees the entry.
-pub struct Entry<'a> {
-    key: Key<'a>,
-    map: &'a mut Map,
-    sink: Option<&'a mut (dyn EffectSink + 'static)>,
-}
-
-impl<'a> Entry<'a> {
-    pub(crate) fn naive(
-        key: Key<'a>,
-        map: &'a mut Map,
-        sink: Option<&'a mut (dyn EffectSink + 'static)>,
-        now_unix_ms: u64,
-    ) -> Self {
-        let mut entry = Self { key, map, sink };
-        let expired = entry
-            .map
-            .get(key.bytes())
-            .is_some_and(|cell| cell.deadline_unix_ms.is_some_and(|at| at <= now_unix_ms));
-        if expired {
-            entry.map.remove(key.bytes());
-            if let Some(sink) = entry.sink.as_deref_mut() {
-                sink.removed(key.database(), key.bytes(), Cause::Expired);
+    #[inline]
+    fn copy_to(&self, start: usize, out: &mut [u8]) {
+        match self.view.form() {
+            Form::Integer => copy_from(IntegerText::new(self.number).as_bytes(), start, out),
+            Form::Bytes | Form::ChangedBytes => {
+                let len = self.len();
+                let start = start.min(len);
+                let count = out.len().min(len - start);
+                let at = self.view.header().value_at() + start;
+                let arena = self.view.arena();
+                arena.copy_out(self.view.offset(), at, &mut out[..count]);
+            }
+            Form::Blob => {
+                self.with_blob(|blob| blob.copy_to(start, out));
             }
         }
-        entry
     }
 
-    /// The key this entry is for.
-    #[must_use]
-    pub fn key(&self) -> Key<'a> {
-        self.key
-    }
-
-    /// The live record, if there is one.
-    #[must_use]
-    pub fn record(&self) -> Option<Record<'_>> {
-        self.map
-            .get(self.key.bytes())
-            .map(|cell| Record::new(self.key.bytes(), cell))
-    }
-
-    /// Whether the key exists.
-    #[must_use]
-    pub fn is_present(&self) -> bool {
-        self.map.contains_key(self.key.bytes())
-    }
-
-    /// Makes the key hold `value`, as a number when it is the canonical text of one.
-    ///
-    /// # Errors
-    /// [`StoreError::OutOfMemory`] or [`StoreError::TooLarge`]; the record is unchanged.
-    pub fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(Data::from_bytes(value), deadline);
-        Ok(())
-    }
-
-    /// Makes the key hold `value` as bytes, whatever they spell (BITOP, SETRANGE on a new key …).
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn set_raw(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(
-            Data::Bytes {
-                bytes: value.to_vec(),
-                changed_in_place: true,
-            },
-            deadline,
-        );
-        Ok(())
-    }
-
-    /// Makes the key hold `value` as bytes that OBJECT ENCODING may call `embstr` (INCRBYFLOAT).
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn set_text(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(
-            Data::Bytes {
-                bytes: value.to_vec(),
-                changed_in_place: false,
-            },
-            deadline,
-        );
-        Ok(())
-    }
-
-    /// Makes the key hold a number.
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn set_integer(&mut self, value: i64, deadline: Deadline) -> Result<(), StoreError> {
-        self.replace(Data::Integer(value), deadline);
-        Ok(())
-    }
-
-    /// Adds `tail` behind the string (an absent key starts empty); gives the new length.
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
-        let bytes = self.bytes_mut();
-        bytes.extend_from_slice(tail);
-        Ok(bytes.len())
-    }
-
-    /// Overwrites the string from `offset` on, with zero bytes up to there if it is shorter (an
-    /// absent key starts empty); gives the new length.
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
-        let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
-        let bytes = self.bytes_mut();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[offset..end].copy_from_slice(data);
-        Ok(bytes.len())
-    }
-
-    /// Sets or clears the deadline of an existing record (`None`: lives on); no effect on an absent
-    /// key.
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn set_deadline(&mut self, deadline_unix_ms: Option<u64>) -> Result<(), StoreError> {
-        if let Some(cell) = self.map.get_mut(self.key.bytes()) {
-            cell.deadline_unix_ms = deadline_unix_ms;
-        }
-        Ok(())
-    }
-
-    /// Deletes the record; whether there was one.
-    pub fn remove(&mut self) -> bool {
-        self.map.remove(self.key.bytes()).is_some()
-    }
-
-    /// Marks the record as used now (TOUCH, GETEX).
-    pub fn touch(&mut self) {}
-
-    /// Moves the value out, deadline included; the key is then absent.
-    pub fn take(&mut self) -> Option<Owned> {
-        self.map.remove(self.key.bytes()).map(|cell| Owned { cell })
-    }
-
-    /// A copy of the value, deadline included. Large values share pages until one is changed.
-    #[must_use]
-    pub fn duplicate(&self) -> Option<Owned> {
-        self.map
-            .get(self.key.bytes())
-            .map(|cell| Owned { cell: cell.clone() })
-    }
-
-    /// Makes the key hold a value that came from [`Entry::take`] or [`Entry::duplicate`], with that
-    /// value's deadline.
-    ///
-    /// # Errors
-    /// As [`Entry::set`].
-    pub fn put(&mut self, value: Owned) -> Result<(), StoreError> {
-        self.map.insert(self.key.bytes().to_vec(), value.cell);
-        Ok(())
-    }
-
-    /// States what was done, while the record is still locked. `state` runs only when someone
-    /// listens.
-    pub fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
-        if let Some(sink) = self.sink.as_deref_mut() {
-            state(&mut Effect::new(sink, self.key.database()));
+    #[inline]
+    fn for_each_chunk(&self, range: Range<usize>, mut visit: impl FnMut(&[u8])) {
+        match self.view.form() {
+            Form::Integer => visit(part(IntegerText::new(self.number).as_bytes(), range)),
+            Form::Bytes | Form::ChangedBytes if self.is_locked => {
+                // SAFETY: whoever made this a locked slot vouched for it.
+                unsafe { self.view.with_inline_value(|bytes| visit(part(bytes, range))) };
+            }
+            Form::Bytes | Form::ChangedBytes => {
+                let mut copy = [0; OPTIMISTIC_BYTES_MAX];
+                let end = range.end.min(self.len()).min(copy.len());
+                let start = range.start.min(end);
+                let copy = &mut copy[..end - start];
+                self.copy_to(start, copy);
+                visit(copy);
+            }
+            Form::Blob => {
+                self.with_blob(|blob| blob.chunks(range).for_each(visit));
+            }
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut Vec<u8> {
-        let empty = Data::Bytes {
-            bytes: Vec::new(),
-            changed_in_place: true,
-        };
-        self.map
-            .entry(self.key.bytes().to_vec())
-            .or_insert(Cell {
-                data: empty,
-                deadline_unix_ms: None,
-            })
-            .data
-            .bytes_mut()
+    fn with_blob<R>(&self, look: impl FnOnce(&Blob) -> R) -> Option<R> {
+        if self.view.form() != Form::Blob || !self.is_locked {
+            return None;
+        }
+        // SAFETY: whoever made this a locked slot holds the bucket, so the word is the record's and
+        // stays so for as long as `look` runs.
+        let blob = unsafe { Blob::look(self.view.value_word()) };
+        Some(look(&blob))
     }
 
-    fn replace(&mut self, data: Data, deadline: Deadline) {
-        let deadline_unix_ms = match deadline {
-            Deadline::Keep => self
-                .map
-                .get(self.key.bytes())
-                .and_then(|cell| cell.deadline_unix_ms),
-            Deadline::Never => None,
-            Deadline::At(at) => Some(at),
-        };
-        self.map.insert(
-            self.key.bytes().to_vec(),
-            Cell {
-                data,
-                deadline_unix_ms,
-            },
-        );
+    fn memory_bytes(&self, key_len: usize) -> usize {
+        let blob = self.with_blob(Blob::memory_bytes).unwrap_or(0);
+        let is_long_key = self.view.header().fields().inline_key.is_none();
+        let long_key = if is_long_key { key_len } else { 0 };
+        class_bytes(self.view.class()) + blob + long_key + INDEX_SHARE_BYTES
     }
+
+    fn clock(&self) -> Clock {
+        Clock::new(self.in_force, self.now_unix_ms)
+    }
+}
+
+/// The part of `bytes` that lies in `range`.
+#[inline]
+fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
+    let end = range.end.min(bytes.len());
+    &bytes[range.start.min(end)..end]
+}
+
+/// Copies what `bytes` has from `start` on, as far as `out` goes.
+#[inline]
+fn copy_from(bytes: &[u8], start: usize, out: &mut [u8]) {
+    let source = part(bytes, start..start.saturating_add(out.len()));
+    out[..source.len()].copy_from_slice(source);
 }

@@ -517,10 +517,6 @@ impl SlabCache {
             if let Some(offset) = Offset::new(list.head) {
                 list.head = self.slab.arena.word(offset, 0).load(Ordering::Relaxed);
                 list.count -= 1;
-                // The next of them will be asked for its link.
-                if let Some(next) = Offset::new(list.head) {
-                    self.slab.arena.prefetch(next);
-                }
                 break offset;
             }
             if list.fresh_at < list.fresh_end {

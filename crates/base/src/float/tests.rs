@@ -1,5 +1,3 @@
-//! Tests of doubles read and printed as the C library does.
-
 use super::*;
 use proptest::prelude::*;
 

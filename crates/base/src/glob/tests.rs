@@ -1,5 +1,3 @@
-//! Tests of patterns, their limits and their cost.
-
 use super::*;
 use proptest::prelude::*;
 

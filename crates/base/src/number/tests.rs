@@ -1,5 +1,3 @@
-//! Tests of whole numbers at their limits.
-
 use super::*;
 use proptest::prelude::*;
 

@@ -7,15 +7,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::clock::Clock;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::net::sockopt;
 
-use super::{EventLoop, Options, WAKER_TOKEN, after, until};
+use super::{EventLoop, WAKER_TOKEN};
 use crate::balancer::Newcomer;
 use crate::io::Io;
 use crate::listener::Listener;
@@ -30,25 +29,23 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// A loop's share in the listeners.
 pub(super) struct Acceptor {
     listeners: Arc<[Listener]>,
-    clock: Arc<dyn Clock>,
     pause: Duration,
-    /// When the listeners are watched again, on the monotonic clock.
-    resume_ns: Option<u64>,
+    /// Nothing is watched before.
+    paused_until: Option<Instant>,
 }
 
 impl Acceptor {
-    pub(super) fn new(listeners: Arc<[Listener]>, options: &Options) -> Self {
+    pub(super) fn new(listeners: Arc<[Listener]>, pause: Duration) -> Self {
         Self {
             listeners,
-            clock: Arc::clone(&options.clock),
-            pause: options.accept_pause,
-            resume_ns: None,
+            pause,
+            paused_until: None,
         }
     }
 
     /// Watches the listeners.
     pub(super) fn start(&mut self, epoll: &OwnedFd) -> io::Result<()> {
-        self.resume_ns = None;
+        self.paused_until = None;
         for (token, listener) in (WAKER_TOKEN + 1..).zip(self.listeners.iter()) {
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
             epoll::add(epoll, listener.as_fd(), EventData::new_u64(token), flags)?;
@@ -58,8 +55,8 @@ impl Acceptor {
 
     /// Stops watching for a while.
     fn pause(&mut self, epoll: &OwnedFd) {
-        if self.resume_ns.is_none() {
-            self.resume_ns = Some(after(&*self.clock, self.pause));
+        if self.paused_until.is_none() {
+            self.paused_until = Some(Instant::now() + self.pause);
             for listener in self.listeners.iter() {
                 // It is watched, so this cannot fail.
                 let _ = epoll::delete(epoll, listener.as_fd());
@@ -69,15 +66,16 @@ impl Acceptor {
 
     /// Watches again when the pause is over.
     pub(super) fn resume_when_due(&mut self, epoll: &OwnedFd) -> io::Result<()> {
-        match self.resume_ns {
-            Some(resume_ns) if until(&*self.clock, resume_ns).is_zero() => self.start(epoll),
+        match self.paused_until {
+            Some(instant) if instant <= Instant::now() => self.start(epoll),
             _ => Ok(()),
         }
     }
 
     /// How long the pause still lasts.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        Some(until(&*self.clock, self.resume_ns?))
+        let instant = self.paused_until?;
+        Some(instant.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod balance;
-mod chance;
 mod closing;
 mod descriptors;
 mod echo;
@@ -11,5 +10,4 @@ mod fairness;
 mod limits;
 mod lines;
 mod rig;
-mod signals;
 mod waking;

@@ -1,0 +1,348 @@
+//! One bucket of the index: a cache line of seven links and a control word.
+//!
+//! ```text
+//!   link     63 ──── 48 47 ─────────────────── 4  3  2  1  0
+//!           │   tag    │ offset of the record    │LR│CO│TT│VI│      0 offset: free
+//!
+//!   word     63 ────────── 34 33 ── 28 27  26  25  24 23 ───── 0
+//!           │    version     │ depth  │LO│LI │SN │LK│ overflow  │
+//! ```
+//!
+//! Link: tag is the top of the key's hash; VI visited since the eviction hand came by, TT has a
+//! deadline, CO its value is on a slower medium, LR readers must lock. A link is free when its
+//! offset is 0: never look at the tag or the flags for that, a late visitor may set VI on a link
+//! that was just cleared.
+//!
+//! Word: LK locked, SN side of the last snapshot cut, LI somebody listens to a key in here, LO the
+//! holder may take long; depth is how many hash bits lead here; the version counts changes of
+//! content; overflow names the next bucket of the chain. The word of the home bucket guards its
+//! whole chain; of an overflow bucket's word only the overflow field is used.
+//!
+//! Rules
+//!  1. Only who holds LK changes the word or a link, but for VI.
+//!  2. The version changes with every change of content, and not on a visit that changed nothing.
+//!  3. A reader who took no lock believes what it saw only if the word has the same version and
+//!     depth afterwards, and no LK in either.
+//!  4. A bucket whose depth is not what the finder expected was split: look for the key again.
+
+use base::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::arena::Offset;
+
+/// Links of a bucket.
+pub(crate) const LINKS: usize = 7;
+
+/// Bytes of a bucket: one cache line.
+pub(crate) const BUCKET_BYTES: usize = 64;
+
+/// Where a record is, and what the index knows about it. All zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link(u64);
+
+impl Link {
+    const OFFSET_MASK: u64 = (1 << 48) - Offset::ALIGNMENT_BYTES;
+    const TAG_SHIFT: u32 = 48;
+
+    /// Used since the eviction hand came by.
+    pub(crate) const VISITED: u64 = 1;
+    /// The record has a deadline.
+    pub(crate) const DEADLINE: u64 = 1 << 1;
+    /// Readers must hold the lock: the record is more than its own words.
+    pub(crate) const LOCKED_READ: u64 = 1 << 3;
+
+    /// No record.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// A link to the record at `offset`, of a key with `hash`.
+    #[inline]
+    pub(crate) fn new(hash: u64, offset: Offset, flags: u64) -> Self {
+        debug_assert!(offset.bytes() & !Self::OFFSET_MASK == 0 && flags < 16);
+        Self((hash >> Self::TAG_SHIFT << Self::TAG_SHIFT) | offset.bytes() | flags)
+    }
+
+    /// The place of the record; none for a free link.
+    #[inline]
+    pub(crate) fn offset(self) -> Option<Offset> {
+        Offset::new(self.0 & Self::OFFSET_MASK)
+    }
+
+    /// Whether the record's key may be one with `hash`.
+    #[inline]
+    pub(crate) fn may_be(self, hash: u64) -> bool {
+        (self.0 ^ hash) >> Self::TAG_SHIFT == 0
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub(crate) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// The same record with `flags`.
+    #[inline]
+    pub(crate) fn with_flags(self, flags: u64) -> Self {
+        Self((self.0 & !0xf) | flags)
+    }
+
+    /// The flags.
+    #[inline]
+    pub(crate) fn flags(self) -> u64 {
+        self.0 & 0xf
+    }
+}
+
+/// The control word of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word(u64);
+
+impl Word {
+    const OVERFLOW_MASK: u64 = (1 << 24) - 1;
+    const LOCK: u64 = 1 << 24;
+    const SNAPSHOT: u64 = 1 << 25;
+    const LISTEN: u64 = 1 << 26;
+    const LONG: u64 = 1 << 27;
+    const DEPTH_SHIFT: u32 = 28;
+    const DEPTH_MASK: u64 = 63 << Self::DEPTH_SHIFT;
+    const VERSION_ONE: u64 = 1 << 34;
+    const VERSION_MASK: u64 = !(Self::VERSION_ONE - 1);
+
+    /// What a split passes on: which side of the cut the records are on, and that somebody listens.
+    const INHERITED: u64 = Self::SNAPSHOT | Self::LISTEN;
+
+    /// Somebody holds the bucket.
+    #[inline]
+    pub(crate) fn is_locked(self) -> bool {
+        self.0 & Self::LOCK != 0
+    }
+
+    /// The holder said that it may take long.
+    #[inline]
+    pub(crate) fn is_long(self) -> bool {
+        self.0 & Self::LONG != 0
+    }
+
+    /// How many bits of a hash lead to this bucket.
+    #[inline]
+    pub(crate) fn depth(self) -> u32 {
+        u32::from((self.0 >> Self::DEPTH_SHIFT).to_le_bytes()[0] & 63)
+    }
+
+    /// Number of the next bucket of the chain; 0 is none.
+    #[inline]
+    pub(crate) fn overflow(self) -> u32 {
+        let [a, b, c, ..] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, 0])
+    }
+
+    /// Whether what was read between the two words may be believed.
+    #[inline]
+    pub(crate) fn validates(self, later: Self) -> bool {
+        let watched = Self::VERSION_MASK | Self::DEPTH_MASK | Self::LOCK;
+        (self.0 ^ later.0) & watched == 0 && !self.is_locked()
+    }
+
+    #[inline]
+    fn with_overflow(self, number: u32) -> Self {
+        debug_assert!(u64::from(number) <= Self::OVERFLOW_MASK);
+        Self((self.0 & !Self::OVERFLOW_MASK) | u64::from(number))
+    }
+
+    #[inline]
+    fn with_depth(self, depth: u32) -> Self {
+        debug_assert!(depth < 64);
+        Self((self.0 & !Self::DEPTH_MASK) | u64::from(depth) << Self::DEPTH_SHIFT)
+    }
+
+    #[inline]
+    fn unlocked(self, changed: bool) -> Self {
+        let word = self.0 & !(Self::LOCK | Self::LONG);
+        Self(if changed {
+            word.wrapping_add(Self::VERSION_ONE)
+        } else {
+            word
+        })
+    }
+}
+
+/// A bucket.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    links: [AtomicU64; LINKS],
+    word: AtomicU64,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES);
+
+impl Bucket {
+    /// The word, ordered before what is read next.
+    #[inline]
+    pub(crate) fn word(&self) -> Word {
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    /// The word again, after what was read optimistically.
+    #[inline]
+    pub(crate) fn word_after(&self) -> Word {
+        fence(Ordering::Acquire);
+        Word(self.word.load(Ordering::Relaxed))
+    }
+
+    /// One of the links.
+    #[inline]
+    pub(crate) fn link(&self, at: usize) -> Link {
+        Link(self.links[at].load(Ordering::Relaxed))
+    }
+
+    /// Replaces a link; for the holder.
+    #[inline]
+    pub(crate) fn set_link(&self, at: usize, link: Link) {
+        self.links[at].store(link.0, Ordering::Relaxed);
+    }
+
+    /// Notes that a record was used; anybody may, late and in vain.
+    #[inline]
+    pub(crate) fn set_visited(&self, at: usize) {
+        self.links[at].fetch_or(Link::VISITED, Ordering::Relaxed);
+    }
+
+    /// Takes the lock if the word still is `seen`, which must be unlocked.
+    #[inline]
+    pub(crate) fn try_lock(&self, seen: Word) -> bool {
+        debug_assert!(!seen.is_locked());
+        let taken = self
+            .word
+            .compare_exchange(
+                seen.0,
+                seen.0 | Word::LOCK,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .is_ok();
+        if taken {
+            // A reader that sees one of the holder's relaxed stores also sees LK when it looks at
+            // the word again.
+            fence(Ordering::Release);
+        }
+        taken
+    }
+
+    /// Gives the lock back; a plain store, for nobody else writes a locked word. `changed` says
+    /// whether content changed.
+    #[inline]
+    pub(crate) fn unlock(&self, changed: bool) {
+        let word = Word(self.word.load(Ordering::Relaxed));
+        debug_assert!(word.is_locked());
+        self.word
+            .store(word.unlocked(changed).0, Ordering::Release);
+    }
+
+    /// Gives the lock of a bucket back that was split: what is left has a longer common ending.
+    pub(crate) fn unlock_split(&self, depth: u32) {
+        let word = Word(self.word.load(Ordering::Relaxed));
+        debug_assert!(word.is_locked());
+        self.word
+            .store(word.with_depth(depth).unlocked(true).0, Ordering::Release);
+    }
+
+    /// Starts a bucket that nobody can find yet. Its version goes on from what it was, for a reader
+    /// may remember it from before.
+    pub(crate) fn begin(&self, depth: u32, inherit_from: Word) {
+        let old = Word(self.word.load(Ordering::Relaxed));
+        let inherited = inherit_from.0 & Word::INHERITED;
+        let kept = old.0 & Word::VERSION_MASK;
+        let word = Word(kept | inherited).with_depth(depth).unlocked(true);
+        self.word.store(word.0, Ordering::Relaxed);
+    }
+
+    /// Number of the next bucket of the chain, as the holder knows it.
+    #[inline]
+    pub(crate) fn overflow(&self) -> u32 {
+        Word(self.word.load(Ordering::Relaxed)).overflow()
+    }
+
+    /// Makes `number` the next bucket of the chain; for the holder.
+    #[inline]
+    pub(crate) fn set_overflow(&self, number: u32) {
+        let word = Word(self.word.load(Ordering::Relaxed));
+        self.word
+            .store(word.with_overflow(number).0, Ordering::Relaxed);
+    }
+
+    /// Whether somebody listens to a key in here.
+    #[cfg(test)]
+    pub(crate) fn inherited_bits(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) & Word::INHERITED
+    }
+
+    /// Sets the bits that a split passes on; for the holder.
+    #[cfg(test)]
+    pub(crate) fn set_inherited_bits(&self) {
+        let word = self.word.load(Ordering::Relaxed) | Word::INHERITED;
+        self.word.store(word, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_keeps_tag_offset_and_flags_apart() {
+        let offset = Offset::new((1 << 48) - 16).unwrap();
+        let link = Link::new(u64::MAX, offset, Link::DEADLINE);
+        assert_eq!(link.offset(), Some(offset));
+        assert!(link.may_be(0xffff << 48) && !link.may_be(0x7fff << 48));
+        assert!(link.has(Link::DEADLINE) && !link.has(Link::VISITED));
+        let moved = link.with_flags(Link::VISITED);
+        assert_eq!((moved.offset(), moved.flags()), (Some(offset), Link::VISITED));
+    }
+
+    #[test]
+    fn a_visited_mark_on_a_free_link_leaves_it_free() {
+        let bucket = Bucket::default();
+        bucket.set_visited(0);
+        assert_eq!(bucket.link(0).offset(), None);
+    }
+
+    #[test]
+    fn the_version_counts_changes_and_not_visits() {
+        let bucket = Bucket::default();
+        let before = bucket.word();
+        assert!(bucket.try_lock(before));
+        assert!(!before.validates(bucket.word()), "locked");
+        bucket.unlock(false);
+        assert!(before.validates(bucket.word()));
+        assert!(bucket.try_lock(bucket.word()));
+        bucket.unlock(true);
+        assert!(!before.validates(bucket.word()));
+    }
+
+    #[test]
+    fn a_version_that_wraps_spoils_no_other_field() {
+        let bucket = Bucket::default();
+        bucket.word.store(Word::VERSION_MASK, Ordering::Relaxed);
+        bucket.set_overflow(0xff_ffff);
+        assert!(bucket.try_lock(bucket.word()));
+        bucket.unlock(true);
+        let word = bucket.word();
+        assert_eq!((word.overflow(), word.depth()), (0xff_ffff, 0));
+        assert!(!word.is_locked() && !word.is_long());
+    }
+
+    #[test]
+    fn a_new_bucket_inherits_what_concerns_its_records() {
+        let (parent, child) = (Bucket::default(), Bucket::default());
+        assert!(parent.try_lock(parent.word()));
+        parent.set_inherited_bits();
+        parent.set_overflow(9);
+        child.begin(63, parent.word());
+        assert_eq!(child.inherited_bits(), parent.inherited_bits());
+        assert_eq!((child.word().depth(), child.overflow()), (63, 0));
+        assert!(!child.word().is_locked());
+        parent.unlock_split(7);
+        assert_eq!(parent.word().depth(), 7);
+        assert_eq!(parent.overflow(), 9);
+    }
+}

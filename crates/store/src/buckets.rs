@@ -1,0 +1,113 @@
+//! A range of buckets that never moves: the home buckets of an index, or its overflow buckets.
+//!
+//! Memory is taken from the system when a bucket is first touched. Fresh buckets are all zero.
+
+use std::io;
+
+#[cfg(not(any(loom, shuttle)))]
+use crate::bucket::BUCKET_BYTES;
+use crate::bucket::Bucket;
+#[cfg(not(any(loom, shuttle)))]
+use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
+
+/// Buckets by number.
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    #[cfg(not(any(loom, shuttle)))]
+    range: Reservation,
+    #[cfg(any(loom, shuttle))]
+    buckets: Box<[Bucket]>,
+    count: usize,
+}
+
+impl Buckets {
+    /// Reserves addresses for `wanted` buckets, or for as many as can be had.
+    ///
+    /// # Errors
+    /// When there are not even addresses for 2 MiB of them.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn new(wanted: usize) -> io::Result<Self> {
+        let bytes = wanted
+            .saturating_mul(BUCKET_BYTES)
+            .checked_next_multiple_of(HUGE_PAGE_BYTES)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let range = Reservation::new(bytes, HUGE_PAGE_BYTES)?;
+        let count = (range.bytes() / BUCKET_BYTES).min(wanted);
+        Ok(Self { range, count })
+    }
+
+    /// `wanted` buckets for a model checker.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn new(wanted: usize) -> io::Result<Self> {
+        Ok(Self {
+            buckets: (0..wanted).map(|_| Bucket::default()).collect(),
+            count: wanted,
+        })
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The bucket of a number.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub(crate) fn at(&self, number: usize) -> &Bucket {
+        assert!(number < self.count, "a bucket outside of the index");
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            // SAFETY: inside the mapping (asserted; `count` buckets fit into it), aligned because
+            // the base is and a bucket's size is its alignment. Zeroes are a valid bucket, and a
+            // bucket is nothing but atomics.
+            unsafe { self.range.base().cast::<Bucket>().add(number).as_ref() }
+        }
+        #[cfg(any(loom, shuttle))]
+        {
+            &self.buckets[number]
+        }
+    }
+
+    /// Starts to bring a bucket into the cache. A number that is too large is ignored.
+    #[inline]
+    pub(crate) fn prefetch(&self, number: usize) {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+        {
+            let bucket = self.range.base().as_ptr().cast::<Bucket>();
+            let address = bucket.wrapping_add(number);
+            // SAFETY: a prefetch has no effect but on caches, whatever the address.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    address.cast(),
+                );
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+        let _ = number;
+    }
+
+    /// Asks for huge pages from bucket `first` on, when it is the first of 2 MiB.
+    #[inline]
+    pub(crate) fn advise_huge(&self, first: usize) {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let start = first * BUCKET_BYTES;
+            let end = start + HUGE_PAGE_BYTES;
+            if start.is_multiple_of(HUGE_PAGE_BYTES) && end <= self.range.bytes() {
+                self.range.advise_huge(start..end);
+            }
+        }
+        #[cfg(any(loom, shuttle))]
+        let _ = first;
+    }
+
+    /// Gives the memory of all buckets back to the system; they read as zero from now on. For an
+    /// index that nobody uses any more.
+    pub(crate) fn discard(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.range.discard(0..self.range.bytes());
+    }
+}

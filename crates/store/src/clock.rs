@@ -1,0 +1,163 @@
+//! The clock word of a record: when, or how often, it was used.
+//!
+//! Records have one only if they were written under a policy that asks for it. It is brought up to
+//! date at most once a second, by a reader that then takes the bucket's lock.
+//!
+//! ```text
+//!   last use    0 in bit 63, then the second since 1970 UTC
+//!   frequency   1 in bit 63, bits 8.. the minute of the last decay, bits 0..8 the counter
+//! ```
+
+use base::random::Prng;
+
+use crate::policy::{ClockKind, InForce, LfuTuning, Policy};
+
+/// Counter of a new record, so that it is not the first to go (as in Redis).
+const NEW_COUNT: u8 = 5;
+
+const FREQUENCY: u64 = 1 << 63;
+const MS_PER_SECOND: u64 = 1000;
+const SECONDS_PER_MINUTE: u64 = 60;
+
+/// The present, as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    kind: ClockKind,
+    lfu: LfuTuning,
+    now_unix_ms: u64,
+}
+
+impl Clock {
+    #[inline]
+    pub(crate) fn new(in_force: InForce, now_unix_ms: u64) -> Self {
+        Self {
+            kind: in_force.policy.clock_kind(),
+            lfu: in_force.lfu,
+            now_unix_ms,
+        }
+    }
+
+    /// For looking at words under the tuning in force.
+    pub(crate) fn reading(policy: Policy, lfu: LfuTuning, now_unix_ms: u64) -> Self {
+        Self {
+            kind: policy.clock_kind(),
+            lfu,
+            now_unix_ms,
+        }
+    }
+
+    /// Whether records written now get a clock word.
+    #[inline]
+    pub(crate) fn is_kept(self) -> bool {
+        self.kind != ClockKind::None
+    }
+
+    /// The word of a new record.
+    pub(crate) fn fresh(self) -> u64 {
+        match self.kind {
+            ClockKind::Frequency => self.frequency_word(NEW_COUNT),
+            ClockKind::None | ClockKind::LastUse => self.second(),
+        }
+    }
+
+    /// The word after a use; none when the old one is good enough for now.
+    pub(crate) fn used(self, word: u64) -> Option<u64> {
+        match self.kind {
+            ClockKind::None => None,
+            ClockKind::LastUse => (word != self.second()).then(|| self.second()),
+            ClockKind::Frequency => {
+                let before = self.frequency(word);
+                let after = self.counted(before, word);
+                let next = self.frequency_word(after);
+                (next != word).then_some(next)
+            }
+        }
+    }
+
+    /// Seconds since the last use; 0 where that is not known.
+    pub(crate) fn idle_seconds(self, word: u64) -> u64 {
+        if word & FREQUENCY == 0 {
+            self.second().saturating_sub(word)
+        } else {
+            0
+        }
+    }
+
+    /// The use counter, decayed up to now; that of a new record where it is not known.
+    pub(crate) fn frequency(self, word: u64) -> u8 {
+        if word & FREQUENCY == 0 {
+            return NEW_COUNT;
+        }
+        let [count, ..] = word.to_le_bytes();
+        if self.lfu.decay_minutes == 0 {
+            return count;
+        }
+        let idle_minutes = self.minute().saturating_sub((word & !FREQUENCY) >> 8);
+        let steps = idle_minutes / u64::from(self.lfu.decay_minutes);
+        count.saturating_sub(u8::try_from(steps).unwrap_or(u8::MAX))
+    }
+
+    /// One more use, counted with a probability that falls as the counter rises.
+    fn counted(self, count: u8, word: u64) -> u8 {
+        if count == u8::MAX {
+            return count;
+        }
+        let above_new = f64::from(count.saturating_sub(NEW_COUNT));
+        let odds = 1.0 / (above_new * f64::from(self.lfu.log_factor) + 1.0);
+        let mut random = Prng::seeded(word ^ self.now_unix_ms.rotate_left(32));
+        count + u8::from(random.unit_f64() < odds)
+    }
+
+    fn frequency_word(self, count: u8) -> u64 {
+        FREQUENCY | self.minute() << 8 | u64::from(count)
+    }
+
+    fn second(self) -> u64 {
+        self.now_unix_ms / MS_PER_SECOND
+    }
+
+    fn minute(self) -> u64 {
+        self.second() / SECONDS_PER_MINUTE
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn clock(policy: Policy, now_unix_ms: u64) -> Clock {
+        Clock::reading(policy, LfuTuning::default(), now_unix_ms)
+    }
+
+    #[test]
+    fn idle_time_counts_from_the_last_use() {
+        let word = clock(Policy::AllKeysLru, 5_000).fresh();
+        let later = clock(Policy::AllKeysLru, 9_999);
+        assert_eq!(later.idle_seconds(word), 4);
+        assert_eq!(later.used(word), Some(9));
+        assert_eq!(later.used(9), None, "at most once a second");
+    }
+
+    #[test]
+    fn use_raises_the_counter_and_time_lowers_it() {
+        let mut word = clock(Policy::AllKeysLfu, 0).fresh();
+        assert_eq!(clock(Policy::AllKeysLfu, 0).frequency(word), NEW_COUNT);
+        for now in 0..1000 {
+            word = clock(Policy::AllKeysLfu, now).used(word).unwrap_or(word);
+        }
+        let count = clock(Policy::AllKeysLfu, 1000).frequency(word);
+        assert!((10..60).contains(&count), "{count} after 1000 uses");
+        let later = clock(Policy::AllKeysLfu, 3 * 60_000);
+        assert_eq!(later.frequency(word), count - 3);
+        let much_later = clock(Policy::AllKeysLfu, 1 << 40);
+        assert_eq!(much_later.frequency(word), 0);
+    }
+
+    #[test]
+    fn a_word_of_the_other_kind_says_nothing() {
+        let lru = clock(Policy::AllKeysLru, 77_000).fresh();
+        let lfu = clock(Policy::AllKeysLfu, 77_000).fresh();
+        assert_eq!(clock(Policy::AllKeysLru, 99_000).idle_seconds(lfu), 0);
+        assert_eq!(clock(Policy::AllKeysLfu, 99_000).frequency(lru), NEW_COUNT);
+    }
+}

@@ -1,0 +1,134 @@
+//! Which index each numbered database has at the moment.
+//!
+//! An index is made when its database is first written to, replaced by nothing when it is flushed,
+//! and exchanged by SWAPDB; the latter two only while one thread has the store for itself. Handles
+//! keep their own list ([`Seen`]) and look here again when the generation has changed: one load per
+//! batch. A detached index lives until the last handle has looked.
+
+use std::io;
+
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Arc, CachePadded, Mutex, MutexGuard};
+
+use crate::index::{Index, Shape};
+use crate::key::DatabaseId;
+
+/// The databases of a store.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    indexes: Mutex<Vec<Option<Arc<Index>>>>,
+    generation: CachePadded<AtomicU64>,
+    ids: AtomicU64,
+    shape: Shape,
+}
+
+/// What one handle knows of the databases.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    indexes: Vec<Option<Arc<Index>>>,
+    generation: u64,
+}
+
+impl Databases {
+    /// `count` databases without an index yet; each will be made with `shape`.
+    pub(crate) fn new(count: DatabaseId, shape: Shape) -> Self {
+        Self {
+            indexes: Mutex::new(vec![None; usize::from(count)]),
+            generation: CachePadded::new(AtomicU64::new(1)),
+            ids: AtomicU64::new(1),
+            shape,
+        }
+    }
+
+    /// Number of databases.
+    pub(crate) fn count(&self) -> DatabaseId {
+        DatabaseId::try_from(self.lock().len()).unwrap_or(DatabaseId::MAX)
+    }
+
+    /// A list that knows nothing yet.
+    pub(crate) fn unseen(&self) -> Seen {
+        Seen {
+            indexes: Vec::new(),
+            generation: 0,
+        }
+    }
+
+    /// Makes an index where there is none; whether there was none.
+    ///
+    /// # Errors
+    /// When the addresses cannot be had.
+    pub(crate) fn create(&self, database: DatabaseId) -> io::Result<bool> {
+        let mut indexes = self.lock();
+        let place = &mut indexes[usize::from(database)];
+        let is_new = place.is_none();
+        if is_new {
+            let id = self.ids.fetch_add(1, Ordering::Relaxed);
+            *place = Some(Arc::new(Index::new(id, self.shape)?));
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        Ok(is_new)
+    }
+
+    /// Takes the index of a database away; for who has the store for itself.
+    pub(crate) fn detach(&self, database: DatabaseId) -> Option<Arc<Index>> {
+        let index = self.lock()[usize::from(database)].take();
+        self.generation.fetch_add(1, Ordering::Release);
+        index
+    }
+
+    /// Exchanges two indexes; for who has the store for itself.
+    pub(crate) fn swap(&self, one: DatabaseId, other: DatabaseId) {
+        self.lock().swap(usize::from(one), usize::from(other));
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Bytes of all indexes.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.lock().iter().flatten().map(|index| index.bytes()).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Index>>>> {
+        self.indexes
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Seen {
+    /// Looks again if something changed.
+    #[inline]
+    pub(crate) fn refresh(&mut self, databases: &Databases) {
+        if self.generation != databases.generation.load(Ordering::Acquire) {
+            self.look(databases);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, databases: &Databases) {
+        let indexes = databases.lock();
+        // Under the lock, so that it belongs to what is copied.
+        self.generation = databases.generation.load(Ordering::Acquire);
+        self.indexes.clone_from(&indexes);
+    }
+
+    /// The index of a database, if it has one.
+    ///
+    /// # Panics
+    /// When there is no such database.
+    #[inline]
+    pub(crate) fn get(&self, database: DatabaseId) -> Option<&Arc<Index>> {
+        self.indexes[usize::from(database)].as_ref()
+    }
+
+    /// The databases that have an index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Arc<Index>)> {
+        (0..)
+            .zip(&self.indexes)
+            .filter_map(|(database, index)| Some((database, index.as_ref()?)))
+    }
+
+    /// The index of a number that [`Index::id`] gave, and the database that has it now.
+    pub(crate) fn by_id(&self, id: u64) -> Option<(DatabaseId, &Arc<Index>)> {
+        self.iter().find(|(_, index)| index.id() == id)
+    }
+}

@@ -1,0 +1,180 @@
+//! One key's place in the store, locked for a change.
+
+use crate::effect::Effect;
+use crate::key::Key;
+use crate::layout::Form;
+#[cfg(any(test, feature = "naive"))]
+use crate::naive::NaiveEntry;
+use crate::owned::Owned;
+use crate::record::Record;
+use crate::value::{Deadline, StoreError};
+use crate::writer::Writer;
+
+/// One key's place in the store, locked for a change.
+///
+/// An expired record is gone (and its removal stated) before the caller sees the entry.
+pub struct Entry<'a> {
+    place: Place<'a>,
+}
+
+enum Place<'a> {
+    Slot(Writer<'a>),
+    #[cfg(any(test, feature = "naive"))]
+    Naive(NaiveEntry<'a>),
+}
+
+/// Calls the same method of whichever place it is.
+macro_rules! with_place {
+    ($place:expr, $name:ident => $body:expr) => {
+        match $place {
+            Place::Slot($name) => $body,
+            #[cfg(any(test, feature = "naive"))]
+            Place::Naive($name) => $body,
+        }
+    };
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn slot(writer: Writer<'a>) -> Self {
+        Self {
+            place: Place::Slot(writer),
+        }
+    }
+
+    #[cfg(any(test, feature = "naive"))]
+    pub(crate) fn naive(entry: NaiveEntry<'a>) -> Self {
+        Self {
+            place: Place::Naive(entry),
+        }
+    }
+
+    /// Whether a record was added that was not there.
+    #[inline]
+    pub(crate) fn has_inserted(&self) -> bool {
+        match &self.place {
+            Place::Slot(writer) => writer.has_inserted(),
+            #[cfg(any(test, feature = "naive"))]
+            Place::Naive(_) => false,
+        }
+    }
+
+    /// The key this entry is for.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Key<'a> {
+        with_place!(&self.place, place => place.key())
+    }
+
+    /// The live record, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn record(&self) -> Option<Record<'_>> {
+        with_place!(&self.place, place => place.record())
+    }
+
+    /// Whether the key exists.
+    #[inline]
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        with_place!(&self.place, place => place.is_present())
+    }
+
+    /// Makes the key hold `value`, as a number when it is the canonical text of one.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfMemory`] or [`StoreError::TooLarge`]; the record is unchanged.
+    #[inline]
+    pub fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.set(value, deadline))
+    }
+
+    /// Makes the key hold `value` as bytes, whatever they spell (BITOP, SETRANGE on a new key …).
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_raw(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+        let form = Form::ChangedBytes;
+        with_place!(&mut self.place, place => place.set_bytes(value, form, deadline))
+    }
+
+    /// Makes the key hold `value` as bytes that OBJECT ENCODING may call `embstr` (INCRBYFLOAT).
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_text(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+        let form = Form::Bytes;
+        with_place!(&mut self.place, place => place.set_bytes(value, form, deadline))
+    }
+
+    /// Makes the key hold a number.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    #[inline]
+    pub fn set_integer(&mut self, value: i64, deadline: Deadline) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.set_integer(value, deadline))
+    }
+
+    /// Adds `tail` behind the string (an absent key starts empty); gives the new length.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
+        with_place!(&mut self.place, place => place.append(tail))
+    }
+
+    /// Overwrites the string from `offset` on, with zero bytes up to there if it is shorter (an
+    /// absent key starts empty); gives the new length.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
+        with_place!(&mut self.place, place => place.write_at(offset, data))
+    }
+
+    /// Sets or clears the deadline of an existing record (`None`: lives on); no effect on an absent
+    /// key.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_deadline(&mut self, deadline_unix_ms: Option<u64>) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.set_deadline(deadline_unix_ms))
+    }
+
+    /// Deletes the record; whether there was one.
+    pub fn remove(&mut self) -> bool {
+        with_place!(&mut self.place, place => place.remove())
+    }
+
+    /// Marks the record as used now (TOUCH, GETEX).
+    pub fn touch(&mut self) {
+        with_place!(&mut self.place, place => place.touch());
+    }
+
+    /// Moves the value out, deadline included; the key is then absent.
+    pub fn take(&mut self) -> Option<Owned> {
+        with_place!(&mut self.place, place => place.take())
+    }
+
+    /// A copy of the value, deadline included. Large values share pages until one is changed.
+    #[must_use]
+    pub fn duplicate(&self) -> Option<Owned> {
+        with_place!(&self.place, place => place.duplicate())
+    }
+
+    /// Makes the key hold a value that came from [`Entry::take`] or [`Entry::duplicate`], with that
+    /// value's deadline.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn put(&mut self, value: Owned) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.put(value))
+    }
+
+    /// States what was done, while the record is still locked. `state` runs only when someone
+    /// listens.
+    #[inline]
+    pub fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        with_place!(&mut self.place, place => place.effect(state));
+    }
+}

@@ -1,0 +1,147 @@
+//! Removing records whose time has come, without being asked for them.
+//!
+//! Every thread looks after the deadlines that it armed; what a thread leaves behind that ends is
+//! taken over by the next that comes by.
+
+use base::sync::atomic::Ordering;
+
+use crate::bucket::{Bucket, Link};
+use crate::deadlines::Armed;
+use crate::index::{Index, Spot};
+use crate::indexed::{Indexed, hash_of};
+use crate::key::DatabaseId;
+use crate::local::{Local, view_of};
+use crate::shared::Shared;
+use crate::value::Cause;
+use crate::wheel::POSITION_BITS;
+
+/// Armed times looked at in one tick: some tens of microseconds.
+const VISITS_PER_TICK: usize = 256;
+
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+
+impl Indexed {
+    /// Removes what has expired up to now, in a bounded step; whether more is waiting.
+    pub(crate) fn expire_due(&mut self) -> bool {
+        if !self.shared.expires_actively() {
+            return false;
+        }
+        self.adopt_deadlines();
+        let mut wheels = self.local.deadlines.take();
+        let now_unix_ms = self.local.now_unix_ms;
+        let (shared, seen, local) = (&*self.shared, &self.seen, &mut *self.local);
+        let mut more = false;
+        wheels.retain_mut(|armed| {
+            let Some((database, index)) = seen.by_id(armed.index_id) else {
+                return false;
+            };
+            more |= armed.wheel.advance(now_unix_ms, VISITS_PER_TICK, &mut |position| {
+                look_after(shared, local, index, database, position)
+            });
+            true
+        });
+        self.local.deadlines.put_back(wheels);
+        more
+    }
+
+    /// Leaves the deadlines of a thread that ends to the others.
+    pub(crate) fn hand_over_deadlines(&mut self) {
+        let mut wheels = self.local.deadlines.take();
+        wheels.retain(|armed| armed.wheel.len() > 0);
+        if !wheels.is_empty() {
+            self.shared.orphans.leave(wheels);
+        }
+    }
+
+    /// Takes over what a thread that ended had armed.
+    fn adopt_deadlines(&mut self) {
+        if self.shared.orphans.has_some() {
+            let mut wheels = self.local.deadlines.take();
+            wheels.append(&mut self.shared.orphans.take());
+            self.local.deadlines.put_back(wheels);
+        }
+    }
+}
+
+/// Looks at the records at a position: removes those that have expired; when to come back, if any
+/// of the position's keys has a deadline ahead.
+fn look_after(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    database: DatabaseId,
+    position: u64,
+) -> Option<u64> {
+    let home = index.lock(position);
+    let bucket = index.bucket(home.number);
+    let mut changed = false;
+    // Removing moves links, so the search starts again each time.
+    while let Some(spot) = find_expired(shared, index, bucket, local.now_unix_ms) {
+        local.remove_unasked(shared, index, database, bucket, spot, Cause::Expired);
+        changed = true;
+    }
+    let mut next: Option<u64> = None;
+    index.for_each(bucket, |spot| {
+        if let Some(deadline) = deadline_of(shared, spot.link)
+            && hash_of(shared, spot.link) & POSITION_MASK == position & POSITION_MASK
+        {
+            next = Some(next.map_or(deadline, |other| other.min(deadline)));
+        }
+    });
+    bucket.unlock(changed);
+    next
+}
+
+/// A record of a chain that has expired.
+fn find_expired<'i>(
+    shared: &Shared,
+    index: &'i Index,
+    bucket: &'i Bucket,
+    now_unix_ms: u64,
+) -> Option<Spot<'i>> {
+    let mut found = None;
+    index.for_each(bucket, |spot| {
+        if deadline_of(shared, spot.link).is_some_and(|at| at <= now_unix_ms) {
+            found = Some(spot);
+        }
+    });
+    found
+}
+
+fn deadline_of(shared: &Shared, link: Link) -> Option<u64> {
+    if link.has(Link::DEADLINE) {
+        view_of(shared, link)?.deadline_unix_ms()
+    } else {
+        None
+    }
+}
+
+/// Wheels of threads that ended.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans {
+    some: base::sync::atomic::AtomicBool,
+    wheels: std::sync::Mutex<Vec<Armed>>,
+}
+
+impl Orphans {
+    fn leave(&self, mut wheels: Vec<Armed>) {
+        self.lock().append(&mut wheels);
+        self.some.store(true, Ordering::Release);
+    }
+
+    fn has_some(&self) -> bool {
+        self.some.load(Ordering::Acquire)
+    }
+
+    fn take(&self) -> Vec<Armed> {
+        let wheels = std::mem::take(&mut *self.lock());
+        self.some.store(false, Ordering::Release);
+        wheels
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Armed>> {
+        self.wheels
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,438 @@
+//! The index of one database: from a key's hash to the link of its record.
+//!
+//! ```text
+//!   state = level, split            number of a hash's bucket:
+//!                                      low `level` bits, or one more if that is below `split`
+//!   0        split        2^level        2^level + split
+//!   ├──────────┼────────────┼──────────────┤─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┤
+//!   │ depth    │ depth      │ depth        │ reserved, untouched │
+//!   │ level+1  │ level      │ level+1      │                     │
+//! ```
+//!
+//! Linear hashing: the table grows by one bucket at a time (see [`crate::growth`]) in a range that
+//! never moves, so nothing is rehashed at once and there is never a second table.
+//!
+//! Who looks for a bucket loads the state, then asks the bucket: if its depth is not the one that
+//! the state led to, the state was old, and the search starts again. So growing needs no barrier.
+//!
+//! A bucket of depth d holds the hashes with its number as their low d bits. Read from the low end,
+//! hashes are positions (`hash.reverse_bits()`), and a bucket is an interval of them: the order of
+//! positions is the order in which several keys are locked, and the order of SCAN.
+
+use std::io;
+
+use base::sync::CachePadded;
+use base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
+use crate::buckets::Buckets;
+use crate::overflow::Overflow;
+use crate::wait::Wait;
+
+/// What an index is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// The table starts with `2^level` buckets.
+    pub(crate) level: u32,
+    /// Most home buckets.
+    pub(crate) buckets_max: usize,
+    /// Most overflow buckets.
+    pub(crate) overflow_max: usize,
+}
+
+/// The index of one database.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Tells this index from all others of the process, those that are gone included.
+    id: u64,
+    buckets: Buckets,
+    overflow: Overflow,
+    state: CachePadded<AtomicU64>,
+    /// Held by who splits.
+    pub(crate) splitting: CachePadded<AtomicBool>,
+    /// What handles told; the rest is in their cells.
+    pub(crate) counts: CachePadded<Counts>,
+    /// Where the eviction hand is.
+    pub(crate) hand: CachePadded<AtomicU64>,
+}
+
+/// Shared counters of an index.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Records.
+    pub(crate) keys: AtomicI64,
+    /// Records with a deadline.
+    pub(crate) deadlines: AtomicI64,
+}
+
+/// How large the table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) level: u32,
+    pub(crate) split: u64,
+}
+
+impl State {
+    fn from_word(word: u64) -> Self {
+        let [level, ..] = word.to_le_bytes();
+        Self {
+            level: u32::from(level),
+            split: word >> 8,
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        u64::from(self.level) | self.split << 8
+    }
+
+    /// Number of home buckets.
+    #[inline]
+    pub(crate) fn buckets(self) -> u64 {
+        (1 << self.level) + self.split
+    }
+
+    /// Where a hash belongs.
+    #[inline]
+    pub(crate) fn home(self, hash: u64) -> Home {
+        let level = self.level;
+        let number = hash & ((1 << level) - 1);
+        let split_already = number < self.split;
+        let depth = level + u32::from(split_already);
+        Home {
+            number: hash & ((1 << depth) - 1),
+            depth,
+        }
+    }
+
+    /// The state after one more split.
+    pub(crate) fn next(self) -> Self {
+        if self.split + 1 == 1 << self.level {
+            Self {
+                level: self.level + 1,
+                split: 0,
+            }
+        } else {
+            Self {
+                split: self.split + 1,
+                ..self
+            }
+        }
+    }
+}
+
+/// A bucket by number, and the depth that it must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) number: u64,
+    pub(crate) depth: u32,
+}
+
+impl Home {
+    /// First position of the bucket's interval.
+    pub(crate) fn first_position(self) -> u64 {
+        self.number.reverse_bits()
+    }
+
+    /// First position behind the interval; 0 behind the last.
+    pub(crate) fn end_position(self) -> u64 {
+        let width = 1_u64.checked_shl(64 - self.depth).unwrap_or(0);
+        self.first_position().wrapping_add(width)
+    }
+}
+
+/// Where a link stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'i> {
+    pub(crate) bucket: &'i Bucket,
+    pub(crate) at: usize,
+    pub(crate) link: Link,
+}
+
+impl Index {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// When the addresses cannot be had.
+    pub(crate) fn new(id: u64, shape: Shape) -> io::Result<Self> {
+        let buckets = Buckets::new(shape.buckets_max.max(1 << shape.level))?;
+        let state = State {
+            level: shape.level,
+            split: 0,
+        };
+        let index = Self {
+            id,
+            buckets,
+            overflow: Overflow::new(shape.overflow_max)?,
+            state: CachePadded::new(AtomicU64::new(state.to_word())),
+            splitting: CachePadded::new(AtomicBool::new(false)),
+            counts: CachePadded::new(Counts::default()),
+            hand: CachePadded::new(AtomicU64::new(0)),
+        };
+        for number in 0..state.buckets() {
+            let bucket = index.bucket(number);
+            bucket.begin(state.level, bucket.word());
+        }
+        Ok(index)
+    }
+
+    /// Tells this index from all others.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How large the table is, a moment old.
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        State::from_word(self.state.load(Ordering::Acquire))
+    }
+
+    /// Makes a split known; for who holds `splitting`.
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state.to_word(), Ordering::Release);
+    }
+
+    /// Whether the range has room for one more bucket.
+    pub(crate) fn has_room(&self, state: State) -> bool {
+        u64::try_from(self.buckets.count()).is_ok_and(|count| state.buckets() < count)
+    }
+
+    /// A home bucket.
+    #[inline]
+    pub(crate) fn bucket(&self, number: u64) -> &Bucket {
+        self.buckets.at(narrow(number))
+    }
+
+    /// Asks for huge pages for what begins with a bucket.
+    pub(crate) fn advise_huge(&self, number: u64) {
+        self.buckets.advise_huge(narrow(number));
+    }
+
+    /// The overflow buckets.
+    #[inline]
+    pub(crate) fn overflow(&self) -> &Overflow {
+        &self.overflow
+    }
+
+    /// The next bucket of a chain.
+    #[inline]
+    pub(crate) fn after(&self, bucket: &Bucket) -> Option<&Bucket> {
+        self.overflow.get(bucket.overflow())
+    }
+
+    /// Starts to bring a hash's bucket into the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.prefetch_number(self.state().home(hash).number);
+    }
+
+    /// Starts to bring a bucket into the cache.
+    #[inline]
+    pub(crate) fn prefetch_number(&self, number: u64) {
+        self.buckets.prefetch(narrow(number));
+    }
+
+    /// Bytes of the buckets in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.state().buckets() + self.overflow.in_use()) * BUCKET_BYTES as u64
+    }
+
+    /// Bytes of the home buckets in use.
+    pub(crate) fn home_bytes(&self) -> u64 {
+        self.state().buckets() * BUCKET_BYTES as u64
+    }
+
+    /// Gives the memory back; for an index that nobody uses any more.
+    pub(crate) fn discard(&self) {
+        self.buckets.discard();
+        self.overflow.discard();
+    }
+
+    /// Locks the bucket of `hash`.
+    #[inline]
+    pub(crate) fn lock(&self, hash: u64) -> Home {
+        let mut wait = Wait::default();
+        loop {
+            let home = self.state().home(hash);
+            let bucket = self.bucket(home.number);
+            let word = bucket.word();
+            if !word.is_locked() && word.depth() == home.depth && bucket.try_lock(word) {
+                return home;
+            }
+            wait.pause();
+        }
+    }
+
+    /// Locks the bucket of a number if it is live and free.
+    pub(crate) fn try_lock_number(&self, number: u64) -> Option<&Bucket> {
+        let bucket = self.bucket(number);
+        let word = bucket.word();
+        let free = !word.is_locked() && !word.is_long();
+        (free && bucket.try_lock(word)).then_some(bucket)
+    }
+
+    /// Finds the link of a key in the chain of `home`, which the caller holds. `is` decides whether
+    /// the record behind a link is the key's.
+    #[inline]
+    pub(crate) fn find<'i>(
+        &'i self,
+        home: &'i Bucket,
+        hash: u64,
+        mut is: impl FnMut(Link) -> bool,
+    ) -> Option<Spot<'i>> {
+        let mut bucket = home;
+        loop {
+            for at in 0..LINKS {
+                let link = bucket.link(at);
+                if link.may_be(hash) && link.offset().is_some() && is(link) {
+                    return Some(Spot { bucket, at, link });
+                }
+            }
+            bucket = self.after(bucket)?;
+        }
+    }
+
+    /// Puts a link into the chain of `home`, which the caller holds. `None` when the overflow
+    /// buckets are used up.
+    pub(crate) fn insert<'i>(&'i self, home: &'i Bucket, link: Link) -> Option<Spot<'i>> {
+        let mut bucket = home;
+        loop {
+            if let Some(at) = (0..LINKS).find(|&at| bucket.link(at).offset().is_none()) {
+                bucket.set_link(at, link);
+                return Some(Spot { bucket, at, link });
+            }
+            bucket = match self.after(bucket) {
+                Some(next) => next,
+                None => self.extend(bucket)?,
+            };
+        }
+    }
+
+    /// Takes the link at `spot` out of the chain of `home`, which the caller holds. The chain's last
+    /// link takes its place, so that chains stay short; other spots of the chain are then void.
+    pub(crate) fn remove(&self, home: &Bucket, spot: Spot<'_>) {
+        spot.bucket.set_link(spot.at, Link::NONE);
+        if home.overflow() == 0 {
+            return;
+        }
+        let (before, last) = self.chain_end(home);
+        let filled = (0..LINKS).filter(|&at| last.link(at).offset().is_some());
+        let Some(from) = filled.last() else {
+            self.cut(before);
+            return;
+        };
+        if !std::ptr::eq(last, spot.bucket) {
+            spot.bucket.set_link(spot.at, last.link(from));
+            last.set_link(from, Link::NONE);
+        }
+        if (0..LINKS).all(|at| last.link(at).offset().is_none()) {
+            self.cut(before);
+        }
+    }
+
+    /// The last bucket of a chain of several, and the one before.
+    fn chain_end<'i>(&'i self, home: &'i Bucket) -> (&'i Bucket, &'i Bucket) {
+        let (mut before, mut last) = (home, home);
+        while let Some(next) = self.after(last) {
+            (before, last) = (last, next);
+        }
+        (before, last)
+    }
+
+    /// Adds an empty bucket behind the last of a chain.
+    fn extend(&self, last: &Bucket) -> Option<&Bucket> {
+        let number = self.overflow.take()?;
+        last.set_overflow(number);
+        self.overflow.get(number)
+    }
+
+    /// Ends a chain with `last` and recycles what was behind it.
+    pub(crate) fn cut(&self, last: &Bucket) {
+        let mut number = last.overflow();
+        last.set_overflow(0);
+        while let Some(bucket) = self.overflow.get(number) {
+            let next = bucket.overflow();
+            self.overflow.give(number);
+            number = next;
+        }
+    }
+
+    /// Calls `visit` with every link of the chain of `home`, which the caller holds.
+    pub(crate) fn for_each<'i>(&'i self, home: &'i Bucket, mut visit: impl FnMut(Spot<'i>)) {
+        let mut next = Some(home);
+        while let Some(bucket) = next {
+            for at in 0..LINKS {
+                let link = bucket.link(at);
+                if link.offset().is_some() {
+                    visit(Spot { bucket, at, link });
+                }
+            }
+            next = self.after(bucket);
+        }
+    }
+}
+
+/// A bucket's number as the processor's own; too large ones stay too large.
+#[inline]
+fn narrow(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::arena::Offset;
+
+    pub(super) fn tiny() -> Index {
+        let shape = Shape {
+            level: 0,
+            buckets_max: 64,
+            overflow_max: 64,
+        };
+        Index::new(1, shape).unwrap()
+    }
+
+    fn link(hash: u64) -> Link {
+        Link::new(hash, Offset::new((hash + 1) * 16).unwrap(), 0)
+    }
+
+    #[test]
+    fn every_hash_has_a_home_at_every_size_and_homes_are_intervals() {
+        let mut state = State { level: 0, split: 0 };
+        for _ in 0..100 {
+            for hash in [0, 1, 77, u64::MAX, 0x1234_5678_9abc_def0] {
+                let home = state.home(hash);
+                assert!(home.number < state.buckets());
+                let (first, end) = (home.first_position(), home.end_position());
+                let position = hash.reverse_bits();
+                assert!(position >= first && (end == 0 || position < end));
+            }
+            let next = state.next();
+            assert_eq!(next.buckets(), state.buckets() + 1);
+            assert_eq!(State::from_word(next.to_word()), next);
+            state = next;
+        }
+    }
+
+    #[test]
+    fn chains_grow_and_shrink_with_what_they_hold() {
+        let index = tiny();
+        let home = index.lock(0);
+        let bucket = index.bucket(home.number);
+        for hash in 0..30 {
+            index.insert(bucket, link(hash)).unwrap();
+        }
+        assert_eq!(index.overflow().in_use(), 4);
+        for hash in 0..30 {
+            let is = |found: Link| found.offset() == link(hash).offset();
+            let spot = index.find(bucket, hash, is).expect("inserted above");
+            index.remove(bucket, spot);
+            assert!(index.find(bucket, hash, is).is_none());
+            let mut left = 0;
+            index.for_each(bucket, |_| left += 1);
+            assert_eq!(left, 29 - hash);
+        }
+        assert_eq!(index.overflow().in_use(), 0);
+        bucket.unlock(true);
+    }
+}

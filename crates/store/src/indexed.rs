@@ -1,0 +1,268 @@
+//! One thread's way into the real store: what a [`crate::Handle`] is made of.
+//!
+//! The operations stand in modules of their own: [`crate::reader`], [`crate::writer`],
+//! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
+//! being inside the gate, knowing the databases, growing.
+
+use base::sync::atomic::Ordering;
+use base::sync::{Arc, CachePadded};
+
+use crate::bucket::Link;
+use crate::databases::Seen;
+use crate::gate::Member;
+use crate::growth::Split;
+use crate::index::Index;
+use crate::key::{DatabaseId, Key};
+use crate::local::{Local, view_of};
+use crate::shared::Shared;
+
+/// The most splits one insertion pays for when the table has fallen behind.
+const SPLITS_PER_INSERT: u32 = 2;
+
+/// The most splits one lock set pays for.
+const SPLITS_PER_SET: u32 = 64;
+
+/// One thread's way into the real store.
+pub(crate) struct Indexed {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) local: CachePadded<Local>,
+    pub(crate) seen: Seen,
+    /// Room for the places of a lock set, kept for the next.
+    pub(crate) places: Vec<(DatabaseId, u64)>,
+    /// When this thread last told what it counted.
+    pub(crate) told_unix_ms: u64,
+    member: Arc<Member>,
+    inside: bool,
+    /// This thread has the store for itself.
+    alone: bool,
+}
+
+impl Indexed {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        let mut seen = shared.databases.unseen();
+        seen.refresh(&shared.databases);
+        Self {
+            local: CachePadded::new(Local::new(shared)),
+            seen,
+            places: Vec::new(),
+            told_unix_ms: 0,
+            member: shared.gate.join(),
+            shared: Arc::clone(shared),
+            inside: false,
+            alone: false,
+        }
+    }
+
+    /// Goes inside, if this thread is not; whether it was not.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> bool {
+        let enters = !self.inside;
+        if enters {
+            self.shared.gate.enter(&self.member);
+            self.inside = true;
+            self.seen.refresh(&self.shared.databases);
+            self.local.in_force = self.shared.policy.load();
+        }
+        enters
+    }
+
+    /// Goes outside.
+    #[inline]
+    pub(crate) fn leave(&mut self) {
+        if self.inside && !self.alone {
+            debug_assert!(self.local.held.is_empty(), "left with buckets held");
+            self.shared.gate.leave(&self.member);
+            self.inside = false;
+        }
+    }
+
+    /// Whether this thread has the store for itself.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Whether this thread is inside, be it alone.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside
+    }
+
+    /// Notes that this thread has the store for itself now, or no longer.
+    pub(crate) fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
+        self.inside = alone;
+        if alone {
+            self.seen.refresh(&self.shared.databases);
+            self.local.in_force = self.shared.policy.load();
+        }
+    }
+
+    /// The index of a database, if it has one.
+    #[inline]
+    pub(crate) fn find_index(&mut self, database: DatabaseId) -> Option<&Arc<Index>> {
+        if self.seen.get(database).is_none() {
+            self.seen.refresh(&self.shared.databases);
+        }
+        self.seen.get(database)
+    }
+
+    /// Sees to it that a database has an index.
+    ///
+    /// # Panics
+    /// When the system has no addresses left, as any allocation then would.
+    #[inline]
+    pub(crate) fn need_index(&mut self, database: DatabaseId) {
+        if self.seen.get(database).is_none() {
+            self.create_index(database);
+        }
+    }
+
+    #[cold]
+    fn create_index(&mut self, database: DatabaseId) {
+        let created = self.shared.databases.create(database);
+        let is_new = created.expect("the system has no addresses left for an index");
+        self.seen.refresh(&self.shared.databases);
+        if is_new && let Some(index) = self.seen.get(database) {
+            let bytes = i64::try_from(index.home_bytes()).unwrap_or(i64::MAX);
+            self.shared.ledger.add(bytes);
+        }
+    }
+
+    /// First stage of a batch.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, key: &Key<'_>) {
+        if let Some(index) = self.seen.get(key.database()) {
+            index.prefetch(key.hash());
+        }
+    }
+
+    /// Second stage of a batch. Looks at a bucket without its lock: what comes of it is only advice.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, key: &Key<'_>) {
+        let Some(index) = self.seen.get(key.database()) else {
+            return;
+        };
+        let bucket = index.bucket(index.state().home(key.hash()).number);
+        for at in 0..crate::bucket::LINKS {
+            let link = bucket.link(at);
+            if link.may_be(key.hash())
+                && let Some(offset) = link.offset()
+            {
+                self.shared.arena_ref().prefetch(offset);
+                return;
+            }
+        }
+    }
+
+    /// Splits if an insertion made the table too full. Called with no bucket held.
+    #[inline]
+    pub(crate) fn grow_after_insert(&mut self, database: DatabaseId) {
+        if let Some(index) = self.seen.get(database)
+            && index.wants_split(self.local.keys_about(index, database))
+        {
+            self.grow(database, 0, SPLITS_PER_INSERT);
+        }
+    }
+
+    /// Splits until the table suits its records and `more`, at most `splits_max` times.
+    #[cold]
+    pub(crate) fn grow(&mut self, database: DatabaseId, more: u64, splits_max: u32) {
+        let shared = &*self.shared;
+        let Some(index) = self.seen.get(database) else {
+            return;
+        };
+        let keys = self.local.keys_about(index, database) + more;
+        for _ in 0..splits_max {
+            let wanted = index.wants_split(keys);
+            if !wanted || index.split(|link| hash_of(shared, link), prefetcher(shared)) != Split::Done
+            {
+                return;
+            }
+            self.local.count_bucket(shared);
+        }
+    }
+
+    /// Makes up for what could not be split while buckets were held.
+    pub(crate) fn grow_after_set(&mut self, database: DatabaseId) {
+        if let Some(index) = self.seen.get(database)
+            && index.wants_split(self.local.keys_about(index, database))
+        {
+            self.grow(database, 0, SPLITS_PER_SET);
+        }
+    }
+
+    /// Says that a group of effects begins, or that it ended.
+    pub(crate) fn group(&mut self, begins: bool) {
+        match self.local.sink.as_deref_mut() {
+            Some(sink) if begins => sink.group_begin(),
+            Some(sink) => sink.group_end(),
+            None => {}
+        }
+    }
+
+    /// Number of records of a database.
+    pub(crate) fn len(&mut self, database: DatabaseId) -> usize {
+        self.count(database).0
+    }
+
+    /// Number of records of a database that have a deadline.
+    pub(crate) fn deadlines_len(&mut self, database: DatabaseId) -> usize {
+        self.count(database).1
+    }
+
+    /// Number of records of a database, and of those with a deadline.
+    fn count(&mut self, database: DatabaseId) -> (usize, usize) {
+        let entered = self.enter();
+        let shared = Arc::clone(&self.shared);
+        let (mut keys, mut deadlines) = (0, 0);
+        if let Some(index) = self.find_index(database) {
+            keys = index.counts.keys.load(Ordering::Relaxed);
+            deadlines = index.counts.deadlines.load(Ordering::Relaxed);
+            shared.tallies.for_each_delta(database, |delta| {
+                keys += delta.keys.get();
+                deadlines += delta.deadlines.get();
+            });
+        }
+        if entered {
+            self.leave();
+        }
+        // Others may count meanwhile, so that a record's end is seen without its beginning.
+        let count = |sum: i64| usize::try_from(sum).unwrap_or(0);
+        (count(keys), count(deadlines))
+    }
+}
+
+impl Drop for Indexed {
+    fn drop(&mut self) {
+        // A panic may have left it in the middle of anything.
+        if self.alone {
+            self.set_alone(false);
+        }
+        self.release_held();
+        self.enter();
+        for (database, index) in self.seen.iter() {
+            self.local.tell_counts(index, database);
+        }
+        self.leave();
+        self.hand_over_deadlines();
+        self.local.tell_bytes(&self.shared);
+        self.shared.gate.part(&self.member);
+        self.shared.tallies.part(&self.local.cell);
+    }
+}
+
+/// Hash of the key behind a link, for who holds the bucket.
+pub(crate) fn hash_of(shared: &Shared, link: Link) -> u64 {
+    let view = view_of(shared, link);
+    // SAFETY: the caller holds the bucket that the link is in.
+    let hash = view.map(|view| unsafe { view.with_key(|key| shared.hasher.hash(key)) });
+    hash.unwrap_or(0)
+}
+
+/// Starts to bring records into the cache.
+fn prefetcher(shared: &Shared) -> impl FnMut(Link) {
+    |link| {
+        if let Some(offset) = link.offset() {
+            shared.arena_ref().prefetch(offset);
+        }
+    }
+}

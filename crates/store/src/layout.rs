@@ -1,0 +1,513 @@
+//! How a record lies in its slot.
+//!
+//! ```text
+//!   word 0   63 ───────────── 32 31 30 29 28 27 ─ 24 23 ── 16 15 ────── 0
+//!             │  value length   │LK│CK│ET│DL│  form  │  class │ key length│
+//!   then      deadline, if DL: milliseconds since 1970 UTC, 0 for none
+//!             etag, if ET
+//!             clock, if CK: use of the record, for policies that ask for it
+//!             key, filled up to a word; or, if LK, one word that names a blob with it
+//!             value: its bytes, a number, or a word that names a blob with it
+//! ```
+//!
+//! Words are written by who holds the record's bucket and read by whoever came through a link, so
+//! all access is through the arena. What a reader without the lock finds may be the words of other
+//! records, torn in the middle: [`View::load`] lets nothing pass that leads out of the slot.
+
+use base::sync::atomic::Ordering;
+
+use crate::arena::{Arena, Offset, WORD_BYTES};
+use crate::blob::Blob;
+use crate::slab::{SizeClass, class_bytes};
+
+/// Longer keys are kept in a blob, so that a slot always has room for a value of some kilobytes.
+pub(crate) const INLINE_KEY_BYTES_MAX: usize = if cfg!(any(loom, shuttle)) { 8 } else { 4 << 10 };
+
+/// How the value is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Bytes in the slot, as they were set.
+    Bytes,
+    /// Bytes in the slot that were changed in place since (OBJECT ENCODING tells).
+    ChangedBytes,
+    /// A number.
+    Integer,
+    /// Bytes in a blob.
+    Blob,
+}
+
+impl Form {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0 => Self::Bytes,
+            1 => Self::ChangedBytes,
+            2 => Self::Integer,
+            3 => Self::Blob,
+            _ => return None,
+        })
+    }
+
+    fn to_bits(self) -> u8 {
+        match self {
+            Self::Bytes => 0,
+            Self::ChangedBytes => 1,
+            Self::Integer => 2,
+            Self::Blob => 3,
+        }
+    }
+
+    /// Whether the value is bytes in the slot.
+    #[inline]
+    pub(crate) fn is_inline_bytes(self) -> bool {
+        matches!(self, Self::Bytes | Self::ChangedBytes)
+    }
+}
+
+/// The first word of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+/// What a record has besides its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    /// Bytes of the key, when it is in the slot.
+    pub(crate) inline_key: Option<u16>,
+    pub(crate) has_deadline: bool,
+    pub(crate) has_clock: bool,
+}
+
+impl Fields {
+    /// Bytes of a slot in front of the value.
+    #[inline]
+    pub(crate) fn bytes(self) -> usize {
+        let key = self.inline_key.map_or(WORD_BYTES, |len| pad(usize::from(len)));
+        let words = 1 + usize::from(self.has_deadline) + usize::from(self.has_clock);
+        words * WORD_BYTES + key
+    }
+}
+
+impl Header {
+    const DEADLINE: u64 = 1 << 28;
+    const ETAG: u64 = 1 << 29;
+    const CLOCK: u64 = 1 << 30;
+    const LONG_KEY: u64 = 1 << 31;
+
+    /// For a record in a slot of `class`.
+    #[inline]
+    pub(crate) fn new(fields: Fields, class: SizeClass, form: Form, value_len: u32) -> Self {
+        let mut word = u64::from(class.number()) << 16
+            | u64::from(form.to_bits()) << 24
+            | u64::from(value_len) << 32;
+        word |= match fields.inline_key {
+            Some(len) => u64::from(len),
+            None => Self::LONG_KEY,
+        };
+        if fields.has_deadline {
+            word |= Self::DEADLINE;
+        }
+        if fields.has_clock {
+            word |= Self::CLOCK;
+        }
+        Self(word)
+    }
+
+    #[inline]
+    fn byte(self, at: usize) -> u8 {
+        self.0.to_le_bytes()[at]
+    }
+
+    /// What the record has besides its value.
+    #[inline]
+    pub(crate) fn fields(self) -> Fields {
+        let key_len = u16::from_le_bytes([self.byte(0), self.byte(1)]);
+        Fields {
+            inline_key: (self.0 & Self::LONG_KEY == 0).then_some(key_len),
+            has_deadline: self.has_deadline(),
+            has_clock: self.0 & Self::CLOCK != 0,
+        }
+    }
+
+    /// Size class of the slot; none in garbage.
+    #[inline]
+    pub(crate) fn class(self) -> Option<SizeClass> {
+        SizeClass::from_number(self.byte(2))
+    }
+
+    /// How the value is kept; none in garbage.
+    #[inline]
+    pub(crate) fn form(self) -> Option<Form> {
+        Form::from_bits(self.byte(3) & 0xf)
+    }
+
+    /// Length of the value in bytes (not of a number, which is always a word).
+    #[inline]
+    pub(crate) fn value_len(self) -> usize {
+        let [.., a, b, c, d] = self.0.to_le_bytes();
+        usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there is a word for a deadline.
+    #[inline]
+    pub(crate) fn has_deadline(self) -> bool {
+        self.0 & Self::DEADLINE != 0
+    }
+
+    /// Index of the clock's word.
+    #[inline]
+    pub(crate) fn clock_at(self) -> Option<usize> {
+        (self.0 & Self::CLOCK != 0).then_some(1 + usize::from(self.has_deadline()))
+    }
+
+    /// Bytes from the record's start to its key.
+    #[inline]
+    pub(crate) fn key_at(self) -> usize {
+        let optional = (self.0 & (Self::DEADLINE | Self::ETAG | Self::CLOCK)).count_ones();
+        WORD_BYTES + WORD_BYTES * usize::try_from(optional).unwrap_or(0)
+    }
+
+    /// Bytes from the record's start to its value.
+    #[inline]
+    pub(crate) fn value_at(self) -> usize {
+        let key = self.fields().inline_key;
+        self.key_at() + key.map_or(WORD_BYTES, |len| pad(usize::from(len)))
+    }
+
+    /// The same record with another value.
+    #[inline]
+    pub(crate) fn with_value(self, form: Form, value_len: u32) -> Self {
+        let kept = self.0 & 0xffff_ffff & !(0xf << 24);
+        Self(kept | u64::from(form.to_bits()) << 24 | u64::from(value_len) << 32)
+    }
+}
+
+/// `bytes` filled up to whole words.
+#[inline]
+pub(crate) fn pad(bytes: usize) -> usize {
+    bytes.next_multiple_of(WORD_BYTES)
+}
+
+/// A record in its slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    arena: &'a Arena,
+    offset: Offset,
+    header: Header,
+    form: Form,
+    class: SizeClass,
+}
+
+impl<'a> View<'a> {
+    /// What is at `offset`, if that is a whole record. Who holds the bucket always gets one; who
+    /// does not may get a mixture of several, but never one that leads out of the arena.
+    #[inline]
+    pub(crate) fn load(arena: &'a Arena, offset: Offset) -> Option<Self> {
+        let header = Header(arena.word(offset, 0).load(Ordering::Relaxed));
+        let (class, form) = (header.class()?, header.form()?);
+        let value_bytes = if form.is_inline_bytes() {
+            header.value_len()
+        } else {
+            WORD_BYTES
+        };
+        let slot_bytes = class_bytes(class);
+        let fits = header.value_at() + value_bytes <= slot_bytes;
+        let inside = offset.bytes() + slot_bytes as u64 <= arena.bytes() as u64;
+        (fits && inside).then_some(Self {
+            arena,
+            offset,
+            header,
+            form,
+            class,
+        })
+    }
+
+    /// Writes the first word of a record into a slot that was just allocated.
+    #[inline]
+    pub(crate) fn create(arena: &'a Arena, offset: Offset, header: Header) -> Option<Self> {
+        arena.word(offset, 0).store(header.0, Ordering::Relaxed);
+        Self::load(arena, offset)
+    }
+
+    /// Where it is.
+    #[inline]
+    pub(crate) fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    /// Its first word.
+    #[inline]
+    pub(crate) fn header(&self) -> Header {
+        self.header
+    }
+
+    /// How its value is kept.
+    #[inline]
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Size class of its slot.
+    #[inline]
+    pub(crate) fn class(&self) -> SizeClass {
+        self.class
+    }
+
+    /// The memory it is in.
+    #[inline]
+    pub(crate) fn arena(&self) -> &'a Arena {
+        self.arena
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.arena.word(self.offset, at).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn set_word(&self, at: usize, word: u64) {
+        self.arena.word(self.offset, at).store(word, Ordering::Relaxed);
+    }
+
+    /// Whether its key is `key`. A long key is not looked at without the lock: `None`.
+    #[inline]
+    pub(crate) fn inline_key_is(&self, key: &[u8]) -> Option<bool> {
+        let len = usize::from(self.header.fields().inline_key?);
+        Some(len == key.len() && self.arena.matches(self.offset, self.header.key_at(), key))
+    }
+
+    /// When it stops existing.
+    #[inline]
+    pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
+        if self.header.has_deadline() {
+            Some(self.word(1)).filter(|&deadline| deadline != 0)
+        } else {
+            None
+        }
+    }
+
+    /// Whether it has stopped existing.
+    #[inline]
+    pub(crate) fn is_expired(&self, now_unix_ms: u64) -> bool {
+        self.deadline_unix_ms().is_some_and(|at| at <= now_unix_ms)
+    }
+
+    /// Changes the deadline; for the holder, and only where there is a word for it.
+    pub(crate) fn set_deadline(&self, deadline_unix_ms: Option<u64>) {
+        debug_assert!(self.header.has_deadline());
+        self.set_word(1, deadline_unix_ms.unwrap_or(0));
+    }
+
+    /// The clock's word.
+    #[inline]
+    pub(crate) fn clock(&self) -> Option<u64> {
+        self.header.clock_at().map(|at| self.word(at))
+    }
+
+    /// Changes the clock's word, if there is one; for the holder.
+    #[inline]
+    pub(crate) fn set_clock(&self, clock: u64) {
+        if let Some(at) = self.header.clock_at() {
+            self.set_word(at, clock);
+        }
+    }
+
+    /// The word in place of bytes: a number, or what names a blob.
+    #[inline]
+    pub(crate) fn value_word(&self) -> u64 {
+        self.word(self.header.value_at() / WORD_BYTES)
+    }
+
+    /// Changes the word in place of bytes; for the holder.
+    #[inline]
+    pub(crate) fn set_value_word(&self, word: u64) {
+        self.set_word(self.header.value_at() / WORD_BYTES, word);
+    }
+
+    /// The number; of a record that is one.
+    #[inline]
+    pub(crate) fn integer(&self) -> i64 {
+        self.value_word().cast_signed()
+    }
+
+    /// What names the blob with a long key.
+    #[inline]
+    pub(crate) fn long_key_word(&self) -> Option<u64> {
+        let is_long = self.header.fields().inline_key.is_none();
+        is_long.then(|| self.word(self.header.key_at() / WORD_BYTES))
+    }
+
+    /// Changes what names the blob with a long key; for the holder.
+    pub(crate) fn set_long_key_word(&self, word: u64) {
+        self.set_word(self.header.key_at() / WORD_BYTES, word);
+    }
+
+    /// Writes the key into the slot; for the holder, and for an inline key.
+    #[inline]
+    pub(crate) fn write_key(&self, key: &[u8]) {
+        self.arena.copy_in(self.offset, self.header.key_at(), key);
+    }
+
+    /// Writes bytes of an inline value, from `at` on; for the holder.
+    #[inline]
+    pub(crate) fn write_value(&self, at: usize, bytes: &[u8]) {
+        let at = self.header.value_at() + at;
+        self.arena.copy_in(self.offset, at, bytes);
+    }
+
+    /// Makes bytes of an inline value zero; for the holder.
+    pub(crate) fn zero_value(&self, at: usize, len: usize) {
+        let at = self.header.value_at() + at;
+        self.arena.zero(self.offset, at, len);
+    }
+
+    /// Bytes that the value may have in this slot.
+    #[inline]
+    pub(crate) fn value_room(&self) -> usize {
+        class_bytes(self.class) - self.header.value_at()
+    }
+
+    /// Replaces the first word; for the holder.
+    #[inline]
+    pub(crate) fn set_header(&mut self, header: Header) {
+        self.header = header;
+        self.form = header.form().unwrap_or(self.form);
+        self.set_word(0, header.0);
+    }
+
+    /// Runs `look` with the key's bytes.
+    ///
+    /// # Safety
+    /// The caller holds the record's bucket.
+    pub(crate) unsafe fn with_key<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self.long_key_word() {
+            Some(word) => {
+                // SAFETY: the word of a record's long key names a blob, and the bucket is held.
+                let blob = unsafe { Blob::look(word) };
+                let mut key = vec![0; blob.len()];
+                blob.copy_to(0, &mut key);
+                look(&key)
+            }
+            None => {
+                let len = usize::from(self.header.fields().inline_key.unwrap_or(0));
+                // SAFETY: passed on to the caller.
+                unsafe { self.with_bytes(self.header.key_at(), len, look) }
+            }
+        }
+    }
+
+    /// Whether its key is `key`, long or not.
+    ///
+    /// # Safety
+    /// The caller holds the record's bucket.
+    #[inline]
+    pub(crate) unsafe fn key_is(&self, key: &[u8]) -> bool {
+        self.inline_key_is(key).unwrap_or_else(|| {
+            // SAFETY: passed on to the caller.
+            unsafe { self.with_key(|own| own == key) }
+        })
+    }
+
+    /// Runs `look` with the bytes of an inline value.
+    ///
+    /// # Safety
+    /// The caller holds the record's bucket.
+    #[inline]
+    pub(crate) unsafe fn with_inline_value<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        debug_assert!(self.form.is_inline_bytes());
+        // SAFETY: passed on to the caller.
+        unsafe { self.with_bytes(self.header.value_at(), self.header.value_len(), look) }
+    }
+
+    /// # Safety
+    /// The caller holds the record's bucket.
+    #[inline]
+    unsafe fn with_bytes<R>(&self, at: usize, len: usize, look: impl FnOnce(&[u8]) -> R) -> R {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            // SAFETY: who holds the bucket is the only one who may write to the slots that its
+            // links name, and the caller does not while `look` runs.
+            look(unsafe { self.arena.bytes_under_lock(self.offset, at..at + len) })
+        }
+        #[cfg(any(loom, shuttle))]
+        {
+            let mut bytes = vec![0; len];
+            self.arena.copy_out(self.offset, at, &mut bytes);
+            look(&bytes)
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::slab::class_for;
+
+    #[test]
+    fn a_header_says_what_it_was_told() {
+        let class = class_for(640).unwrap();
+        for (has_deadline, has_clock) in [(false, false), (true, false), (false, true), (true, true)] {
+            for inline_key in [None, Some(0), Some(7), Some(u16::MAX)] {
+                let fields = Fields {
+                    inline_key,
+                    has_deadline,
+                    has_clock,
+                };
+                let header = Header::new(fields, class, Form::Integer, 0);
+                assert_eq!(header.fields(), fields);
+                assert_eq!((header.class(), header.form()), (Some(class), Some(Form::Integer)));
+                assert_eq!(header.value_at(), fields.bytes());
+                let changed = header.with_value(Form::ChangedBytes, u32::MAX);
+                assert_eq!(changed.fields(), fields);
+                assert_eq!(changed.class(), Some(class));
+                assert_eq!(changed.form(), Some(Form::ChangedBytes));
+                assert_eq!(changed.value_len(), 0xffff_ffff);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let fields = Fields {
+            inline_key: Some(9),
+            has_deadline: true,
+            has_clock: true,
+        };
+        let header = Header::new(fields, class_for(64).unwrap(), Form::Bytes, 0);
+        assert_eq!((header.clock_at(), header.key_at()), (Some(2), 24));
+        assert_eq!(header.value_at(), 24 + 16);
+        let plain = Fields {
+            has_deadline: false,
+            ..fields
+        };
+        let header = Header::new(plain, class_for(64).unwrap(), Form::Bytes, 0);
+        assert_eq!((header.clock_at(), header.key_at()), (Some(1), 16));
+    }
+
+    #[test]
+    fn garbage_never_leads_out_of_the_slot() {
+        use crate::arena::HugePages;
+        let arena = Arena::with_reserve(2 << 20, 2 << 20, HugePages::Never).unwrap();
+        let mut random = base::random::Prng::seeded(3);
+        let last = Offset::new(arena.bytes() as u64 - 16).unwrap();
+        let middle = Offset::new(1 << 20).unwrap();
+        let rounds = if cfg!(miri) { 200 } else { 100_000 };
+        for offset in [middle, last] {
+            for _ in 0..rounds {
+                let word = random.next_u64() & random.next_u64() & random.next_u64();
+                arena.word(offset, 0).store(word, Ordering::Relaxed);
+                let Some(view) = View::load(&arena, offset) else {
+                    continue;
+                };
+                // None of these may panic.
+                let _deadline = view.deadline_unix_ms();
+                let _clock = view.clock();
+                let _is = view.inline_key_is(b"12345678901234567890");
+                if view.form().is_inline_bytes() {
+                    let mut out = vec![0; view.header().value_len()];
+                    arena.copy_out(offset, view.header().value_at(), &mut out);
+                } else {
+                    let _word = view.value_word();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What one thread has of its own: free slots, counters, deadlines, locks it holds, the sink.
+//!
+//! The one exit of deletions is here ([`Local::remove`], and [`Local::remove_unasked`] for those
+//! that no command asked for).
+
+use base::sync::Arc;
+use base::sync::atomic::Ordering;
+
+use crate::accounting::LocalBytes;
+use crate::blob::Blob;
+use crate::bucket::{BUCKET_BYTES, Bucket, Link};
+use crate::clock::Clock;
+use crate::deadlines::Deadlines;
+use crate::effect::EffectSink;
+use crate::index::{Home, Index, Spot};
+use crate::key::DatabaseId;
+use crate::layout::{Form, View};
+use crate::policy::InForce;
+use crate::shared::Shared;
+use crate::slab::SlabCache;
+use crate::tally;
+use crate::value::Cause;
+
+/// What one thread has of its own.
+pub(crate) struct Local {
+    pub(crate) cache: SlabCache,
+    pub(crate) cell: Arc<tally::Cell>,
+    pub(crate) sink: Option<Box<dyn EffectSink>>,
+    pub(crate) now_unix_ms: u64,
+    pub(crate) held: Vec<Held>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) in_force: InForce,
+    index_bytes: LocalBytes,
+}
+
+/// A bucket that a lock set holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) database: DatabaseId,
+    pub(crate) home: Home,
+    pub(crate) changed: bool,
+}
+
+impl Local {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self {
+            cache: shared.slab.cache(),
+            cell: shared.tallies.join(),
+            sink: None,
+            now_unix_ms: 0,
+            held: Vec::new(),
+            deadlines: Deadlines::default(),
+            in_force: shared.policy.load(),
+            index_bytes: LocalBytes::default(),
+        }
+    }
+
+    /// The clock that records get which are written or used now.
+    #[inline]
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::new(self.in_force, self.now_unix_ms)
+    }
+
+    /// Which of the buckets held is the one of `hash`.
+    ///
+    /// # Panics
+    /// When none is: command code touched a key that it had not declared, and would wait for
+    /// another lock while holding some.
+    pub(crate) fn held_at(&self, index: &Index, database: DatabaseId, hash: u64) -> usize {
+        let home = index.state().home(hash);
+        let wanted = (database, home.first_position());
+        let found = self
+            .held
+            .binary_search_by_key(&wanted, |held| (held.database, held.home.first_position()));
+        found.expect("a key outside of the lock set was touched")
+    }
+
+    /// Counts records that came (1) or went (-1).
+    #[inline]
+    pub(crate) fn count_keys(&self, index: &Index, database: DatabaseId, change: i64) {
+        if let Some(due) = self.cell.delta(database).keys.add(change) {
+            index.counts.keys.fetch_add(due, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts deadlines that came (1) or went (-1).
+    #[inline]
+    pub(crate) fn count_deadlines(&self, index: &Index, database: DatabaseId, change: i64) {
+        if let Some(due) = self.cell.delta(database).deadlines.add(change) {
+            index.counts.deadlines.fetch_add(due, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells an index what it was not told.
+    pub(crate) fn tell_counts(&self, index: &Index, database: DatabaseId) {
+        let delta = self.cell.delta(database);
+        let counts = &index.counts;
+        counts.keys.fetch_add(delta.keys.take(), Ordering::Relaxed);
+        counts
+            .deadlines
+            .fetch_add(delta.deadlines.take(), Ordering::Relaxed);
+    }
+
+    /// Records of an index, as far as this thread knows: others may have a few more or less.
+    #[inline]
+    pub(crate) fn keys_about(&self, index: &Index, database: DatabaseId) -> u64 {
+        let told = index.counts.keys.load(Ordering::Relaxed);
+        let own = self.cell.delta(database).keys.get();
+        (told + own).max(0).unsigned_abs()
+    }
+
+    /// Counts one more bucket of an index.
+    pub(crate) fn count_bucket(&mut self, shared: &Shared) {
+        #[expect(clippy::cast_possible_wrap, reason = "64")]
+        if let Some(due) = self.index_bytes.add(BUCKET_BYTES as i64) {
+            shared.ledger.add(due);
+        }
+    }
+
+    /// Tells the ledger what this thread counted.
+    pub(crate) fn tell_bytes(&mut self, shared: &Shared) {
+        self.cache.flush();
+        shared.ledger.add(self.index_bytes.take());
+    }
+
+    /// Frees the slot of a record that no link names any more, and what it owns.
+    ///
+    /// # Safety
+    /// The caller holds the bucket that the record was in, and the record is not used again.
+    pub(crate) unsafe fn free(&mut self, shared: &Shared, view: &View<'_>) {
+        if view.form() == Form::Blob {
+            // SAFETY: the word of a blob's record owns one claim to it, which ends with the record.
+            unsafe { Blob::from_raw(view.value_word()) }.free(&shared.lazy);
+        }
+        if let Some(word) = view.long_key_word() {
+            // SAFETY: as above, for the key.
+            unsafe { Blob::from_raw(word) }.free(&shared.lazy);
+        }
+        self.cache.free(view.offset(), view.class());
+    }
+
+    /// Takes a record out of the store: the one exit of all deletions. The caller holds `home`.
+    pub(crate) fn remove(
+        &mut self,
+        shared: &Shared,
+        index: &Index,
+        database: DatabaseId,
+        home: &Bucket,
+        spot: Spot<'_>,
+    ) {
+        index.remove(home, spot);
+        self.count_keys(index, database, -1);
+        if spot.link.has(Link::DEADLINE) {
+            self.count_deadlines(index, database, -1);
+        }
+        if let Some(view) = view_of(shared, spot.link) {
+            // SAFETY: the bucket is held, and the record's only link is gone.
+            unsafe { self.free(shared, &view) };
+        }
+    }
+
+    /// Removes a record that nobody asked to remove, and says so. The caller holds `home`.
+    pub(crate) fn remove_unasked(
+        &mut self,
+        shared: &Shared,
+        index: &Index,
+        database: DatabaseId,
+        home: &Bucket,
+        spot: Spot<'_>,
+        cause: Cause,
+    ) {
+        match cause {
+            Cause::Expired => self.cell.events.expired.count(),
+            Cause::Evicted => self.cell.events.evicted.count(),
+        }
+        if let (Some(sink), Some(view)) = (self.sink.as_deref_mut(), view_of(shared, spot.link)) {
+            // SAFETY: the caller holds the bucket.
+            unsafe { view.with_key(|key| sink.removed(database, key, cause)) };
+        }
+        self.remove(shared, index, database, home, spot);
+    }
+}
+
+/// The record behind a link, for who holds the bucket.
+#[inline]
+pub(crate) fn view_of(shared: &Shared, link: Link) -> Option<View<'_>> {
+    let view = View::load(shared.arena_ref(), link.offset()?);
+    debug_assert!(view.is_some(), "a link names a whole record");
+    view
+}

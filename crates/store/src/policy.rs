@@ -1,0 +1,201 @@
+//! What to give up when memory is short, and what is noted about use for that.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base::sync::atomic::{AtomicU64, Ordering};
+
+/// Which records may be evicted, and in which order (`maxmemory-policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// None: writes are refused.
+    #[default]
+    NoEviction,
+    /// Any, the ones not used for long first.
+    AllKeysLru,
+    /// Any, the ones used rarely first.
+    AllKeysLfu,
+    /// Any, in no order.
+    AllKeysRandom,
+    /// Those with a deadline, the ones not used for long first.
+    VolatileLru,
+    /// Those with a deadline, the ones used rarely first.
+    VolatileLfu,
+    /// Those with a deadline, in no order.
+    VolatileRandom,
+    /// Those with a deadline, the ones that stop existing first first.
+    VolatileTtl,
+}
+
+/// Names as in the configuration.
+const NAMES: [(Policy, &str); 8] = [
+    (Policy::NoEviction, "noeviction"),
+    (Policy::AllKeysLru, "allkeys-lru"),
+    (Policy::AllKeysLfu, "allkeys-lfu"),
+    (Policy::AllKeysRandom, "allkeys-random"),
+    (Policy::VolatileLru, "volatile-lru"),
+    (Policy::VolatileLfu, "volatile-lfu"),
+    (Policy::VolatileRandom, "volatile-random"),
+    (Policy::VolatileTtl, "volatile-ttl"),
+];
+
+impl Policy {
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = NAMES.iter().find(|(policy, _)| *policy == self);
+        found.map_or("noeviction", |(_, name)| name)
+    }
+
+    /// Whether only records with a deadline are evicted.
+    #[must_use]
+    pub fn is_volatile(self) -> bool {
+        matches!(
+            self,
+            Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl
+        )
+    }
+
+    fn number(self) -> u8 {
+        let at = NAMES.iter().position(|(policy, _)| *policy == self);
+        at.and_then(|at| u8::try_from(at).ok()).unwrap_or(0)
+    }
+
+    fn from_number(number: u8) -> Self {
+        NAMES
+            .get(usize::from(number))
+            .map_or(Self::NoEviction, |(policy, _)| *policy)
+    }
+
+    pub(crate) fn clock_kind(self) -> ClockKind {
+        match self {
+            Self::AllKeysLru | Self::VolatileLru => ClockKind::LastUse,
+            Self::AllKeysLfu | Self::VolatileLfu => ClockKind::Frequency,
+            _ => ClockKind::None,
+        }
+    }
+
+    /// Whether the marks that readers leave in the index are looked at.
+    pub(crate) fn uses_marks(self) -> bool {
+        matches!(self, Self::AllKeysLru | Self::VolatileLru)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No policy has that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy;
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    /// The policy of a name, in any case.
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let found = NAMES.iter().find(|(_, own)| own.eq_ignore_ascii_case(name));
+        found.map(|(policy, _)| *policy).ok_or(UnknownPolicy)
+    }
+}
+
+/// How the use counter of the LFU policies moves (`lfu-log-factor`, `lfu-decay-time`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LfuTuning {
+    /// The larger, the more uses a step of the counter takes.
+    pub log_factor: u16,
+    /// Minutes without use that take one from the counter; 0: never.
+    pub decay_minutes: u16,
+}
+
+impl Default for LfuTuning {
+    fn default() -> Self {
+        Self {
+            log_factor: 10,
+            decay_minutes: 1,
+        }
+    }
+}
+
+/// What the clock word of a record holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ClockKind {
+    /// Records written now get no clock word.
+    #[default]
+    None,
+    /// The second of the last use.
+    LastUse,
+    /// A logarithmic counter of uses, and the minute it was last brought up to date.
+    Frequency,
+}
+
+/// The policy in force, as handles look it up once per batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InForce {
+    pub(crate) policy: Policy,
+    pub(crate) samples: u8,
+    pub(crate) lfu: LfuTuning,
+}
+
+/// The policy in force, changed at any time.
+#[derive(Debug, Default)]
+pub(crate) struct PolicyCell {
+    word: AtomicU64,
+}
+
+impl PolicyCell {
+    /// What is in force.
+    #[inline]
+    pub(crate) fn load(&self) -> InForce {
+        let [policy, samples, _, _, f0, f1, d0, d1] =
+            self.word.load(Ordering::Relaxed).to_le_bytes();
+        InForce {
+            policy: Policy::from_number(policy),
+            samples,
+            lfu: LfuTuning {
+                log_factor: u16::from_le_bytes([f0, f1]),
+                decay_minutes: u16::from_le_bytes([d0, d1]),
+            },
+        }
+    }
+
+    /// Puts something else in force.
+    pub(crate) fn store(&self, in_force: InForce) {
+        let [f0, f1] = in_force.lfu.log_factor.to_le_bytes();
+        let [d0, d1] = in_force.lfu.decay_minutes.to_le_bytes();
+        let bytes = [in_force.policy.number(), in_force.samples, 0, 0, f0, f1, d0, d1];
+        self.word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_one_name() {
+        for (policy, name) in NAMES {
+            assert_eq!(policy.name().parse(), Ok(policy));
+            assert_eq!(name.to_uppercase().parse(), Ok(policy));
+            assert_eq!(Policy::from_number(policy.number()), policy);
+        }
+        assert_eq!("lru".parse::<Policy>(), Err(UnknownPolicy));
+    }
+
+    #[test]
+    fn what_is_put_in_force_is_in_force() {
+        let cell = PolicyCell::default();
+        let in_force = InForce {
+            policy: Policy::VolatileTtl,
+            samples: 5,
+            lfu: LfuTuning {
+                log_factor: 300,
+                decay_minutes: u16::MAX,
+            },
+        };
+        cell.store(in_force);
+        assert_eq!(cell.load(), in_force);
+    }
+}

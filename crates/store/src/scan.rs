@@ -1,0 +1,178 @@
+//! Walking a database: SCAN, and some key at random.
+//!
+//! The cursor is the position where the next bucket's interval begins. Keys never change their
+//! position and growing only halves intervals, so a walk meets every record that is there from its
+//! beginning to its end, and meets none twice.
+
+use base::sync::Arc;
+
+use crate::bucket::Bucket;
+use crate::index::{Home, Index};
+use crate::indexed::Indexed;
+use crate::key::DatabaseId;
+use crate::local::{Local, view_of};
+use crate::record::Record;
+use crate::shared::Shared;
+
+/// A step looks at so many buckets per record that it should find, so that it ends soon in a
+/// table that was emptied.
+const BUCKETS_PER_RECORD: usize = 10;
+
+/// Buckets that are tried at random before all are walked.
+const RANDOM_TRIES: u64 = 64;
+
+impl Indexed {
+    /// Visits the records from `cursor` on; the next cursor.
+    pub(crate) fn scan(
+        &mut self,
+        database: DatabaseId,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(&Record<'_>),
+    ) -> u64 {
+        let entered = self.enter();
+        let index = self.find_index(database).cloned();
+        let next = index.map_or(0, |index| {
+            let mut position = cursor;
+            let mut visited = 0;
+            for _ in 0..count.saturating_mul(BUCKETS_PER_RECORD).max(1) {
+                let at = self.look_at(database, &index, position.reverse_bits());
+                visited += visit_all(&self.shared, &self.local, &index, at.bucket, &mut visit);
+                position = at.home.end_position();
+                if position == 0 || visited >= count {
+                    break;
+                }
+            }
+            position
+        });
+        if entered {
+            self.leave();
+        }
+        next
+    }
+
+    /// Some live key, chosen by `random`.
+    pub(crate) fn random_key(&mut self, database: DatabaseId, random: u64) -> Option<Vec<u8>> {
+        let entered = self.enter();
+        let index = self.find_index(database).cloned();
+        let key = index.and_then(|index| {
+            let mut draws = base::random::Prng::seeded(random);
+            (0..RANDOM_TRIES)
+                .find_map(|_| self.key_of_bucket(database, &index, draws.next_u64(), &mut draws))
+                .or_else(|| self.first_key_from(database, &index, random))
+        });
+        if entered {
+            self.leave();
+        }
+        key
+    }
+
+    /// The first live key of a walk that begins at a position and goes around.
+    fn first_key_from(
+        &mut self,
+        database: DatabaseId,
+        index: &Arc<Index>,
+        start: u64,
+    ) -> Option<Vec<u8>> {
+        let mut draws = base::random::Prng::seeded(start);
+        let (mut position, mut is_around) = (start, false);
+        loop {
+            let hash = position.reverse_bits();
+            if let Some(key) = self.key_of_bucket(database, index, hash, &mut draws) {
+                return Some(key);
+            }
+            position = index.state().home(hash).end_position();
+            if is_around && position > start {
+                return None;
+            }
+            if position == 0 {
+                if is_around {
+                    return None;
+                }
+                is_around = true;
+            }
+        }
+    }
+
+    /// One of the live keys in the bucket of `hash`.
+    fn key_of_bucket(
+        &mut self,
+        database: DatabaseId,
+        index: &Arc<Index>,
+        hash: u64,
+        draws: &mut base::random::Prng,
+    ) -> Option<Vec<u8>> {
+        let at = self.look_at(database, index, hash);
+        let mut live = 0_u64;
+        visit_all(&self.shared, &self.local, index, at.bucket, &mut |_| live += 1);
+        if live == 0 {
+            return None;
+        }
+        let (wanted, mut number, mut found) = (draws.below(live), 0, None);
+        visit_all(&self.shared, &self.local, index, at.bucket, &mut |record| {
+            if number == wanted {
+                found = Some(record.key().to_vec());
+            }
+            number += 1;
+        });
+        found
+    }
+
+    /// Holds the bucket of `hash` for a look.
+    fn look_at<'i>(&self, database: DatabaseId, index: &'i Index, hash: u64) -> Look<'i> {
+        let home = index.state().home(hash);
+        let is_held = self
+            .local
+            .held
+            .iter()
+            .any(|held| held.database == database && held.home == home);
+        let home = if is_held { home } else { index.lock(hash) };
+        Look {
+            bucket: index.bucket(home.number),
+            home,
+            is_own: !is_held,
+        }
+    }
+}
+
+/// A bucket held to be looked at.
+struct Look<'i> {
+    bucket: &'i Bucket,
+    home: Home,
+    is_own: bool,
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        if self.is_own {
+            self.bucket.unlock(false);
+        }
+    }
+}
+
+/// Visits the live records of a chain, which the caller holds; how many records it has, expired
+/// ones included.
+fn visit_all(
+    shared: &Shared,
+    local: &Local,
+    index: &Index,
+    home: &Bucket,
+    visit: &mut impl FnMut(&Record<'_>),
+) -> usize {
+    let mut count = 0;
+    index.for_each(home, |spot| {
+        count += 1;
+        let Some(view) = view_of(shared, spot.link) else {
+            return;
+        };
+        if view.is_expired(local.now_unix_ms) {
+            return;
+        }
+        let (in_force, now_unix_ms) = (local.in_force, local.now_unix_ms);
+        // SAFETY: the caller holds the bucket.
+        unsafe {
+            view.with_key(|key| visit(&Record::locked(key, view, in_force, now_unix_ms)));
+        }
+    });
+    count
+}

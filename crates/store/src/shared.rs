@@ -1,0 +1,122 @@
+//! What all threads share of a store: memory, databases, the gate, and the sums of counters.
+
+use std::io;
+
+use base::hash::KeyHasher;
+use base::sync::Arc;
+use base::sync::atomic::{AtomicBool, Ordering};
+
+use crate::accounting::{Budget, Ledger};
+use crate::arena::Arena;
+#[cfg(not(any(loom, shuttle)))]
+use crate::arena::HugePages;
+use crate::databases::Databases;
+use crate::expire::Orphans;
+use crate::gate::Gate;
+use crate::index::Shape;
+use crate::key::DatabaseId;
+use crate::lazy_free::LazyFree;
+use crate::policy::PolicyCell;
+use crate::slab::Slab;
+use crate::tally::Tallies;
+use crate::upkeep::LastMeasure;
+
+/// What all threads share of a store.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) hasher: Hasher,
+    pub(crate) slab: Arc<Slab>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) budget: Budget,
+    pub(crate) policy: PolicyCell,
+    pub(crate) databases: Databases,
+    pub(crate) gate: Gate,
+    pub(crate) tallies: Tallies,
+    pub(crate) lazy: LazyFree,
+    pub(crate) orphans: Orphans,
+    pub(crate) last_measure: LastMeasure,
+    pub(crate) active_expire: AtomicBool,
+}
+
+impl Shared {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// When the addresses cannot be had.
+    pub(crate) fn new(
+        count: DatabaseId,
+        hasher: Hasher,
+        arena: Arena,
+        shape: Shape,
+    ) -> io::Result<Self> {
+        let ledger = Arc::new(Ledger::default());
+        Ok(Self {
+            hasher,
+            slab: Slab::new(Arc::new(arena), Arc::clone(&ledger)),
+            ledger,
+            budget: Budget::new(0),
+            policy: PolicyCell::default(),
+            databases: Databases::new(count, shape),
+            gate: Gate::new(),
+            tallies: Tallies::new(count),
+            lazy: LazyFree::new(),
+            orphans: Orphans::default(),
+            last_measure: LastMeasure::default(),
+            active_expire: AtomicBool::new(true),
+        })
+    }
+
+    /// The arena that suits the machine.
+    ///
+    /// # Errors
+    /// When the addresses cannot be had.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn arena() -> io::Result<Arena> {
+        Arena::new(HugePages::default())
+    }
+
+    /// The memory of all records.
+    #[inline]
+    pub(crate) fn arena_ref(&self) -> &Arena {
+        self.slab.arena()
+    }
+
+    /// Whether expired records are removed before anyone asks for them.
+    pub(crate) fn expires_actively(&self) -> bool {
+        self.active_expire.load(Ordering::Relaxed)
+    }
+}
+
+/// Hashes keys; tests may throw most of the hash away to force collisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Hasher {
+    hasher: KeyHasher,
+    #[cfg(test)]
+    mask: u64,
+}
+
+impl Hasher {
+    /// With all bits of the hash.
+    pub(crate) fn new(hasher: KeyHasher) -> Self {
+        Self {
+            hasher,
+            #[cfg(test)]
+            mask: u64::MAX,
+        }
+    }
+
+    /// Keeps only the bits of `mask`.
+    #[cfg(test)]
+    pub(crate) fn masked(hasher: KeyHasher, mask: u64) -> Self {
+        Self { hasher, mask }
+    }
+
+    /// Hash of a key.
+    #[inline]
+    pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
+        let hash = self.hasher.hash(bytes);
+        #[cfg(test)]
+        let hash = hash & self.mask;
+        hash
+    }
+}

@@ -1,0 +1,240 @@
+//! [`Store`]: the keyspace of one server, shared by its threads.
+
+#[cfg(not(any(loom, shuttle)))]
+use std::io;
+use std::sync::Arc as StdArc;
+
+use base::hash::KeyHasher;
+use base::sync::Arc;
+use base::sync::atomic::Ordering;
+
+use crate::handle::Handle;
+use crate::index::Shape;
+use crate::key::DatabaseId;
+#[cfg(any(test, feature = "naive"))]
+use crate::naive;
+use crate::policy::{InForce, LfuTuning, Policy};
+use crate::shared::{Hasher, Shared};
+
+/// How a store is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of logical databases.
+    pub databases: DatabaseId,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { databases: 16 }
+    }
+}
+
+/// The keyspace of one server, shared by its threads.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) backend: Backend,
+    pub(crate) hasher: Hasher,
+    count: DatabaseId,
+}
+
+/// What is behind the surface.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Indexed(Arc<Shared>),
+    #[cfg(any(test, feature = "naive"))]
+    Naive(naive::Databases),
+}
+
+/// What a store counts. Sums over all handles, a moment old.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Bytes held for records, index and their bookkeeping.
+    pub used_bytes: u64,
+    /// Reads that found a live record.
+    pub hits: u64,
+    /// Reads that found none.
+    pub misses: u64,
+    /// Records that went away because their deadline passed.
+    pub expired: u64,
+    /// Records that went away because memory was needed.
+    pub evicted: u64,
+    /// Large values that wait to be freed behind the scenes.
+    pub lazyfree_pending: u64,
+    /// Large values freed behind the scenes so far.
+    pub lazyfreed: u64,
+    /// Where the bytes are.
+    pub memory: MemoryUsage,
+}
+
+/// Where the bytes of a store are (MEMORY STATS).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUsage {
+    /// The indexes of all databases.
+    pub index_bytes: u64,
+    /// Slots in use: records with their keys and short values.
+    pub slot_bytes: u64,
+    /// Memory held for slots, free ones included.
+    pub slot_held_bytes: u64,
+    /// Long values.
+    pub long_value_bytes: u64,
+    /// The limit; 0 is none.
+    pub limit_bytes: u64,
+}
+
+/// A table begins with `2^LEVEL` buckets: one page of memory.
+#[cfg(not(any(loom, shuttle)))]
+const LEVEL: u32 = 6;
+
+/// The most overflow buckets of one index.
+#[cfg(not(any(loom, shuttle)))]
+const OVERFLOW_MAX: usize = 1 << 24;
+
+impl Store {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// When the address range cannot be reserved.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn new(options: &Options) -> io::Result<StdArc<Self>> {
+        let hasher = Hasher::new(KeyHasher::from_os());
+        Self::with_shape(options, hasher, shape_for_machine())
+    }
+
+    /// As [`Store::new`], with what tests choose.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn with_shape(
+        options: &Options,
+        hasher: Hasher,
+        shape: Shape,
+    ) -> io::Result<StdArc<Self>> {
+        let arena = Shared::arena()?;
+        let shared = Shared::new(options.databases, hasher.clone(), arena, shape)?;
+        Ok(StdArc::new(Self {
+            backend: Backend::Indexed(Arc::new(shared)),
+            hasher,
+            count: options.databases,
+        }))
+    }
+
+    /// For a model checker: with an arena of `chunks`.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn for_model(chunks: usize, shape: Shape) -> StdArc<Self> {
+        let hasher = Hasher::new(KeyHasher::seeded(1));
+        let arena = crate::arena::Arena::with_chunks(chunks).expect("a small arena");
+        let shared = Shared::new(1, hasher.clone(), arena, shape).expect("a small store");
+        StdArc::new(Self {
+            backend: Backend::Indexed(Arc::new(shared)),
+            hasher,
+            count: 1,
+        })
+    }
+
+    /// An empty store that is a plain map behind a lock, for tests that prove that whoever uses a
+    /// store needs nothing but its surface.
+    #[cfg(any(test, feature = "naive"))]
+    #[must_use]
+    pub fn naive(options: &Options) -> StdArc<Self> {
+        let databases = naive::Databases::new(usize::from(options.databases));
+        StdArc::new(Self {
+            backend: Backend::Naive(databases),
+            hasher: Hasher::new(KeyHasher::from_os()),
+            count: options.databases,
+        })
+    }
+
+    /// A way into the store for one thread.
+    #[must_use]
+    pub fn handle(self: &StdArc<Self>) -> Handle {
+        Handle::new(self)
+    }
+
+    /// Number of logical databases.
+    #[must_use]
+    pub fn databases(&self) -> DatabaseId {
+        self.count
+    }
+
+    /// Forgets what was counted (CONFIG RESETSTAT).
+    pub fn reset_statistics(&self) {
+        if let Some(shared) = self.shared() {
+            shared.tallies.reset();
+        }
+    }
+
+    /// Whether expired records are removed before anyone asks for them (DEBUG SET-ACTIVE-EXPIRE).
+    pub fn set_active_expire(&self, on: bool) {
+        if let Some(shared) = self.shared() {
+            shared.active_expire.store(on, Ordering::Relaxed);
+        }
+    }
+
+    /// Limits what the process may hold to `limit_bytes` (0: no limit). What is over is evicted by
+    /// `policy`, which looks at `samples` records where it has to choose among some.
+    pub fn set_memory_limit(&self, limit_bytes: u64, policy: Policy, samples: u8) {
+        if let Some(shared) = self.shared() {
+            shared.budget.set_limit_bytes(limit_bytes);
+            shared.policy.store(InForce {
+                policy,
+                samples: samples.max(1),
+                lfu: shared.policy.load().lfu,
+            });
+        }
+    }
+
+    /// Tunes the use counter of the LFU policies.
+    pub fn set_lfu_tuning(&self, lfu: LfuTuning) {
+        if let Some(shared) = self.shared() {
+            let in_force = shared.policy.load();
+            shared.policy.store(InForce { lfu, ..in_force });
+        }
+    }
+
+    /// What the store counted so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.shared().map_or_else(Statistics::default, statistics)
+    }
+
+    fn shared(&self) -> Option<&Arc<Shared>> {
+        match &self.backend {
+            Backend::Indexed(shared) => Some(shared),
+            #[cfg(any(test, feature = "naive"))]
+            Backend::Naive(_) => None,
+        }
+    }
+}
+
+fn statistics(shared: &Arc<Shared>) -> Statistics {
+    let sums = shared.tallies.sums();
+    let slots = shared.slab.usage();
+    let used_bytes = shared.ledger.used_bytes();
+    let index_bytes = shared.databases.index_bytes();
+    let other_bytes = slots.live_bytes.saturating_add(index_bytes);
+    Statistics {
+        used_bytes,
+        hits: sums.hits,
+        misses: sums.misses,
+        expired: sums.expired,
+        evicted: sums.evicted,
+        lazyfree_pending: shared.lazy.pending_objects(),
+        lazyfreed: shared.lazy.freed_objects(),
+        memory: MemoryUsage {
+            index_bytes,
+            slot_bytes: slots.live_bytes,
+            slot_held_bytes: slots.held_bytes,
+            long_value_bytes: used_bytes.saturating_sub(other_bytes),
+            limit_bytes: shared.budget.limit_bytes(),
+        },
+    }
+}
+
+/// Buckets for more records than the machine's memory holds.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn shape_for_machine() -> Shape {
+    let memory_bytes = crate::reservation::machine_memory_bytes();
+    Shape {
+        level: LEVEL,
+        buckets_max: memory_bytes / 2 / crate::bucket::BUCKET_BYTES,
+        overflow_max: (memory_bytes / 16 / crate::bucket::BUCKET_BYTES).min(OVERFLOW_MAX),
+    }
+}

@@ -1,0 +1,225 @@
+//! Counting without sharing: every handle counts in a cell of its own, readers sum the cells.
+//!
+//! Only the owner of a cell writes it, with a plain load and store; so a count costs no locked
+//! instruction and no line that moves between cores. What a handle counted stays when it goes.
+
+use base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use base::sync::{Arc, CachePadded, Mutex, MutexGuard};
+
+use crate::key::DatabaseId;
+
+/// A handle tells the index about its records once it has so many more or fewer.
+const TOLD_EVERY: i64 = 16;
+
+/// What is counted per handle.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) hits: Event,
+    pub(crate) misses: Event,
+    pub(crate) expired: Event,
+    pub(crate) evicted: Event,
+}
+
+/// One counter, written by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Event(AtomicU64);
+
+impl Event {
+    /// Counts one; for the owner.
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.add(1);
+    }
+
+    fn add(&self, more: u64) {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
+        self.0.store(sum, Ordering::Relaxed);
+    }
+
+    /// The count, a moment old.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Events {
+    fn add(&self, other: &Self) {
+        self.hits.add(other.hits.get());
+        self.misses.add(other.misses.get());
+        self.expired.add(other.expired.get());
+        self.evicted.add(other.evicted.get());
+    }
+}
+
+/// Records of one database that came and went through one handle and that its index was not told.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    pub(crate) keys: Pending,
+    pub(crate) deadlines: Pending,
+}
+
+/// A number that its owner changes, and whoever has the store for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(AtomicI64);
+
+impl Pending {
+    /// Adds `change`; what is due for the index, if anything.
+    #[inline]
+    pub(crate) fn add(&self, change: i64) -> Option<i64> {
+        let sum = self.0.load(Ordering::Relaxed) + change;
+        if sum.abs() < TOLD_EVERY {
+            self.0.store(sum, Ordering::Relaxed);
+            return None;
+        }
+        self.0.store(0, Ordering::Relaxed);
+        Some(sum)
+    }
+
+    /// What was not told yet.
+    #[inline]
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes what was not told yet.
+    pub(crate) fn take(&self) -> i64 {
+        let sum = self.0.load(Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
+        sum
+    }
+}
+
+/// One handle's counters.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) events: CachePadded<Events>,
+    deltas: Box<[Delta]>,
+}
+
+impl Cell {
+    /// What the index of a database was not told.
+    #[inline]
+    pub(crate) fn delta(&self, database: DatabaseId) -> &Delta {
+        &self.deltas[usize::from(database)]
+    }
+}
+
+/// The cells of all handles.
+#[derive(Debug)]
+pub(crate) struct Tallies {
+    cells: Mutex<Cells>,
+    databases: usize,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    live: Vec<Arc<Cell>>,
+    /// What handles counted that are gone.
+    gone: Events,
+    /// What is subtracted since counting was last started anew.
+    forgotten: Events,
+}
+
+/// Sums of [`Events`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
+
+impl Tallies {
+    /// For `databases` databases.
+    pub(crate) fn new(databases: DatabaseId) -> Self {
+        Self {
+            cells: Mutex::new(Cells::default()),
+            databases: usize::from(databases),
+        }
+    }
+
+    /// A cell for a new handle.
+    pub(crate) fn join(&self) -> Arc<Cell> {
+        let cell = Arc::new(Cell {
+            events: CachePadded::new(Events::default()),
+            deltas: (0..self.databases).map(|_| Delta::default()).collect(),
+        });
+        self.lock().live.push(Arc::clone(&cell));
+        cell
+    }
+
+    /// Keeps what a handle counted that goes. Its deltas must be told already.
+    pub(crate) fn part(&self, cell: &Arc<Cell>) {
+        let mut cells = self.lock();
+        cells.live.retain(|other| !Arc::ptr_eq(other, cell));
+        cells.gone.add(&cell.events);
+    }
+
+    /// Events since counting was last started anew.
+    pub(crate) fn sums(&self) -> Sums {
+        let cells = self.lock();
+        let all = cells.total();
+        let past = &cells.forgotten;
+        Sums {
+            hits: all.hits.get().wrapping_sub(past.hits.get()),
+            misses: all.misses.get().wrapping_sub(past.misses.get()),
+            expired: all.expired.get().wrapping_sub(past.expired.get()),
+            evicted: all.evicted.get().wrapping_sub(past.evicted.get()),
+        }
+    }
+
+    /// Starts counting anew.
+    pub(crate) fn reset(&self) {
+        let mut cells = self.lock();
+        cells.forgotten = cells.total();
+    }
+
+    /// Calls `visit` with what each handle did not tell about a database.
+    pub(crate) fn for_each_delta(&self, database: DatabaseId, visit: impl FnMut(&Delta)) {
+        let cells = self.lock();
+        cells.live.iter().map(|cell| cell.delta(database)).for_each(visit);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cells> {
+        self.cells
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Cells {
+    fn total(&self) -> Events {
+        let sum = Events::default();
+        sum.add(&self.gone);
+        self.live.iter().for_each(|cell| sum.add(&cell.events));
+        sum
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_survive_their_handle_and_can_be_forgotten() {
+        let tallies = Tallies::new(1);
+        let (one, two) = (tallies.join(), tallies.join());
+        one.events.hits.count();
+        two.events.hits.count();
+        tallies.part(&one);
+        assert_eq!(tallies.sums().hits, 2);
+        tallies.reset();
+        assert_eq!(tallies.sums(), Sums::default());
+        two.events.evicted.count();
+        assert_eq!((tallies.sums().hits, tallies.sums().evicted), (0, 1));
+    }
+
+    #[test]
+    fn an_index_is_told_in_batches() {
+        let pending = Pending::default();
+        assert!((1..TOLD_EVERY).all(|_| pending.add(1).is_none()));
+        assert_eq!(pending.get(), TOLD_EVERY - 1);
+        assert_eq!(pending.add(1), Some(TOLD_EVERY));
+        assert_eq!((pending.add(-1), pending.take(), pending.get()), (None, -1, 0));
+    }
+}

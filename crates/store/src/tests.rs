@@ -1,0 +1,91 @@
+//! Tests of the whole store through its surface. What they share is here.
+
+mod expiry;
+mod locking;
+mod stress;
+mod twin;
+mod walking;
+
+use std::sync::{Arc, Mutex};
+
+use base::hash::KeyHasher;
+
+use crate::effect::EffectSink;
+use crate::index::Shape;
+use crate::key::DatabaseId;
+use crate::shared::Hasher;
+use crate::store::{Options, Store};
+use crate::value::Cause;
+
+/// How a store under test is forced to its limits.
+#[derive(Clone, Copy, Debug)]
+struct Force {
+    /// The table starts with `2^level` buckets.
+    level: u32,
+    /// Only these bits of a hash are used.
+    hash_mask: u64,
+    /// The table cannot have more buckets.
+    buckets_max: usize,
+}
+
+impl Force {
+    /// One bucket to start with; otherwise as in production.
+    const TINY: Self = Self {
+        level: 0,
+        hash_mask: u64::MAX,
+        buckets_max: 1 << 20,
+    };
+
+    fn store(self, databases: DatabaseId) -> Arc<Store> {
+        let shape = Shape {
+            level: self.level,
+            buckets_max: self.buckets_max,
+            overflow_max: 1 << 16,
+        };
+        let hasher = Hasher::masked(KeyHasher::seeded(7), self.hash_mask);
+        Store::with_shape(&Options { databases }, hasher, shape).unwrap()
+    }
+}
+
+/// What a sink was told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Command(DatabaseId, Vec<Vec<u8>>),
+    Removed(DatabaseId, Vec<u8>, &'static str),
+    Begin,
+    End,
+}
+
+/// A sink that writes down what it is told.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Told>>>);
+
+impl Notes {
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl EffectSink for Notes {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        let parts = parts.iter().map(|part| part.to_vec()).collect();
+        self.0.lock().unwrap().push(Told::Command(database, parts));
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], cause: Cause) {
+        let cause = match cause {
+            Cause::Expired => "expired",
+            Cause::Evicted => "evicted",
+        };
+        let told = Told::Removed(database, key.to_vec(), cause);
+        self.0.lock().unwrap().push(told);
+    }
+
+    fn group_begin(&mut self) {
+        self.0.lock().unwrap().push(Told::Begin);
+    }
+
+    fn group_end(&mut self) {
+        self.0.lock().unwrap().push(Told::End);
+    }
+}

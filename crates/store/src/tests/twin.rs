@@ -1,0 +1,357 @@
+//! The real store against its naive twin: the same operations, the same answers, the same effects.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{Force, Notes};
+use crate::handle::Handle;
+use crate::key::DatabaseId;
+use crate::record::Record;
+use crate::store::{Options, Store};
+use crate::value::{Deadline, Encoding, StoreError};
+
+const DATABASES: DatabaseId = 2;
+
+/// A record, copied out.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    value: Vec<u8>,
+    integer: Option<i64>,
+    encoding: Encoding,
+    deadline_unix_ms: Option<u64>,
+}
+
+fn seen(record: &Record<'_>) -> Seen {
+    let value = record.to_vec();
+    let mut pieces = Vec::new();
+    record.for_each_chunk(0..usize::MAX, |piece| pieces.extend_from_slice(piece));
+    assert_eq!(pieces, value, "pieces make up the whole");
+    let half = value.len() / 2;
+    let mut part = Vec::new();
+    record.for_each_chunk(half..value.len(), |piece| part.extend_from_slice(piece));
+    assert_eq!(part, &value[half..]);
+    assert_eq!(record.is_empty(), value.is_empty());
+    assert!(record.memory_bytes() >= value.len().min(8));
+    Seen {
+        integer: record.integer(),
+        encoding: record.encoding(),
+        deadline_unix_ms: record.deadline_unix_ms(),
+        value,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Read(Name),
+    Set(Name, Value, When),
+    SetRaw(Name, Value, When),
+    SetText(Name, Value, When),
+    SetInteger(Name, i64, When),
+    Append(Name, Value),
+    WriteAt(Name, usize, Value),
+    SetDeadline(Name, Option<u64>),
+    Delete(Name),
+    Rename(Name, Name),
+    Copy(Name, Name),
+    Touch(Name),
+    Increment(Name),
+    ReadSeveral(Vec<Name>),
+    WriteSeveral(Vec<(Name, Value)>),
+    Flush(Option<DatabaseId>),
+    Swap,
+    Pass(u64),
+    Tick,
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    database: DatabaseId,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct Value(Vec<u8>);
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Keep,
+    Never,
+    In(u64),
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    let bytes = prop_oneof![
+        30 => (0..60_u32).prop_map(|number| format!("key:{number}").into_bytes()),
+        2 => Just(Vec::new()),
+        1 => (4_090..4_100_usize).prop_map(|len| vec![b'k'; len]),
+        1 => Just(vec![b'l'; 70_000]),
+    ];
+    (0..DATABASES, bytes).prop_map(|(database, bytes)| Name { database, bytes })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        5 => any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+        2 => (-20..20_i64).prop_map(|number| number.to_string().into_bytes()),
+        10 => proptest::collection::vec(any::<u8>(), 0..50),
+        4 => proptest::collection::vec(any::<u8>(), 50..600),
+        2 => (0..3_000_usize).prop_map(|len| vec![b'm'; len]),
+        1 => (16_000..17_000_usize).prop_map(|len| vec![b'n'; len]),
+        1 => (65_000..140_000_usize).prop_map(|len| vec![b'o'; len]),
+    ]
+    .prop_map(Value)
+}
+
+fn when() -> impl Strategy<Value = When> {
+    prop_oneof![
+        Just(When::Keep),
+        Just(When::Never),
+        (0..200_u64).prop_map(When::In),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => name().prop_map(Step::Read),
+        12 => (name(), value(), when()).prop_map(|(n, v, w)| Step::Set(n, v, w)),
+        3 => (name(), value(), when()).prop_map(|(n, v, w)| Step::SetRaw(n, v, w)),
+        2 => (name(), value(), when()).prop_map(|(n, v, w)| Step::SetText(n, v, w)),
+        3 => (name(), any::<i64>(), when()).prop_map(|(n, v, w)| Step::SetInteger(n, v, w)),
+        4 => (name(), value()).prop_map(|(n, v)| Step::Append(n, v)),
+        4 => (name(), 0..20_000_usize, value()).prop_map(|(n, at, v)| Step::WriteAt(n, at, v)),
+        4 => (name(), proptest::option::of(0..200_u64)).prop_map(|(n, d)| Step::SetDeadline(n, d)),
+        5 => name().prop_map(Step::Delete),
+        3 => (name(), name()).prop_map(|(a, b)| Step::Rename(a, b)),
+        3 => (name(), name()).prop_map(|(a, b)| Step::Copy(a, b)),
+        1 => name().prop_map(Step::Touch),
+        4 => name().prop_map(Step::Increment),
+        2 => proptest::collection::vec(name(), 0..8).prop_map(Step::ReadSeveral),
+        2 => proptest::collection::vec((name(), value()), 0..8).prop_map(Step::WriteSeveral),
+        1 => proptest::option::of(0..DATABASES).prop_map(Step::Flush),
+        1 => Just(Step::Swap),
+        4 => (0..60_u64).prop_map(Step::Pass),
+        2 => Just(Step::Tick),
+    ]
+}
+
+/// What a step answered, in words that both stores must agree on.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Nothing,
+    Seen(Option<Seen>),
+    Several(Vec<Option<Seen>>),
+    Flag(bool),
+    Length(Result<usize, StoreError>),
+    Done(Result<(), StoreError>),
+}
+
+fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
+    let at = *now;
+    let deadline = |when: &When| match when {
+        When::Keep => Deadline::Keep,
+        When::Never => Deadline::Never,
+        When::In(ms) => Deadline::At(at + ms),
+    };
+    macro_rules! key {
+        ($name:expr) => {
+            handle.key($name.database, &$name.bytes)
+        };
+    }
+    match step {
+        Step::Read(name) => {
+            let key = key!(name);
+            Answer::Seen(handle.read(&key, |record| record.map(seen)))
+        }
+        Step::Set(name, value, when) => {
+            let key = key!(name);
+            let done = handle.upsert(&key, &value.0, deadline(when), |effect| {
+                effect.command(&[b"SET", &name.bytes, &value.0]);
+            });
+            Answer::Done(done)
+        }
+        Step::SetRaw(name, value, when) => {
+            let key = key!(name);
+            Answer::Done(handle.modify(&key, |entry| entry.set_raw(&value.0, deadline(when))))
+        }
+        Step::SetText(name, value, when) => {
+            let key = key!(name);
+            Answer::Done(handle.modify(&key, |entry| entry.set_text(&value.0, deadline(when))))
+        }
+        Step::SetInteger(name, value, when) => {
+            let key = key!(name);
+            Answer::Done(handle.modify(&key, |entry| entry.set_integer(*value, deadline(when))))
+        }
+        Step::Append(name, value) => {
+            let key = key!(name);
+            Answer::Length(handle.modify(&key, |entry| entry.append(&value.0)))
+        }
+        Step::WriteAt(name, start, value) => {
+            let key = key!(name);
+            Answer::Length(handle.modify(&key, |entry| entry.write_at(*start, &value.0)))
+        }
+        Step::SetDeadline(name, after_ms) => {
+            let key = key!(name);
+            let deadline = after_ms.map(|ms| at + ms);
+            Answer::Done(handle.modify(&key, |entry| entry.set_deadline(deadline)))
+        }
+        Step::Delete(name) => {
+            let key = key!(name);
+            let existed = handle.delete(&key, |effect| effect.command(&[b"DEL", &name.bytes]));
+            Answer::Flag(existed)
+        }
+        Step::Rename(from, to) => {
+            let (from, to) = (key!(from), key!(to));
+            handle.locked(&[from, to], |handle| {
+                match handle.modify(&from, |entry| entry.take()) {
+                    Some(owned) => Answer::Done(handle.modify(&to, |entry| entry.put(owned))),
+                    None => Answer::Nothing,
+                }
+            })
+        }
+        Step::Copy(from, to) => {
+            let (from, to) = (key!(from), key!(to));
+            handle.locked(&[to, from], |handle| {
+                match handle.modify(&from, |entry| entry.duplicate()) {
+                    Some(owned) => Answer::Done(handle.modify(&to, |entry| entry.put(owned))),
+                    None => Answer::Nothing,
+                }
+            })
+        }
+        Step::Touch(name) => {
+            let key = key!(name);
+            handle.modify(&key, |entry| {
+                entry.touch();
+                Answer::Flag(entry.is_present())
+            })
+        }
+        Step::Increment(name) => {
+            let key = key!(name);
+            handle.modify(&key, |entry| {
+                let number = match entry.record() {
+                    None => Some(0),
+                    Some(record) => record.integer(),
+                };
+                match number {
+                    None => Answer::Nothing,
+                    Some(number) => {
+                        Answer::Done(entry.set_integer(number.wrapping_add(1), Deadline::Keep))
+                    }
+                }
+            })
+        }
+        Step::ReadSeveral(names) => {
+            let keys: Vec<_> = names.iter().map(|name| key!(name)).collect();
+            handle.locked(&keys, |handle| {
+                let look = |key| handle.read(key, |record| record.map(seen));
+                Answer::Several(keys.iter().map(look).collect())
+            })
+        }
+        Step::WriteSeveral(pairs) => {
+            let keys: Vec<_> = pairs.iter().map(|(name, _)| key!(name)).collect();
+            handle.locked(&keys, |handle| {
+                let done = keys.iter().zip(pairs).try_for_each(|(key, (_, value))| {
+                    handle.upsert(key, &value.0, Deadline::Never, |effect| {
+                        effect.command(&[b"SET", key.bytes(), &value.0]);
+                    })
+                });
+                Answer::Done(done)
+            })
+        }
+        Step::Flush(database) => {
+            handle.flush(*database);
+            Answer::Nothing
+        }
+        Step::Swap => {
+            handle.swap(0, 1);
+            Answer::Nothing
+        }
+        Step::Pass(ms) => {
+            *now += ms;
+            handle.begin(*now);
+            Answer::Nothing
+        }
+        Step::Tick => {
+            while handle.tick(*now) {}
+            Answer::Nothing
+        }
+    }
+}
+
+/// Everything in a database, by walking it.
+fn dump(handle: &mut Handle, database: DatabaseId) -> BTreeMap<Vec<u8>, Seen> {
+    let mut all = BTreeMap::new();
+    let mut cursor = 0;
+    loop {
+        cursor = handle.scan(database, cursor, 3, |record| {
+            let twice = all.insert(record.key().to_vec(), seen(record));
+            assert!(twice.is_none(), "a walk meets a record once");
+        });
+        if cursor == 0 {
+            return all;
+        }
+    }
+}
+
+fn compare(force: Force, steps: &[Step]) {
+    let stores = [force.store(DATABASES), Store::naive(&Options { databases: DATABASES })];
+    let mut handles = stores.each_ref().map(|store| store.handle());
+    let notes = [Notes::default(), Notes::default()];
+    let mut now = [1_000_000; 2];
+    for (handle, notes) in handles.iter_mut().zip(&notes) {
+        handle.set_sink(Some(Box::new(notes.clone())));
+        handle.begin(1_000_000);
+    }
+    // Removals of expired records come when somebody looks, or on a tick: both may be right.
+    let told = |notes: &Notes| {
+        let mut told = notes.take();
+        told.retain(|told| !matches!(told, super::Told::Removed(..)));
+        told
+    };
+    for step in steps {
+        let answers = [0, 1].map(|at| run(&mut handles[at], step, &mut now[at]));
+        assert_eq!(answers[0], answers[1], "{step:?}");
+        assert_eq!(told(&notes[0]), told(&notes[1]), "{step:?}");
+    }
+    for database in 0..DATABASES {
+        let dumps = handles.each_mut().map(|handle| dump(handle, database));
+        assert_eq!(dumps[0], dumps[1]);
+        let live = dumps[0].len();
+        let deadlines = dumps[0].values().filter(|seen| seen.deadline_unix_ms.is_some());
+        let deadlines = deadlines.count();
+        let handle = &mut handles[0];
+        while handle.tick(now[0]) {}
+        assert_eq!(handle.len(database), live, "a tick removes all that expired");
+        assert_eq!(handle.expiring_len(database), deadlines);
+        let key = handle.random_key(database, 77);
+        assert_eq!(key.is_some(), live > 0);
+        assert!(key.is_none_or(|key| dumps[0].contains_key(&key)));
+    }
+}
+
+fn cases() -> ProptestConfig {
+    ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 128 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn a_table_that_grows_from_one_bucket(steps in proptest::collection::vec(step(), 1..200)) {
+        compare(Force::TINY, &steps);
+    }
+
+    #[test]
+    fn hashes_that_collide(steps in proptest::collection::vec(step(), 1..200)) {
+        compare(Force { hash_mask: 0x8000_0000_0000_0003, ..Force::TINY }, &steps);
+    }
+
+    #[test]
+    fn a_table_that_cannot_grow(steps in proptest::collection::vec(step(), 1..200)) {
+        compare(Force { buckets_max: 2, ..Force::TINY }, &steps);
+    }
+}

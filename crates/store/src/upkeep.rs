@@ -1,0 +1,77 @@
+//! Housekeeping between commands: what expired, what the process holds, what can be given back.
+
+use base::sync::atomic::{AtomicU64, Ordering};
+
+use crate::accounting::resident_bytes;
+use crate::indexed::Indexed;
+use crate::shared::Shared;
+
+/// The resident set is measured so often.
+const MEASURE_EVERY_MS: u64 = 100;
+
+impl Indexed {
+    /// One bounded step; whether more is waiting.
+    pub(crate) fn tick(&mut self, now_unix_ms: u64) -> bool {
+        let entered = self.enter();
+        self.local.now_unix_ms = now_unix_ms;
+        self.local.cache.settle();
+        let more = self.expire_due();
+        if self.is_measure_due(now_unix_ms) {
+            let shared = &*self.shared;
+            self.local.tell_bytes(shared);
+            measure(shared, now_unix_ms);
+        }
+        if entered {
+            self.leave();
+        }
+        more
+    }
+
+    /// Gives free memory back to the system.
+    pub(crate) fn purge(&mut self) {
+        let shared = &*self.shared;
+        self.local.tell_bytes(shared);
+        self.local.cache.settle();
+    }
+
+    /// Whether this thread has not told what it counted for a while.
+    fn is_measure_due(&mut self, now_unix_ms: u64) -> bool {
+        // The clock may have been set back.
+        let since = now_unix_ms.abs_diff(self.told_unix_ms);
+        let due = since >= MEASURE_EVERY_MS;
+        if due {
+            self.told_unix_ms = now_unix_ms;
+        }
+        due
+    }
+}
+
+/// When the resident set was measured last.
+#[derive(Debug, Default)]
+pub(crate) struct LastMeasure(AtomicU64);
+
+impl LastMeasure {
+    /// Whether the caller is the one to measure now.
+    fn is_due(&self, now_unix_ms: u64) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        now_unix_ms.abs_diff(last) >= MEASURE_EVERY_MS
+            && self
+                .0
+                .compare_exchange(last, now_unix_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+/// Corrects what the counters say by what the system says, where there is a limit.
+fn measure(shared: &Shared, now_unix_ms: u64) {
+    if shared.budget.limit_bytes() == 0 || !shared.last_measure.is_due(now_unix_ms) {
+        return;
+    }
+    if let Ok(resident) = resident_bytes() {
+        let slots = shared.slab.usage();
+        let free_slots = slots.held_bytes.saturating_sub(slots.live_bytes);
+        let dirty = shared.arena_ref().chunks().dirty_bytes();
+        let used = shared.ledger.used_bytes();
+        shared.budget.correct(resident, used, free_slots + dirty);
+    }
+}

@@ -1,0 +1,128 @@
+//! What concerns whole databases: emptying and exchanging them.
+//!
+//! Both happen while one thread has the store for itself. Emptying detaches the index and lets the
+//! records be freed behind the scenes: nobody can find them any more, and their slots stay readable
+//! memory until they are used again.
+
+use base::sync::Arc;
+use base::sync::atomic::Ordering;
+
+use crate::accounting::Ledger;
+use crate::blob::Blob;
+use crate::index::Index;
+use crate::indexed::Indexed;
+use crate::key::DatabaseId;
+use crate::layout::{Form, View};
+use crate::shared::Shared;
+use crate::slab::{Slab, SlabCache};
+
+/// An index of fewer records is freed at once.
+const FREE_LATER_FROM: usize = 512;
+
+impl Indexed {
+    /// Empties a database; how many records it had. For who has the store for itself.
+    pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
+        debug_assert!(self.is_alone());
+        let count = self.len(database);
+        let Some(index) = self.shared.databases.detach(database) else {
+            return 0;
+        };
+        self.seen.refresh(&self.shared.databases);
+        self.shared.tallies.for_each_delta(database, |delta| {
+            delta.keys.take();
+            delta.deadlines.take();
+        });
+        let detached = Detached {
+            slab: Arc::clone(&self.shared.slab),
+            ledger: Arc::clone(&self.shared.ledger),
+            index,
+        };
+        if count < FREE_LATER_FROM {
+            drop(detached);
+        } else {
+            let objects = u64::try_from(count).unwrap_or(u64::MAX);
+            self.shared.lazy.submit(objects, Box::new(detached));
+        }
+        count
+    }
+
+    /// Exchanges two databases. For who has the store for itself.
+    pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
+        debug_assert!(self.is_alone());
+        for database in [one, other] {
+            if let Some(index) = self.seen.get(database) {
+                self.shared.tallies.for_each_delta(database, |delta| {
+                    let counts = &index.counts;
+                    counts.keys.fetch_add(delta.keys.take(), Ordering::Relaxed);
+                    counts
+                        .deadlines
+                        .fetch_add(delta.deadlines.take(), Ordering::Relaxed);
+                });
+            } else {
+                // What is left is from an index that is gone.
+                self.shared.tallies.for_each_delta(database, |delta| {
+                    delta.keys.take();
+                    delta.deadlines.take();
+                });
+            }
+        }
+        self.shared.databases.swap(one, other);
+        self.seen.refresh(&self.shared.databases);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for database in 0..self.databases.count() {
+            if let Some(index) = self.databases.detach(database) {
+                drop(Detached {
+                    slab: Arc::clone(&self.slab),
+                    ledger: Arc::clone(&self.ledger),
+                    index,
+                });
+            }
+        }
+    }
+}
+
+/// An index that no database has any more. Dropping it frees its records.
+struct Detached {
+    slab: Arc<Slab>,
+    ledger: Arc<Ledger>,
+    index: Arc<Index>,
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let mut cache = self.slab.cache();
+        let bytes = self.index.home_bytes();
+        for number in 0..self.index.state().buckets() {
+            let bucket = self.index.bucket(number);
+            self.index.for_each(bucket, |spot| {
+                let arena = self.slab.arena();
+                if let Some(offset) = spot.link.offset()
+                    && let Some(view) = View::load(arena, offset)
+                {
+                    free(&mut cache, &view);
+                }
+            });
+        }
+        // Handles that have not looked since keep the index, but not its memory.
+        self.index.discard();
+        self.ledger.add(-i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+}
+
+/// Frees the record of a detached index, and what it owns.
+fn free(cache: &mut SlabCache, view: &View<'_>) {
+    if view.form() == Form::Blob {
+        // SAFETY: the index was detached while nobody was inside, so that nobody comes to its
+        // records any more; the claim of each word ends here.
+        drop(unsafe { Blob::from_raw(view.value_word()) });
+    }
+    if let Some(word) = view.long_key_word() {
+        // SAFETY: as above.
+        drop(unsafe { Blob::from_raw(word) });
+    }
+    cache.free(view.offset(), view.class());
+}

@@ -1,0 +1,644 @@
+//! One key's place in the index, locked for a change: what an [`Entry`] is made of.
+//!
+//! A change is made in the slot where the new value fits and fills at least half of it. Otherwise a
+//! draft is built in a slot of its own, where nobody can see it, then its link replaces the old one,
+//! and the old slot is freed. So a record that cannot be written (no memory) is left as it was.
+
+use base::number::{IntegerText, parse_i64};
+
+use crate::arena::WORD_BYTES;
+use crate::blob::Blob;
+use crate::bucket::{Bucket, Link};
+use crate::effect::{Effect, EffectSink};
+use crate::entry::Entry;
+use crate::index::{Index, Spot};
+use crate::indexed::Indexed;
+use crate::key::Key;
+use crate::layout::{Fields, Form, Header, INLINE_KEY_BYTES_MAX, View};
+use crate::local::{Local, view_of};
+use crate::owned::{Content, Owned};
+use crate::record::{OPTIMISTIC_BYTES_MAX, Record};
+use crate::shared::Shared;
+use crate::slab::{OutOfMemory, SLOT_BYTES_MAX, class_bytes, class_for};
+use crate::value::{Cause, Deadline, StoreError};
+
+/// The deadline word of a record that has none is 0.
+const DEADLINE_MIN_UNIX_MS: u64 = 1;
+
+impl Indexed {
+    /// Runs `change` on a key with its bucket locked.
+    #[inline]
+    pub(crate) fn modify<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut Entry<'_>) -> R,
+    ) -> R {
+        let entered = self.enter();
+        self.need_index(key.database());
+        let (answer, inserted) = self.modify_in_index(key, change);
+        if inserted && self.local.held.is_empty() {
+            self.grow_after_insert(key.database());
+        }
+        if entered {
+            self.leave();
+        }
+        answer
+    }
+
+    #[inline]
+    fn modify_in_index<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut Entry<'_>) -> R,
+    ) -> (R, bool) {
+        let Some(index) = self.seen.get(key.database()) else {
+            unreachable!("made before");
+        };
+        let writer = Writer::open(&self.shared, &mut self.local, index, *key);
+        let mut entry = Entry::slot(writer);
+        let answer = change(&mut entry);
+        (answer, entry.has_inserted())
+    }
+}
+
+/// A key's place, locked.
+pub(crate) struct Writer<'a> {
+    shared: &'a Shared,
+    local: &'a mut Local,
+    index: &'a Index,
+    home: &'a Bucket,
+    /// Which of the buckets of the lock set this is, if it was locked before.
+    held_at: Option<usize>,
+    key: Key<'a>,
+    spot: Option<Spot<'a>>,
+    changed: bool,
+    inserted: bool,
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        match self.held_at {
+            Some(at) => self.local.held[at].changed |= self.changed,
+            None => self.home.unlock(self.changed),
+        }
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Locks the key's bucket, finds its record and removes it if it has expired.
+    #[inline]
+    fn open(shared: &'a Shared, local: &'a mut Local, index: &'a Index, key: Key<'a>) -> Self {
+        let (number, held_at) = if local.held.is_empty() {
+            (index.lock(key.hash()).number, None)
+        } else {
+            let at = local.held_at(index, key.database(), key.hash());
+            (local.held[at].home.number, Some(at))
+        };
+        let mut writer = Self {
+            shared,
+            local,
+            index,
+            home: index.bucket(number),
+            held_at,
+            key,
+            spot: None,
+            changed: false,
+            inserted: false,
+        };
+        writer.find();
+        writer
+    }
+
+    #[inline]
+    fn find(&mut self) {
+        let is = |link: Link| {
+            // SAFETY: the bucket is held.
+            view_of(self.shared, link).is_some_and(|view| unsafe { view.key_is(self.key.bytes()) })
+        };
+        self.spot = self.index.find(self.home, self.key.hash(), is);
+        if let Some(spot) = self.spot
+            && spot.link.has(Link::DEADLINE)
+            && self.view().is_some_and(|view| view.is_expired(self.local.now_unix_ms))
+        {
+            let database = self.key.database();
+            let (home, cause) = (self.home, Cause::Expired);
+            self.local
+                .remove_unasked(self.shared, self.index, database, home, spot, cause);
+            self.spot = None;
+            self.changed = true;
+        }
+    }
+
+    /// The record as it is.
+    #[inline]
+    fn view(&self) -> Option<View<'a>> {
+        view_of(self.shared, self.spot?.link)
+    }
+
+    /// The key.
+    #[inline]
+    pub(crate) fn key(&self) -> Key<'a> {
+        self.key
+    }
+
+    /// Whether the key exists.
+    #[inline]
+    pub(crate) fn is_present(&self) -> bool {
+        self.spot.is_some()
+    }
+
+    /// Whether a record was added that was not there.
+    #[inline]
+    pub(crate) fn has_inserted(&self) -> bool {
+        self.inserted
+    }
+
+    /// The record, to look at.
+    #[inline]
+    pub(crate) fn record(&self) -> Option<Record<'_>> {
+        let view = self.view()?;
+        let (in_force, now_unix_ms) = (self.local.in_force, self.local.now_unix_ms);
+        // SAFETY: the bucket is held for the life of `self`, and it takes `&mut self` to write.
+        Some(unsafe { Record::locked(self.key.bytes(), view, in_force, now_unix_ms) })
+    }
+
+    /// Makes the key hold `value`, as a number if it spells one.
+    #[inline]
+    pub(crate) fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+        match parse_i64(value) {
+            Some(number) => self.set_integer(number, deadline),
+            None => self.set_bytes(value, Form::Bytes, deadline),
+        }
+    }
+
+    /// Makes the key hold a number.
+    #[inline]
+    pub(crate) fn set_integer(
+        &mut self,
+        number: i64,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let deadline = self.resolve(deadline);
+        if let Some(view) = self.reuse(Form::Integer, WORD_BYTES, 0, deadline) {
+            view.set_value_word(number.cast_unsigned());
+            return Ok(());
+        }
+        let draft = self.draft(Form::Integer, WORD_BYTES, 0, deadline)?;
+        draft.set_value_word(number.cast_unsigned());
+        self.publish(draft, OldValue::Free)
+    }
+
+    /// Makes the key hold bytes.
+    #[inline]
+    pub(crate) fn set_bytes(
+        &mut self,
+        bytes: &[u8],
+        form: Form,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let deadline = self.resolve(deadline);
+        if !self.fits_slot(bytes.len(), deadline.is_some()) {
+            let blob = Blob::from_bytes(&self.shared.slab, bytes)?;
+            return self.set_blob(blob, deadline, OldValue::Free);
+        }
+        let len = length(bytes.len())?;
+        if let Some(view) = self.reuse(form, bytes.len(), len, deadline) {
+            view.write_value(0, bytes);
+            return Ok(());
+        }
+        let draft = self.draft(form, bytes.len(), len, deadline)?;
+        draft.write_value(0, bytes);
+        self.publish(draft, OldValue::Free)
+    }
+
+    fn set_blob(
+        &mut self,
+        blob: Blob,
+        deadline_unix_ms: Option<u64>,
+        old_value: OldValue,
+    ) -> Result<(), StoreError> {
+        let len = length(blob.len())?;
+        let draft = self.draft(Form::Blob, WORD_BYTES, len, deadline_unix_ms)?;
+        draft.set_value_word(blob.into_raw());
+        self.publish(draft, old_value)
+    }
+
+    /// Adds `tail` behind the string; the new length.
+    pub(crate) fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
+        let len = self.record().map_or(0, |record| record.len());
+        self.write_at(len, tail)
+    }
+
+    /// Overwrites from `offset` on, with zeroes up to there; the new length.
+    pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
+        let len = self.record().map_or(0, |record| record.len());
+        let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
+        let new_len = len.max(end);
+        let header_len = length(new_len)?;
+        match self.view() {
+            Some(view) if view.form() == Form::Blob => self.write_blob(view, offset, data)?,
+            Some(view) if view.form().is_inline_bytes() && new_len <= view.value_room() => {
+                self.write_inline(view, header_len, len, offset, data);
+            }
+            view => self.write_elsewhere(view, new_len, offset, data)?,
+        }
+        Ok(new_len)
+    }
+
+    /// Writes into a blob.
+    fn write_blob(
+        &mut self,
+        mut view: View<'a>,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut word = view.value_word();
+        self.changed = true;
+        // SAFETY: the record's word names its blob, the bucket is held, and the word is put back.
+        let (written, len) = unsafe {
+            Blob::change(&mut word, |blob| (blob.write_at(offset, data), blob.len()))
+        };
+        view.set_value_word(word);
+        view.set_header(view.header().with_value(Form::Blob, length(len)?));
+        Ok(written?)
+    }
+
+    /// Writes into the slot, where the value has room for it.
+    fn write_inline(
+        &mut self,
+        mut view: View<'a>,
+        header_len: u32,
+        len: usize,
+        offset: usize,
+        data: &[u8],
+    ) {
+        self.changed = true;
+        if offset > len {
+            view.zero_value(len, offset - len);
+        }
+        view.write_value(offset, data);
+        view.set_header(view.header().with_value(Form::ChangedBytes, header_len));
+        self.use_again(&view);
+    }
+
+    /// Writes into a new slot or blob.
+    fn write_elsewhere(
+        &mut self,
+        old: Option<View<'a>>,
+        new_len: usize,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
+        let deadline = old.and_then(|view| view.deadline_unix_ms());
+        if !self.fits_slot(new_len, deadline.is_some()) {
+            let slab = &self.shared.slab;
+            let mut blob = with_text(old, |text| Blob::from_bytes(slab, text))?;
+            blob.write_at(offset, data)?;
+            return self.set_blob(blob, deadline, OldValue::Free);
+        }
+        let draft = self.draft(Form::ChangedBytes, new_len, length(new_len)?, deadline)?;
+        let len = with_text(old, |text| {
+            draft.write_value(0, text);
+            text.len()
+        });
+        if offset > len {
+            draft.zero_value(len, offset - len);
+        }
+        draft.write_value(offset, data);
+        self.publish(draft, OldValue::Free)
+    }
+
+    /// Sets or clears the deadline of a record, if there is one.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<u64>) -> Result<(), StoreError> {
+        let deadline = deadline.map(|at| at.max(DEADLINE_MIN_UNIX_MS));
+        let Some(view) = self.view() else {
+            return Ok(());
+        };
+        if view.header().has_deadline() {
+            let old = view.deadline_unix_ms();
+            self.changed = true;
+            view.set_deadline(deadline);
+            self.note_deadline(old, deadline);
+            self.use_again(&view);
+            return Ok(());
+        }
+        if deadline.is_none() {
+            return Ok(());
+        }
+        let (form, header) = (view.form(), view.header());
+        if form == Form::Integer {
+            return self.set_integer(view.integer(), deadline.into());
+        }
+        let len = length(header.value_len())?;
+        if form == Form::Blob {
+            let draft = self.draft(Form::Blob, WORD_BYTES, len, deadline)?;
+            draft.set_value_word(view.value_word());
+            return self.publish(draft, OldValue::Moved);
+        }
+        if !self.fits_slot(header.value_len(), true) {
+            let blob = with_text(Some(view), |text| Blob::from_bytes(&self.shared.slab, text))?;
+            return self.set_blob(blob, deadline, OldValue::Free);
+        }
+        let draft = self.draft(form, header.value_len(), len, deadline)?;
+        with_text(Some(view), |text| draft.write_value(0, text));
+        self.publish(draft, OldValue::Free)
+    }
+
+    /// Deletes the record; whether there was one.
+    pub(crate) fn remove(&mut self) -> bool {
+        let Some(spot) = self.spot.take() else {
+            return false;
+        };
+        self.changed = true;
+        let database = self.key.database();
+        self.local
+            .remove(self.shared, self.index, database, self.home, spot);
+        true
+    }
+
+    /// Notes that the record was used.
+    pub(crate) fn touch(&mut self) {
+        if let Some(view) = self.view() {
+            self.use_again(&view);
+        }
+    }
+
+    /// Moves the value out.
+    pub(crate) fn take(&mut self) -> Option<Owned> {
+        let owned = self.duplicate()?;
+        self.remove();
+        Some(owned)
+    }
+
+    /// A copy of the value; a blob is shared until one of the two is changed.
+    pub(crate) fn duplicate(&self) -> Option<Owned> {
+        let view = self.view()?;
+        let content = match view.form() {
+            Form::Integer => Content::Integer(view.integer()),
+            Form::Blob => {
+                // SAFETY: the record's word names its blob, and the bucket is held.
+                let blob = unsafe { Blob::look(view.value_word()) };
+                Content::Blob(Blob::clone(&blob))
+            }
+            form => Content::Bytes {
+                bytes: with_text(Some(view), <[u8]>::to_vec),
+                is_changed: form == Form::ChangedBytes,
+            },
+        };
+        Some(Owned {
+            content,
+            deadline_unix_ms: view.deadline_unix_ms(),
+        })
+    }
+
+    /// Makes the key hold a value that was taken or copied.
+    pub(crate) fn put(&mut self, value: Owned) -> Result<(), StoreError> {
+        let deadline = value.deadline_unix_ms;
+        match value.content {
+            Content::Integer(number) => self.set_integer(number, deadline.into()),
+            Content::Bytes { bytes, is_changed } => {
+                let form = if is_changed {
+                    Form::ChangedBytes
+                } else {
+                    Form::Bytes
+                };
+                self.set_bytes(&bytes, form, deadline.into())
+            }
+            Content::Blob(blob) => self.set_blob(blob, deadline, OldValue::Free),
+        }
+    }
+
+    /// States what was done, if somebody listens.
+    #[inline]
+    pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        if let Some(sink) = self.local.sink.as_deref_mut() {
+            let sink: &mut dyn EffectSink = sink;
+            state(&mut Effect::new(sink, self.key.database()));
+        }
+    }
+
+    /// The deadline that the record will have.
+    #[inline]
+    fn resolve(&self, deadline: Deadline) -> Option<u64> {
+        match deadline {
+            Deadline::Never => None,
+            Deadline::At(deadline_unix_ms) => Some(deadline_unix_ms.max(DEADLINE_MIN_UNIX_MS)),
+            Deadline::Keep => self.view()?.deadline_unix_ms(),
+        }
+    }
+
+    /// What a new record of this key has besides its value.
+    #[inline]
+    fn fields(&self, has_deadline: bool) -> Fields {
+        let len = self.key.bytes().len();
+        let inline_key = u16::try_from(len).ok();
+        Fields {
+            inline_key: inline_key.filter(|_| len <= INLINE_KEY_BYTES_MAX),
+            has_deadline,
+            has_clock: self.local.clock().is_kept(),
+        }
+    }
+
+    #[inline]
+    fn fits_slot(&self, value_bytes: usize, has_deadline: bool) -> bool {
+        value_bytes <= SLOT_BYTES_MAX - self.fields(has_deadline).bytes()
+    }
+
+    /// Prepares the slot the record is in for another value, if that fits and fills half of it.
+    #[inline]
+    fn reuse(
+        &mut self,
+        form: Form,
+        value_bytes: usize,
+        value_len: u32,
+        deadline: Option<u64>,
+    ) -> Option<View<'a>> {
+        let mut view = self.view().filter(|view| view.form() != Form::Blob)?;
+        let header = view.header();
+        let bytes = header.value_at() + value_bytes;
+        let slot_bytes = class_bytes(view.class());
+        let lacks_deadline = deadline.is_some() && !header.has_deadline();
+        let lacks_clock = self.local.clock().is_kept() && header.clock_at().is_none();
+        if bytes > slot_bytes || bytes * 2 < slot_bytes || lacks_deadline || lacks_clock {
+            return None;
+        }
+        self.changed = true;
+        if header.has_deadline() {
+            let old = view.deadline_unix_ms();
+            view.set_deadline(deadline);
+            self.note_deadline(old, deadline);
+        }
+        view.set_header(header.with_value(form, value_len));
+        self.use_again(&view);
+        Some(view)
+    }
+
+    /// Starts a new record in a slot of its own: everything but the value, which the caller writes.
+    fn draft(
+        &mut self,
+        form: Form,
+        value_bytes: usize,
+        value_len: u32,
+        deadline: Option<u64>,
+    ) -> Result<View<'a>, StoreError> {
+        let fields = self.fields(deadline.is_some());
+        let class = class_for(fields.bytes() + value_bytes).ok_or(StoreError::TooLarge)?;
+        let long_key = match fields.inline_key {
+            None if self.spot.is_none() => {
+                Some(Blob::from_bytes(&self.shared.slab, self.key.bytes())?)
+            }
+            _ => None,
+        };
+        let offset = self.local.cache.allocate(class)?;
+        let header = Header::new(fields, class, form, value_len);
+        let view = View::create(self.shared.arena_ref(), offset, header);
+        let view = view.ok_or(StoreError::TooLarge)?;
+        if let Some(deadline) = deadline {
+            view.set_deadline(Some(deadline));
+        }
+        view.set_clock(self.local.clock().fresh());
+        match (fields.inline_key, self.view()) {
+            (Some(_), _) => view.write_key(self.key.bytes()),
+            (None, Some(old)) => view.set_long_key_word(old.long_key_word().unwrap_or(0)),
+            (None, None) => view.set_long_key_word(long_key.map_or(0, Blob::into_raw)),
+        }
+        Ok(view)
+    }
+
+    /// Lets a draft take the place of the record, or be the record if there is none. The key of a
+    /// draft that replaces a record was that record's.
+    fn publish(&mut self, draft: View<'a>, old_value: OldValue) -> Result<(), StoreError> {
+        let deadline = draft.deadline_unix_ms();
+        let flags = flags_of(&draft);
+        let Some(spot) = self.spot else {
+            return self.publish_new(draft, flags);
+        };
+        let old = self.view();
+        let visited = spot.link.flags() & Link::VISITED;
+        let link = Link::new(self.key.hash(), draft.offset(), flags | visited);
+        self.changed = true;
+        spot.bucket.set_link(spot.at, link);
+        self.spot = Some(Spot { link, ..spot });
+        if let Some(old) = old {
+            self.note_deadline(old.deadline_unix_ms(), deadline);
+            if old.form() == Form::Blob && old_value == OldValue::Free {
+                // SAFETY: the claim of the old record, which no link names any more.
+                unsafe { Blob::from_raw(old.value_word()) }.free(&self.shared.lazy);
+            }
+            self.local.cache.free(old.offset(), old.class());
+        }
+        Ok(())
+    }
+
+    fn publish_new(&mut self, draft: View<'a>, flags: u64) -> Result<(), StoreError> {
+        let link = Link::new(self.key.hash(), draft.offset(), flags);
+        self.changed = true;
+        self.spot = self.index.insert(self.home, link);
+        if self.spot.is_none() {
+            // SAFETY: nobody else knows of the draft.
+            unsafe { self.local.free(self.shared, &draft) };
+            return Err(StoreError::OutOfMemory);
+        }
+        self.inserted = true;
+        self.local.count_keys(self.index, self.key.database(), 1);
+        self.note_deadline(None, draft.deadline_unix_ms());
+        Ok(())
+    }
+
+    /// Counts and arms what changed about the deadline. The link is the caller's.
+    #[inline]
+    fn note_deadline(&mut self, old: Option<u64>, new: Option<u64>) {
+        let database = self.key.database();
+        match (old, new) {
+            (None, Some(_)) => self.local.count_deadlines(self.index, database, 1),
+            (Some(_), None) => self.local.count_deadlines(self.index, database, -1),
+            _ => {}
+        }
+        if let Some(deadline) = new
+            && old.is_none_or(|old| deadline < old)
+        {
+            let (id, now) = (self.index.id(), self.local.now_unix_ms);
+            self.local
+                .deadlines
+                .arm(id, self.key.hash(), deadline, now);
+        }
+    }
+
+    /// Brings the link's flags and the clock up to date after a change in the slot.
+    #[inline]
+    fn use_again(&mut self, view: &View<'a>) {
+        if let Some(clock) = view.clock().and_then(|word| self.local.clock().used(word)) {
+            view.set_clock(clock);
+        }
+        let Some(spot) = &mut self.spot else {
+            return;
+        };
+        let used = if self.local.in_force.policy.uses_marks() {
+            Link::VISITED
+        } else {
+            spot.link.flags() & Link::VISITED
+        };
+        let link = spot.link.with_flags(flags_of(view) | used);
+        if link != spot.link {
+            spot.link = link;
+            spot.bucket.set_link(spot.at, link);
+        }
+    }
+}
+
+/// What becomes of the value of a record that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OldValue {
+    /// It is freed.
+    Free,
+    /// The new record has it.
+    Moved,
+}
+
+/// What the link says of a record.
+#[inline]
+fn flags_of(view: &View<'_>) -> u64 {
+    let header = view.header();
+    let is_long = view.form() == Form::Blob
+        || header.fields().inline_key.is_none()
+        || header.value_len() > OPTIMISTIC_BYTES_MAX;
+    let mut flags = 0;
+    if view.deadline_unix_ms().is_some() {
+        flags |= Link::DEADLINE;
+    }
+    if is_long {
+        flags |= Link::LOCKED_READ;
+    }
+    flags
+}
+
+/// Runs `look` with the text of a record that is not a blob; of none, with nothing. The caller
+/// holds its bucket.
+fn with_text<R>(view: Option<View<'_>>, look: impl FnOnce(&[u8]) -> R) -> R {
+    match view {
+        None => look(b""),
+        Some(view) if view.form() == Form::Integer => {
+            look(IntegerText::new(view.integer()).as_bytes())
+        }
+        // SAFETY: only a `Writer` calls this, with the record whose bucket it holds.
+        Some(view) => unsafe { view.with_inline_value(look) },
+    }
+}
+
+/// A value's length as the header keeps it.
+#[inline]
+fn length(len: usize) -> Result<u32, StoreError> {
+    u32::try_from(len).map_err(|_| StoreError::TooLarge)
+}
+
+impl From<Option<u64>> for Deadline {
+    fn from(deadline_unix_ms: Option<u64>) -> Self {
+        deadline_unix_ms.map_or(Self::Never, Self::At)
+    }
+}
+
+impl From<OutOfMemory> for StoreError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
