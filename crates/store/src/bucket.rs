@@ -234,8 +234,7 @@ impl Bucket {
     pub(crate) fn unlock(&self, changed: bool) {
         let word = Word(self.word.load(Ordering::Relaxed));
         debug_assert!(word.is_locked());
-        self.word
-            .store(word.unlocked(changed).0, Ordering::Release);
+        self.word.store(word.unlocked(changed).0, Ordering::Release);
     }
 
     /// Gives the lock of a bucket back that was split: what is left has a longer common ending.
@@ -296,7 +295,10 @@ mod tests {
         assert!(link.may_be(0xffff << 48) && !link.may_be(0x7fff << 48));
         assert!(link.has(Link::DEADLINE) && !link.has(Link::VISITED));
         let moved = link.with_flags(Link::VISITED);
-        assert_eq!((moved.offset(), moved.flags()), (Some(offset), Link::VISITED));
+        assert_eq!(
+            (moved.offset(), moved.flags()),
+            (Some(offset), Link::VISITED)
+        );
     }
 
     #[test]

@@ -84,7 +84,11 @@ impl Databases {
 
     /// Bytes of all indexes.
     pub(crate) fn index_bytes(&self) -> u64 {
-        self.lock().iter().flatten().map(|index| index.bytes()).sum()
+        self.lock()
+            .iter()
+            .flatten()
+            .map(|index| index.bytes())
+            .sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Index>>>> {

@@ -24,8 +24,17 @@ pub(crate) struct Armed {
 
 impl Deadlines {
     /// Asks for a look at the key of `hash` at a time.
-    pub(crate) fn arm(&mut self, index_id: u64, hash: u64, deadline_unix_ms: u64, now_unix_ms: u64) {
-        let known = self.wheels.iter().position(|armed| armed.index_id == index_id);
+    pub(crate) fn arm(
+        &mut self,
+        index_id: u64,
+        hash: u64,
+        deadline_unix_ms: u64,
+        now_unix_ms: u64,
+    ) {
+        let known = self
+            .wheels
+            .iter()
+            .position(|armed| armed.index_id == index_id);
         let at = known.unwrap_or_else(|| {
             self.wheels.push(Armed {
                 index_id,

@@ -35,9 +35,11 @@ impl Indexed {
             let Some((database, index)) = seen.by_id(armed.index_id) else {
                 return false;
             };
-            more |= armed.wheel.advance(now_unix_ms, VISITS_PER_TICK, &mut |position| {
-                look_after(shared, local, index, database, position)
-            });
+            more |= armed
+                .wheel
+                .advance(now_unix_ms, VISITS_PER_TICK, &mut |position| {
+                    look_after(shared, local, index, database, position)
+                });
             true
         });
         self.local.deadlines.put_back(wheels);

@@ -138,7 +138,9 @@ impl Index {
             };
             // At the front, for the order does not matter: all of them are empty.
             let bucket = self.overflow().get(number);
-            bucket.into_iter().for_each(|bucket| bucket.set_overflow(target.overflow()));
+            bucket
+                .into_iter()
+                .for_each(|bucket| bucket.set_overflow(target.overflow()));
             target.set_overflow(number);
         }
         true

@@ -173,7 +173,8 @@ impl Indexed {
         let keys = self.local.keys_about(index, database) + more;
         for _ in 0..splits_max {
             let wanted = index.wants_split(keys);
-            if !wanted || index.split(|link| hash_of(shared, link), prefetcher(shared)) != Split::Done
+            if !wanted
+                || index.split(|link| hash_of(shared, link), prefetcher(shared)) != Split::Done
             {
                 return;
             }

@@ -80,7 +80,9 @@ impl Fields {
     /// Bytes of a slot in front of the value.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
-        let key = self.inline_key.map_or(WORD_BYTES, |len| pad(usize::from(len)));
+        let key = self
+            .inline_key
+            .map_or(WORD_BYTES, |len| pad(usize::from(len)));
         let words = 1 + usize::from(self.has_deadline) + usize::from(self.has_clock);
         words * WORD_BYTES + key
     }
@@ -264,7 +266,9 @@ impl<'a> View<'a> {
 
     #[inline]
     fn set_word(&self, at: usize, word: u64) {
-        self.arena.word(self.offset, at).store(word, Ordering::Relaxed);
+        self.arena
+            .word(self.offset, at)
+            .store(word, Ordering::Relaxed);
     }
 
     /// Whether its key is `key`. A long key is not looked at without the lock: `None`.
@@ -444,7 +448,9 @@ mod tests {
     #[test]
     fn a_header_says_what_it_was_told() {
         let class = class_for(640).unwrap();
-        for (has_deadline, has_clock) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (has_deadline, has_clock) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
             for inline_key in [None, Some(0), Some(7), Some(u16::MAX)] {
                 let fields = Fields {
                     inline_key,
@@ -453,7 +459,10 @@ mod tests {
                 };
                 let header = Header::new(fields, class, Form::Integer, 0);
                 assert_eq!(header.fields(), fields);
-                assert_eq!((header.class(), header.form()), (Some(class), Some(Form::Integer)));
+                assert_eq!(
+                    (header.class(), header.form()),
+                    (Some(class), Some(Form::Integer))
+                );
                 assert_eq!(header.value_at(), fields.bytes());
                 let changed = header.with_value(Form::ChangedBytes, u32::MAX);
                 assert_eq!(changed.fields(), fields);

@@ -33,10 +33,7 @@ mod arena;
 mod blob;
 mod bucket;
 mod buckets;
-#[cfg_attr(
-    any(loom, shuttle),
-    allow(dead_code, reason = "models copy by words")
-)]
+#[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models copy by words"))]
 mod bulk;
 mod chunk;
 mod clock;

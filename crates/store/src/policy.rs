@@ -165,8 +165,18 @@ impl PolicyCell {
     pub(crate) fn store(&self, in_force: InForce) {
         let [f0, f1] = in_force.lfu.log_factor.to_le_bytes();
         let [d0, d1] = in_force.lfu.decay_minutes.to_le_bytes();
-        let bytes = [in_force.policy.number(), in_force.samples, 0, 0, f0, f1, d0, d1];
-        self.word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        let bytes = [
+            in_force.policy.number(),
+            in_force.samples,
+            0,
+            0,
+            f0,
+            f1,
+            d0,
+            d1,
+        ];
+        self.word
+            .store(u64::from_le_bytes(bytes), Ordering::Relaxed);
     }
 }
 

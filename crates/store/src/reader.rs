@@ -30,11 +30,7 @@ impl Indexed {
     }
 
     #[inline]
-    fn read_in_index<R>(
-        &self,
-        key: &Key<'_>,
-        visit: impl FnMut(Option<&Record<'_>>) -> R,
-    ) -> R {
+    fn read_in_index<R>(&self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
         let (shared, local) = (&*self.shared, &*self.local);
         let Some(index) = self.seen.get(key.database()) else {
             unreachable!("looked up before");
@@ -98,5 +94,7 @@ fn read_locked<R>(
         view.set_clock(clock);
     }
     // SAFETY: the bucket is held as long as `looking` lives.
-    visit(Some(&unsafe { Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms) }))
+    visit(Some(&unsafe {
+        Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms)
+    }))
 }

@@ -172,7 +172,9 @@ impl<'a> Record<'a> {
         match &self.source {
             Source::Slot(slot) => slot.for_each_chunk(range, visit),
             #[cfg(any(test, feature = "naive"))]
-            Source::Naive(cell) => std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit),
+            Source::Naive(cell) => {
+                std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit)
+            }
         }
     }
 
@@ -282,7 +284,10 @@ impl<'a> Slot<'a> {
             Form::Integer => visit(part(IntegerText::new(self.number).as_bytes(), range)),
             Form::Bytes | Form::ChangedBytes if self.is_locked => {
                 // SAFETY: whoever made this a locked slot vouched for it.
-                unsafe { self.view.with_inline_value(|bytes| visit(part(bytes, range))) };
+                unsafe {
+                    self.view
+                        .with_inline_value(|bytes| visit(part(bytes, range)))
+                };
             }
             Form::Bytes | Form::ChangedBytes => {
                 let mut copy = [0; OPTIMISTIC_BYTES_MAX];

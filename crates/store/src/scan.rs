@@ -104,7 +104,9 @@ impl Indexed {
     ) -> Option<Vec<u8>> {
         let at = self.look_at(database, index, hash);
         let mut live = 0_u64;
-        visit_all(&self.shared, &self.local, index, at.bucket, &mut |_| live += 1);
+        visit_all(&self.shared, &self.local, index, at.bucket, &mut |_| {
+            live += 1
+        });
         if live == 0 {
             return None;
         }

@@ -177,7 +177,11 @@ impl Tallies {
     /// Calls `visit` with what each handle did not tell about a database.
     pub(crate) fn for_each_delta(&self, database: DatabaseId, visit: impl FnMut(&Delta)) {
         let cells = self.lock();
-        cells.live.iter().map(|cell| cell.delta(database)).for_each(visit);
+        cells
+            .live
+            .iter()
+            .map(|cell| cell.delta(database))
+            .for_each(visit);
     }
 
     fn lock(&self) -> MutexGuard<'_, Cells> {
@@ -220,6 +224,9 @@ mod tests {
         assert!((1..TOLD_EVERY).all(|_| pending.add(1).is_none()));
         assert_eq!(pending.get(), TOLD_EVERY - 1);
         assert_eq!(pending.add(1), Some(TOLD_EVERY));
-        assert_eq!((pending.add(-1), pending.take(), pending.get()), (None, -1, 0));
+        assert_eq!(
+            (pending.add(-1), pending.take(), pending.get()),
+            (None, -1, 0)
+        );
     }
 }

@@ -118,7 +118,9 @@ impl<'a> Writer<'a> {
         self.spot = self.index.find(self.home, self.key.hash(), is);
         if let Some(spot) = self.spot
             && spot.link.has(Link::DEADLINE)
-            && self.view().is_some_and(|view| view.is_expired(self.local.now_unix_ms))
+            && self
+                .view()
+                .is_some_and(|view| view.is_expired(self.local.now_unix_ms))
         {
             let database = self.key.database();
             let (home, cause) = (self.home, Cause::Expired);
@@ -255,9 +257,8 @@ impl<'a> Writer<'a> {
         let mut word = view.value_word();
         self.changed = true;
         // SAFETY: the record's word names its blob, the bucket is held, and the word is put back.
-        let (written, len) = unsafe {
-            Blob::change(&mut word, |blob| (blob.write_at(offset, data), blob.len()))
-        };
+        let (written, len) =
+            unsafe { Blob::change(&mut word, |blob| (blob.write_at(offset, data), blob.len())) };
         view.set_value_word(word);
         view.set_header(view.header().with_value(Form::Blob, length(len)?));
         Ok(written?)
@@ -558,9 +559,7 @@ impl<'a> Writer<'a> {
             && old.is_none_or(|old| deadline < old)
         {
             let (id, now) = (self.index.id(), self.local.now_unix_ms);
-            self.local
-                .deadlines
-                .arm(id, self.key.hash(), deadline, now);
+            self.local.deadlines.arm(id, self.key.hash(), deadline, now);
         }
     }
 

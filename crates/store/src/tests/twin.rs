@@ -294,7 +294,12 @@ fn dump(handle: &mut Handle, database: DatabaseId) -> BTreeMap<Vec<u8>, Seen> {
 }
 
 fn compare(force: Force, steps: &[Step]) {
-    let stores = [force.store(DATABASES), Store::naive(&Options { databases: DATABASES })];
+    let stores = [
+        force.store(DATABASES),
+        Store::naive(&Options {
+            databases: DATABASES,
+        }),
+    ];
     let mut handles = stores.each_ref().map(|store| store.handle());
     let notes = [Notes::default(), Notes::default()];
     let mut now = [1_000_000; 2];
@@ -317,11 +322,17 @@ fn compare(force: Force, steps: &[Step]) {
         let dumps = handles.each_mut().map(|handle| dump(handle, database));
         assert_eq!(dumps[0], dumps[1]);
         let live = dumps[0].len();
-        let deadlines = dumps[0].values().filter(|seen| seen.deadline_unix_ms.is_some());
+        let deadlines = dumps[0]
+            .values()
+            .filter(|seen| seen.deadline_unix_ms.is_some());
         let deadlines = deadlines.count();
         let handle = &mut handles[0];
         while handle.tick(now[0]) {}
-        assert_eq!(handle.len(database), live, "a tick removes all that expired");
+        assert_eq!(
+            handle.len(database),
+            live,
+            "a tick removes all that expired"
+        );
         assert_eq!(handle.expiring_len(database), deadlines);
         let key = handle.random_key(database, 77);
         assert_eq!(key.is_some(), live > 0);
