@@ -261,3 +261,64 @@ impl Connections {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_process::in_process_pair;
+
+    fn connection() -> Connection {
+        Connection::new(Carrier::Other(Box::new(in_process_pair(1).0)))
+    }
+
+    /// What an idle connection costs here, beside its socket.
+    #[test]
+    fn a_slot_is_small_and_owns_no_buffer() {
+        assert!(size_of::<Slot>() <= 80, "{} bytes", size_of::<Slot>());
+        assert_eq!(connection().buffer_bytes(), 0);
+    }
+
+    #[test]
+    fn an_id_outlives_its_connection_without_harm() {
+        let mut connections = Connections::default();
+        let first = connections.insert(connection());
+        assert!(connections.get(first).is_some());
+        assert!(connections.remove(first).is_some());
+        let second = connections.insert(connection());
+        assert_eq!(second.index(), first.index());
+        assert!(connections.get(first).is_none());
+        assert!(connections.get_mut(first).is_none());
+        assert!(connections.remove(first).is_none());
+        assert_eq!(connections.len(), 1);
+        assert_eq!(connections.ids(), [second]);
+    }
+
+    #[test]
+    fn generations_skip_zero() {
+        let mut connections = Connections::default();
+        let id = connections.insert(connection());
+        connections.remove(id);
+        connections.slots[0].generation = u32::MAX;
+        let last = connections.insert(connection());
+        connections.remove(last);
+        let next = connections.insert(connection());
+        assert!(next.generation > 0);
+        assert_eq!(ConnectionId::from_token(next.to_token()), next);
+    }
+
+    #[test]
+    fn pending_output_keeps_its_order() {
+        let mut pending = Pending::default();
+        let (mut written, mut sent) = (Vec::new(), Vec::new());
+        for number in 0..200_u8 {
+            let bytes = vec![number; usize::from(number) % 17];
+            pending.append(&bytes);
+            written.extend_from_slice(&bytes);
+            let count = pending.len() / 2;
+            sent.extend_from_slice(&pending.as_slice()[..count]);
+            pending.consume(count);
+        }
+        sent.extend_from_slice(pending.as_slice());
+        assert_eq!(sent, written);
+    }
+}

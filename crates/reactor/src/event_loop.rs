@@ -21,6 +21,7 @@ use std::mem::{self, MaybeUninit};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::clock::{Clock, SystemClock};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -49,8 +50,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(3600);
 const WAKER_TOKEN: u64 = 0;
 
 /// How a loop behaves where no protocol is concerned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Options {
+    /// What the two times below are measured with.
+    pub clock: Arc<dyn Clock>,
     /// How long a connection that the service closed waits for its peer to close too. Closing a
     /// socket with unread input resets it, which takes from the peer what it has not read yet.
     pub linger: Duration,
@@ -61,6 +64,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            clock: Arc::new(SystemClock::new()),
             linger: Duration::from_secs(2),
             accept_pause: Duration::from_millis(100),
         }
@@ -92,12 +96,12 @@ impl<S: Service> EventLoop<S> {
         balancer: &Arc<Balancer>,
         worker: usize,
         listeners: &Arc<[Listener]>,
-        options: Options,
+        options: &Options,
     ) -> io::Result<Self> {
         let state = LoopState::new(balancer.waker(worker))?;
         let bell = EventData::new_u64(WAKER_TOKEN);
         epoll::add(&state.epoll, state.waker.as_fd(), bell, EventFlags::IN)?;
-        let mut acceptor = Acceptor::new(Arc::clone(listeners), options.accept_pause);
+        let mut acceptor = Acceptor::new(Arc::clone(listeners), options);
         acceptor.start(&state.epoll)?;
         Ok(Self {
             service,
@@ -105,7 +109,7 @@ impl<S: Service> EventLoop<S> {
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             state,
             acceptor,
-            lingering: Lingering::new(options.linger),
+            lingering: Lingering::new(options),
             balancer: Arc::clone(balancer),
             worker,
         })
@@ -253,4 +257,15 @@ impl<S: Service> EventLoop<S> {
         self.state.outbox.address(None, self.output.len());
         self.flush_if_full();
     }
+}
+
+/// The monotonic time `duration` from now.
+fn after(clock: &dyn Clock, duration: Duration) -> u64 {
+    let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    clock.monotonic_ns().saturating_add(duration_ns)
+}
+
+/// How long until a monotonic time; zero once it has come.
+fn until(clock: &dyn Clock, time_ns: u64) -> Duration {
+    Duration::from_nanos(time_ns.saturating_sub(clock.monotonic_ns()))
 }

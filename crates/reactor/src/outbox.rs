@@ -67,3 +67,30 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> ConnectionId {
+        ConnectionId::from_token(1 << 32 | number)
+    }
+
+    #[test]
+    fn neighbours_of_one_connection_are_one_range() {
+        let mut outbox = Outbox::default();
+        outbox.address(Some(id(1)), 10);
+        outbox.address(Some(id(1)), 30);
+        outbox.address(Some(id(2)), 30);
+        outbox.write(id(2), b"abc");
+        outbox.write(id(2), b"de");
+        outbox.write(id(3), b"");
+        outbox.address(Some(id(2)), 40);
+        let ends: Vec<_> = outbox.ranges.iter().map(|range| range.end).collect();
+        assert_eq!(ends, [30, 5, 40]);
+        outbox.clear(0);
+        assert!(outbox.ranges.is_empty());
+        outbox.address(Some(id(4)), 1);
+        assert_eq!(outbox.ranges.len(), 1);
+    }
+}

@@ -128,7 +128,7 @@ fn spawn_worker(
                 &balancer,
                 index,
                 &listeners,
-                reactor::Options::default(),
+                &reactor::Options::default(),
             )?;
             let ended = event_loop.run().map(drop);
             // One worker that ends takes the server with it: its sessions are gone.

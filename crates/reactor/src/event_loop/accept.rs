@@ -7,14 +7,15 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use base::clock::Clock;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::net::sockopt;
 
-use super::{EventLoop, WAKER_TOKEN};
+use super::{EventLoop, Options, WAKER_TOKEN, after, until};
 use crate::balancer::Newcomer;
 use crate::io::Io;
 use crate::listener::Listener;
@@ -29,23 +30,25 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// A loop's share in the listeners.
 pub(super) struct Acceptor {
     listeners: Arc<[Listener]>,
+    clock: Arc<dyn Clock>,
     pause: Duration,
-    /// Nothing is watched before.
-    paused_until: Option<Instant>,
+    /// When the listeners are watched again, on the monotonic clock.
+    resume_ns: Option<u64>,
 }
 
 impl Acceptor {
-    pub(super) fn new(listeners: Arc<[Listener]>, pause: Duration) -> Self {
+    pub(super) fn new(listeners: Arc<[Listener]>, options: &Options) -> Self {
         Self {
             listeners,
-            pause,
-            paused_until: None,
+            clock: Arc::clone(&options.clock),
+            pause: options.accept_pause,
+            resume_ns: None,
         }
     }
 
     /// Watches the listeners.
     pub(super) fn start(&mut self, epoll: &OwnedFd) -> io::Result<()> {
-        self.paused_until = None;
+        self.resume_ns = None;
         for (token, listener) in (WAKER_TOKEN + 1..).zip(self.listeners.iter()) {
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
             epoll::add(epoll, listener.as_fd(), EventData::new_u64(token), flags)?;
@@ -55,8 +58,8 @@ impl Acceptor {
 
     /// Stops watching for a while.
     fn pause(&mut self, epoll: &OwnedFd) {
-        if self.paused_until.is_none() {
-            self.paused_until = Some(Instant::now() + self.pause);
+        if self.resume_ns.is_none() {
+            self.resume_ns = Some(after(&*self.clock, self.pause));
             for listener in self.listeners.iter() {
                 // It is watched, so this cannot fail.
                 let _ = epoll::delete(epoll, listener.as_fd());
@@ -66,16 +69,15 @@ impl Acceptor {
 
     /// Watches again when the pause is over.
     pub(super) fn resume_when_due(&mut self, epoll: &OwnedFd) -> io::Result<()> {
-        match self.paused_until {
-            Some(instant) if instant <= Instant::now() => self.start(epoll),
+        match self.resume_ns {
+            Some(resume_ns) if until(&*self.clock, resume_ns).is_zero() => self.start(epoll),
             _ => Ok(()),
         }
     }
 
     /// How long the pause still lasts.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        let instant = self.paused_until?;
-        Some(instant.saturating_duration_since(Instant::now()))
+        Some(until(&*self.clock, self.resume_ns?))
     }
 }
 

@@ -7,9 +7,12 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::EventLoop;
+use base::clock::Clock;
+
+use super::{EventLoop, Options, after, until};
 use crate::connections::{ConnectionId, Phase};
 use crate::service::{CloseReason, Service};
 
@@ -18,33 +21,36 @@ const LINGERING_MAX: usize = 1024;
 
 /// Connections without a service, oldest first.
 pub(super) struct Lingering {
+    clock: Arc<dyn Clock>,
     duration: Duration,
-    /// With the moment at which each is closed; some may be gone already.
-    queue: VecDeque<(ConnectionId, Instant)>,
+    /// With the time at which each is closed, on the monotonic clock; some may be gone already.
+    queue: VecDeque<(ConnectionId, u64)>,
 }
 
 impl Lingering {
-    pub(super) fn new(duration: Duration) -> Self {
+    pub(super) fn new(options: &Options) -> Self {
         Self {
-            duration,
+            clock: Arc::clone(&options.clock),
+            duration: options.linger,
             queue: VecDeque::new(),
         }
     }
 
     /// How long until the oldest is closed.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        let (_, instant) = self.queue.front()?;
-        Some(instant.saturating_duration_since(Instant::now()))
+        let &(_, close_ns) = self.queue.front()?;
+        Some(until(&*self.clock, close_ns))
     }
 
     fn push(&mut self, id: ConnectionId) {
-        self.queue.push_back((id, Instant::now() + self.duration));
+        let close_ns = after(&*self.clock, self.duration);
+        self.queue.push_back((id, close_ns));
     }
 
     /// One whose time is over or that is too many.
     fn pop_due(&mut self) -> Option<ConnectionId> {
-        let (id, instant) = *self.queue.front()?;
-        if self.queue.len() <= LINGERING_MAX && Instant::now() < instant {
+        let &(id, close_ns) = self.queue.front()?;
+        if self.queue.len() <= LINGERING_MAX && !until(&*self.clock, close_ns).is_zero() {
             return None;
         }
         self.queue.pop_front();

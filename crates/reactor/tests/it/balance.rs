@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use reactor::Options;
-
 use crate::lines::Bounds;
 use crate::rig::{Kind, Rig, eventually};
 
@@ -15,7 +13,7 @@ fn serving(rig: &Rig) -> BTreeMap<usize, usize> {
 
 #[test]
 fn sixty_four_connections_on_four_workers() {
-    let rig = Rig::with(WORKERS, Bounds::default(), Options::default());
+    let rig = Rig::with(WORKERS, Bounds::default());
     let mut clients: Vec<_> = (0..64).map(|_| rig.connect(Kind::Tcp4)).collect();
     for client in &mut clients {
         client.send("x\n");
@@ -29,7 +27,7 @@ fn sixty_four_connections_on_four_workers() {
 
 #[test]
 fn counts_follow_departures() {
-    let rig = Rig::with(WORKERS, Bounds::default(), Options::default());
+    let rig = Rig::with(WORKERS, Bounds::default());
     let kinds = [Kind::Tcp4, Kind::Unix, Kind::InProcess];
     let clients: Vec<_> = (0..60).map(|n| rig.connect(kinds[n % 3])).collect();
     eventually("all opened", || rig.opened_count() == 60);

@@ -1,8 +1,11 @@
 //! Ends of connections: nothing owed is lost, and nobody hears of an end twice.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
 
-use reactor::{Balancer, CloseReason, EventLoop, Options, in_process_pair};
+use base::clock::{Clock, ManualClock};
+use reactor::{Balancer, CloseReason, EventLoop, InProcessPeer, Options, in_process_pair};
 
 use crate::lines::{Bounds, Lines, Shared};
 use crate::rig::{Kind, Rig, eventually};
@@ -108,13 +111,66 @@ fn stopping_closes_everyone() {
     }
 }
 
+/// A loop without a thread, and a client of it that got its last reply and will not close.
+fn lingering(clock: &Arc<ManualClock>) -> (EventLoop<Lines>, InProcessPeer) {
+    let balancer = Balancer::new(1).unwrap();
+    let service = Lines::new(&Arc::new(Shared::default()), Bounds::default(), 0);
+    let options = Options {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        linger: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let none = Arc::from([]);
+    let mut event_loop =
+        EventLoop::new(service, Vec::new(), &balancer, 0, &none, &options).unwrap();
+    let (end, mut peer) = in_process_pair(64);
+    balancer.connect(Box::new(end));
+    peer.write_all(b"quit\n").unwrap();
+    event_loop.turn(Some(Duration::ZERO)).unwrap();
+    assert_eq!(
+        event_loop.service_mut().stale.len(),
+        1,
+        "the service let it go"
+    );
+    assert_eq!(balancer.connections_count(0), 0);
+    let mut buffer = [0; 16];
+    assert_eq!(peer.read(&mut buffer).unwrap(), 4);
+    assert_eq!(peer.read(&mut buffer).unwrap(), 0);
+    (event_loop, peer)
+}
+
+#[test]
+fn a_lingering_connection_drops_input_until_its_time_is_over() {
+    let clock = Arc::new(ManualClock::at_unix_ms(0));
+    let (mut event_loop, mut peer) = lingering(&clock);
+    clock.advance_ms(1999);
+    for _ in 0..10 {
+        peer.write_all(&[b'y'; 64]).unwrap();
+        event_loop.turn(Some(Duration::ZERO)).unwrap();
+    }
+    clock.advance_ms(1);
+    event_loop.turn(Some(Duration::ZERO)).unwrap();
+    let error = peer.write(b"y").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    assert_eq!(
+        event_loop.service_mut().order.len(),
+        1,
+        "only quit was served"
+    );
+}
+
+#[test]
+fn a_lingering_connection_ends_with_its_peer() {
+    let clock = Arc::new(ManualClock::at_unix_ms(0));
+    let (mut event_loop, peer) = lingering(&clock);
+    drop(peer);
+    event_loop.turn(Some(Duration::ZERO)).unwrap();
+    assert_eq!(event_loop.service_mut().stale.len(), 1);
+}
+
 /// A session can be driven on one thread, turn by turn, without a socket.
 #[test]
 fn turns_without_a_thread() {
-    use std::io::Write;
-    use std::sync::Arc;
-    use std::time::Duration;
-
     let shared = Arc::new(Shared::default());
     let balancer = Balancer::new(1).unwrap();
     let service = Lines::new(&shared, Bounds::default(), 0);
@@ -124,7 +180,7 @@ fn turns_without_a_thread() {
         &balancer,
         0,
         &Arc::from([]),
-        Options::default(),
+        &Options::default(),
     )
     .unwrap();
     let (end, mut peer) = in_process_pair(8);

@@ -23,7 +23,8 @@ impl Driven {
         let balancer = Balancer::new(1).unwrap();
         let service = Lines::new(&Arc::new(Shared::default()), bounds, 0);
         let (none, options) = (Arc::from([]), Options::default());
-        let event_loop = EventLoop::new(service, Vec::new(), &balancer, 0, &none, options).unwrap();
+        let event_loop =
+            EventLoop::new(service, Vec::new(), &balancer, 0, &none, &options).unwrap();
         Self {
             event_loop,
             balancer,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use reactor::{CloseReason, Options};
+use reactor::CloseReason;
 
 use crate::lines::Bounds;
 use crate::rig::{Kind, Rig, eventually};
@@ -17,7 +17,7 @@ fn never_reading_clients_cost_at_most_their_limit() {
         output_max: OUTPUT_MAX,
         ..Bounds::default()
     };
-    let rig = Rig::with(1, bounds, Options::default());
+    let rig = Rig::with(1, bounds);
     let mut good = rig.connect(Kind::InProcess);
     let mut hostile = Vec::new();
     for _ in 0..CLIENTS {
@@ -96,7 +96,7 @@ fn input_limit_closes() {
         input_max: 1000,
         ..Bounds::default()
     };
-    let rig = Rig::with(1, bounds, Options::default());
+    let rig = Rig::with(1, bounds);
     let mut client = rig.connect(Kind::Tcp4);
     client.send("y".repeat(900));
     client.send("\n");

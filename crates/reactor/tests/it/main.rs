@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod balance;
+mod chance;
 mod closing;
 mod descriptors;
 mod echo;
@@ -10,4 +11,5 @@ mod fairness;
 mod limits;
 mod lines;
 mod rig;
+mod signals;
 mod waking;

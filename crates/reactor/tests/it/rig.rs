@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use base::clock::{Clock, SystemClock};
 
 use reactor::{
     Balancer, CloseReason, EventLoop, InProcessPeer, Listener, Options, TcpOptions, UnixOptions,
@@ -46,10 +48,11 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        Self::with(1, Bounds::default(), Options::default())
+        Self::with(1, Bounds::default())
     }
 
-    pub(crate) fn with(workers_count: usize, bounds: Bounds, options: Options) -> Self {
+    pub(crate) fn with(workers_count: usize, bounds: Bounds) -> Self {
+        let options = Options::default();
         let shared = Arc::new(Shared::default());
         let balancer = Balancer::new(workers_count).unwrap();
         let tcp4 = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into(), TcpOptions::default()).unwrap();
@@ -70,7 +73,7 @@ impl Rig {
             .map(|worker| {
                 let service = Lines::new(&shared, bounds, worker);
                 let event_loop =
-                    EventLoop::new(service, Vec::new(), &balancer, worker, &listeners, options)
+                    EventLoop::new(service, Vec::new(), &balancer, worker, &listeners, &options)
                         .unwrap();
                 thread::spawn(move || event_loop.run().unwrap())
             })
@@ -152,9 +155,12 @@ impl Drop for Rig {
 
 /// Waits until `condition` holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let clock = SystemClock::new();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        assert!(
+            Duration::from_nanos(clock.monotonic_ns()) < PATIENCE,
+            "never: {what}"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -244,11 +250,12 @@ impl Write for Client {
 }
 
 fn patiently(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    let start = Instant::now();
+    let clock = SystemClock::new();
     loop {
         match attempt() {
             Err(error)
-                if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < PATIENCE =>
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && Duration::from_nanos(clock.monotonic_ns()) < PATIENCE =>
             {
                 thread::sleep(Duration::from_micros(50));
             }
