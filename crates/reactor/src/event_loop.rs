@@ -79,6 +79,8 @@ pub struct EventLoop<S: Service> {
     /// Input of the connection that is being served; empty while it is lent out.
     buffer: Box<[u8]>,
     state: LoopState,
+    /// Memory for the list of connections that get a share in a turn.
+    shares: Vec<ConnectionId>,
     acceptor: Acceptor,
     lingering: Lingering,
     balancer: Arc<Balancer>,
@@ -108,6 +110,7 @@ impl<S: Service> EventLoop<S> {
             output,
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             state,
+            shares: Vec::new(),
             acceptor,
             lingering: Lingering::new(options),
             balancer: Arc::clone(balancer),
@@ -238,13 +241,16 @@ impl<S: Service> EventLoop<S> {
         if self.state.ready.is_empty() {
             return;
         }
-        // Those that yield again go into the new list: one share each per turn.
-        for id in mem::take(&mut self.state.ready) {
+        // Those that yield again go into the other list: one share each per turn.
+        let mut shares = mem::take(&mut self.shares);
+        mem::swap(&mut self.state.ready, &mut shares);
+        for id in shares.drain(..) {
             if let Some(connection) = self.state.connections.get_mut(id) {
                 connection.queued = false;
                 self.receive_kept(id);
             }
         }
+        self.shares = shares;
     }
 
     fn wake_up(&mut self) {
