@@ -11,7 +11,7 @@
 //!
 //! Readers look at records while writers change them, and at slots that were freed and used again
 //! (they find out afterwards and try again). So this memory is read and written only as relaxed
-//! atomic words, or by the one block of assembly for bulk copies in [`crate::bulk`], and it is
+//! atomic words, or by the block of assembly for bulk copies in [`crate::bulk`], and it is
 //! never unmapped while the arena lives: a stale offset always names readable memory.
 //!
 //! Why 64 KiB chunks: a chunk is also the page of a large value, and the most that a thread may
@@ -259,7 +259,7 @@ impl Arena {
     #[inline]
     pub(crate) fn matches(&self, offset: Offset, byte_at: usize, data: &[u8]) -> bool {
         let range = self.range(offset.distance(), byte_at, data.len());
-        bulk::matches(|index| self.words.at(index), range.start, data)
+        self.words.matches(range, data)
     }
 
     /// The bytes of `range`, counted from `offset`, without a copy.
@@ -376,39 +376,65 @@ impl Words {
         unsafe { self.range.base().cast::<AtomicU64>().add(index).as_ref() }
     }
 
+    /// [`Words::at`] without its check.
+    ///
+    /// # Safety
+    /// `index` is below the number of words.
+    #[inline]
+    unsafe fn at_unchecked(&self, index: usize) -> &AtomicU64 {
+        debug_assert!(index < self.range.bytes() / WORD_BYTES);
+        // SAFETY: inside the mapping says the caller; otherwise as in `at`.
+        unsafe { self.range.base().cast::<AtomicU64>().add(index).as_ref() }
+    }
+
     #[inline]
     fn copy_in(&self, range: Range<usize>, data: &[u8]) {
         debug_assert_eq!(range.len(), data.len());
-        let start = range.start;
-        let bulk_len = bulk::len_for(data.len());
-        let (bulk_data, rest) = data.split_at(bulk_len);
-        // SAFETY: `Arena::range` checked that the range lies in the mapping, and the bulk part is
-        // its beginning; see the module head for who else accesses it.
-        unsafe {
-            bulk::copy(
-                bulk_data.as_ptr(),
-                self.range.base().as_ptr().add(start),
-                bulk_len,
+        if bulk::is_bulk(data.len()) {
+            // SAFETY: `Arena::range` checked that the range lies in the mapping; the module head
+            // says who else accesses it.
+            unsafe {
+                let target = self.range.base().as_ptr().add(range.start);
+                bulk::copy(data.as_ptr(), target, data.len());
+            }
+        } else {
+            // SAFETY: words that the checked range touches are in the mapping.
+            bulk::store_bytes(
+                |index| unsafe { self.at_unchecked(index) },
+                range.start,
+                data,
             );
         }
-        bulk::store_bytes(|index| self.at(index), start + bulk_len, rest);
     }
 
     #[inline]
     fn copy_out(&self, range: Range<usize>, out: &mut [u8]) {
         debug_assert_eq!(range.len(), out.len());
-        let start = range.start;
-        let bulk_len = bulk::len_for(out.len());
-        let (bulk_out, rest) = out.split_at_mut(bulk_len);
-        // SAFETY: as in `copy_in`, with the direction reversed.
-        unsafe {
-            bulk::copy(
-                self.range.base().as_ptr().add(start),
-                bulk_out.as_mut_ptr(),
-                bulk_len,
+        if bulk::is_bulk(out.len()) {
+            // SAFETY: as in `copy_in`, with the direction reversed.
+            unsafe {
+                let source = self.range.base().as_ptr().add(range.start);
+                bulk::copy(source, out.as_mut_ptr(), out.len());
+            }
+        } else {
+            // SAFETY: words that the checked range touches are in the mapping.
+            bulk::load_bytes(
+                |index| unsafe { self.at_unchecked(index) },
+                range.start,
+                out,
             );
         }
-        bulk::load_bytes(|index| self.at(index), start + bulk_len, rest);
+    }
+
+    #[inline]
+    fn matches(&self, range: Range<usize>, data: &[u8]) -> bool {
+        debug_assert_eq!(range.len(), data.len());
+        // SAFETY: words that the checked range touches are in the mapping.
+        bulk::matches(
+            |index| unsafe { self.at_unchecked(index) },
+            range.start,
+            data,
+        )
     }
 }
 
@@ -435,6 +461,10 @@ impl Words {
 
     fn copy_out(&self, range: Range<usize>, out: &mut [u8]) {
         bulk::load_bytes(|index| self.at(index), range.start, out);
+    }
+
+    fn matches(&self, range: Range<usize>, data: &[u8]) -> bool {
+        bulk::matches(|index| self.at(index), range.start, data)
     }
 }
 

@@ -41,6 +41,8 @@ mod databases;
 mod deadlines;
 mod evict;
 mod expire;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod figures;
 mod gate;
 mod growth;
 mod index;
@@ -57,6 +59,7 @@ mod reader;
 mod reservation;
 mod scan;
 mod shared;
+mod size_class;
 mod slab;
 mod tally;
 mod upkeep;

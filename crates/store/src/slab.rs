@@ -34,24 +34,8 @@ use crate::accounting::{Ledger, LocalBytes};
 use crate::arena::{Arena, CHUNK_BYTES, Offset};
 pub(crate) use crate::chunk::OutOfMemory;
 use crate::chunk::{ChunkId, ChunkInfo, lock};
-
-/// Classes of 16 bytes more each, up to 512 bytes.
-const FINE_CLASSES: usize = 32;
-const FINE_STEP_BYTES: usize = 16;
-const FINE_BYTES_MAX: usize = FINE_CLASSES * FINE_STEP_BYTES;
-
-/// Classes per doubling above that.
-const CLASSES_PER_OCTAVE: usize = 4;
-
-/// Number of size classes.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const CLASS_COUNT: usize = FINE_CLASSES + 5 * CLASSES_PER_OCTAVE;
-/// Number of size classes while a model checker looks: 16 and 32 bytes.
-#[cfg(any(loom, shuttle))]
-pub(crate) const CLASS_COUNT: usize = 2;
-
-/// The largest slot; longer values are blobs.
-pub(crate) const SLOT_BYTES_MAX: usize = 16 << 10;
+use crate::size_class::{CLASS_BYTES, CLASS_COUNT, capacity};
+pub(crate) use crate::size_class::{SLOT_BYTES_MAX, SizeClass, class_bytes, class_for};
 
 /// A thread keeps at most this much in one class's list …
 const LIST_BYTES_MAX: usize = CHUNK_BYTES;
@@ -66,72 +50,6 @@ const LIST_SLOTS_MAX: usize = 2;
 const REFILL_SLOTS: u32 = 32;
 #[cfg(any(loom, shuttle))]
 const REFILL_SLOTS: u32 = 1;
-
-/// A size class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SizeClass(u8);
-
-impl SizeClass {
-    /// By its number, as kept in a record's header.
-    #[inline]
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        (usize::from(number) < CLASS_COUNT).then_some(Self(number))
-    }
-
-    /// Its number, below [`CLASS_COUNT`].
-    #[inline]
-    pub(crate) fn number(self) -> u8 {
-        self.0
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// The smallest class with room for `bytes`; none above [`SLOT_BYTES_MAX`].
-#[inline]
-pub(crate) fn class_for(bytes: usize) -> Option<SizeClass> {
-    let index = if bytes <= FINE_BYTES_MAX {
-        bytes.max(1).div_ceil(FINE_STEP_BYTES) - 1
-    } else if bytes <= SLOT_BYTES_MAX {
-        let last = bytes - 1;
-        let octave = last.ilog2() as usize;
-        let quarter = (last >> (octave - 2)) - CLASSES_PER_OCTAVE;
-        FINE_CLASSES + (octave - FINE_BYTES_MAX.ilog2() as usize) * CLASSES_PER_OCTAVE + quarter
-    } else {
-        return None;
-    };
-    u8::try_from(index).ok().and_then(SizeClass::from_number)
-}
-
-/// Bytes of a slot of `class`.
-#[inline]
-pub(crate) fn class_bytes(class: SizeClass) -> usize {
-    CLASS_BYTES[class.index()]
-}
-
-const CLASS_BYTES: [usize; CLASS_COUNT] = {
-    let mut bytes = [0; CLASS_COUNT];
-    let mut index = 0;
-    while index < CLASS_COUNT {
-        bytes[index] = if index < FINE_CLASSES {
-            (index + 1) * FINE_STEP_BYTES
-        } else {
-            let octave = (index - FINE_CLASSES) / CLASSES_PER_OCTAVE;
-            let quarter = (index - FINE_CLASSES) % CLASSES_PER_OCTAVE + 1;
-            (FINE_BYTES_MAX << octave) + quarter * ((FINE_BYTES_MAX / CLASSES_PER_OCTAVE) << octave)
-        };
-        index += 1;
-    }
-    bytes
-};
-
-/// Slots of a chunk of `class`.
-fn capacity(class: SizeClass) -> u32 {
-    u32::try_from(CHUNK_BYTES / class_bytes(class)).unwrap_or(u32::MAX)
-}
 
 /// Slots that a thread may keep in the list of `class`.
 #[inline]
@@ -517,6 +435,10 @@ impl SlabCache {
             if let Some(offset) = Offset::new(list.head) {
                 list.head = self.slab.arena.word(offset, 0).load(Ordering::Relaxed);
                 list.count -= 1;
+                // The next of them will be asked for its link.
+                if let Some(next) = Offset::new(list.head) {
+                    self.slab.arena.prefetch(next);
+                }
                 break offset;
             }
             if list.fresh_at < list.fresh_end {
@@ -584,8 +506,7 @@ impl SlabCache {
 
     #[cold]
     fn give_back_all(&mut self) {
-        for (list, number) in self.lists.iter_mut().zip(0_u8..) {
-            let class = SizeClass(number);
+        for (list, class) in self.lists.iter_mut().zip(SizeClass::all()) {
             if list.count > 0 {
                 self.slab.give_back(class, list.head, list.count);
             }

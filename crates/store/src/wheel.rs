@@ -10,7 +10,9 @@
 //! ```
 //!
 //! When time reaches the start of a slot of level 0, its entries are visited; of a higher level,
-//! they are spread over the levels below. Empty slots are skipped by a bitmap, so time may jump.
+//! they are spread over the levels below, which takes 13 ns an entry and may be done in parts.
+//! Until it is done later entries wait: with ten million keys that live for an hour, for 2 ms once
+//! in 65 s. Empty slots are skipped by a bitmap, so time may jump.
 //!
 //! An entry is one word: 40 bits of the key's hash, which find its bucket in any table there can
 //! be, and of the deadline 24 bits of what its slot does not say. That is all of it below level 4.

@@ -78,13 +78,13 @@ proptest! {
     /// Word loops and the bulk copy against a plain vector, at every alignment.
     #[test]
     fn copies_do_what_a_vector_does(
-        writes in prop::collection::vec((0_usize..2000, 0_usize..1500, any::<u8>()), 1..8),
-        zero in (0_usize..2000, 0_usize..1500),
-        read in (0_usize..2000, 0_usize..1500),
+        writes in prop::collection::vec((0_usize..2000, 0_usize..2500, any::<u8>()), 1..8),
+        zero in (0_usize..2000, 0_usize..2500),
+        read in (0_usize..2000, 0_usize..2500),
     ) {
         let arena = arena();
         let at = offset(65536 + 16);
-        let mut twin = vec![0; 4096];
+        let mut twin = vec![0; 8192];
         for (start, len, seed) in writes {
             let data: Vec<u8> = (0..len).map(|i| seed.wrapping_add((i % 251) as u8)).collect();
             arena.copy_in(at, start, &data);
@@ -93,7 +93,7 @@ proptest! {
         }
         arena.zero(at, zero.0, zero.1);
         twin[zero.0..zero.0 + zero.1].fill(0);
-        let mut all = vec![1; 4096];
+        let mut all = vec![1; 8192];
         arena.copy_out(at, 0, &mut all);
         prop_assert_eq!(&all, &twin);
         let (start, len) = read;

@@ -6,8 +6,8 @@
 use super::*;
 use base::sync::thread;
 
-const SMALL: SizeClass = SizeClass(0);
-const LARGE: SizeClass = SizeClass(1);
+const SMALL: SizeClass = SizeClass::from_number(0).unwrap();
+const LARGE: SizeClass = SizeClass::from_number(1).unwrap();
 
 fn slab_of(chunks: usize) -> Arc<Slab> {
     let arena = Arena::with_chunks(chunks).unwrap();
