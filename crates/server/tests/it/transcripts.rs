@@ -70,3 +70,30 @@ fn transcripts_hold_on_redis() {
 fn transcripts_hold_on_the_built_server() {
     run_all(&Launcher::iolite());
 }
+
+/// Names of the files that a command and its subcommands need.
+fn needed_names(spec: &commands::CommandSpec) -> Vec<String> {
+    let name = spec.name.to_ascii_lowercase();
+    if spec.subcommands.is_empty() {
+        return vec![name];
+    }
+    let subcommands = spec.subcommands.iter();
+    subcommands
+        .map(|row| format!("{name}-{}", row.name.to_ascii_lowercase()))
+        .collect()
+}
+
+#[test]
+fn every_row_has_a_transcript() {
+    let paths = transcript_paths();
+    let present: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.file_stem()?.to_str())
+        .collect();
+    let rows = commands::table().commands().iter();
+    let missing: Vec<String> = rows
+        .flat_map(|spec| needed_names(spec))
+        .filter(|name| !present.contains(&name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "no transcript for {missing:?}");
+}
