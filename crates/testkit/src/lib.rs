@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod differential;
+pub mod in_process;
 pub mod patience;
 pub mod process;
 pub mod target;

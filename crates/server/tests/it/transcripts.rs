@@ -1,8 +1,11 @@
 //! Every transcript on every target.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use store::Store;
+use testkit::in_process;
 use testkit::target::Launcher;
 use testkit::transcript::{Transcript, run};
 
@@ -64,6 +67,17 @@ fn every_file_is_a_transcript() {
 #[test]
 fn transcripts_hold_on_redis() {
     run_all(&Launcher::oracle());
+}
+
+#[test]
+fn transcripts_hold_without_sockets() {
+    let launcher = in_process::launcher("in process", |settings| {
+        let databases = settings.config().databases_count;
+        Store::new(&store::Options {
+            databases: u16::try_from(databases).map_err(io::Error::other)?,
+        })
+    });
+    run_all(&launcher);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! A server inside the test: no socket, no process; the store is the caller's choice.
+//!
+//! The same workers, sessions and commands as the binary has, over connections made of two queues.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock::SystemClock;
+use server::cli::{self, Invocation};
+use server::config::Settings;
+use server::in_process::InProcessServer;
+use store::Store;
+
+use crate::client::{Client, Link};
+use crate::patience::Patience;
+use crate::target::{Launcher, Target};
+
+/// How long a reply may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two looks for a reply.
+const POLL: Duration = Duration::from_micros(50);
+
+/// Makes the store that settings ask for.
+pub type MakeStore = fn(&Settings) -> io::Result<Arc<Store>>;
+
+/// A launcher of servers in this process over the stores that `make_store` makes.
+#[must_use]
+pub fn launcher(name: &'static str, make_store: MakeStore) -> Launcher {
+    Launcher {
+        name,
+        is_oracle: false,
+        start: Box::new(move |args| {
+            let settings = settings(args)?;
+            let store = make_store(&settings)?;
+            let server = InProcessServer::start(store, settings, Arc::new(SystemClock::new()))?;
+            Ok(Box::new(InProcess {
+                name,
+                server: Some(server),
+            }))
+        }),
+    }
+}
+
+/// What the command line `args` asks for.
+fn settings(args: &[String]) -> io::Result<Settings> {
+    let defaults = ["iolite", "--save", "", "--appendonly", "no"].map(str::to_owned);
+    let words = defaults.iter().chain(args).map(OsString::from).collect();
+    match cli::read(words, std::iter::empty(), &mut io::empty()) {
+        Ok(Invocation::Serve(startup)) => Ok(startup.settings),
+        Ok(Invocation::Print { text, .. }) => Err(io::Error::other(text)),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
+}
+
+struct InProcess {
+    name: &'static str,
+    server: Option<InProcessServer>,
+}
+
+impl Target for InProcess {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn connect(&self) -> io::Result<Client> {
+        let server = self.server.as_ref();
+        let server = server.ok_or(ErrorKind::NotConnected)?;
+        Ok(Client::over(Box::new(Waiting {
+            link: server.connect(),
+        })))
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        // A worker that has failed was seen by the test through its replies.
+        if let Some(server) = self.server.take() {
+            let _stopped = server.stop();
+        }
+    }
+}
+
+/// Makes a link that answers `WouldBlock` wait.
+struct Waiting<L> {
+    link: L,
+}
+
+impl<L> Waiting<L> {
+    fn wait<T>(&mut self, mut attempt: impl FnMut(&mut L) -> io::Result<T>) -> io::Result<T> {
+        let patience = Patience::of(REPLY_TIMEOUT);
+        loop {
+            match attempt(&mut self.link) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && patience.lasts() => {
+                    std::thread::sleep(POLL);
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+impl<L: Link> Read for Waiting<L> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait(|link| link.read(buffer))
+    }
+}
+
+impl<L: Link> Write for Waiting<L> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|link| link.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.link.flush()
+    }
+}
