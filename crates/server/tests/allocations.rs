@@ -1,0 +1,129 @@
+//! Counts heap allocations of the path of plain commands. A binary of its own: it replaces the
+//! allocator.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use base::clock::{Clock, SystemClock};
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Session, Share};
+use protocol::{ReplyBuffer, encode_request};
+use server::config::{Origin, Settings, SharedConfig};
+use server::node::Node;
+use server::port::Port;
+use store::Store;
+
+/// The system's allocator, with a count per thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+fn count() {
+    // A thread that is going away has no count any more, and does not matter.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator, whose promises are kept as
+// they are; counting touches a thread-local number and never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One worker's engine with one session, without sockets.
+struct Bench {
+    node: Node,
+    engine: Engine,
+    session: Session,
+    output: ReplyBuffer,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = Store::new(&store::Options::default()).unwrap();
+        let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
+        let node = Node::new(store, config, Arc::clone(&clock));
+        let engine = Engine::new(
+            node.store.handle(),
+            Arc::clone(&node.settings),
+            clock,
+            Prng::seeded(1),
+        );
+        let client = ClientRecord::new(1, String::new(), String::new(), 0, -1, 0);
+        let session = Session::new(Arc::new(client), true);
+        Self { node, engine, session, output: ReplyBuffer::with_capacity(1 << 16) }
+    }
+
+    /// Runs a pipeline of requests `rounds` times; allocations made meanwhile.
+    fn run(&mut self, requests: &[u8], rounds: usize) -> u64 {
+        let share = Share { requests_max: usize::MAX, reply_bytes_max: usize::MAX };
+        let before = allocations();
+        for _ in 0..rounds {
+            self.output.clear();
+            let mut port = Port::new(&self.node, true);
+            let (session, output) = (&mut self.session, &mut self.output);
+            let outcome = self.engine.run(session, &mut port, requests, output, share);
+            assert_eq!(outcome.consumed, requests.len());
+        }
+        allocations() - before
+    }
+}
+
+/// Sixteen keys, each with one request of the given words; `$` stands for the key.
+fn pipeline(words: &[&str]) -> Vec<u8> {
+    let mut requests = Vec::new();
+    for number in 0..16 {
+        let key = format!("key:{number:012}");
+        let words: Vec<&[u8]> =
+            words.iter().map(|word| if *word == "$" { key.as_bytes() } else { word.as_bytes() }).collect();
+        encode_request(&mut requests, &words);
+    }
+    requests
+}
+
+#[test]
+fn steady_plain_commands_do_not_allocate() {
+    const ROUNDS: usize = 100_000 / 16;
+    let mut bench = Bench::new();
+    let value = "x".repeat(100);
+    let cases: [(&str, &[&str]); 6] = [
+        ("SET of the same size", &["SET", "$", &value]),
+        ("GET", &["GET", "$"]),
+        ("SET of a number", &["SET", "$", "1000"]),
+        ("INCR", &["INCR", "$"]),
+        ("GET of a number", &["GET", "$"]),
+        ("a miss", &["GET", "missing"]),
+    ];
+    for (name, words) in cases {
+        let requests = pipeline(words);
+        bench.run(&requests, 10);
+        assert_eq!(bench.run(&requests, ROUNDS), 0, "{name} allocates");
+    }
+}
