@@ -7,7 +7,7 @@ use base::clock::Clock;
 use base::random::Prng;
 use commands::{CommandCounters, Settings, UseClock, table};
 use reactor::Waker;
-use store::Store;
+use store::{LfuTuning, Policy, Store};
 
 use crate::clients::Clients;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
@@ -172,12 +172,17 @@ impl Node {
     }
 
     fn apply_limits(&self, config: &Config) {
-        self.settings
-            .bulk_bytes_max
-            .store(config.bulk_bytes_max, Ordering::Relaxed);
-        self.settings.set_use_clock(match config.eviction_policy {
-            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => UseClock::Frequency,
+        self.settings.bulk_bytes_max.store(config.bulk_bytes_max, Ordering::Relaxed);
+        let policy = policy_of(config.eviction_policy);
+        self.settings.set_use_clock(match policy {
+            Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
+        });
+        let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
+        self.store.set_memory_limit(config.memory_bytes_max, policy, samples);
+        self.store.set_lfu_tuning(LfuTuning {
+            log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
+            decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),
         });
     }
 
@@ -326,6 +331,20 @@ impl Node {
     /// The most that was ever used, `used` included, in bytes.
     pub fn peak_used_bytes(&self, used: u64) -> u64 {
         self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used)
+    }
+}
+
+/// The store's name of a policy.
+fn policy_of(policy: EvictionPolicy) -> Policy {
+    match policy {
+        EvictionPolicy::NoEviction => Policy::NoEviction,
+        EvictionPolicy::AllKeysLru => Policy::AllKeysLru,
+        EvictionPolicy::AllKeysLfu => Policy::AllKeysLfu,
+        EvictionPolicy::AllKeysRandom => Policy::AllKeysRandom,
+        EvictionPolicy::VolatileLru => Policy::VolatileLru,
+        EvictionPolicy::VolatileLfu => Policy::VolatileLfu,
+        EvictionPolicy::VolatileRandom => Policy::VolatileRandom,
+        EvictionPolicy::VolatileTtl => Policy::VolatileTtl,
     }
 }
 
