@@ -172,14 +172,17 @@ impl Node {
     }
 
     fn apply_limits(&self, config: &Config) {
-        self.settings.bulk_bytes_max.store(config.bulk_bytes_max, Ordering::Relaxed);
+        self.settings
+            .bulk_bytes_max
+            .store(config.bulk_bytes_max, Ordering::Relaxed);
         let policy = policy_of(config.eviction_policy);
         self.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
         });
         let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
-        self.store.set_memory_limit(config.memory_bytes_max, policy, samples);
+        self.store
+            .set_memory_limit(config.memory_bytes_max, policy, samples);
         self.store.set_lfu_tuning(LfuTuning {
             log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
             decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),

@@ -78,12 +78,20 @@ impl Bench {
         );
         let client = ClientRecord::new(1, String::new(), String::new(), 0, -1, 0);
         let session = Session::new(Arc::new(client), true);
-        Self { node, engine, session, output: ReplyBuffer::with_capacity(1 << 16) }
+        Self {
+            node,
+            engine,
+            session,
+            output: ReplyBuffer::with_capacity(1 << 16),
+        }
     }
 
     /// Runs a pipeline of requests `rounds` times; allocations made meanwhile.
     fn run(&mut self, requests: &[u8], rounds: usize) -> u64 {
-        let share = Share { requests_max: usize::MAX, reply_bytes_max: usize::MAX };
+        let share = Share {
+            requests_max: usize::MAX,
+            reply_bytes_max: usize::MAX,
+        };
         let before = allocations();
         for _ in 0..rounds {
             self.output.clear();
@@ -101,8 +109,16 @@ fn pipeline(words: &[&str]) -> Vec<u8> {
     let mut requests = Vec::new();
     for number in 0..16 {
         let key = format!("key:{number:012}");
-        let words: Vec<&[u8]> =
-            words.iter().map(|word| if *word == "$" { key.as_bytes() } else { word.as_bytes() }).collect();
+        let words: Vec<&[u8]> = words
+            .iter()
+            .map(|word| {
+                if *word == "$" {
+                    key.as_bytes()
+                } else {
+                    word.as_bytes()
+                }
+            })
+            .collect();
         encode_request(&mut requests, &words);
     }
     requests

@@ -150,11 +150,17 @@ fn full_memory_refuses_writes_and_keeps_reads_up() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let mut client = server.client().unwrap();
     assert_eq!(ask(&mut client, &["SET", "kept", "value"]), "+OK");
-    assert_eq!(ask(&mut client, &["CONFIG", "SET", "maxmemory", "1"]), "+OK");
+    assert_eq!(
+        ask(&mut client, &["CONFIG", "SET", "maxmemory", "1"]),
+        "+OK"
+    );
     let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
     assert_eq!(ask(&mut client, &["SET", "more", "value"]), refusal);
     assert_eq!(ask(&mut client, &["GET", "kept"]), "\"value\"");
     assert_eq!(ask(&mut client, &["DEL", "kept"]), ":1");
-    assert_eq!(ask(&mut client, &["CONFIG", "SET", "maxmemory", "0"]), "+OK");
+    assert_eq!(
+        ask(&mut client, &["CONFIG", "SET", "maxmemory", "0"]),
+        "+OK"
+    );
     assert_eq!(ask(&mut client, &["SET", "more", "value"]), "+OK");
 }
