@@ -8,7 +8,8 @@
 use std::io;
 
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Arc, CachePadded, Mutex, MutexGuard};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::index::{Index, Shape};
 use crate::key::DatabaseId;

@@ -13,8 +13,10 @@
 //! then loads every `inside`. With a full barrier between the two on both sides at least one of
 //! them sees the other's store. The system's barrier stands for the missing ones.
 
-use base::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
-use base::sync::{Arc, CachePadded, Mutex, MutexGuard};
+use base::sync::atomic::{AtomicBool, Ordering, fence};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::compiler_fence;
 
 use crate::wait::Wait;
 

@@ -4,8 +4,9 @@
 //! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
 //! being inside the gate, knowing the databases, growing.
 
+use base::sync::CachePadded;
 use base::sync::atomic::Ordering;
-use base::sync::{Arc, CachePadded};
+use std::sync::Arc;
 
 use crate::bucket::Link;
 use crate::databases::Seen;

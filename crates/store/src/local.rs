@@ -3,8 +3,8 @@
 //! The one exit of deletions is here ([`Local::remove`], and [`Local::remove_unasked`] for those
 //! that no command asked for).
 
-use base::sync::Arc;
 use base::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use crate::accounting::LocalBytes;
 use crate::blob::Blob;

@@ -4,7 +4,7 @@
 //! position and growing only halves intervals, so a walk meets every record that is there from its
 //! beginning to its end, and meets none twice.
 
-use base::sync::Arc;
+use std::sync::Arc;
 
 use crate::bucket::Bucket;
 use crate::index::{Home, Index};

@@ -3,8 +3,8 @@
 use std::io;
 
 use base::hash::KeyHasher;
-use base::sync::Arc;
 use base::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use crate::accounting::{Budget, Ledger};
 use crate::arena::Arena;

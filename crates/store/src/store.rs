@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc as StdArc;
 
 use base::hash::KeyHasher;
-use base::sync::Arc;
 use base::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use crate::handle::Handle;
 use crate::index::Shape;
