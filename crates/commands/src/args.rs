@@ -58,6 +58,18 @@ impl<'a> Args<'a> {
         number::parse_i64(self.bytes()?).ok_or(CommandError::NotInteger)
     }
 
+    /// The next argument as a 32-bit integer (numbers of databases).
+    ///
+    /// # Errors
+    /// As [`Args::integer`], and one that names the range.
+    pub fn integer32(&mut self) -> Result<i32, CommandError> {
+        i32::try_from(self.integer()?).map_err(|_| {
+            CommandError::fixed(
+                "ERR value is out of range, value must between -2147483648 and 2147483647",
+            )
+        })
+    }
+
     /// Takes the next argument, if there is one, to match it against option words.
     #[inline]
     pub fn option_word(&mut self) -> Option<OptionWord> {

@@ -197,6 +197,5 @@ fn is_present(context: &mut Context<'_>, key: &Key<'_>) -> bool {
 
 /// The next argument as the number of a database.
 fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<DatabaseId, CommandError> {
-    let index = i32::try_from(args.integer()?).map_err(|_| CommandError::NotInteger)?;
-    context.database(i64::from(index))
+    context.database(i64::from(args.integer32()?))
 }

@@ -115,9 +115,7 @@ impl<'a> Filter<'a> {
 }
 
 fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let cursor = args.bytes()?;
-    let cursor =
-        base::number::parse_u64(cursor).ok_or(CommandError::fixed("ERR invalid cursor"))?;
+    let cursor = parse_cursor(args.bytes()?).ok_or(CommandError::fixed("ERR invalid cursor"))?;
     let filter = Filter::parse(args)?;
     let mut found = Vec::new();
     // The store walks positions, whose low bits are zero in a small table; clients are shown them
@@ -139,6 +137,25 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         reply.bulk(key);
     }
     Ok(())
+}
+
+/// A cursor as `strtoul` reads it: a sign is allowed, a negative one counts back from 2^64, and
+/// nothing at all is the beginning.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let magnitude = digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = char::from(*digit).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })?;
+    Some(if negative { magnitude.wrapping_neg() } else { magnitude })
 }
 
 fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

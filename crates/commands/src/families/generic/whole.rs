@@ -121,8 +121,7 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 }
 
 fn select(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let index = i32::try_from(args.integer()?).map_err(|_| CommandError::NotInteger)?;
-    let database = context.database(i64::from(index))?;
+    let database = context.database(i64::from(args.integer32()?))?;
     context.session.select(database);
     reply.ok();
     Ok(())
