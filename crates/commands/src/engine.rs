@@ -15,12 +15,12 @@ use store::{Handle, Key, StoreError};
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, unknown_subcommand};
 use crate::port::ServerPort;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::settings::Settings;
 use crate::spec::{CommandSpec, Flags};
-use crate::table::{CommandIndex, Table, find_subcommand, table};
+use crate::table::{CommandIndex, Table, table};
 
 /// How many requests are planned together.
 pub const BATCH_MAX: usize = 16;
@@ -104,7 +104,7 @@ impl Engine {
             random,
             table,
             batch: Batch::new(),
-            counters: vec![CommandCounters::default(); table.commands().len()],
+            counters: vec![CommandCounters::default(); table.rows_count()],
         }
     }
 
@@ -113,7 +113,7 @@ impl Engine {
         &mut self.store
     }
 
-    /// Counters per command, by index into the table.
+    /// Counters per row of the table: commands, then subcommands.
     #[must_use]
     pub fn counters(&self) -> &[CommandCounters] {
         &self.counters
@@ -284,10 +284,10 @@ impl Engine {
         }
         let result = match found {
             None => Err(unknown_command(request)),
-            Some((index, spec)) => self.call(
+            Some(named) => self.call(
                 session,
                 server,
-                (index, spec),
+                named,
                 request,
                 planned,
                 &mut reply,
@@ -309,16 +309,16 @@ impl Engine {
         &mut self,
         session: &mut Session,
         server: &mut dyn ServerPort,
-        (index, spec): (CommandIndex, &'static CommandSpec),
+        named: (CommandIndex, &'static CommandSpec),
         request: Request<'_>,
         planned: Option<(u64, usize)>,
         reply: &mut Reply<'_>,
         now_unix_ms: u64,
     ) -> CommandResult {
+        let (index, spec, first) = resolve(self.table, named, request)?;
         session.client.last_command.store(index, Ordering::Relaxed);
-        let (spec, first) = resolve(spec, request);
         let counters = &mut self.counters[usize::from(index)];
-        if let Err(refusal) = check(spec, request, session) {
+        if let Err(refusal) = check(self.table, (index, spec), request, session) {
             counters.rejected += 1;
             return Err(refusal);
         }
@@ -364,37 +364,38 @@ impl Engine {
 
 /// The row that runs: the subcommand's where there is one. Also where its arguments start.
 #[inline]
-fn resolve(spec: &'static CommandSpec, request: Request<'_>) -> (&'static CommandSpec, usize) {
+fn resolve(
+    table: &Table,
+    (index, spec): (CommandIndex, &'static CommandSpec),
+    request: Request<'_>,
+) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
     if spec.subcommands.is_empty() {
-        return (spec, 1);
+        return Ok((index, spec, 1));
     }
-    match request.arg(1).and_then(|word| find_subcommand(spec, word)) {
-        Some(subcommand) => (subcommand, 2),
-        None => (spec, 1),
+    let Some(word) = request.arg(1) else {
+        return Ok((index, spec, 1));
+    };
+    match table.find_subcommand((index, spec), word) {
+        Some((index, subcommand)) => Ok((index, subcommand, 2)),
+        None => Err(unknown_subcommand(request)),
     }
 }
 
 #[inline]
-fn check(spec: &'static CommandSpec, request: Request<'_>, session: &Session) -> CommandResult {
+fn check(
+    table: &'static Table,
+    (index, spec): (CommandIndex, &'static CommandSpec),
+    request: Request<'_>,
+    session: &Session,
+) -> CommandResult {
     if !spec.arity.accepts(request.len()) {
-        return Err(wrong_arity(spec, request));
+        let full_name = table.full_name(index).unwrap_or_default();
+        return Err(CommandError::WrongArity(full_name.into()));
     }
     if !session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
         return Err(CommandError::fixed("NOAUTH Authentication required."));
     }
     Ok(())
-}
-
-#[cold]
-fn wrong_arity(spec: &'static CommandSpec, request: Request<'_>) -> CommandError {
-    let command = String::from_utf8_lossy(request.name()).to_lowercase();
-    let name = spec.name.to_lowercase();
-    let full = if name == command {
-        name
-    } else {
-        format!("{command}|{name}")
-    };
-    CommandError::WrongArity(full.into())
 }
 
 /// Repeats the name and the first arguments, at most about 128 bytes of each.

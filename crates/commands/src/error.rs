@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use protocol::Reply;
+use protocol::{Reply, Request};
 use store::StoreError;
 
 use crate::args::Args;
@@ -78,20 +78,39 @@ impl From<StoreError> for CommandError {
 }
 
 /// What a container answers when its subcommand is not known.
+#[cold]
+pub(crate) fn unknown_subcommand(request: Request<'_>) -> CommandError {
+    about_subcommand(request, "ERR unknown subcommand '")
+}
+
+/// What a container does when its subcommand takes other arguments.
+#[cold]
+pub(crate) fn subcommand_syntax(request: Request<'_>) -> CommandError {
+    about_subcommand(
+        request,
+        "ERR unknown subcommand or wrong number of arguments for '",
+    )
+}
+
+fn about_subcommand(request: Request<'_>, complaint: &str) -> CommandError {
+    const SHOWN_BYTES: usize = 128;
+    let word = request.arg(1).unwrap_or_default();
+    let mut text = complaint.as_bytes().to_vec();
+    text.extend_from_slice(&word[..word.len().min(SHOWN_BYTES)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(&request.name().to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    CommandError::Bytes(text)
+}
+
+/// The handler of a container, whose subcommands have their own: it is never the row that runs.
 ///
 /// # Errors
 /// Always.
-pub(crate) fn unknown_subcommand(
+pub(crate) fn container(
     _context: &mut Context<'_>,
     args: &mut Args<'_>,
     _reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let request = args.request();
-    let word = request.arg(1).unwrap_or_default();
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend_from_slice(&word[..word.len().min(128)]);
-    text.extend_from_slice(b"'. Try ");
-    text.extend_from_slice(&request.name().to_ascii_uppercase());
-    text.extend_from_slice(b" HELP.");
-    Err(CommandError::Bytes(text))
+    Err(unknown_subcommand(args.request()))
 }

@@ -312,7 +312,7 @@ impl CommandSpec {
         complexity: "O(1)",
         syntax: "",
         tips: &[],
-        handler: crate::error::unknown_subcommand,
+        handler: crate::error::container,
         subcommands: &[],
     };
 

@@ -9,14 +9,23 @@ use std::sync::LazyLock;
 use crate::families;
 use crate::spec::CommandSpec;
 
-/// Index of a command in [`Table::commands`]; subcommands have their own, behind all commands.
+/// Index of a row: of a command in [`Table::commands`], or of a subcommand, behind all commands.
 pub type CommandIndex = u16;
 
 /// All commands of the server.
 pub struct Table {
     commands: Vec<&'static CommandSpec>,
+    rows: Vec<Row>,
     slots: Vec<Slot>,
     mask: usize,
+}
+
+/// A command or a subcommand.
+struct Row {
+    /// Lower case, the container's name before a subcommand: `client|list`.
+    full_name: String,
+    /// Of a container, the row of its first subcommand; the others follow.
+    first_subcommand: CommandIndex,
 }
 
 #[derive(Clone, Copy)]
@@ -52,10 +61,11 @@ impl Table {
             while slots[at].index != EMPTY {
                 at = (at + 1) & mask;
             }
-            let index = CommandIndex::try_from(index).expect("fewer than 65,535 commands");
+            let index = command_index(index);
             slots[at] = Slot { packed, index };
         }
         Self {
+            rows: rows(&commands),
             commands,
             slots,
             mask,
@@ -68,10 +78,30 @@ impl Table {
         &self.commands
     }
 
-    /// The row of `index`.
+    /// Number of rows: commands and subcommands.
     #[must_use]
-    pub fn command(&self, index: CommandIndex) -> Option<&'static CommandSpec> {
-        self.commands.get(usize::from(index)).copied()
+    pub fn rows_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Name of a row in lower case, the container's before a subcommand's: `client|list`.
+    #[must_use]
+    pub fn full_name(&self, index: CommandIndex) -> Option<&str> {
+        let row = self.rows.get(usize::from(index))?;
+        Some(&row.full_name)
+    }
+
+    /// Subcommand of `container` (a row and its index), in any case.
+    #[must_use]
+    pub fn find_subcommand(
+        &self,
+        (index, container): (CommandIndex, &'static CommandSpec),
+        word: &[u8],
+    ) -> Option<(CommandIndex, &'static CommandSpec)> {
+        let is_it = |spec: &CommandSpec| spec.name.as_bytes().eq_ignore_ascii_case(word);
+        let at = container.subcommands.iter().position(is_it)?;
+        let first = self.rows.get(usize::from(index))?.first_subcommand;
+        Some((first + command_index(at), &container.subcommands[at]))
     }
 
     /// Looks a name up, in any case.
@@ -106,6 +136,29 @@ pub fn find_subcommand(
         .find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
 }
 
+fn rows(commands: &[&'static CommandSpec]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut next = commands.len();
+    for spec in commands {
+        rows.push(Row {
+            full_name: spec.name.to_lowercase(),
+            first_subcommand: command_index(next),
+        });
+        next += spec.subcommands.len();
+    }
+    for spec in commands {
+        rows.extend(spec.subcommands.iter().map(|subcommand| Row {
+            full_name: format!("{}|{}", spec.name, subcommand.name).to_lowercase(),
+            first_subcommand: 0,
+        }));
+    }
+    rows
+}
+
+fn command_index(index: usize) -> CommandIndex {
+    CommandIndex::try_from(index).expect("fewer than 65,535 commands and subcommands")
+}
+
 /// The first eight bytes in capitals, as one integer.
 #[inline]
 fn pack(name: &[u8]) -> u64 {
@@ -130,9 +183,29 @@ mod tests {
             for name in [spec.name.to_owned(), spec.name.to_lowercase()] {
                 let (index, found) = table().find(name.as_bytes()).expect("known");
                 assert_eq!(found.name, spec.name);
-                assert_eq!(table().command(index).map(|row| row.name), Some(spec.name));
+                let lower = spec.name.to_lowercase();
+                assert_eq!(table().full_name(index), Some(lower.as_str()));
             }
         }
+    }
+
+    #[test]
+    fn every_subcommand_has_a_row_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for container in table().commands() {
+            let found = table().find(container.name.as_bytes()).expect("known");
+            seen.insert(found.0);
+            for spec in container.subcommands {
+                let (index, row) = table()
+                    .find_subcommand(found, spec.name.to_lowercase().as_bytes())
+                    .expect("known");
+                let full_name = format!("{}|{}", container.name, spec.name).to_lowercase();
+                assert_eq!(row.name, spec.name);
+                assert_eq!(table().full_name(index), Some(full_name.as_str()));
+                seen.insert(index);
+            }
+        }
+        assert_eq!(seen.len(), table().rows_count());
     }
 
     #[test]

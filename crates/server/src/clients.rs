@@ -174,11 +174,9 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
 /// What a client costs beside its buffers.
 const CLIENT_BYTES: u64 = 1024;
 
-fn last_command(client: &ClientRecord) -> String {
+fn last_command(client: &ClientRecord) -> &'static str {
     let index = client.last_command.load(Ordering::Relaxed);
-    table()
-        .command(index)
-        .map_or_else(|| "NULL".to_owned(), |spec| spec.name.to_lowercase())
+    table().full_name(index).unwrap_or("NULL")
 }
 
 #[cfg(test)]

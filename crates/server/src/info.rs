@@ -466,10 +466,11 @@ fn seconds(microseconds: u64) -> String {
 
 fn command_statistics(report: &mut Report<'_>) {
     let sums = report.node.command_counters();
-    for (spec, counters) in table().commands().iter().zip(sums) {
+    for (index, counters) in (0..).zip(sums) {
         if counters.calls + counters.rejected > 0 {
+            let name = table().full_name(index).unwrap_or_default();
             report.field(
-                &format!("cmdstat_{}", spec.name.to_lowercase()),
+                &format!("cmdstat_{name}"),
                 format_args!(
                     "calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
                     counters.calls, counters.rejected, counters.failed

@@ -89,7 +89,7 @@ impl WorkerLink {
             counters: Arc::default(),
             commands: Arc::new(Mutex::new(vec![
                 CommandCounters::default();
-                table().commands().len()
+                table().rows_count()
             ])),
             mailbox: Mutex::default(),
             waker,
@@ -278,7 +278,7 @@ impl Node {
     /// Sums of the per-command counters, by index into the table.
     #[must_use]
     pub fn command_counters(&self) -> Vec<CommandCounters> {
-        let mut sums = vec![CommandCounters::default(); table().commands().len()];
+        let mut sums = vec![CommandCounters::default(); table().rows_count()];
         for worker in self.workers() {
             let counters = worker
                 .commands

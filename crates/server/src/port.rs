@@ -90,12 +90,16 @@ impl ServerPort for Port<'_> {
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
         let settings = &self.node.settings;
+        let standing = settings.paused_until_unix_ms.load(Ordering::Acquire);
+        let stands = standing > self.node.clock.now_unix_ms();
+        // A new pause may lengthen or tighten the one that stands, not shorten or loosen it.
+        let all_wait = stands && settings.paused_writes_only.load(Ordering::Relaxed) == 0;
         settings
             .paused_writes_only
-            .store(u8::from(writes_only), Ordering::Relaxed);
+            .store(u8::from(writes_only && !all_wait), Ordering::Relaxed);
         settings
             .paused_until_unix_ms
-            .store(until_unix_ms, Ordering::Release);
+            .store(until_unix_ms.max(standing), Ordering::Release);
     }
 
     fn unpause_clients(&mut self) {

@@ -4,7 +4,7 @@ use protocol::Reply;
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
 use crate::port::{ClientFilter, ClientKind};
 use crate::session::{ClientRecord, Fate, ReplyMode};
@@ -69,7 +69,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             arity: Arity::Exactly(4),
             since: "7.2.0",
             summary: "Tells which library the client uses.",
-            syntax: "LIB-NAME libname | LIB-VER libver",
+            syntax: "<LIB-NAME libname | LIB-VER libver>",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             handler: set_info,
             ..MEMBER
@@ -96,7 +96,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "2.4.0",
             summary: "Describes the open connections, one a line.",
             complexity: "O(N) where N is the number of connections.",
-            syntax: "[TYPE <normal | master | replica | pubsub>] [ID client-id [client-id ...]]",
+            syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
             tips: &["nondeterministic_output"],
             handler: list,
             ..OPERATOR
@@ -107,9 +107,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "2.4.0",
             summary: "Closes connections.",
             complexity: "O(N) where N is the number of connections.",
-            syntax: "<ip:port | <[ID client-id] | [TYPE <normal | master | replica | pubsub>] | \
-                     [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <yes | no>] | \
-                     [MAXAGE maxage] [...]>>",
+            syntax: "<ip:port | <[ID client-id] | \
+                     [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | \
+                     [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | \
+                     [MAXAGE maxage]> ...>",
             handler: kill,
             ..OPERATOR
         },
@@ -198,25 +199,45 @@ const HELP: &[&str] = &[
     "KILL <ip:port>",
     "    Kill connection made from <ip:port>.",
     "KILL <option> <value> [<option> <value> [...]]",
-    "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+    "    Kill connections. Options are:",
+    "    * ADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made from the specified address",
+    "    * LADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made to specified local address",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Kill connections by type.",
+    "    * USER <username>",
+    "      Kill connections authenticated by <username>.",
+    "    * SKIPME (YES|NO)",
+    "      Skip killing current connection (default: yes).",
+    "    * ID <client-id>",
+    "      Kill connections by client id.",
+    "    * MAXAGE <maxage>",
+    "      Kill connections older than the specified age in seconds.",
     "LIST [options ...]",
-    "    Return information about client connections. Options are: TYPE, ID.",
-    "MAINT_NOTIFICATIONS (ON|OFF) [option value ...]",
-    "    Accepted without effect.",
-    "NO-EVICT (ON|OFF)",
-    "    Protect current client connection from eviction.",
-    "NO-TOUCH (ON|OFF)",
-    "    Will not touch LRU/LFU stats when this mode is on.",
+    "    Return information about client connections. Options:",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Return clients of specified type.",
+    "    * ID <client-id> [<client-id> ...]",
+    "      Return clients with these ids.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
     "PAUSE <timeout> [WRITE|ALL]",
     "    Suspend all, or just write, clients for <timeout> milliseconds.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
-    "SETINFO <option> <value>",
-    "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
-    "UNPAUSE",
-    "    Stop the current client pause, resuming traffic.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr. Options are:",
+    "    * LIB-NAME: the client lib name.",
+    "    * LIB-VER: the client lib version.",
+    "NO-EVICT (ON|OFF)",
+    "    Protect current client connection from eviction.",
+    "NO-TOUCH (ON|OFF)",
+    "    Will not touch LRU/LFU stats when this mode is on.",
+    "MAINT_NOTIFICATIONS (ON|OFF) [<option> <value> ...]",
+    "    Accepted for clients that ask for maintenance notices; there are none.",
 ];
 
 fn get_name(
@@ -266,7 +287,7 @@ fn set_info(
         return Err(CommandError::Bytes(text));
     }
     let Some(value) = printable(value) else {
-        let option = String::from_utf8_lossy(&lower).into_owned();
+        let option = String::from_utf8_lossy(option);
         return Err(CommandError::Text(
             format!("ERR {option} cannot contain spaces, newlines or special characters.").into(),
         ));
@@ -286,8 +307,10 @@ fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     if args.remaining() == 2 && args.take_word("TYPE") {
         filter.kind = Some(client_kind(args.bytes()?)?);
     } else if args.remaining() >= 2 && args.take_word("ID") {
-        let ids: Option<Vec<u64>> = args.by_ref().map(base::number::parse_u64).collect();
-        filter.ids = Some(ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?);
+        let ids: Option<Vec<i64>> = args.by_ref().map(base::number::parse_i64).collect();
+        let ids = ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?;
+        // A negative number is nobody's.
+        filter.ids = Some(ids.into_iter().filter_map(|id| u64::try_from(id).ok()).collect());
     } else if args.remaining() > 0 {
         return Err(CommandError::Syntax);
     }
@@ -350,10 +373,9 @@ fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, Command
         let value = args.bytes()?;
         match option.as_slice() {
             b"ID" => {
-                let id = base::number::parse_u64(value).filter(|id| *id > 0);
-                let id = id.ok_or(CommandError::fixed(
-                    "ERR client-id should be greater than 0",
-                ))?;
+                const INVALID: CommandError =
+                    CommandError::fixed("ERR client-id should be greater than 0");
+                let id = positive(value).and_then(Result::ok).ok_or(INVALID)?;
                 filter.ids.get_or_insert_default().push(id);
             }
             b"TYPE" => filter.kind = Some(client_kind(value)?),
@@ -361,9 +383,11 @@ fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, Command
             b"LADDR" => filter.local_address = Some(text_of(value)),
             b"USER" => filter.user = Some(known_user(value)?),
             b"MAXAGE" => {
-                let age = base::number::parse_u64(value).filter(|age| *age > 0);
                 let invalid = CommandError::fixed("ERR maxage is not an integer or out of range");
-                filter.age_seconds_min = Some(age.ok_or(invalid)?);
+                let age = positive(value).ok_or(invalid)?.map_err(|NotPositive| {
+                    CommandError::fixed("ERR maxage should be greater than 0")
+                })?;
+                filter.age_seconds_min = Some(age);
             }
             b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(caller),
             b"SKIPME" if value.eq_ignore_ascii_case(b"no") => filter.except = None,
@@ -371,6 +395,15 @@ fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, Command
         }
     }
     Ok(filter)
+}
+
+struct NotPositive;
+
+/// A number from 1 on; `None` when it is no number at all.
+fn positive(text: &[u8]) -> Option<Result<u64, NotPositive>> {
+    let number = base::number::parse_i64(text)?;
+    let positive = u64::try_from(number).ok().filter(|number| *number > 0);
+    Some(positive.ok_or(NotPositive))
 }
 
 fn known_user(name: &[u8]) -> Result<String, CommandError> {
@@ -427,24 +460,29 @@ fn reply_mode(
 }
 
 fn pause(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    const INVALID: CommandError =
-        CommandError::fixed("ERR timeout is not an integer or out of range");
     let timeout_ms = args.bytes()?;
     let writes_only = match args.remaining() {
         0 => false,
         1 if args.take_word("WRITE") => true,
         1 if args.take_word("ALL") => false,
-        _ => {
+        1 => {
             return Err(CommandError::fixed(
                 "ERR CLIENT PAUSE mode must be WRITE or ALL",
             ));
         }
+        _ => return Err(subcommand_syntax(args.request())),
     };
-    let timeout_ms = base::number::parse_i64(timeout_ms).ok_or(INVALID)?;
+    let timeout_ms = base::number::parse_i64(timeout_ms).ok_or(CommandError::fixed(
+        "ERR timeout is not an integer or out of range",
+    ))?;
     let timeout_ms =
         u64::try_from(timeout_ms).map_err(|_| CommandError::fixed("ERR timeout is negative"))?;
-    let until = context.now_unix_ms.checked_add(timeout_ms).ok_or(INVALID)?;
-    context.server.pause_clients(until, writes_only);
+    let until_unix_ms = context
+        .now_unix_ms
+        .checked_add(timeout_ms)
+        .filter(|until| i64::try_from(*until).is_ok())
+        .ok_or(CommandError::fixed("ERR timeout is out of range"))?;
+    context.server.pause_clients(until_unix_ms, writes_only);
     reply.ok();
     Ok(())
 }

@@ -87,7 +87,9 @@ impl<'a> Greeting<'a> {
             if option.eq_ignore_ascii_case(b"AUTH") && args.remaining() >= 2 {
                 greeting.credentials = Some((args.bytes()?, args.bytes()?));
             } else if option.eq_ignore_ascii_case(b"SETNAME") && args.remaining() >= 1 {
-                greeting.name = Some(args.bytes()?);
+                let name = args.bytes()?;
+                checked_name(name)?;
+                greeting.name = Some(name);
             } else {
                 let mut text = b"ERR Syntax error in HELLO option '".to_vec();
                 text.extend_from_slice(option);
@@ -101,9 +103,6 @@ impl<'a> Greeting<'a> {
 
 fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let greeting = Greeting::parse(args)?;
-    if let Some(name) = greeting.name {
-        checked_name(name)?;
-    }
     if let Some((user, password)) = greeting.credentials {
         log_in(context, user, password)?;
     }

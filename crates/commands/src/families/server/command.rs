@@ -124,13 +124,7 @@ const HELP: &[&str] = &[
     "    Return the keys and the access flags from a full Redis command.",
 ];
 
-fn all(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    if args.remaining() > 0 {
-        let mut text = b"ERR unknown subcommand '".to_vec();
-        text.extend_from_slice(args.bytes()?);
-        text.extend_from_slice(b"'. Try COMMAND HELP.");
-        return Err(CommandError::Bytes(text));
-    }
+fn all(_context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.array(table().commands().len());
     for spec in table().commands() {
         describe(reply, spec, None);
