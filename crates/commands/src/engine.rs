@@ -15,7 +15,7 @@ use store::{Handle, Key, StoreError};
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult, unknown_subcommand};
+use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::port::ServerPort;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::settings::Settings;
@@ -396,28 +396,6 @@ fn check(
         return Err(CommandError::fixed("NOAUTH Authentication required."));
     }
     Ok(())
-}
-
-/// Repeats the name and the first arguments, at most about 128 bytes of each.
-#[cold]
-fn unknown_command(request: Request<'_>) -> CommandError {
-    const SHOWN_BYTES: usize = 128;
-    let name = request.name();
-    let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(&name[..name.len().min(SHOWN_BYTES)]);
-    text.extend_from_slice(b"', with args beginning with: ");
-    let mut shown = 0;
-    for arg in request.iter().skip(1) {
-        if shown >= SHOWN_BYTES {
-            break;
-        }
-        let part = &arg[..arg.len().min(SHOWN_BYTES - shown)];
-        text.push(b'\'');
-        text.extend_from_slice(part);
-        text.extend_from_slice(b"' ");
-        shown += part.len() + 3;
-    }
-    CommandError::Bytes(text)
 }
 
 #[cold]

@@ -77,6 +77,34 @@ impl From<StoreError> for CommandError {
     }
 }
 
+/// How much of a word, or of all arguments together, an error repeats.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// The part of an argument that an error repeats: up to `most` bytes, and none from a zero byte on.
+fn shown(arg: &[u8], most: usize) -> &[u8] {
+    let end = arg.iter().position(|byte| *byte == 0);
+    &arg[..end.unwrap_or(arg.len()).min(most)]
+}
+
+/// The answer to a command that is not in the table.
+#[cold]
+pub(crate) fn unknown_command(request: Request<'_>) -> CommandError {
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(shown(request.name(), SHOWN_BYTES_MAX));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let start = text.len();
+    for arg in request.iter().skip(1) {
+        let room = SHOWN_BYTES_MAX.saturating_sub(text.len() - start);
+        if room == 0 {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(shown(arg, room));
+        text.extend_from_slice(b"' ");
+    }
+    CommandError::Bytes(text)
+}
+
 /// What a container answers when its subcommand is not known.
 #[cold]
 pub(crate) fn unknown_subcommand(request: Request<'_>) -> CommandError {
@@ -93,10 +121,9 @@ pub(crate) fn subcommand_syntax(request: Request<'_>) -> CommandError {
 }
 
 fn about_subcommand(request: Request<'_>, complaint: &str) -> CommandError {
-    const SHOWN_BYTES: usize = 128;
     let word = request.arg(1).unwrap_or_default();
     let mut text = complaint.as_bytes().to_vec();
-    text.extend_from_slice(&word[..word.len().min(SHOWN_BYTES)]);
+    text.extend_from_slice(shown(word, SHOWN_BYTES_MAX));
     text.extend_from_slice(b"'. Try ");
     text.extend_from_slice(&request.name().to_ascii_uppercase());
     text.extend_from_slice(b" HELP.");

@@ -21,7 +21,7 @@ pub(super) const SETBIT: CommandSpec = CommandSpec {
     group: Group::Bitmap,
     since: "2.2.0",
     summary: "Sets or clears one bit of a string and gives what it was.",
-    syntax: "key offset value",
+    syntax: "key offset value:integer",
     handler: setbit,
     ..CommandSpec::BLANK
 };

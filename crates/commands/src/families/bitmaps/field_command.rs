@@ -32,9 +32,7 @@ pub(super) const BITFIELD: CommandSpec = CommandSpec {
     summary: "Reads, writes and adds to numbers of any width anywhere in a string.",
     complexity: "O(1) for each subcommand specified",
     syntax: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] \
-             <SET encoding offset value | INCRBY encoding offset increment> \
-             [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] \
-             <SET encoding offset value | INCRBY encoding offset increment> ...]]",
+             <SET encoding offset value:integer | INCRBY encoding offset increment>] ...",
     handler: bitfield,
     ..CommandSpec::BLANK
 };

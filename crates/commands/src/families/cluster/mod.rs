@@ -9,6 +9,8 @@ const DISABLED: Handler = |_context, _args, _reply| {
     ))
 };
 
+const MODE: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
+
 const MEMBER: CommandSpec = CommandSpec {
     flags: Flags::FAST,
     group: Group::Cluster,
@@ -31,11 +33,13 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "READONLY",
+        flags: MODE,
         summary: "Lets a connection read from a replica of a cluster: this server is in none.",
         ..MEMBER
     },
     CommandSpec {
         name: "READWRITE",
+        flags: MODE,
         summary: "Ends READONLY: this server is in no cluster.",
         ..MEMBER
     },

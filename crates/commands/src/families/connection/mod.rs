@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::session::Fate;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
+use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[BASICS, hello::COMMANDS, client::COMMANDS];
@@ -52,6 +52,10 @@ const BASICS: &[CommandSpec] = &[
             .and(Flags::ALLOW_BUSY),
         group: Group::Connection,
         categories: &["connection"],
+        deprecated: Some(Deprecation {
+            since: "7.2.0",
+            replaced_by: "just closing the connection",
+        }),
         summary: "Closes the connection once its replies are sent.",
         handler: |context, _args, reply| {
             context.session.fate = Fate::Close;

@@ -58,6 +58,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::Exactly(2),
         flags: Flags::LOADING.and(Flags::STALE).and(Flags::FAST),
         group: Group::Connection,
+        categories: &["connection"],
         summary: "Chooses the database that the connection works on.",
         syntax: "index",
         handler: select,

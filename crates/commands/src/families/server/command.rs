@@ -1,7 +1,7 @@
 //! COMMAND: the table of commands, told to clients.
 
 use base::glob::{self, Case};
-use protocol::{OwnedRequest, Reply};
+use protocol::{OwnedRequest, Reply, Request};
 
 use super::{docs, keys};
 use crate::args::Args;
@@ -150,7 +150,7 @@ fn info(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     for name in args {
         match lookup(name) {
             Some((spec, container)) => describe(reply, spec, container),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())
@@ -182,15 +182,15 @@ fn describe(reply: &mut Reply<'_>, spec: &CommandSpec, container: Option<&str>) 
     for category in categories {
         reply.simple(&format!("@{category}"));
     }
-    reply.array(spec.tips.len());
+    reply.set(spec.tips.len());
     for tip in spec.tips {
         reply.bulk_str(tip);
     }
-    reply.array(spec.keys.len());
+    reply.set(spec.keys.len());
     for keys in spec.keys {
         describe_keys(reply, keys);
     }
-    reply.array(spec.subcommands.len());
+    reply.set(spec.subcommands.len());
     for subcommand in spec.subcommands {
         describe(reply, subcommand, Some(spec.name));
     }
@@ -310,7 +310,7 @@ fn write_docs(reply: &mut Reply<'_>, spec: &CommandSpec) {
     if !arguments.is_empty() {
         fields += 1;
         reply.bulk(b"arguments");
-        docs::write(reply, &arguments, &mut 0);
+        docs::write(reply, &arguments, &mut docs::KeyCursor::new(spec.keys));
     }
     if !spec.subcommands.is_empty() {
         fields += 1;
@@ -389,17 +389,20 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
+/// The row that would run.
+fn row_of(request: &Request<'_>) -> Option<&'static CommandSpec> {
+    let (_, spec) = table().find(request.name())?;
+    match request.arg(1) {
+        Some(word) if !spec.subcommands.is_empty() => find_subcommand(spec, word),
+        _ => Some(spec),
+    }
+}
+
 fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> CommandResult {
     let words: Vec<&[u8]> = args.collect();
     let owned = OwnedRequest::new(&words);
     let request = owned.request();
-    let (_, spec) = table()
-        .find(request.name())
-        .ok_or(CommandError::fixed("ERR Invalid command specified"))?;
-    let spec = request
-        .arg(1)
-        .and_then(|word| find_subcommand(spec, word))
-        .unwrap_or(spec);
+    let spec = row_of(&request).ok_or(CommandError::fixed("ERR Invalid command specified"))?;
     if spec.keys.is_empty() {
         return Err(CommandError::fixed("ERR The command has no key arguments"));
     }

@@ -110,7 +110,7 @@ fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 
 fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     if args.remaining() % 2 == 1 {
-        return Err(CommandError::WrongArity("config|set".into()));
+        return Err(CommandError::Syntax);
     }
     let mut pairs = Vec::with_capacity(args.remaining() / 2);
     while args.remaining() > 0 {

@@ -4,7 +4,7 @@ use protocol::Reply;
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 
@@ -54,12 +54,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             reply.ok();
         }
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP),
-        _ => {
-            let mut text = b"ERR DEBUG subcommand '".to_vec();
-            text.extend_from_slice(&subcommand[..subcommand.len().min(128)]);
-            text.extend_from_slice(b"' is not available here. Try DEBUG HELP.");
-            return Err(CommandError::Bytes(text));
-        }
+        _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())
 }

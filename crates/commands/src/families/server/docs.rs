@@ -6,10 +6,14 @@
 //!             └ optional choice
 //! ```
 //!
-//! Words in capitals are tokens; a token before a word names it. `<a | b>` is a choice that must be
-//! made, `[…]` may be left out, `...` says that what stands before it may repeat.
+//! Words in capitals are tokens. A token before one word names it, before several it makes them a
+//! block, before `<…>` it names the choice. `<a | b>` is a choice that must be made, `[…]` may be left
+//! out, `...` says that what stands before it may repeat. What a word stands for is known from the
+//! word, or follows it: `value:integer`.
 
 use protocol::Reply;
+
+use crate::spec::{Find, KeySpec};
 
 /// One argument, or a group of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub(super) struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
+    /// Whether every repetition repeats the token too.
+    multiple_token: bool,
     parts: Vec<Argument>,
 }
 
@@ -51,20 +57,28 @@ impl ArgumentKind {
         }
     }
 
-    /// What a placeholder of this name stands for.
-    fn of_word(word: &str) -> Self {
-        match word {
+    /// What a placeholder stands for, and its name.
+    fn of_word(word: &str) -> (Self, &str) {
+        const STATED: &[(&str, ArgumentKind)] = &[
+            (":integer", ArgumentKind::Integer),
+            (":double", ArgumentKind::Double),
+        ];
+        for (ending, kind) in STATED {
+            if let Some(name) = word.strip_suffix(ending) {
+                return (*kind, name);
+            }
+        }
+        let kind = match word {
             "key" | "newkey" | "destkey" | "source" | "destination" | "key1" | "key2" => Self::Key,
             "pattern" => Self::Pattern,
-            "increment" => Self::Integer,
             "seconds" | "milliseconds" | "count" | "offset" | "bit" | "start" | "end" | "index"
-            | "decrement" | "cursor" | "timeout" | "db" | "destination-db" | "index1"
-            | "index2" | "protover" | "version" | "client-id" | "maxage" | "min-match-len"
-            | "value-integer" => Self::Integer,
-            "increment-float" => Self::Double,
+            | "increment" | "decrement" | "cursor" | "timeout" | "db" | "destination-db"
+            | "index1" | "index2" | "protover" | "version" | "client-id" | "maxage"
+            | "min-match-len" => Self::Integer,
             word if word.starts_with("unix-time") => Self::UnixTime,
             _ => Self::Text,
-        }
+        };
+        (kind, word)
     }
 }
 
@@ -145,63 +159,80 @@ impl Parser<'_> {
         }
     }
 
+    /// A placeholder, or a token with what it names; the parser is behind `word`.
     fn word(&mut self, word: &str) -> Argument {
-        let is_token = word.chars().all(|c| !c.is_lowercase());
-        if !is_token {
-            let kind = ArgumentKind::of_word(word);
+        if word.contains(|c: char| c.is_lowercase()) {
+            return placeholder(word);
+        }
+        let token = Some(word.to_owned());
+        if self.words.get(self.at) == Some(&"<") {
+            let choice = self.group(">");
+            return Argument { token, ..choice };
+        }
+        let mut named = Vec::new();
+        while let Some(next) = self.words.get(self.at) {
+            if !next.contains(|c: char| c.is_lowercase()) {
+                break;
+            }
+            named.push(placeholder(next));
+            self.at += 1;
+        }
+        if named.is_empty() {
             return Argument {
-                name: word.to_owned(),
-                kind,
+                name: word.to_lowercase(),
+                kind: ArgumentKind::PureToken,
+                token,
                 ..Argument::default()
             };
         }
-        let next = self.words.get(self.at).copied();
-        let names_next = next.is_some_and(|next| next.starts_with(|c: char| c.is_lowercase()));
-        if names_next {
-            self.at += 1;
-            let mut named = self.word(next.unwrap_or_default());
-            named.token = Some(word.to_owned());
-            return named;
-        }
         Argument {
-            name: word.to_lowercase(),
-            kind: ArgumentKind::PureToken,
-            token: Some(word.to_owned()),
-            ..Argument::default()
+            token,
+            ..one(named)
         }
+    }
+}
+
+fn placeholder(word: &str) -> Argument {
+    let (kind, name) = ArgumentKind::of_word(word);
+    Argument {
+        name: name.to_owned(),
+        kind,
+        ..Argument::default()
     }
 }
 
 /// `key [key ...]` is one argument that may repeat; anything else in brackets is optional.
 fn push_optional(arguments: &mut Vec<Argument>, mut group: Argument) {
-    let parts: Vec<&str> = if group.kind == ArgumentKind::Block {
-        group.parts.iter().map(|part| part.name.as_str()).collect()
-    } else {
-        vec![group.name.as_str()]
-    };
-    let repeats = group.multiple || group.parts.last().is_some_and(|part| part.multiple);
-    if repeats && arguments.len() >= parts.len() {
-        let before = &arguments[arguments.len() - parts.len()..];
-        if before
-            .iter()
-            .map(|argument| argument.name.as_str())
-            .eq(parts.iter().copied())
-        {
-            let at = arguments.len() - parts.len();
-            let mut tail = arguments.split_off(at);
-            if tail.len() > 1 {
-                arguments.push(block(tail));
-            } else {
-                arguments.append(&mut tail);
-            }
-            if let Some(last) = arguments.last_mut() {
-                last.multiple = true;
-            }
-            return;
-        }
+    if group.multiple && repeat_last(arguments, &group) {
+        return;
     }
     group.optional = true;
     arguments.push(group);
+}
+
+/// Whether `group` says that what stands before it may repeat; then that is marked so.
+fn repeat_last(arguments: &mut Vec<Argument>, group: &Argument) -> bool {
+    if let Some(last) = arguments.last_mut()
+        && last.is_like(group)
+        && (group.token.is_none() || group.token == last.token)
+    {
+        last.multiple = true;
+        last.multiple_token = group.token.is_some();
+        return true;
+    }
+    let Some(start) = arguments.len().checked_sub(group.parts.len()) else {
+        return false;
+    };
+    let is_sequence = group.kind == ArgumentKind::Block && group.token.is_none();
+    if !is_sequence || !arguments[start..].iter().zip(&group.parts).all(|(a, b)| a.is_like(b)) {
+        return false;
+    }
+    let tail = arguments.split_off(start);
+    arguments.push(Argument {
+        multiple: true,
+        ..block(tail)
+    });
+    true
 }
 
 fn one(mut parts: Vec<Argument>) -> Argument {
@@ -230,51 +261,106 @@ fn block(mut parts: Vec<Argument>) -> Argument {
     }
 }
 
-/// Writes arguments as `COMMAND DOCS` shows them. `keys` counts the key specifications used so far.
-pub(super) fn write(reply: &mut Reply<'_>, arguments: &[Argument], keys: &mut i64) {
+impl Argument {
+    /// Whether two arguments take the same, tokens aside.
+    fn is_like(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.name == other.name
+    }
+}
+
+/// Says which key specification the next key argument belongs to.
+pub(super) struct KeyCursor<'a> {
+    specs: &'a [KeySpec],
+    index: usize,
+    /// Arguments that the current specification had so far.
+    used: i16,
+}
+
+impl<'a> KeyCursor<'a> {
+    /// A cursor before the first key argument.
+    pub(super) fn new(specs: &'a [KeySpec]) -> Self {
+        Self {
+            specs,
+            index: 0,
+            used: 0,
+        }
+    }
+
+    /// Index of the next key argument's specification; none when the row has no more of them.
+    fn next(&mut self) -> Option<usize> {
+        let index = self.index;
+        let more = match self.specs.get(index)?.find {
+            Find::Range { last, step, .. } => last > self.used * i16::try_from(step).unwrap_or(1),
+            Find::Count { .. } => false,
+        };
+        self.used += 1;
+        if !more {
+            self.index += 1;
+            self.used = 0;
+        }
+        Some(index)
+    }
+}
+
+/// Writes arguments as `COMMAND DOCS` shows them.
+pub(super) fn write(reply: &mut Reply<'_>, arguments: &[Argument], keys: &mut KeyCursor<'_>) {
     reply.array(arguments.len());
     for argument in arguments {
-        let is_key = argument.kind == ArgumentKind::Key;
-        let flags = argument.optional || argument.multiple;
-        let fields = 2
-            + usize::from(is_key)
-            + usize::from(argument.token.is_some())
-            + usize::from(flags)
-            + usize::from(!argument.parts.is_empty());
-        reply.map(fields);
+        let slot = reply.begin_map();
+        let mut fields = 2;
         reply.bulk(b"name");
         reply.bulk_str(&argument.name);
         reply.bulk(b"type");
         reply.bulk_str(argument.kind.name());
-        if is_key {
+        if argument.parts.is_empty() {
+            fields += 1;
+            reply.bulk(b"display_text");
+            reply.bulk_str(&argument.name);
+        }
+        let key = (argument.kind == ArgumentKind::Key).then(|| keys.next());
+        if let Some(index) = key.flatten() {
+            fields += 1;
             reply.bulk(b"key_spec_index");
-            reply.integer(*keys);
-            *keys += 1;
+            reply.integer(i64::try_from(index).unwrap_or(i64::MAX));
         }
         if let Some(token) = &argument.token {
+            fields += 1;
             reply.bulk(b"token");
             reply.bulk_str(token);
         }
-        if flags {
-            reply.bulk(b"flags");
-            reply.array(usize::from(argument.optional) + usize::from(argument.multiple));
-            if argument.optional {
-                reply.simple("optional");
-            }
-            if argument.multiple {
-                reply.simple("multiple");
-            }
-        }
+        fields += usize::from(write_flags(reply, argument));
         if !argument.parts.is_empty() {
+            fields += 1;
             reply.bulk(b"arguments");
             write(reply, &argument.parts, keys);
         }
+        reply.end_map(slot, fields);
     }
+}
+
+/// Whether there were any flags to write.
+fn write_flags(reply: &mut Reply<'_>, argument: &Argument) -> bool {
+    let flags = [
+        (argument.optional, "optional"),
+        (argument.multiple, "multiple"),
+        (argument.multiple_token, "multiple_token"),
+    ];
+    let count = flags.iter().filter(|(set, _)| *set).count();
+    if count == 0 {
+        return false;
+    }
+    reply.bulk(b"flags");
+    reply.set(count);
+    for (_, name) in flags.iter().filter(|(set, _)| *set) {
+        reply.simple(name);
+    }
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::KeyAccess;
 
     fn names(arguments: &[Argument]) -> Vec<&str> {
         arguments
@@ -306,6 +392,46 @@ mod tests {
         assert_eq!(names(&arguments), ["key-value"]);
         assert_eq!(arguments[0].kind, ArgumentKind::Block);
         assert!(arguments[0].multiple);
+    }
+
+    #[test]
+    fn tokens_name_what_follows_them() {
+        let arguments = parse("[AUTH username password] [TYPE <NORMAL | PUBSUB>] [ID id [id ...]]");
+        assert_eq!(arguments[0].kind, ArgumentKind::Block);
+        assert_eq!(arguments[0].token.as_deref(), Some("AUTH"));
+        assert_eq!(names(&arguments[0].parts), ["username", "password"]);
+        assert_eq!(arguments[1].kind, ArgumentKind::OneOf);
+        assert_eq!(arguments[1].token.as_deref(), Some("TYPE"));
+        assert!(arguments[2].multiple && arguments[2].optional && !arguments[2].multiple_token);
+    }
+
+    #[test]
+    fn a_repeated_token_is_said_to_be() {
+        let arguments = parse("key [GET encoding offset [GET encoding offset ...]]");
+        assert_eq!(names(&arguments), ["key", "encoding-offset"]);
+        assert_eq!(arguments[1].token.as_deref(), Some("GET"));
+        assert!(arguments[1].optional && arguments[1].multiple && arguments[1].multiple_token);
+    }
+
+    #[test]
+    fn kinds_may_be_stated() {
+        let arguments = parse("value:integer ip:port");
+        assert_eq!(names(&arguments), ["value", "ip:port"]);
+        assert_eq!(arguments[0].kind, ArgumentKind::Integer);
+        assert_eq!(arguments[1].kind, ArgumentKind::Text);
+    }
+
+    #[test]
+    fn keys_know_their_specification() {
+        let indexes = |specs: &[KeySpec], count: usize| -> Vec<Option<usize>> {
+            let mut cursor = KeyCursor::new(specs);
+            (0..count).map(|_| cursor.next()).collect()
+        };
+        let access = KeyAccess::RO;
+        let two = [KeySpec::range(1, 1, 1, access)];
+        assert_eq!(indexes(&two, 3), [Some(0), Some(0), None]);
+        let separate = [KeySpec::one(1, access), KeySpec::range(2, -1, 1, access)];
+        assert_eq!(indexes(&separate, 3), [Some(0), Some(1), None]);
     }
 
     #[test]

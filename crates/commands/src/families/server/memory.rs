@@ -1,6 +1,6 @@
 //! MEMORY: where the bytes are.
 
-use protocol::Reply;
+use protocol::{Deferred, Reply};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -114,50 +114,116 @@ fn usage(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Bytes beyond which a fragmented or swollen server is worth a word.
-const WORTH_A_WORD_BYTES: u64 = 5 << 20;
+/// What MEMORY STATS breaks down, in bytes.
+struct Usage {
+    /// What the process holds, and at most held.
+    resident: u64,
+    peak: u64,
+    /// What records and index take.
+    data: u64,
+    keys_count: u64,
+}
 
 fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let (resident, peak) = context.server.resident_bytes();
-    let used = context.store.statistics().used_bytes;
-    let databases = context.store.store().databases();
-    let keys: usize = (0..databases)
-        .map(|database| context.store.len(database))
-        .sum();
-    let fields = [
-        ("peak.allocated", peak),
-        ("total.allocated", used),
-        ("startup.allocated", 0),
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", 0),
-        ("cluster.links", 0),
-        ("aof.buffer", 0),
-        ("lua.caches", 0),
-        ("functions.caches", 0),
-        ("overhead.total", resident.saturating_sub(used)),
-        ("keys.count", keys as u64),
-        (
-            "keys.bytes-per-key",
-            used.checked_div(keys as u64).unwrap_or(0),
-        ),
-        ("dataset.bytes", used),
-        ("allocator.allocated", used),
-        ("allocator.active", resident),
-        ("allocator.resident", resident),
-        ("fragmentation.bytes", resident.saturating_sub(used)),
-    ];
-    write_fields(reply, &fields);
+    let databases = 0..context.store.store().databases();
+    let sizes: Vec<(u16, u64)> = databases
+        .map(|database| (database, context.store.len(database) as u64))
+        .filter(|(_, keys_count)| *keys_count > 0)
+        .collect();
+    let usage = Usage {
+        resident,
+        peak: peak.max(resident),
+        data: context.store.statistics().used_bytes,
+        keys_count: sizes.iter().map(|(_, keys_count)| keys_count).sum(),
+    };
+    let mut fields = Fields {
+        slot: reply.begin_map(),
+        count: 0,
+        reply,
+    };
+    write_totals(&mut fields, &usage);
+    for (database, _) in sizes {
+        fields.name(&format!("db.{database}"));
+        fields.reply.map(3);
+        for part in ["main", "expires", "slot-to-keys"] {
+            fields.reply.bulk_str(&format!("overhead.hashtable.{part}"));
+            fields.reply.integer(0);
+        }
+    }
+    write_shares(&mut fields, &usage);
+    let Fields { slot, count, reply } = fields;
+    reply.end_map(slot, count);
     Ok(())
 }
 
-fn write_fields(reply: &mut Reply<'_>, fields: &[(&str, u64)]) {
-    reply.map(fields.len());
-    for (name, value) in fields {
-        reply.bulk_str(name);
-        reply.integer(i64::try_from(*value).unwrap_or(i64::MAX));
+/// A map that is being written.
+struct Fields<'f, 'r> {
+    slot: Deferred,
+    count: usize,
+    reply: &'f mut Reply<'r>,
+}
+
+impl Fields<'_, '_> {
+    fn name(&mut self, name: &str) {
+        self.count += 1;
+        self.reply.bulk_str(name);
+    }
+
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.name(name);
+        self.reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// `part / whole`, or 0 of nothing.
+    fn ratio(&mut self, name: &str, part: u64, whole: u64) {
+        self.name(name);
+        #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
+        let ratio = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        self.reply.double(ratio);
     }
 }
+
+fn write_totals(fields: &mut Fields<'_, '_>, usage: &Usage) {
+    fields.bytes("peak.allocated", usage.peak);
+    fields.bytes("total.allocated", usage.resident);
+    fields.bytes("startup.allocated", usage.resident.saturating_sub(usage.data));
+    for absent in [
+        "replication.backlog",
+        "clients.slaves",
+        "clients.normal",
+        "cluster.links",
+        "aof.buffer",
+        "lua.caches",
+        "functions.caches",
+    ] {
+        fields.bytes(absent, 0);
+    }
+}
+
+/// The allocator of the process tells nothing: what is resident counts as allocated.
+fn write_shares(fields: &mut Fields<'_, '_>, usage: &Usage) {
+    let data = usage.data.min(usage.resident);
+    let per_key = data.checked_div(usage.keys_count).unwrap_or(0);
+    fields.bytes("overhead.total", usage.resident - data);
+    fields.bytes("keys.count", usage.keys_count);
+    fields.bytes("keys.bytes-per-key", per_key);
+    fields.bytes("dataset.bytes", data);
+    fields.ratio("dataset.percentage", data.saturating_mul(100), usage.resident);
+    fields.ratio("peak.percentage", usage.resident.saturating_mul(100), usage.peak);
+    for name in ["allocator.allocated", "allocator.active", "allocator.resident"] {
+        fields.bytes(name, usage.resident);
+    }
+    for name in ["allocator-fragmentation", "allocator-rss", "rss-overhead"] {
+        fields.ratio(&format!("{name}.ratio"), 1, 1);
+        fields.bytes(&format!("{name}.bytes"), 0);
+    }
+    fields.ratio("fragmentation", usage.resident, usage.data);
+    fields.bytes("fragmentation.bytes", usage.resident - data);
+}
+
+/// Bytes beyond which a fragmented or swollen server is worth a word.
+const WORTH_A_WORD_BYTES: u64 = 5 << 20;
 
 fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let (resident, peak) = context.server.resident_bytes();

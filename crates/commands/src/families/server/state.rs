@@ -9,7 +9,7 @@ use crate::help;
 use crate::identity::{IOLITE_VERSION, REDIS_VERSION};
 use crate::port::ShutdownRequest;
 use crate::session::Fate;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
+use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
 const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
 
@@ -160,6 +160,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SLAVEOF",
+        deprecated: Some(Deprecation {
+            since: "5.0.0",
+            replaced_by: "`REPLICAOF`",
+        }),
         summary: "The older name of REPLICAOF.",
         ..REPLICA_OF
     },
@@ -172,7 +176,7 @@ const REPLICA_OF: CommandSpec = CommandSpec {
         .and(Flags::STALE)
         .and(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
-    syntax: "<host port | NO ONE>",
+    syntax: "<host port:integer | NO ONE>",
     handler: replica_of,
     ..CommandSpec::BLANK
 };
@@ -183,11 +187,12 @@ fn shutdown(
     _reply: &mut Reply<'_>,
 ) -> CommandResult {
     let mut request = ShutdownRequest::default();
+    let (mut save, mut no_save) = (false, false);
     while args.remaining() > 0 {
         if args.take_word("NOSAVE") {
-            request.save = Some(false);
+            no_save = true;
         } else if args.take_word("SAVE") {
-            request.save = Some(true);
+            save = true;
         } else if args.take_word("NOW") {
             request.now = true;
         } else if args.take_word("FORCE") {
@@ -198,8 +203,9 @@ fn shutdown(
             return Err(CommandError::Syntax);
         }
     }
+    request.save = (save || no_save).then_some(save);
     let others = request.save.is_some() || request.now || request.force;
-    if request.abort && others {
+    if request.abort && others || save && no_save {
         return Err(CommandError::Syntax);
     }
     if request.save == Some(true) {
@@ -213,7 +219,7 @@ fn shutdown(
 }
 
 fn lolwut(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    if args.take_word("VERSION") {
+    if args.remaining() >= 2 && args.take_word("VERSION") {
         args.integer()?;
     }
     let text = format!("{CRYSTAL}\nIolite ver. {IOLITE_VERSION} (Redis ver. {REDIS_VERSION})\n");
@@ -244,6 +250,11 @@ fn replica_of(
     if args.take_word("NO") && args.take_word("ONE") {
         reply.ok();
         return Ok(());
+    }
+    // Both words are "NO" and something else, or a host and a port.
+    let port = args.request().arg(2).and_then(base::number::parse_i64);
+    if !port.is_some_and(|port| (0..=i64::from(u16::MAX)).contains(&port)) {
+        return Err(CommandError::fixed("ERR Invalid master port"));
     }
     Err(CommandError::fixed(
         "ERR REPLICAOF is only available as NO ONE: this version does not replicate",

@@ -21,7 +21,7 @@ pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {
     group: Group::String,
     since: "2.6.0",
     summary: "Adds a decimal fraction to the number kept at a key.",
-    syntax: "key increment-float",
+    syntax: "key increment:double",
     handler: incrbyfloat,
     ..CommandSpec::BLANK
 };
