@@ -310,7 +310,11 @@ fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         let ids: Option<Vec<i64>> = args.by_ref().map(base::number::parse_i64).collect();
         let ids = ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?;
         // A negative number is nobody's.
-        filter.ids = Some(ids.into_iter().filter_map(|id| u64::try_from(id).ok()).collect());
+        filter.ids = Some(
+            ids.into_iter()
+                .filter_map(|id| u64::try_from(id).ok())
+                .collect(),
+        );
     } else if args.remaining() > 0 {
         return Err(CommandError::Syntax);
     }

@@ -155,7 +155,11 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
         let digit = char::from(*digit).to_digit(10)?;
         number.checked_mul(10)?.checked_add(u64::from(digit))
     })?;
-    Some(if negative { magnitude.wrapping_neg() } else { magnitude })
+    Some(if negative {
+        magnitude.wrapping_neg()
+    } else {
+        magnitude
+    })
 }
 
 fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -224,7 +224,12 @@ fn repeat_last(arguments: &mut Vec<Argument>, group: &Argument) -> bool {
         return false;
     };
     let is_sequence = group.kind == ArgumentKind::Block && group.token.is_none();
-    if !is_sequence || !arguments[start..].iter().zip(&group.parts).all(|(a, b)| a.is_like(b)) {
+    if !is_sequence
+        || !arguments[start..]
+            .iter()
+            .zip(&group.parts)
+            .all(|(a, b)| a.is_like(b))
+    {
         return false;
     }
     let tail = arguments.split_off(start);

@@ -179,7 +179,11 @@ impl Fields<'_, '_> {
     fn ratio(&mut self, name: &str, part: u64, whole: u64) {
         self.name(name);
         #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
-        let ratio = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let ratio = if whole == 0 {
+            0.0
+        } else {
+            part as f64 / whole as f64
+        };
         self.reply.double(ratio);
     }
 }
@@ -187,7 +191,10 @@ impl Fields<'_, '_> {
 fn write_totals(fields: &mut Fields<'_, '_>, usage: &Usage) {
     fields.bytes("peak.allocated", usage.peak);
     fields.bytes("total.allocated", usage.resident);
-    fields.bytes("startup.allocated", usage.resident.saturating_sub(usage.data));
+    fields.bytes(
+        "startup.allocated",
+        usage.resident.saturating_sub(usage.data),
+    );
     for absent in [
         "replication.backlog",
         "clients.slaves",
@@ -209,9 +216,21 @@ fn write_shares(fields: &mut Fields<'_, '_>, usage: &Usage) {
     fields.bytes("keys.count", usage.keys_count);
     fields.bytes("keys.bytes-per-key", per_key);
     fields.bytes("dataset.bytes", data);
-    fields.ratio("dataset.percentage", data.saturating_mul(100), usage.resident);
-    fields.ratio("peak.percentage", usage.resident.saturating_mul(100), usage.peak);
-    for name in ["allocator.allocated", "allocator.active", "allocator.resident"] {
+    fields.ratio(
+        "dataset.percentage",
+        data.saturating_mul(100),
+        usage.resident,
+    );
+    fields.ratio(
+        "peak.percentage",
+        usage.resident.saturating_mul(100),
+        usage.peak,
+    );
+    for name in [
+        "allocator.allocated",
+        "allocator.active",
+        "allocator.resident",
+    ] {
         fields.bytes(name, usage.resident);
     }
     for name in ["allocator-fragmentation", "allocator-rss", "rss-overhead"] {
