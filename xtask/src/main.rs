@@ -1,22 +1,116 @@
-//! The developer's front door: `cargo xtask test`, `tidy`, `ci`.
+//! The developer's front door: `cargo xtask test`, `tidy`, `ci` and the tools of the testkit.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for a terminal"
+)]
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+use xtask::parts::{self, PARTS, Part};
+use xtask::run::{self, Outcome};
+use xtask::{tidy, workspace_root};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.first().map(String::as_str) {
-        Some("transcribe" | "transcripts" | "differential") => {
-            cargo(&["run", "-q", "-p", "testkit", "--"], &args)
-        }
-        _ => ExitCode::FAILURE,
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test"] => test(PARTS),
+        ["test", names @ ..] => test_named(names),
+        ["ci"] => ci(),
+        ["tidy"] => check_tidiness(),
+        ["tidy", "--accept"] => accept_long_functions(),
+        ["transcribe" | "transcripts" | "differential", ..] => testkit(&words),
+        _ => help(),
     }
 }
 
-/// Runs cargo with the words of both lists.
-fn cargo(words: &[&str], more: &[String]) -> ExitCode {
-    let status = Command::new("cargo").args(words).args(more).status();
-    match status.is_ok_and(|status| status.success()) {
+/// As CI does it: nothing may be left out for lack of a tool.
+fn ci() -> ExitCode {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return failed(&error.to_string()),
+    };
+    let mut command = std::process::Command::new(program);
+    match command.arg("test").env("CI", "true").status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn test_named(names: &[&str]) -> ExitCode {
+    let mut chosen = Vec::new();
+    for name in names {
+        match PARTS.iter().find(|part| part.name == *name) {
+            Some(part) => chosen.push(*part),
+            None => return failed(&format!("no part of the tests is called {name}")),
+        }
+    }
+    test(&chosen)
+}
+
+fn test(chosen: &[Part]) -> ExitCode {
+    let outcomes = run::all(chosen);
+    println!("\n{}", run::table(&outcomes));
+    match outcomes.iter().all(Outcome::is_good) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+fn check_tidiness() -> ExitCode {
+    let faults = tidy::faults(&workspace_root());
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    match faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => failed(&format!("{} faults", faults.len())),
+    }
+}
+
+fn accept_long_functions() -> ExitCode {
+    match tidy::accept_long_functions(&workspace_root()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn testkit(words: &[&str]) -> ExitCode {
+    // The server is built too, for the tools that start it.
+    let build = ["build", "--quiet", "-p", "server", "-p", "testkit"];
+    let run = ["run", "--quiet", "-p", "testkit", "--"];
+    let done = parts::cargo(&build)
+        .status()
+        .is_ok_and(|status| status.success())
+        && parts::cargo(&run)
+            .args(words)
+            .status()
+            .is_ok_and(|status| status.success());
+    match done {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn help() -> ExitCode {
+    println!("cargo xtask test [PART...]     all tests, or some parts:");
+    for part in PARTS {
+        println!("    {:<14}{}", part.name, part.purpose);
+    }
+    println!("cargo xtask ci                 all tests; fails when a tool is missing");
+    println!(
+        "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
+    );
+    println!("cargo xtask transcribe [--write] FILE...");
+    println!("cargo xtask transcripts oracle|iolite FILE...");
+    println!("cargo xtask differential [--seed N] [--round N] [--requests N] [ARG...]");
+    ExitCode::FAILURE
+}
+
+fn failed(what: &str) -> ExitCode {
+    eprintln!("{what}");
+    ExitCode::FAILURE
 }

@@ -1,3 +1,5 @@
+//! Tests of 80-bit numbers against texts of the C library.
+
 use super::*;
 use crate::random::Prng;
 use std::io::Write;

@@ -1,3 +1,5 @@
+//! Tests of doubles read and printed as the C library does.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Tests of patterns, their limits and their cost.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Tests of whole numbers at their limits.
+
 use super::*;
 use proptest::prelude::*;
 

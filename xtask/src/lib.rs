@@ -1,0 +1,20 @@
+//! The developer's front door, as a library: what `cargo xtask` does, and the tidy check as a test.
+//!
+//! No dependencies, so that it builds in a second.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a tool for a terminal")]
+
+pub mod parts;
+pub mod run;
+pub mod tidy;
+pub mod tools;
+
+use std::path::PathBuf;
+
+/// The directory of the workspace.
+#[must_use]
+pub fn workspace_root() -> PathBuf {
+    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.pop();
+    root
+}

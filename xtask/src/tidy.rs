@@ -1,0 +1,50 @@
+//! What no compiler checks: the shape of the source.
+//!
+//! Each check gives faults as lines `FILE:LINE: what is wrong`. They run as `cargo xtask tidy` and as
+//! a test of this package.
+
+mod heads;
+mod links;
+mod long_functions;
+mod rooms;
+mod sources;
+mod words;
+
+use std::io;
+use std::path::Path;
+
+use sources::Source;
+
+/// Bytes a file in the repository may have.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Everything that is wrong below `root`.
+#[must_use]
+pub fn faults(root: &Path) -> Vec<String> {
+    let sources = match sources::read(root) {
+        Ok(sources) => sources,
+        Err(error) => return vec![format!("the files cannot be read: {error}")],
+    };
+    let mut faults = Vec::new();
+    faults.extend(sources.iter().filter_map(too_large));
+    faults.extend(rooms::faults(&sources));
+    faults.extend(heads::faults(&sources));
+    faults.extend(words::faults(&sources));
+    faults.extend(links::faults(root, &sources));
+    faults.extend(long_functions::faults(root, &sources));
+    faults
+}
+
+/// Writes down the lengths of the functions that are long now, so that they may not grow.
+///
+/// # Errors
+/// When files cannot be read or written.
+pub fn accept_long_functions(root: &Path) -> io::Result<()> {
+    long_functions::accept(root, &sources::read(root)?)
+}
+
+fn too_large(source: &Source) -> Option<String> {
+    let bytes = source.text.len();
+    (bytes > FILE_BYTES_MAX)
+        .then(|| format!("{}:1: {bytes} bytes; at most {FILE_BYTES_MAX}", source.path))
+}

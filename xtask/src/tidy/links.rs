@@ -1,0 +1,72 @@
+//! Links in documents: what they lead to inside the repository exists.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::sources::Source;
+
+pub(super) fn faults(root: &Path, sources: &[Source]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for source in sources.iter().filter(|source| source.path.ends_with(".md")) {
+        for (number, line) in source.lines() {
+            for target in targets(line) {
+                if !leads_somewhere(root, &source.path, target) {
+                    faults.push(format!("{}:{number}: {target} leads nowhere", source.path));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// What stands in the round brackets of `[text](target)`.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+}
+
+fn leads_somewhere(root: &Path, document: &str, target: &str) -> bool {
+    let path = target.split('#').next().unwrap_or_default();
+    if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+        return true;
+    }
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
+    match normalised(&directory.join(path)) {
+        Some(below) => root.join(below).exists(),
+        None => false,
+    }
+}
+
+/// The path without `..`; `None` when it leaves the repository.
+fn normalised(path: &Path) -> Option<PathBuf> {
+    let mut parts = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if !parts.pop() => return None,
+            Component::Normal(part) => parts.push(part),
+            _ => {}
+        }
+    }
+    Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_a_line() {
+        let line = "see [a](b/c.md#d), [e](f) and (not this)";
+        assert_eq!(targets(line).collect::<Vec<_>>(), ["b/c.md#d", "f"]);
+    }
+
+    #[test]
+    fn links_stay_inside() {
+        let root = crate::workspace_root();
+        assert!(leads_somewhere(&root, "docs/a.md", "../Cargo.toml#x"));
+        assert!(!leads_somewhere(&root, "docs/a.md", "../../Cargo.toml"));
+        assert!(!leads_somewhere(&root, "docs/a.md", "nothing.md"));
+    }
+}

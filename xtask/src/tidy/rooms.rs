@@ -1,0 +1,96 @@
+//! Edges between rooms: which package may use which.
+
+use super::sources::Source;
+
+/// For each room the rooms it may use. The table of docs/ARCHITECTURE.md; a new edge needs a decision.
+const EDGES: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("protocol", &["base"]),
+    ("reactor", &["base"]),
+    ("store", &["base"]),
+    ("commands", &["base", "protocol", "store"]),
+    (
+        "server",
+        &["base", "protocol", "reactor", "store", "commands"],
+    ),
+    (
+        "testkit",
+        &["base", "protocol", "reactor", "store", "commands", "server"],
+    ),
+    ("xtask", &[]),
+];
+
+/// The room that only tests may use.
+const TESTKIT: &str = "testkit";
+
+pub(super) fn faults(sources: &[Source]) -> Vec<String> {
+    let manifests = sources.iter().filter_map(|source| {
+        let path = source.path.strip_suffix("/Cargo.toml")?;
+        let room = path
+            .strip_prefix("crates/")
+            .or_else(|| (path == "xtask").then_some("xtask"))?;
+        Some((room, source))
+    });
+    manifests
+        .flat_map(|(room, source)| manifest_faults(room, source))
+        .collect()
+}
+
+fn manifest_faults(room: &str, source: &Source) -> Vec<String> {
+    let Some((_, allowed)) = EDGES.iter().find(|(name, _)| *name == room) else {
+        return vec![format!("{}:1: no room is called {room}", source.path)];
+    };
+    let mut section = "";
+    let mut faults = Vec::new();
+    for (number, line) in source.lines() {
+        if let Some(header) = line.trim().strip_prefix('[') {
+            section = header.trim_end_matches(']');
+            continue;
+        }
+        let Some(used) = used_room(line) else {
+            continue;
+        };
+        let is_dev = section.ends_with("dev-dependencies");
+        let is_edge = section.ends_with("dependencies");
+        let is_allowed = allowed.contains(&used) || (is_dev && used == TESTKIT);
+        if is_edge && !is_allowed {
+            let path = &source.path;
+            faults.push(format!("{path}:{number}: {room} may not use {used}"));
+        }
+    }
+    faults
+}
+
+/// The room a line of a manifest's dependencies names.
+fn used_room(line: &str) -> Option<&'static str> {
+    let name = line.split(['=', '.', ' ']).next()?.trim();
+    EDGES
+        .iter()
+        .map(|(room, _)| *room)
+        .find(|room| *room == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, text: &str) -> Vec<String> {
+        faults(&[Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }])
+    }
+
+    #[test]
+    fn edges_that_are_not_in_the_table_are_faults() {
+        let good =
+            "[dependencies]\nbase.workspace = true\n[dev-dependencies]\ntestkit.workspace = true\n";
+        assert!(check("crates/protocol/Cargo.toml", good).is_empty());
+        let bad = "[dependencies]\nstore = { workspace = true }\n";
+        let expected = "crates/protocol/Cargo.toml:2: protocol may not use store";
+        assert_eq!(check("crates/protocol/Cargo.toml", bad), [expected]);
+        let shipped = "[dependencies]\ntestkit.workspace = true\n";
+        assert_eq!(check("crates/server/Cargo.toml", shipped).len(), 1);
+        assert_eq!(check("crates/attic/Cargo.toml", "").len(), 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! Programs that tests need beyond Rust and a C compiler: found, installed, or named as missing.
+
+use std::process::{Command, Stdio};
+
+/// A program and where it comes from.
+#[derive(Debug)]
+pub struct Tool {
+    /// What must run.
+    programs: &'static [&'static str],
+    /// Debian's packages that contain it.
+    packages: &'static [&'static str],
+}
+
+/// The oracle.
+pub static REDIS_SERVER: Tool = Tool {
+    programs: &["redis-server"],
+    packages: &["redis-server"],
+};
+/// redis-cli, redis-benchmark.
+pub static REDIS_TOOLS: Tool = Tool {
+    programs: &["redis-cli", "redis-benchmark"],
+    packages: &["redis-tools"],
+};
+/// Runs redis-py.
+pub static PYTHON: Tool = Tool {
+    programs: &["python3"],
+    packages: &["python3", "python3-venv"],
+};
+/// Runs ioredis.
+pub static NODE: Tool = Tool {
+    programs: &["node", "npm"],
+    packages: &["nodejs", "npm"],
+};
+/// Runs go-redis.
+pub static GO: Tool = Tool {
+    programs: &["go"],
+    packages: &["golang-go"],
+};
+/// Runs jedis.
+pub static MAVEN: Tool = Tool {
+    programs: &["mvn", "javac"],
+    packages: &["maven", "default-jdk-headless"],
+};
+
+impl Tool {
+    /// Makes sure that it is there; installs it when it is not and that can be done.
+    ///
+    /// # Errors
+    /// What is missing, and how to get it.
+    pub fn ensure(&self) -> Result<(), String> {
+        if self.is_here() {
+            return Ok(());
+        }
+        println!("installing {}", self.packages.join(" "));
+        if self.install() && self.is_here() {
+            return Ok(());
+        }
+        let (programs, packages) = (self.programs.join(", "), self.packages.join(" "));
+        Err(format!("{programs} (apt-get install {packages})"))
+    }
+
+    fn is_here(&self) -> bool {
+        self.programs.iter().all(|program| is_in_path(program))
+    }
+
+    /// With apt, as root or through sudo without a question.
+    fn install(&self) -> bool {
+        if !is_in_path("apt-get") {
+            return false;
+        }
+        let prefix: &[&str] = match is_root() {
+            true => &["apt-get"],
+            false => &["sudo", "-n", "apt-get"],
+        };
+        let apt = |words: &[&str]| {
+            let mut command = Command::new(prefix[0]);
+            command.args(&prefix[1..]).args(words);
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            // Services that packages start by themselves would be in the way.
+            command.env("RUNLEVEL", "1").stdout(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let install = ["install", "-y", "--no-install-recommends"];
+        let words: Vec<&str> = install.iter().chain(self.packages).copied().collect();
+        // The lists of packages may be old, or not there at all.
+        apt(&words) || (apt(&["update"]) && apt(&words))
+    }
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    let answer = Command::new("id").arg("-u").output();
+    answer.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
