@@ -1,0 +1,153 @@
+// Command clients runs go-redis against a server: clients PORT. It connects as the client does by
+// default, which is with RESP3.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var ctx = context.Background()
+
+func check(what string, got any, err error, want any) {
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", what, err))
+	}
+	if !reflect.DeepEqual(got, want) {
+		panic(fmt.Sprintf("%s: got %#v, want %#v", what, got, want))
+	}
+}
+
+func texts(r *redis.Client) {
+	status, err := r.Set(ctx, "greeting", "hello", 0).Result()
+	check("SET", status, err, "OK")
+	text, err := r.Get(ctx, "greeting").Result()
+	check("GET", text, err, "hello")
+	if err := r.Get(ctx, "nothing").Err(); !errors.Is(err, redis.Nil) {
+		panic(fmt.Sprintf("GET of nothing: %v", err))
+	}
+	isSet, err := r.SetNX(ctx, "greeting", "x", 0).Result()
+	check("SETNX", isSet, err, false)
+	text, err = r.SetArgs(ctx, "greeting", "again", redis.SetArgs{Get: true, TTL: 1000 * time.Second}).Result()
+	check("SET GET", text, err, "hello")
+	ttl, err := r.TTL(ctx, "greeting").Result()
+	check("TTL", ttl > 990*time.Second, err, true)
+	number, err := r.IncrBy(ctx, "count", 42).Result()
+	check("INCRBY", number, err, int64(42))
+	float, err := r.IncrByFloat(ctx, "share", 0.5).Result()
+	check("INCRBYFLOAT", float, err, 0.5)
+	status, err = r.MSet(ctx, "a", "1", "b", []byte{0, 255, 13, 10}).Result()
+	check("MSET", status, err, "OK")
+	values, err := r.MGet(ctx, "a", "b", "nothing").Result()
+	check("MGET", values, err, []any{"1", "\x00\xff\r\n", nil})
+	text, err = r.GetDel(ctx, "a").Result()
+	check("GETDEL", text, err, "1")
+	text, err = r.LCS(ctx, &redis.LCSQuery{Key1: "greeting", Key2: "greeting"}).Val().MatchString, nil
+	check("LCS", text, err, "again")
+	if err := r.Incr(ctx, "b").Err(); err == nil || !strings.Contains(err.Error(), "not an integer") {
+		panic(fmt.Sprintf("INCR of a text: %v", err))
+	}
+}
+
+func bitmaps(r *redis.Client) {
+	bit, err := r.SetBit(ctx, "bits", 7, 1).Result()
+	check("SETBIT", bit, err, int64(0))
+	count, err := r.BitCount(ctx, "bits", nil).Result()
+	check("BITCOUNT", count, err, int64(1))
+	position, err := r.BitPos(ctx, "bits", 1).Result()
+	check("BITPOS", position, err, int64(7))
+	fields, err := r.BitField(ctx, "f", "SET", "u8", 0, 200, "GET", "u4", 0).Result()
+	check("BITFIELD", fields, err, []int64{0, 12})
+}
+
+func keys(r *redis.Client) {
+	pipe := r.Pipeline()
+	for number := 0; number < 1000; number++ {
+		pipe.Set(ctx, fmt.Sprintf("many:%d", number), number, 0)
+	}
+	_, err := pipe.Exec(ctx)
+	check("pipeline", nil, err, nil)
+	found := map[string]bool{}
+	iterator := r.Scan(ctx, 0, "many:*", 100).Iterator()
+	for iterator.Next(ctx) {
+		found[iterator.Val()] = true
+	}
+	check("SCAN", len(found), iterator.Err(), 1000)
+	status, err := r.Rename(ctx, "bits", "renamed").Result()
+	check("RENAME", status, err, "OK")
+	copied, err := r.Copy(ctx, "renamed", "copied", 0, false).Result()
+	check("COPY", copied, err, int64(1))
+	isSet, err := r.PExpireAt(ctx, "copied", time.UnixMilli(4_000_000_000_000)).Result()
+	check("PEXPIREAT", isSet, err, true)
+	at, err := r.PExpireTime(ctx, "copied").Result()
+	check("PEXPIRETIME", at, err, 4_000_000_000_000*time.Millisecond)
+	encoding, err := r.ObjectEncoding(ctx, "count").Result()
+	check("OBJECT ENCODING", encoding, err, "int")
+	removed, err := r.Unlink(ctx, "copied", "renamed").Result()
+	check("UNLINK", removed, err, int64(2))
+}
+
+func connection(r *redis.Client) {
+	pong, err := r.Ping(ctx).Result()
+	check("PING", pong, err, "PONG")
+	hello, err := r.Do(ctx, "HELLO", "3").Result()
+	check("HELLO", hello.(map[any]any)["proto"], err, int64(3))
+	settings, err := r.ConfigGet(ctx, "maxmemory").Result()
+	_, isThere := settings["maxmemory"]
+	check("CONFIG GET", isThere, err, true)
+	info, err := r.Info(ctx).Result()
+	check("INFO", strings.Contains(info, "redis_version:"), err, true)
+	commands, err := r.Command(ctx).Result()
+	check("COMMAND", commands["get"] != nil && commands["get"].ReadOnly, err, true)
+	if err := r.Do(ctx, "NONSENSE").Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
+		panic(fmt.Sprintf("NONSENSE: %v", err))
+	}
+}
+
+func manyAtOnce(r *redis.Client) {
+	var group sync.WaitGroup
+	for worker := 0; worker < 16; worker++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for count := 0; count < 250; count++ {
+				if err := r.Incr(ctx, "shared").Err(); err != nil {
+					panic(err)
+				}
+			}
+		}()
+	}
+	group.Wait()
+	total, err := r.Get(ctx, "shared").Int()
+	check("INCR by many", total, err, 4000)
+}
+
+func main() {
+	address := "127.0.0.1:" + os.Args[1]
+	for _, version := range []int{0, 2} {
+		r := redis.NewClient(&redis.Options{Addr: address, Protocol: version, ClientName: "tester"})
+		check("FLUSHALL", nil, r.FlushAll(ctx).Err(), nil)
+		texts(r)
+		bitmaps(r)
+		keys(r)
+		if version == 0 {
+			connection(r)
+		}
+		manyAtOnce(r)
+		other := redis.NewClient(&redis.Options{Addr: address, DB: 5, Protocol: version})
+		check("SET in 5", nil, other.Set(ctx, "only", "here", 0).Err(), nil)
+		exists, err := r.Exists(ctx, "only").Result()
+		check("EXISTS in 0", exists, err, int64(0))
+		check("close", nil, other.Close(), nil)
+		check("close", nil, r.Close(), nil)
+	}
+	fmt.Println("go-redis, RESP3 and RESP2: passed")
+}

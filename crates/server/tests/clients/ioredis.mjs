@@ -1,0 +1,86 @@
+// ioredis against a server: ioredis.mjs PORT. Connects as the client does by default.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import process from "node:process";
+
+// Packages lie in the working directory, not beside this file.
+const require = createRequire(process.cwd() + "/");
+const Redis = require("ioredis");
+
+const port = Number(process.argv[2]);
+const redis = new Redis(port);
+
+await redis.flushall();
+
+assert.equal(await redis.set("greeting", "hello"), "OK");
+assert.equal(await redis.get("greeting"), "hello");
+assert.equal(await redis.get("nothing"), null);
+assert.equal(await redis.set("greeting", "x", "NX"), null);
+assert.equal(await redis.set("greeting", "again", "EX", 1000, "GET"), "hello");
+assert.ok((await redis.ttl("greeting")) > 990);
+assert.equal(await redis.append("greeting", "!"), 6);
+assert.equal(await redis.incr("count"), 1);
+assert.equal(await redis.incrby("count", 41), 42);
+assert.equal(await redis.incrbyfloat("share", 0.1), "0.1");
+assert.equal(await redis.mset({ a: "1", b: "2" }), "OK");
+assert.deepEqual(await redis.mget("a", "b", "nothing"), ["1", "2", null]);
+assert.equal(await redis.getdel("a"), "1");
+assert.equal(await redis.getrange("greeting", 0, 1), "ag");
+
+const binary = Buffer.from([0, 255, 13, 10]);
+await redis.set("binary", binary);
+assert.deepEqual(await redis.getBuffer("binary"), binary);
+
+assert.equal(await redis.setbit("bits", 7, 1), 0);
+assert.equal(await redis.bitcount("bits"), 1);
+assert.equal(await redis.bitpos("bits", 1), 7);
+assert.deepEqual(await redis.bitfield("f", "SET", "u8", 0, 200, "GET", "u4", 0), [0, 12]);
+
+assert.equal(await redis.rename("bits", "renamed"), "OK");
+assert.equal(await redis.copy("renamed", "copied"), 1);
+assert.equal(await redis.pexpireat("copied", 4000000000000), 1);
+assert.equal(await redis.pexpiretime("copied"), 4000000000000);
+assert.equal(await redis.exists("copied", "nothing"), 1);
+assert.equal(await redis.object("ENCODING", "count"), "int");
+assert.equal(await redis.type("copied"), "string");
+assert.equal(await redis.unlink("copied", "renamed"), 2);
+
+const pipeline = redis.pipeline();
+for (let number = 0; number < 1000; number++) {
+  pipeline.set(`many:${number}`, number);
+}
+const replies = await pipeline.exec();
+assert.ok(replies.every(([error, reply]) => error === null && reply === "OK"));
+const found = new Set();
+for await (const keys of redis.scanStream({ match: "many:*", count: 100 })) {
+  keys.forEach((key) => found.add(key));
+}
+assert.equal(found.size, 1000);
+
+// Requests in flight at once, answered in their order.
+const counts = await Promise.all(Array.from({ length: 500 }, () => redis.incr("shared")));
+assert.deepEqual(counts, Array.from({ length: 500 }, (_, index) => index + 1));
+
+await assert.rejects(redis.incr("binary"), /value is not an integer or out of range/);
+await assert.rejects(redis.call("NONSENSE", "x"), /unknown command 'NONSENSE'/);
+assert.equal(await redis.ping(), "PONG");
+assert.equal(await redis.echo("back"), "back");
+assert.equal(await redis.client("SETNAME", "tester"), "OK");
+assert.equal(await redis.client("GETNAME"), "tester");
+assert.match(await redis.info(), /redis_version:/);
+assert.ok((await redis.command("COUNT")) > 50);
+assert.equal((await redis.config("GET", "maxmemory"))[0], "maxmemory");
+
+const other = new Redis(port, { db: 5, connectionName: "other" });
+await other.set("only", "here");
+assert.equal(await redis.get("only"), null);
+assert.equal(await other.get("only"), "here");
+await other.quit();
+
+const automatic = new Redis(port, { enableAutoPipelining: true });
+const values = await Promise.all(["count", "b", "nothing"].map((key) => automatic.get(key)));
+assert.deepEqual(values, ["42", "2", null]);
+automatic.disconnect();
+
+await redis.quit();
+console.log("ioredis: passed");

@@ -1,0 +1,274 @@
+//! Real clients from their registries, unmodified, against the built server.
+//!
+//! What they need is downloaded into the target directory at the first run; therefore plain
+//! `cargo test` leaves them out and `cargo xtask test clients` runs them. With `IOLITE_BIN` set to
+//! `redis-server` the same programs show that they are right about Redis.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use testkit::process::{Server, ServerBuilder};
+
+fn server() -> Server {
+    let builder = match std::env::var_os("IOLITE_BIN") {
+        // Another server may not know our options.
+        Some(_) => ServerBuilder::iolite(),
+        None => ServerBuilder::iolite().args(&["--io-threads", "4"]),
+    };
+    builder.tcp().start().unwrap()
+}
+
+fn port(server: &Server) -> String {
+    server.address().unwrap().port().to_string()
+}
+
+/// The programs, one directory or file a client.
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// Where packages of a client are kept between runs.
+fn packages(client: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("clients")
+        .join(client);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Runs a command to its end, which must be a good one; gives what it printed.
+fn run(command: &mut Command) -> String {
+    run_with_input(command, b"")
+}
+
+fn run_with_input(command: &mut Command, input: &[u8]) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output_of(command, input);
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(
+        status.success(),
+        "{command:?}: {status}\n{stdout}\n{stderr}"
+    );
+    stdout.into_owned()
+}
+
+fn output_of(command: &mut Command, input: &[u8]) -> Output {
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = piped.spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // The child may write before it has read everything, or read nothing at all.
+        scope.spawn(move || {
+            let _sent = stdin.write_all(input);
+        });
+        child.wait_with_output().unwrap()
+    })
+}
+
+fn redis_cli(server: &Server, args: &[&str]) -> String {
+    run(Command::new("redis-cli")
+        .args(["-p", &port(server)])
+        .args(args))
+}
+
+#[test]
+#[ignore = "needs redis-cli: cargo xtask test clients"]
+fn redis_cli_talks() {
+    let server = server();
+    assert_eq!(
+        redis_cli(&server, &["SET", "greeting", "hello world"]),
+        "OK\n"
+    );
+    assert_eq!(redis_cli(&server, &["GET", "greeting"]), "hello world\n");
+    assert_eq!(redis_cli(&server, &["-n", "5", "GET", "greeting"]), "\n");
+    assert_eq!(
+        redis_cli(&server, &["-3", "--no-raw", "STRLEN", "greeting"]),
+        "(integer) 11\n"
+    );
+    assert_eq!(
+        redis_cli(&server, &["-r", "3", "INCR", "count"]),
+        "1\n2\n3\n"
+    );
+    let socket = server.socket();
+    let over_unix = run(Command::new("redis-cli").arg("-s").arg(&socket).arg("PING"));
+    assert_eq!(over_unix, "PONG\n");
+    let mut interactive = Command::new("redis-cli");
+    interactive.args(["-p", &port(&server)]);
+    let lines = b"SET a \"b c\"\nGET a\nSELECT 3\nPING\nNONSENSE\nHELLO 3\nquit\n";
+    let said = run_with_input(&mut interactive, lines);
+    assert!(said.starts_with("OK\nb c\nOK\nPONG\n"), "{said}");
+    assert!(said.contains("ERR unknown command 'NONSENSE'"), "{said}");
+    assert!(said.contains("proto"), "{said}");
+}
+
+#[test]
+#[ignore = "needs redis-cli: cargo xtask test clients"]
+fn redis_cli_loads_and_walks() {
+    let server = server();
+    let mut requests = Vec::new();
+    for number in 0..20_000 {
+        let key = format!("key:{number}");
+        let words: [&[u8]; 3] = [b"SET", key.as_bytes(), b"value"];
+        protocol::encode_request(&mut requests, &words);
+    }
+    let mut pipe = Command::new("redis-cli");
+    pipe.args(["-p", &port(&server), "--pipe"]);
+    let said = run_with_input(&mut pipe, &requests);
+    assert!(said.contains("errors: 0, replies: 20000"), "{said}");
+    assert_eq!(redis_cli(&server, &["DBSIZE"]), "20000\n");
+
+    let walked = redis_cli(&server, &["--scan", "--pattern", "key:1*"]);
+    let mut keys: Vec<&str> = walked.lines().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let expected = (0..20_000).filter(|number| number.to_string().starts_with('1'));
+    assert_eq!(keys.len(), expected.count());
+
+    redis_cli(&server, &["SETRANGE", "huge", "99999", "x"]);
+    let report = redis_cli(&server, &["--bigkeys"]);
+    assert!(report.contains("has 100000 bytes"), "{report}");
+    let report = redis_cli(&server, &["--memkeys"]);
+    assert!(report.contains("\"huge\""), "{report}");
+}
+
+#[test]
+#[ignore = "needs redis-benchmark: cargo xtask test clients"]
+fn redis_benchmark_runs_its_string_tests() {
+    let server = server();
+    for depth in ["1", "16"] {
+        for clients in ["1", "50"] {
+            let mut benchmark = Command::new("redis-benchmark");
+            benchmark.args(["-p", &port(&server), "-q", "-n", "20000", "-r", "1000"]);
+            benchmark.args(["-t", "ping,set,get,incr,mset", "-P", depth, "-c", clients]);
+            let Output {
+                status,
+                stdout,
+                stderr,
+            } = output_of(&mut benchmark, b"");
+            let said = String::from_utf8_lossy(&stdout);
+            let complaints = String::from_utf8_lossy(&stderr);
+            assert!(status.success(), "{said}\n{complaints}");
+            assert!(!complaints.contains("WARNING"), "{complaints}");
+            for test in [
+                "PING_INLINE",
+                "PING_MBULK",
+                "SET",
+                "GET",
+                "INCR",
+                "MSET (10 keys)",
+            ] {
+                let result = format!("{test}: ");
+                let is_there = said
+                    .split(['\r', '\n'])
+                    .any(|line| line.starts_with(&result) && line.contains("requests per second"));
+                assert!(is_there, "{test}: {said}");
+            }
+            println!("pipeline {depth}, clients {clients}: passed");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Python and its packages: cargo xtask test clients"]
+fn redis_py() {
+    let server = server();
+    let environment = packages("redis-py");
+    let python = environment.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment));
+    }
+    let mut install = Command::new(&python);
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    run(install.arg("redis==8.1.0"));
+    let mut program = Command::new(&python);
+    program.arg(programs().join("redis_py.py"));
+    println!("{}", run(program.arg(port(&server))));
+}
+
+#[test]
+#[ignore = "needs Node and its packages: cargo xtask test clients"]
+fn ioredis() {
+    let server = server();
+    let directory = packages("ioredis");
+    if !directory.join("node_modules/ioredis").exists() {
+        let mut install = Command::new("npm");
+        install.args([
+            "install",
+            "--no-fund",
+            "--no-audit",
+            "--no-save",
+            "ioredis@6.0.0",
+        ]);
+        install.arg("--prefix").arg(&directory);
+        run(install.current_dir(&directory));
+    }
+    let mut program = Command::new("node");
+    program
+        .arg(programs().join("ioredis.mjs"))
+        .arg(port(&server));
+    println!("{}", run(program.current_dir(&directory)));
+}
+
+#[test]
+#[ignore = "needs Go and its packages: cargo xtask test clients"]
+fn go_redis() {
+    let server = server();
+    let directory = packages("go-redis");
+    for file in ["main.go", "go.mod"] {
+        fs::copy(programs().join("go_redis").join(file), directory.join(file)).unwrap();
+    }
+    // Checksums are written down beside the copy; the repository needs none.
+    run(Command::new("go")
+        .args(["mod", "tidy"])
+        .current_dir(&directory));
+    let mut program = Command::new("go");
+    program.args(["run", ".", &port(&server)]);
+    println!("{}", run(program.current_dir(&directory)));
+}
+
+#[test]
+#[ignore = "needs Maven and its packages: cargo xtask test clients"]
+fn jedis() {
+    let server = server();
+    let directory = packages("jedis");
+    let sources = directory.join("src/main/java");
+    fs::create_dir_all(&sources).unwrap();
+    let from = programs().join("jedis");
+    fs::copy(from.join("pom.xml"), directory.join("pom.xml")).unwrap();
+    let program = "src/main/java/Check.java";
+    fs::copy(from.join(program), directory.join(program)).unwrap();
+    let mut maven = Command::new("mvn");
+    maven.args([
+        "--quiet",
+        "--batch-mode",
+        "compile",
+        "exec:java",
+        "-Dexec.mainClass=Check",
+    ]);
+    maven.arg(format!("-Dexec.args={}", port(&server)));
+    maven.arg(format!(
+        "-Dmaven.repo.local={}",
+        packages("maven").display()
+    ));
+    println!("{}", run(maven.current_dir(&directory)));
+}
