@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::port::ServerPort;
-use crate::session::{Fate, ReplyMode, Session};
+use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::settings::Settings;
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Table, table};
@@ -140,6 +140,8 @@ impl Engine {
             .active_unix_ms
             .store(now_unix_ms, Ordering::Relaxed);
         let mut batch = std::mem::take(&mut self.batch);
+        let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
+        self.store.note_use(touches);
         self.store.enter();
         let outcome = self.run_batches(
             session,

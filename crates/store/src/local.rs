@@ -30,6 +30,8 @@ pub(crate) struct Local {
     pub(crate) held: Vec<Held>,
     pub(crate) deadlines: Deadlines,
     pub(crate) in_force: InForce,
+    /// Whether looking a record up counts as using it.
+    pub(crate) notes_use: bool,
     index_bytes: LocalBytes,
 }
 
@@ -51,6 +53,7 @@ impl Local {
             held: Vec::new(),
             deadlines: Deadlines::default(),
             in_force: shared.policy.load(),
+            notes_use: true,
             index_bytes: LocalBytes::default(),
         }
     }

@@ -87,10 +87,13 @@ fn read_locked<R>(
         return visit(None);
     };
     local.cell.events.hits.count();
-    if local.in_force.policy.uses_marks() && !spot.link.has(Link::VISITED) {
+    if local.in_force.policy.uses_marks() && !spot.link.has(Link::VISITED) && local.notes_use {
         spot.bucket.set_visited(spot.at);
     }
-    if let Some(clock) = view.clock().and_then(|word| local.clock().used(word)) {
+    if let Some(word) = view.clock()
+        && local.notes_use
+        && let Some(clock) = local.clock().used(word)
+    {
         view.set_clock(clock);
     }
     // SAFETY: the bucket is held as long as `looking` lives.

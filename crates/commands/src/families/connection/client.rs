@@ -425,7 +425,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn switch(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
     flag: u8,
@@ -438,6 +438,9 @@ fn switch(
         return Err(CommandError::Syntax);
     };
     context.session.client.set_flag(flag, on);
+    if flag == ClientRecord::NO_TOUCH {
+        context.store.note_use(!on);
+    }
     reply.ok();
     Ok(())
 }

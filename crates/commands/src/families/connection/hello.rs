@@ -182,6 +182,7 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.authenticated = !context.server.password_required();
     session.client.set_flag(u8::MAX, false);
     session.client.names().name.clear();
+    context.store.note_use(true);
     reply.set_version(Resp::V2);
     reply.simple("RESET");
     Ok(())

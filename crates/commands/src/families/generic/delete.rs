@@ -101,7 +101,7 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 
 fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.integer(count_keys(context, args, |context, key| {
-        context.store.read(key, |record| record.is_some())
+        context.store.peek(key, |record| record.is_some())
     }));
     Ok(())
 }
@@ -139,7 +139,7 @@ fn kind(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let key = context.key(args.bytes()?);
     let kind = context
         .store
-        .read(&key, |record| record.map(store::Record::kind));
+        .peek(&key, |record| record.map(store::Record::kind));
     reply.simple(kind.map_or("none", kind_name));
     Ok(())
 }

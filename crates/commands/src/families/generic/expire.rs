@@ -285,7 +285,7 @@ fn tell_deadline(
     let key = context.key(args.bytes()?);
     let found = context
         .store
-        .read(&key, |record| record.map(store::Record::deadline_unix_ms));
+        .peek(&key, |record| record.map(store::Record::deadline_unix_ms));
     let answer = match found {
         None => -2,
         Some(None) => -1,

@@ -97,7 +97,7 @@ fn encoding(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .read(&key, |record| record.map(store::Record::encoding))
+        .peek(&key, |record| record.map(store::Record::encoding))
     {
         None => reply.null(),
         Some(Encoding::Integer) => reply.bulk(b"int"),
@@ -115,7 +115,7 @@ fn frequency(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .read(&key, |record| record.map(store::Record::frequency))
+        .peek(&key, |record| record.map(store::Record::frequency))
     {
         None => reply.null(),
         Some(_) if context.settings.use_clock() != UseClock::Frequency => {
@@ -138,7 +138,7 @@ fn idle_time(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .read(&key, |record| record.map(store::Record::idle_seconds))
+        .peek(&key, |record| record.map(store::Record::idle_seconds))
     {
         None => reply.null(),
         Some(_) if context.settings.use_clock() == UseClock::Frequency => {
@@ -163,7 +163,7 @@ fn reference_count(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .read(&key, |record| record.map(store::Record::integer))
+        .peek(&key, |record| record.map(store::Record::integer))
     {
         None => reply.null(),
         Some(Some(number)) if SHARED_NUMBERS.contains(&number) => {

@@ -103,16 +103,14 @@ fn rename(
         if !overwrite && is_present(context, &target) {
             return Ok(false);
         }
-        let Some(value) = context.store.modify(&source, |entry| entry.take()) else {
-            return Err(CommandError::NoSuchKey);
-        };
-        context.store.modify(&target, |entry| {
-            entry.put(value)?;
+        place(context, &source, &target)?;
+        context.store.modify(&source, |entry| {
+            entry.remove();
             entry.effect(|effect| {
                 effect.command(&[b"RENAME", source.bytes(), target.bytes()]);
             });
-            Ok(true)
-        })
+        });
+        Ok(true)
     })
 }
 
@@ -133,13 +131,10 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         return Err(SAME_OBJECTS);
     }
     let copied = context.locked(&[source, target], |context| {
-        let Some(value) = context.store.modify(&source, |entry| entry.duplicate()) else {
-            return Ok(false);
-        };
-        if !replace && is_present(context, &target) {
+        if !is_present(context, &source) || (!replace && is_present(context, &target)) {
             return Ok(false);
         }
-        context.store.modify(&target, |entry| entry.put(value))?;
+        place(context, &source, &target)?;
         context.store.modify(&source, |entry| {
             entry.effect(|effect| {
                 let database = IntegerText::new_u64(u64::from(target.database()));
@@ -170,24 +165,29 @@ fn relocate(
         return Err(SAME_OBJECTS);
     }
     let moved = context.locked(&[source, target], |context| {
-        if is_present(context, &target) {
+        if !is_present(context, &source) || is_present(context, &target) {
             return Ok(false);
         }
-        let taken = context.store.modify(&source, |entry| {
-            let value = entry.take();
-            if value.is_some() {
-                entry.effect(|effect| {
-                    let database = IntegerText::new_u64(u64::from(target.database()));
-                    effect.command(&[b"MOVE", source.bytes(), database.as_bytes()]);
-                });
-            }
-            value
+        place(context, &source, &target)?;
+        context.store.modify(&source, |entry| {
+            entry.remove();
+            entry.effect(|effect| {
+                let database = IntegerText::new_u64(u64::from(target.database()));
+                effect.command(&[b"MOVE", source.bytes(), database.as_bytes()]);
+            });
         });
-        let Some(value) = taken else { return Ok(false) };
-        context.store.modify(&target, |entry| entry.put(value))?;
         Ok::<_, CommandError>(true)
     })?;
     reply.integer(i64::from(moved));
+    Ok(())
+}
+
+/// Gives `target` the value and deadline of `source`, which keeps them until it is removed: when
+/// there is no room for the one, the other is not lost.
+fn place(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
+    let value = context.store.modify(source, |entry| entry.duplicate());
+    let value = value.ok_or(CommandError::NoSuchKey)?;
+    context.store.modify(target, |entry| entry.put(value))?;
     Ok(())
 }
 

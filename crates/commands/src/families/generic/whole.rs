@@ -86,8 +86,9 @@ fn flush(
 ) -> CommandResult {
     let stated_in = context.session.database;
     context.store.exclusive(|store| {
-        store.flush(database);
-        store.effect(stated_in, |effect| effect.command(&[command]));
+        if store.flush(database) > 0 {
+            store.effect(stated_in, |effect| effect.command(&[command]));
+        }
     });
     reply.ok();
     Ok(())
@@ -108,6 +109,9 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let (one, other) = (context.database(one)?, context.database(other)?);
     let stated_in = context.session.database;
     context.store.exclusive(|store| {
+        if one == other || store.len(one) + store.len(other) == 0 {
+            return;
+        }
         store.swap(one, other);
         store.effect(stated_in, |effect| {
             let (one, other) = (

@@ -106,7 +106,7 @@ fn usage(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     }
     match context
         .store
-        .read(&key, |record| record.map(store::Record::memory_bytes))
+        .peek(&key, |record| record.map(store::Record::memory_bytes))
     {
         Some(bytes) => reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
         None => reply.null(),
