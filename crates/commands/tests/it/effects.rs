@@ -1,0 +1,260 @@
+//! Effects, replayed into an empty store, make the same store: keys, values, encodings, deadlines.
+//!
+//! Requests are drawn from forms, one or more for every command that writes; keys are few, databases
+//! three, and time passes between requests, so that commands meet each other's values, and expired
+//! ones. `EFFECTS_SEED` runs one sequence again.
+
+use base::random::Prng;
+use commands::{Flags, table};
+use protocol::Value;
+
+use crate::engine::{START_UNIX_MS, TestServer};
+
+const SEQUENCES: u64 = 100;
+const REQUESTS: usize = 150;
+const DATABASES: u64 = 3;
+
+/// `{k}` is a key, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and `{s}` a time to
+/// live, `{at}` and `{ats}` a time, `{d}` a database.
+const FORMS: &[&str] = &[
+    "SET {k} {v}",
+    "SET {k} {v} EX {s}",
+    "SET {k} {v} PX {ms} NX",
+    "SET {k} {v} PXAT {at} XX GET",
+    "SET {k} {v} EXAT {ats}",
+    "SET {k} {v} KEEPTTL",
+    "SET {k} {v} IFEQ {v}",
+    "SETNX {k} {v}",
+    "SETEX {k} {s} {v}",
+    "PSETEX {k} {ms} {v}",
+    "MSET {k} {v} {k} {v} {k} {v}",
+    "MSETNX {k} {v} {k} {v}",
+    "GETSET {k} {v}",
+    "GETDEL {k}",
+    "GETEX {k} PX {ms}",
+    "GETEX {k} EXAT {ats}",
+    "GETEX {k} PERSIST",
+    "DELIFEQ {k} {v}",
+    "APPEND {k} {v}",
+    "SETRANGE {k} {o} {v}",
+    "INCR {k}",
+    "DECR {k}",
+    "INCRBY {k} {n}",
+    "DECRBY {k} {n}",
+    "INCRBYFLOAT {k} {n}",
+    "INCRBYFLOAT {k} 0.{n}",
+    "SETBIT {k} {o} 1",
+    "SETBIT {k} {o} 0",
+    "BITOP AND {k} {k} {k}",
+    "BITOP OR {k} {k} {k}",
+    "BITOP NOT {k} {k}",
+    "BITFIELD {k} SET u8 {o} {n} INCRBY i5 {o} {n}",
+    "BITFIELD {k} GET u8 {o}",
+    "BITFIELD {k} OVERFLOW FAIL INCRBY u2 {o} {n}",
+    "DEL {k}",
+    "DEL {k} {k} {k}",
+    "UNLINK {k} {k}",
+    "RENAME {k} {k}",
+    "RENAMENX {k} {k}",
+    "COPY {k} {k}",
+    "COPY {k} {k} REPLACE",
+    "COPY {k} {k} DB {d} REPLACE",
+    "COPY {k} {k} DB {d}",
+    "MOVE {k} {d}",
+    "EXPIRE {k} {s}",
+    "EXPIRE {k} {s} NX",
+    "PEXPIRE {k} {ms}",
+    "PEXPIRE {k} {ms} XX",
+    "PEXPIRE {k} -{n}",
+    "EXPIREAT {k} {ats}",
+    "EXPIREAT {k} {ats} GT",
+    "PEXPIREAT {k} {at}",
+    "PEXPIREAT {k} {at} LT",
+    "PERSIST {k}",
+    "SWAPDB {d} {d}",
+    // What reads may come by expired keys.
+    "GET {k}",
+    "TOUCH {k} {k}",
+    "RANDOMKEY",
+    "SCAN 0",
+    "OBJECT ENCODING {k}",
+];
+
+/// Rare, so that something is left to compare.
+const RARE_FORMS: &[&str] = &["FLUSHDB", "FLUSHALL ASYNC"];
+
+#[test]
+fn effects_of_random_commands_make_the_same_store() {
+    if let Some(seed) = std::env::var("EFFECTS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
+        return check(seed);
+    }
+    for seed in 0..SEQUENCES {
+        check(seed);
+    }
+}
+
+fn check(seed: u64) {
+    let mut random = Prng::seeded(seed);
+    let mut server = TestServer::new();
+    let mut requests = Vec::new();
+    for _ in 0..REQUESTS {
+        if below(&mut random, 4) == 0 {
+            server.advance_ms(below(&mut random, 3000));
+        }
+        if below(&mut random, 10) == 0 {
+            server.select(u16::try_from(below(&mut random, DATABASES)).unwrap());
+        }
+        let forms = if below(&mut random, 100) == 0 {
+            RARE_FORMS
+        } else {
+            FORMS
+        };
+        let form = forms[usize::try_from(below(&mut random, forms.len() as u64)).unwrap()];
+        let request: Vec<String> = form
+            .split_whitespace()
+            .map(|word| fill(word, &mut random))
+            .collect();
+        let stated = server.effects().len();
+        let before = server.dump();
+        let reply = server.run(&request);
+        requests.push(request.join(" "));
+        let changed = server.dump() != before;
+        let states = server.effects().len() > stated;
+        assert!(
+            states || !changed,
+            "seed {seed}: a change without an effect: {:?} after {requests:#?}",
+            requests.last()
+        );
+        assert!(
+            !states || !matches!(reply, Value::Error(_)) || !changed,
+            "seed {seed}: an error changed something: {:?}",
+            requests.last()
+        );
+    }
+    let mut replica = server.replica();
+    assert_eq!(
+        replica.dump(),
+        server.dump(),
+        "seed {seed} (EFFECTS_SEED={seed}): {requests:#?}"
+    );
+}
+
+fn fill(word: &str, random: &mut Prng) -> String {
+    let mut number = |most| below(random, most);
+    match word {
+        "{k}" => format!("key{}", number(6)),
+        "{v}" => value(random),
+        "{o}" => number(60).to_string(),
+        "{ms}" => (number(4000) + 1).to_string(),
+        "{s}" => (number(5) + 1).to_string(),
+        "{d}" => number(DATABASES).to_string(),
+        "{at}" => (START_UNIX_MS + number(200_000)).to_string(),
+        "{ats}" => (START_UNIX_MS / 1000 + number(200)).to_string(),
+        word => word.replace("{n}", &number(20).to_string()),
+    }
+}
+
+/// Numbers, near numbers, short and long text.
+fn value(random: &mut Prng) -> String {
+    match below(random, 6) {
+        0 => below(random, 3).to_string(),
+        1 => format!("-{}", random.next_u64() >> 1),
+        2 => format!("0{}", below(random, 100)),
+        3 => "x".repeat(usize::try_from(below(random, 100)).unwrap()),
+        4 if below(random, 10) == 0 => "y".repeat(40_000),
+        _ => format!("{}.5", below(random, 10)),
+    }
+}
+
+fn below(random: &mut Prng, most: u64) -> u64 {
+    random.next_u64() % most
+}
+
+#[test]
+fn every_command_that_writes_has_a_form() {
+    for spec in table().commands() {
+        if spec.flags.has(Flags::WRITE) {
+            let mut forms = FORMS.iter().chain(RARE_FORMS);
+            let named = |form: &&str| form.split_whitespace().next() == Some(spec.name);
+            assert!(forms.any(|form| named(form)), "no form of {}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn what_changed_nothing_states_nothing() {
+    let mut server = TestServer::new();
+    server.line("SET here 1 PXAT 1700000100000");
+    server.line("SET other 1");
+    let stated = server.effects().len();
+    for line in [
+        "DEL none",
+        "UNLINK none none",
+        "RENAMENX here other",
+        "RENAME here here",
+        "RENAME none here",
+        "COPY none here",
+        "COPY here other",
+        "MOVE none 1",
+        "MOVE here 0",
+        "EXPIRE none 10",
+        "EXPIRE here 10 NX",
+        "EXPIRE other 10 XX",
+        "PEXPIREAT here 1700000000001 GT",
+        "PERSIST other",
+        "PERSIST none",
+        "TOUCH here",
+        "SWAPDB 3 3",
+        "SWAPDB 4 5",
+        "SELECT 5",
+        "FLUSHDB",
+    ] {
+        server.line(line);
+        assert_eq!(server.effects().len(), stated, "{line}");
+    }
+}
+
+#[test]
+fn effects_are_canonical() {
+    let mut server = TestServer::new();
+    for (line, effects) in [
+        ("SET a 1", &["SET a 1"][..]),
+        ("EXPIRE a 10", &["PEXPIREAT a 1700000010000"]),
+        ("EXPIREAT a 1700000020", &["PEXPIREAT a 1700000020000"]),
+        ("PERSIST a", &["PERSIST a"]),
+        ("COPY a b", &["COPY a b DB 0 REPLACE"]),
+        ("RENAMENX a c", &["RENAME a c"]),
+        ("UNLINK b none c", &["DEL b", "DEL c"]),
+        ("MSET a 1 b 2", &["SET a 1", "SET b 2"]),
+        ("PEXPIRE a 0", &["DEL a"]),
+        ("MOVE b 2", &["MOVE b 2"]),
+        ("SWAPDB 2 0", &["SWAPDB 2 0"]),
+        ("FLUSHDB SYNC", &["FLUSHDB"]),
+    ] {
+        let stated = server.effects().len();
+        server.line(line);
+        let fresh: Vec<String> = server.effects()[stated..]
+            .iter()
+            .map(|(_, parts)| String::from_utf8(parts.join(&b' ')).unwrap())
+            .collect();
+        assert_eq!(fresh, effects, "{line}");
+    }
+}
+
+#[test]
+fn an_expired_key_leaves_as_a_deletion() {
+    let mut server = TestServer::new();
+    server.line("SET a 1 PX 5");
+    server.advance_ms(5);
+    server.line("SET a 2 NX");
+    let effects: Vec<Vec<u8>> = server
+        .effects()
+        .iter()
+        .map(|(_, parts)| parts.join(&b' '))
+        .collect();
+    assert_eq!(effects.last().unwrap(), b"SET a 2");
+    assert_eq!(server.replica().dump(), server.dump());
+}

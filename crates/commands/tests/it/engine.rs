@@ -1,0 +1,165 @@
+//! An engine with one client, a clock that stands still, and a record of every effect.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::clock::{Clock, ManualClock};
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Session, Settings, Share};
+use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
+use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+
+use crate::idle_port::IdlePort;
+
+/// What the clock shows when a test begins.
+pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// An effect: the database and the parts of the canonical command.
+pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
+
+/// A record as it is compared: database, key, value, deadline, encoding.
+pub(crate) type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+
+/// An engine with one client.
+pub(crate) struct TestServer {
+    engine: Engine,
+    session: Session,
+    clock: Arc<ManualClock>,
+    effects: Arc<Mutex<Vec<Stated>>>,
+}
+
+impl TestServer {
+    /// A server with an empty store.
+    pub(crate) fn new() -> Self {
+        let store = Store::new(&Options::default()).unwrap();
+        let effects = Arc::new(Mutex::new(Vec::new()));
+        let mut handle = store.handle();
+        handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
+        let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+        let shared_clock = Arc::<ManualClock>::clone(&clock);
+        let record = ClientRecord::new(1, "it:0".into(), "it:0".into(), 0, -1, START_UNIX_MS);
+        Self {
+            engine: Engine::new(
+                handle,
+                Arc::new(Settings::default()),
+                shared_clock,
+                Prng::seeded(1),
+            ),
+            session: Session::new(Arc::new(record), true),
+            clock,
+            effects,
+        }
+    }
+
+    /// The same, speaking RESP3.
+    pub(crate) fn resp3() -> Self {
+        let mut server = Self::new();
+        server.session.speak(Resp::V3);
+        server
+    }
+
+    /// Runs one request.
+    pub(crate) fn run<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Value {
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        let mut input = Vec::new();
+        encode_request(&mut input, &args);
+        let mut output = ReplyBuffer::new();
+        let share = Share {
+            requests_max: 1,
+            reply_bytes_max: usize::MAX,
+        };
+        let outcome = self
+            .engine
+            .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+        assert_eq!(outcome.consumed, input.len(), "one whole request");
+        let (value, length) = decode_value(output.as_slice()).unwrap().unwrap();
+        assert_eq!(length, output.len(), "exactly one reply");
+        value
+    }
+
+    /// Runs one request written as words.
+    pub(crate) fn line(&mut self, line: &str) -> Value {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.run(&words)
+    }
+
+    /// Chooses the database.
+    pub(crate) fn select(&mut self, database: DatabaseId) {
+        self.session.select(database);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        self.clock.advance_ms(ms);
+    }
+
+    /// All effects so far.
+    pub(crate) fn effects(&self) -> Vec<Stated> {
+        self.effects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// An empty server, in which no time passes, after all effects of this one; then the time is the
+    /// same in both.
+    pub(crate) fn replica(&self) -> Self {
+        let mut replica = Self::new();
+        replica.clock.set_unix_ms(0);
+        for (database, parts) in self.effects() {
+            replica.select(database);
+            if let Value::Error(text) = replica.run(&parts) {
+                let command = parts.join(&b' ');
+                panic!("{}: {}", command.escape_ascii(), text.escape_ascii());
+            }
+        }
+        replica.clock.set_unix_ms(self.clock.now_unix_ms());
+        replica
+    }
+
+    /// Everything that is stored, in order.
+    pub(crate) fn dump(&mut self) -> Vec<Dumped> {
+        let now_unix_ms = self.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.begin(now_unix_ms);
+        let mut dumped = Vec::new();
+        for database in 0..store.store().databases() {
+            dump_database(store, database, &mut dumped);
+        }
+        dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        dumped
+    }
+}
+
+fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dumped>) {
+    let mut cursor = 0;
+    loop {
+        cursor = store.scan(database, cursor, 1000, |record| {
+            dumped.push((
+                database,
+                record.key().to_vec(),
+                record.to_vec(),
+                record.deadline_unix_ms(),
+                record.encoding(),
+            ));
+        });
+        if cursor == 0 {
+            return;
+        }
+    }
+}
+
+struct Recorder(Arc<Mutex<Vec<Stated>>>);
+
+impl EffectSink for Recorder {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        let parts = parts.iter().map(|part| part.to_vec()).collect();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((database, parts));
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {
+        self.command(database, &[b"DEL", key]);
+    }
+}

@@ -1,0 +1,75 @@
+//! A server around the commands that has nothing and can do nothing.
+
+use commands::{ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
+use store::Handle;
+
+/// The port of tests that ask it for nothing.
+pub(crate) struct IdlePort;
+
+impl ServerPort for IdlePort {
+    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        for pattern in patterns {
+            emit(pattern, b"value");
+        }
+    }
+
+    fn config_set(&mut self, _pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR no configuration"))
+    }
+
+    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR no configuration"))
+    }
+
+    fn reset_statistics(&mut self) {}
+
+    fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
+        sections.join("\r\n")
+    }
+
+    fn password_required(&self) -> bool {
+        false
+    }
+
+    fn authenticate(&mut self, user: &[u8], _password: &[u8]) -> bool {
+        user == b"default"
+    }
+
+    fn clients(&mut self, _filter: &ClientFilter) -> String {
+        String::new()
+    }
+
+    fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
+        KillCount::default()
+    }
+
+    fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
+
+    fn unpause_clients(&mut self) {}
+
+    fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
+        Err(CommandError::fixed("ERR nothing to shut down"))
+    }
+
+    fn last_save_unix(&self) -> i64 {
+        0
+    }
+
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        true
+    }
+
+    fn now_unix_us(&self) -> u64 {
+        0
+    }
+
+    fn sleep_seconds(&mut self, _seconds: f64) {}
+
+    fn set_active_expire(&mut self, _on: bool) {}
+
+    fn resident_bytes(&mut self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn purge_memory(&mut self, _store: &mut Handle) {}
+}

@@ -1,0 +1,10 @@
+//! The room from outside: effects that replay, and the table of commands held against Redis'.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+mod effects;
+mod engine;
+mod idle_port;
+mod oracle;
+mod rows;
+mod transcripts;

@@ -1,0 +1,241 @@
+//! Every row of the table against Redis' own: COMMAND and the arguments in COMMAND DOCS.
+//!
+//! Summaries are our own words, and so is the history of a command; neither is compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::Value;
+
+use crate::engine::TestServer;
+use crate::oracle;
+
+/// Where a row differs from Redis 7.0.15 and should: row, field, why. One that does not differ any
+/// more fails the test.
+const ACCEPTED: &[(&str, &str, &str)] = &[
+    ("client|maint_notifications", "row", "newer: Redis 8.2"),
+    ("client|no-touch", "row", "newer: Redis 7.2"),
+    ("client|setinfo", "row", "newer: Redis 7.2"),
+    ("delifeq", "row", "newer: Valkey 9.0"),
+    ("client|setname", "tips", "7.2 has them"),
+    ("config|resetstat", "tips", "7.2 has them"),
+    ("config|rewrite", "tips", "7.2 has them"),
+    (
+        "command|getkeys",
+        "arity",
+        "7.2 takes a command without arguments",
+    ),
+    (
+        "command|getkeysandflags",
+        "arity",
+        "7.2 takes a command without arguments",
+    ),
+    ("command|getkeys", "arguments", "7.2 documents them"),
+    ("command|getkeysandflags", "arguments", "7.2 documents them"),
+    ("bitop", "arguments", "7.2 names the operations"),
+    (
+        "client|kill",
+        "arguments",
+        "MAXAGE is newer, SKIPME takes two words",
+    ),
+    (
+        "client|list",
+        "arguments",
+        "7.2 puts the token before the ids, not around them",
+    ),
+    ("config|get", "arguments", "a block of one is that one"),
+    ("debug", "arguments", "7.0 documents none"),
+    ("debug", "doc_flags", "Redis means its own developers"),
+    (
+        "lcs",
+        "arguments",
+        "the length to match has a name of its own",
+    ),
+    ("set", "arguments", "IFEQ is newer: Valkey 8.1"),
+    ("psetex", "deprecated_since", "7.2 discourages it"),
+    ("psetex", "doc_flags", "7.2 discourages it"),
+    ("psetex", "replaced_by", "7.2 discourages it"),
+    ("setex", "deprecated_since", "7.2 discourages it"),
+    ("setex", "doc_flags", "7.2 discourages it"),
+    ("setex", "replaced_by", "7.2 discourages it"),
+    ("setnx", "deprecated_since", "7.2 discourages it"),
+    ("setnx", "doc_flags", "7.2 discourages it"),
+    ("setnx", "replaced_by", "7.2 discourages it"),
+    ("quit", "deprecated_since", "7.2 discourages it"),
+    ("quit", "doc_flags", "7.2 discourages it"),
+    ("quit", "replaced_by", "7.2 discourages it"),
+];
+
+/// A row's fields by name, each as text.
+type Row = BTreeMap<&'static str, String>;
+
+#[test]
+fn rows_are_those_of_redis() {
+    let Some(redis) = oracle::start() else { return };
+    let theirs = rows(
+        &oracle::ask(&redis, &["COMMAND"]),
+        &oracle::ask(&redis, &["COMMAND", "DOCS"]),
+    );
+    let mut server = TestServer::resp3();
+    let ours = rows(&server.line("COMMAND"), &server.line("COMMAND DOCS"));
+    let found = differences(&ours, &theirs);
+    let accepted: BTreeSet<(&str, &str)> = ACCEPTED
+        .iter()
+        .map(|(row, field, _)| (*row, *field))
+        .collect();
+    let unexplained: Vec<&String> = found
+        .iter()
+        .filter(|((row, field), _)| !accepted.contains(&(row.as_str(), field.as_str())))
+        .map(|(_, text)| text)
+        .collect();
+    assert!(unexplained.is_empty(), "{unexplained:#?}");
+    for (row, field) in accepted {
+        let key = (row.to_owned(), field.to_owned());
+        assert!(
+            found.contains_key(&key),
+            "{row} no longer differs in {field}"
+        );
+    }
+}
+
+/// What differs, by row and field.
+fn differences(
+    ours: &BTreeMap<String, Row>,
+    theirs: &BTreeMap<String, Row>,
+) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    for (name, row) in ours {
+        let Some(their_row) = theirs.get(name) else {
+            found.insert(
+                (name.clone(), "row".to_owned()),
+                format!("{name} is not in Redis"),
+            );
+            continue;
+        };
+        let fields: BTreeSet<_> = row.keys().chain(their_row.keys()).collect();
+        for field in fields {
+            let (our, their) = (row.get(field), their_row.get(field));
+            if our != their {
+                let text = format!("{name}, {field}: {our:?}, in Redis {their:?}");
+                found.insert((name.clone(), (*field).to_owned()), text);
+            }
+        }
+    }
+    found
+}
+
+/// All rows, subcommands by their full names.
+fn rows(commands: &Value, docs: &Value) -> BTreeMap<String, Row> {
+    let mut rows = BTreeMap::new();
+    for command in elements(commands) {
+        add_row(&mut rows, command);
+    }
+    add_docs(&mut rows, docs);
+    rows
+}
+
+fn add_row(rows: &mut BTreeMap<String, Row>, command: &Value) {
+    const FIELDS: &[(usize, &str)] = &[
+        (1, "arity"),
+        (2, "flags"),
+        (3, "first key"),
+        (4, "last key"),
+        (5, "step"),
+        (6, "categories"),
+        (7, "tips"),
+        (8, "keys"),
+    ];
+    let parts = elements(command);
+    let shown = FIELDS.iter().map(|(at, field)| (*field, show(&parts[*at])));
+    rows.insert(text(&parts[0]), shown.collect());
+    for subcommand in elements(&parts[9]) {
+        add_row(rows, subcommand);
+    }
+}
+
+fn add_docs(rows: &mut BTreeMap<String, Row>, docs: &Value) {
+    const FIELDS: &[&str] = &[
+        "since",
+        "group",
+        "doc_flags",
+        "deprecated_since",
+        "replaced_by",
+    ];
+    for (name, docs) in pairs(docs) {
+        let row = rows.entry(text(name)).or_default();
+        for field in FIELDS {
+            row.extend(get(docs, field).map(|value| (*field, show(value))));
+        }
+        let arguments = get(docs, "arguments").map(|list| ("arguments", arguments(list)));
+        row.extend(arguments);
+        if let Some(subcommands) = get(docs, "subcommands") {
+            add_docs(rows, subcommands);
+        }
+    }
+}
+
+/// An argument tree without what is only for show: the names of groups, versions, display texts.
+fn arguments(list: &Value) -> String {
+    let mut shown = String::new();
+    for argument in elements(list) {
+        let kind = get(argument, "type").map(text).unwrap_or_default();
+        let is_group = kind == "oneof" || kind == "block";
+        shown.push_str(&format!("({kind}"));
+        for field in ["name", "token", "key_spec_index", "flags"] {
+            if let Some(value) = get(argument, field)
+                && !(is_group && field == "name")
+            {
+                shown.push_str(&format!(" {field}={}", show(value)));
+            }
+        }
+        if let Some(parts) = get(argument, "arguments") {
+            shown.push(' ');
+            shown.push_str(&arguments(parts));
+        }
+        shown.push(')');
+    }
+    shown
+}
+
+fn elements(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(elements) | Value::Set(elements) => elements,
+        other => panic!("a list was expected, not {other:?}"),
+    }
+}
+
+fn pairs(value: &Value) -> &[(Value, Value)] {
+    match value {
+        Value::Map(pairs) => pairs,
+        other => panic!("a map was expected, not {other:?}"),
+    }
+}
+
+fn get<'v>(map: &'v Value, field: &str) -> Option<&'v Value> {
+    let found = pairs(map).iter().find(|(name, _)| text(name) == field);
+    found.map(|(_, value)| value)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) | Value::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => panic!("a text was expected, not {other:?}"),
+    }
+}
+
+/// A value as one line, its type included; the order of a set or map means nothing.
+fn show(value: &Value) -> String {
+    match value {
+        Value::Set(elements) => {
+            let mut shown: Vec<String> = elements.iter().map(show).collect();
+            shown.sort();
+            format!("~{{{}}}", shown.join(", "))
+        }
+        Value::Map(pairs) => {
+            let pair = |(name, value): &(Value, Value)| format!("{}: {}", show(name), show(value));
+            let mut shown: Vec<String> = pairs.iter().map(pair).collect();
+            shown.sort();
+            format!("%{{{}}}", shown.join(", "))
+        }
+        other => testkit::transcript::show(other),
+    }
+}
