@@ -134,6 +134,14 @@ impl Engine {
         output: &mut ReplyBuffer,
         share: Share,
     ) -> Outcome {
+        if session.client.has_flag(ClientRecord::KILLED) {
+            return Outcome {
+                consumed: input.len(),
+                needed: 0,
+                executed: 0,
+                next: Next::Close,
+            };
+        }
         let now_unix_ms = self.clock.now_unix_ms();
         session
             .client

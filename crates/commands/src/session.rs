@@ -101,7 +101,7 @@ pub struct ClientRecord {
     pub database: AtomicU16,
     /// 2 or 3.
     pub resp: AtomicU8,
-    /// [`ClientRecord::NO_EVICT`] and [`ClientRecord::NO_TOUCH`].
+    /// [`ClientRecord::NO_EVICT`], [`ClientRecord::NO_TOUCH`] and [`ClientRecord::KILLED`].
     pub flags: AtomicU8,
     /// Index into the command table of the last command; `u16::MAX` before the first.
     pub last_command: AtomicU16,
@@ -136,6 +136,8 @@ impl ClientRecord {
     pub const NO_EVICT: u8 = 1;
     /// CLIENT NO-TOUCH ON.
     pub const NO_TOUCH: u8 = 2;
+    /// CLIENT KILL: no request of it is begun any more; its worker will close it.
+    pub const KILLED: u8 = 4;
 
     /// A record for a client that has just connected.
     #[must_use]

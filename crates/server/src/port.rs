@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use commands::{ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
+use commands::{ClientFilter, ClientRecord, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
 use store::Handle;
 
 use crate::clients;
@@ -82,6 +82,7 @@ impl ServerPort for Port<'_> {
             if client.id == session.client.id {
                 count.caller = true;
             } else if let Some(worker) = self.node.workers().get(client.worker) {
+                client.set_flag(ClientRecord::KILLED, true);
                 worker.post(Message::Kill { client: client.id });
             }
         }

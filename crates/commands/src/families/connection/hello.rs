@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::identity;
-use crate::session::ReplyMode;
+use crate::session::{ClientRecord, ReplyMode};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const BEFORE_AUTH: Flags = Flags::NOSCRIPT
@@ -180,7 +180,9 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
     session.authenticated = !context.server.password_required();
-    session.client.set_flag(u8::MAX, false);
+    session
+        .client
+        .set_flag(ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH, false);
     session.client.names().name.clear();
     context.store.note_use(true);
     reply.set_version(Resp::V2);
