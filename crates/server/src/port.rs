@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use commands::{ClientFilter, ClientRecord, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
+use commands::{
+    ClientFilter, ClientRecord, CommandError, KillCount, ServerPort, Session, ShutdownRequest,
+};
 use store::Handle;
 
 use crate::clients;
