@@ -15,6 +15,7 @@ use store::{Handle, Key, StoreError};
 
 use crate::args::Args;
 use crate::context::Context;
+use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::port::ServerPort;
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
@@ -42,18 +43,7 @@ pub struct Engine {
     random: Prng,
     table: &'static Table,
     batch: Batch,
-    counters: Vec<CommandCounters>,
-}
-
-/// What was counted for one command.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CommandCounters {
-    /// Times it ran.
-    pub calls: u64,
-    /// Times it was refused before it ran.
-    pub rejected: u64,
-    /// Times it ran and answered an error.
-    pub failed: u64,
+    counters: Arc<EngineCounters>,
 }
 
 /// What [`Engine::run`] did.
@@ -104,7 +94,7 @@ impl Engine {
             random,
             table,
             batch: Batch::new(),
-            counters: vec![CommandCounters::default(); table.rows_count()],
+            counters: Arc::default(),
         }
     }
 
@@ -113,15 +103,10 @@ impl Engine {
         &mut self.store
     }
 
-    /// Counters per row of the table: commands, then subcommands.
+    /// What this engine counts.
     #[must_use]
-    pub fn counters(&self) -> &[CommandCounters] {
-        &self.counters
-    }
-
-    /// Forgets the counters (CONFIG RESETSTAT).
-    pub fn reset_counters(&mut self) {
-        self.counters.fill(CommandCounters::default());
+    pub fn counters(&self) -> Arc<EngineCounters> {
+        Arc::clone(&self.counters)
     }
 
     /// Executes the complete requests at the front of `input`, as many as `share` allows, and
@@ -306,7 +291,9 @@ impl Engine {
         };
         if let Err(error) = result {
             reply.rollback(start);
-            reply.error_bytes(&error.text());
+            let text = error.text();
+            self.counters.count_error(&text);
+            reply.error_bytes(&text);
         }
         if session.reply_mode != ReplyMode::On {
             suppress_reply(session, output, start);
@@ -327,16 +314,15 @@ impl Engine {
     ) -> CommandResult {
         let (index, spec, first) = resolve(self.table, named, request)?;
         session.client.last_command.store(index, Ordering::Relaxed);
-        let counters = &mut self.counters[usize::from(index)];
         if let Err(refusal) = check(self.table, (index, spec), request, session) {
-            counters.rejected += 1;
+            self.counters.count_rejection(index);
             return Err(refusal);
         }
         self.store.begin(now_unix_ms);
         if spec.flags.has(Flags::DENYOOM)
             && let Err(StoreError::OutOfMemory) = self.store.make_room(request.wire_bytes())
         {
-            counters.rejected += 1;
+            self.counters.count_rejection(index);
             return Err(CommandError::OutOfMemory);
         }
         let mut context = Context {
@@ -353,8 +339,7 @@ impl Engine {
             now_unix_ms,
         };
         let result = (spec.handler)(&mut context, &mut Args::new(request, first), reply);
-        counters.calls += 1;
-        counters.failed += u64::from(result.is_err());
+        self.counters.count_call(index, result.is_err());
         result
     }
 

@@ -12,6 +12,7 @@
 
 pub mod args;
 pub mod context;
+pub mod counters;
 pub mod engine;
 pub mod error;
 pub mod families;
@@ -29,7 +30,8 @@ mod testing;
 
 pub use args::Args;
 pub use context::Context;
-pub use engine::{BATCH_MAX, CommandCounters, Engine, Next, Outcome, Share};
+pub use counters::{Counts, EngineCounters, RowCounts};
+pub use engine::{BATCH_MAX, Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
 pub use keys::KeyList;
 pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};

@@ -70,7 +70,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "Errorstats",
         by_default: true,
-        write: |_| {},
+        write: error_statistics,
     },
     Section {
         name: "Latencystats",
@@ -401,7 +401,7 @@ fn stats(report: &mut Report<'_>) {
         "tracking_total_prefixes",
         "unexpected_error_replies",
     ]);
-    report.field("total_error_replies", node.error_replies());
+    report.field("total_error_replies", node.counts().error_replies());
     report.field("dump_payload_sanitizations", 0);
     report.field("total_reads_processed", sums.reads);
     report.field("total_writes_processed", sums.writes);
@@ -465,8 +465,7 @@ fn seconds(microseconds: u64) -> String {
 }
 
 fn command_statistics(report: &mut Report<'_>) {
-    let sums = report.node.command_counters();
-    for (index, counters) in (0..).zip(sums) {
+    for (index, counters) in (0..).zip(report.node.counts().rows) {
         if counters.calls + counters.rejected > 0 {
             let name = table().full_name(index).unwrap_or_default();
             report.field(
@@ -477,6 +476,12 @@ fn command_statistics(report: &mut Report<'_>) {
                 ),
             );
         }
+    }
+}
+
+fn error_statistics(report: &mut Report<'_>) {
+    for (code, count) in report.node.counts().errors {
+        report.field(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 

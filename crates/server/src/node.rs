@@ -1,11 +1,11 @@
 //! One running server: everything its workers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random::Prng;
-use commands::{CommandCounters, Settings, UseClock, table};
+use commands::{Counts, EngineCounters, Settings, UseClock};
 use reactor::Waker;
 use store::{LfuTuning, Policy, Store};
 
@@ -48,14 +48,16 @@ pub struct Node {
     peak_bytes: AtomicU64,
     stopping: AtomicBool,
     main_waker: OnceLock<Waker>,
+    /// What the engines had counted at the last CONFIG RESETSTAT.
+    counted_before: Mutex<Counts>,
 }
 
 /// How the rest of the server reaches one worker.
 pub struct WorkerLink {
     /// What it counts.
     pub counters: Arc<WorkerCounters>,
-    /// What it counted per command; written by the worker now and then.
-    pub commands: Arc<Mutex<Vec<CommandCounters>>>,
+    /// What its engine counts, once it runs.
+    pub engine: OnceLock<Arc<EngineCounters>>,
     mailbox: Mutex<Vec<Message>>,
     waker: Waker,
 }
@@ -75,8 +77,6 @@ pub enum Message {
     },
     /// Paused clients may go on.
     Resume,
-    /// Forget the per-command counters.
-    ResetCounters,
     /// Flush what can be flushed and stop.
     Stop,
 }
@@ -87,10 +87,7 @@ impl WorkerLink {
     pub fn new(waker: Waker) -> Self {
         Self {
             counters: Arc::default(),
-            commands: Arc::new(Mutex::new(vec![
-                CommandCounters::default();
-                table().rows_count()
-            ])),
+            engine: OnceLock::new(),
             mailbox: Mutex::default(),
             waker,
         }
@@ -152,6 +149,7 @@ impl Node {
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
+            counted_before: Mutex::default(),
             clock,
         };
         node.apply_limits(&current);
@@ -275,39 +273,37 @@ impl Node {
         })
     }
 
-    /// Sums of the per-command counters, by index into the table.
+    /// What the engines counted since the last CONFIG RESETSTAT.
     #[must_use]
-    pub fn command_counters(&self) -> Vec<CommandCounters> {
-        let mut sums = vec![CommandCounters::default(); table().rows_count()];
-        for worker in self.workers() {
-            let counters = worker
-                .commands
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            for (sum, one) in sums.iter_mut().zip(counters.iter()) {
-                sum.calls += one.calls;
-                sum.rejected += one.rejected;
-                sum.failed += one.failed;
-            }
-        }
-        sums
+    pub fn counts(&self) -> Counts {
+        self.all_counts().since(&self.counted_before())
     }
 
-    /// Error replies so far.
-    #[must_use]
-    pub fn error_replies(&self) -> u64 {
-        self.command_counters()
+    fn all_counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for counters in self
+            .workers()
             .iter()
-            .map(|one| one.rejected + one.failed)
-            .sum()
+            .filter_map(|worker| worker.engine.get())
+        {
+            counters.add_to(&mut counts);
+        }
+        counts
+    }
+
+    fn counted_before(&self) -> MutexGuard<'_, Counts> {
+        self.counted_before
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was counted (CONFIG RESETSTAT).
     pub fn reset_counters(&self) {
         for worker in self.workers() {
             worker.counters.reset();
-            worker.post(Message::ResetCounters);
         }
+        let counted = self.all_counts();
+        *self.counted_before() = counted;
         self.rates.reset();
         self.rejected_connections.store(0, Ordering::Relaxed);
         self.peak_bytes.store(0, Ordering::Relaxed);

@@ -66,6 +66,10 @@ impl Worker {
             Arc::clone(&node.clock),
             Prng::from_os(),
         );
+        if let Some(link) = node.workers().get(index) {
+            // A worker is made once.
+            let _already_set = link.engine.set(engine.counters());
+        }
         let now_unix_ms = node.clock.now_unix_ms();
         Self {
             config: ConfigReader::new(Arc::clone(&node.config)),
@@ -100,7 +104,6 @@ impl Worker {
                 }
             }
             Message::Resume => self.resume_paused(io),
-            Message::ResetCounters => self.engine.reset_counters(),
             Message::Stop => io.stop(),
         }
     }
@@ -114,7 +117,6 @@ impl Worker {
     /// What is done ten times a second rather than at every turn.
     fn upkeep(&mut self, io: &mut Io<'_>) {
         self.upkeep_due_ms = self.now_unix_ms + UPKEEP_INTERVAL_MS;
-        self.publish_counters();
         self.close_idle(io);
         let paused_until = self
             .node
@@ -140,15 +142,6 @@ impl Worker {
             limits::enforce_client_memory(&self.node, bytes_max);
         }
         self.config.refresh();
-    }
-
-    fn publish_counters(&self) {
-        let link = &self.node.workers()[self.index];
-        let mut shared = link
-            .commands
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        shared.copy_from_slice(self.engine.counters());
     }
 
     /// Closes clients that said nothing for `timeout` seconds.

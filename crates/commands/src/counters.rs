@@ -1,0 +1,179 @@
+//! What an engine counts: requests per row of the table, error replies per code.
+//!
+//! One engine writes its own cells, any thread reads them; a sum over engines is a moment old at the
+//! most. Nothing is ever set back: who wants to count from now on keeps what was counted before
+//! ([`Counts::since`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::table::{CommandIndex, table};
+
+/// The cells of one engine.
+#[derive(Debug)]
+pub struct EngineCounters {
+    rows: Box<[RowCells]>,
+    /// Error replies by their first word; errors are rare enough for a lock of one's own.
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct RowCells {
+    calls: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What was counted for one command or subcommand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Times it ran.
+    pub calls: u64,
+    /// Times it was refused before it ran.
+    pub rejected: u64,
+    /// Times it ran and answered an error.
+    pub failed: u64,
+}
+
+/// What engines counted up to some moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By index into the table; may be shorter, the rest is 0.
+    pub rows: Vec<RowCounts>,
+    /// Error replies by their first word.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// How many different first words are told apart; those after them are counted as `ERR`.
+const ERROR_CODES_MAX: usize = 128;
+
+impl Default for EngineCounters {
+    fn default() -> Self {
+        let rows = std::iter::repeat_with(RowCells::default);
+        Self {
+            rows: rows.take(table().rows_count()).collect(),
+            errors: Mutex::default(),
+        }
+    }
+}
+
+impl EngineCounters {
+    #[inline]
+    pub(crate) fn count_call(&self, index: CommandIndex, failed: bool) {
+        if let Some(row) = self.rows.get(usize::from(index)) {
+            bump(&row.calls);
+            if failed {
+                bump(&row.failed);
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn count_rejection(&self, index: CommandIndex) {
+        if let Some(row) = self.rows.get(usize::from(index)) {
+            bump(&row.rejected);
+        }
+    }
+
+    /// Counts an error reply by the text's first word.
+    #[cold]
+    pub(crate) fn count_error(&self, text: &[u8]) {
+        let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(word);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = errors.get_mut(code.as_ref()) {
+            *count += 1;
+        } else if errors.len() < ERROR_CODES_MAX {
+            errors.insert(code.into_owned(), 1);
+        } else {
+            *errors.entry("ERR".to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Adds what was counted so far to `counts`.
+    pub fn add_to(&self, counts: &mut Counts) {
+        if counts.rows.len() < self.rows.len() {
+            counts.rows.resize(self.rows.len(), RowCounts::default());
+        }
+        for (sum, row) in counts.rows.iter_mut().zip(&self.rows) {
+            sum.calls += row.calls.load(Ordering::Relaxed);
+            sum.rejected += row.rejected.load(Ordering::Relaxed);
+            sum.failed += row.failed.load(Ordering::Relaxed);
+        }
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        for (code, count) in &*errors {
+            *counts.errors.entry(code.clone()).or_default() += count;
+        }
+    }
+}
+
+/// Adds one, without a locked instruction: only the engine's thread writes.
+#[inline]
+fn bump(cell: &AtomicU64) {
+    let sum = cell.load(Ordering::Relaxed).wrapping_add(1);
+    cell.store(sum, Ordering::Relaxed);
+}
+
+impl Counts {
+    /// What came after `before`; codes of which nothing came are left out.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (row, old) in self.rows.iter_mut().zip(&before.rows) {
+            row.calls = row.calls.saturating_sub(old.calls);
+            row.rejected = row.rejected.saturating_sub(old.rejected);
+            row.failed = row.failed.saturating_sub(old.failed);
+        }
+        for (code, count) in &mut self.errors {
+            *count = count.saturating_sub(before.errors.get(code).copied().unwrap_or(0));
+        }
+        self.errors.retain(|_, count| *count > 0);
+        self
+    }
+
+    /// All error replies.
+    #[must_use]
+    pub fn error_replies(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_add_up_and_start_again() {
+        let (one, other) = (EngineCounters::default(), EngineCounters::default());
+        one.count_call(0, false);
+        one.count_error(b"WRONGTYPE Operation against");
+        other.count_call(0, true);
+        other.count_rejection(1);
+        let sum = || {
+            let mut sum = Counts::default();
+            one.add_to(&mut sum);
+            other.add_to(&mut sum);
+            sum
+        };
+        let before = sum();
+        assert_eq!((before.rows[0].calls, before.rows[0].failed), (2, 1));
+        assert_eq!(before.rows[1].rejected, 1);
+        assert_eq!(before.error_replies(), 1);
+        one.count_error(b"ERR");
+        let since = sum().since(&before);
+        assert_eq!(since.rows[0], RowCounts::default());
+        assert_eq!(since.errors, BTreeMap::from([("ERR".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn invented_codes_do_not_grow_without_bound() {
+        let counters = EngineCounters::default();
+        for number in 0..1000 {
+            counters.count_error(format!("CODE{number} text").as_bytes());
+        }
+        let mut counts = Counts::default();
+        counters.add_to(&mut counts);
+        assert!(counts.errors.len() <= ERROR_CODES_MAX + 1);
+        assert_eq!(counts.error_replies(), 1000);
+    }
+}
