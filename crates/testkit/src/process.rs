@@ -193,10 +193,22 @@ impl Server {
     /// # Errors
     /// When it is gone.
     pub fn rss_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// The most memory it ever held, in bytes.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn rss_peak_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("VmHWM:")
+    }
+
+    fn memory_bytes(&self, field: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(field))
             .and_then(|rest| rest.trim().strip_suffix(" kB"))
             .and_then(|kilobytes| kilobytes.trim().parse::<u64>().ok())
             .map(|kilobytes| kilobytes * 1024)

@@ -6,6 +6,7 @@ mod atomicity;
 mod clients;
 mod config_oracle;
 mod differential;
+mod hostile;
 mod lifecycle;
 mod limits;
 mod start;
