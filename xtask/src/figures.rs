@@ -30,18 +30,57 @@ struct Workload {
 }
 
 const WORKLOADS: &[Workload] = &[
-    Workload { command: "set", pipeline: 1, requests: 200_000 },
-    Workload { command: "get", pipeline: 1, requests: 200_000 },
-    Workload { command: "incr", pipeline: 1, requests: 200_000 },
-    Workload { command: "set", pipeline: 16, requests: 2_000_000 },
-    Workload { command: "get", pipeline: 16, requests: 2_000_000 },
-    Workload { command: "incr", pipeline: 16, requests: 2_000_000 },
-    Workload { command: "set", pipeline: 100, requests: 4_000_000 },
-    Workload { command: "get", pipeline: 100, requests: 4_000_000 },
-    Workload { command: "incr", pipeline: 100, requests: 4_000_000 },
+    Workload {
+        command: "set",
+        pipeline: 1,
+        requests: 200_000,
+    },
+    Workload {
+        command: "get",
+        pipeline: 1,
+        requests: 200_000,
+    },
+    Workload {
+        command: "incr",
+        pipeline: 1,
+        requests: 200_000,
+    },
+    Workload {
+        command: "set",
+        pipeline: 16,
+        requests: 2_000_000,
+    },
+    Workload {
+        command: "get",
+        pipeline: 16,
+        requests: 2_000_000,
+    },
+    Workload {
+        command: "incr",
+        pipeline: 16,
+        requests: 2_000_000,
+    },
+    Workload {
+        command: "set",
+        pipeline: 100,
+        requests: 4_000_000,
+    },
+    Workload {
+        command: "get",
+        pipeline: 100,
+        requests: 4_000_000,
+    },
+    Workload {
+        command: "incr",
+        pipeline: 100,
+        requests: 4_000_000,
+    },
 ];
 
 /// Measures and prints a Markdown report; with a path, writes it there too.
+///
+/// # Errors
+/// When a server or the load generator cannot be run.
 pub fn run(iolite: &str, report_path: Option<&str>) -> Outcome<()> {
     let mut report = heading(iolite);
     cpu_table(iolite, &mut report)?;
@@ -56,7 +95,10 @@ pub fn run(iolite: &str, report_path: Option<&str>) -> Outcome<()> {
 fn heading(iolite: &str) -> String {
     let date = output_of("date", &["-u", "+%Y-%m-%d"]);
     let machine = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let machine = machine.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?");
+    let machine = machine
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or("?");
     let redis = output_of("redis-server", &["--version"]);
     let ours = output_of(iolite, &["--version"]);
     format!(
@@ -94,10 +136,17 @@ fn cpu_table(iolite: &str, report: &mut String) -> Outcome<()> {
     for workload in WORKLOADS {
         let mut rows = Vec::new();
         for round in 0..ROUNDS {
-            let (first, second) =
-                if round % 2 == 0 { (&ours, &theirs) } else { (&theirs, &ours) };
+            let (first, second) = if round % 2 == 0 {
+                (&ours, &theirs)
+            } else {
+                (&theirs, &ours)
+            };
             let (one, other) = (first.cpu_ns(workload)?, second.cpu_ns(workload)?);
-            rows.push(if round % 2 == 0 { (one, other) } else { (other, one) });
+            rows.push(if round % 2 == 0 {
+                (one, other)
+            } else {
+                (other, one)
+            });
         }
         let ratio = median(rows.iter().map(|(ours, theirs)| theirs / ours));
         let _ = writeln!(
@@ -125,7 +174,10 @@ fn memory_table(iolite: &str, report: &mut String) -> Outcome<()> {
             let empty = server.resident_bytes()?;
             server.load(KEYS, value_bytes)?;
             let full = server.resident_bytes()?;
-            cells.push((full.saturating_sub(empty) as f64 / f64::from(KEYS), empty / 1024));
+            cells.push((
+                full.saturating_sub(empty) as f64 / f64::from(KEYS),
+                empty / 1024,
+            ));
         }
         let _ = writeln!(
             report,
@@ -150,8 +202,9 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // It may have ended by itself.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
     }
 }
 
@@ -189,12 +242,14 @@ impl Server {
             let batch = first..keys.min(first + LOAD_BATCH);
             request.clear();
             for key in batch.clone() {
-                let _ = write!(
+                let _written = write!(
                     request,
                     "*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${value_bytes}\r\n{value}\r\n"
                 );
             }
-            stream.write_all(&request).map_err(|error| error.to_string())?;
+            stream
+                .write_all(&request)
+                .map_err(|error| error.to_string())?;
             let mut missing = batch.len() * "+OK\r\n".len();
             while missing > 0 {
                 match stream.read(&mut replies) {
@@ -210,9 +265,26 @@ impl Server {
     fn cpu_ns(&self, workload: &Workload) -> Outcome<f64> {
         let before = self.processor_ns()?;
         let status = Command::new("taskset")
-            .args(["-c", LOAD_CORE, "redis-benchmark", "-q", "-p", &self.port.to_string()])
-            .args(["-c", &CONNECTIONS.to_string(), "-P", &workload.pipeline.to_string()])
-            .args(["-n", &workload.requests.to_string(), "-r", &KEYS.to_string()])
+            .args([
+                "-c",
+                LOAD_CORE,
+                "redis-benchmark",
+                "-q",
+                "-p",
+                &self.port.to_string(),
+            ])
+            .args([
+                "-c",
+                &CONNECTIONS.to_string(),
+                "-P",
+                &workload.pipeline.to_string(),
+            ])
+            .args([
+                "-n",
+                &workload.requests.to_string(),
+                "-r",
+                &KEYS.to_string(),
+            ])
             .args(["-d", "8", "-t", workload.command])
             .stdout(Stdio::null())
             .status()
@@ -237,7 +309,10 @@ impl Server {
     fn resident_bytes(&self) -> Outcome<u64> {
         let text = fs::read_to_string(format!("/proc/{}/statm", self.child.id()))
             .map_err(|error| error.to_string())?;
-        let pages = text.split(' ').nth(1).and_then(|field| field.parse::<u64>().ok());
+        let pages = text
+            .split(' ')
+            .nth(1)
+            .and_then(|field| field.parse::<u64>().ok());
         Ok(pages.unwrap_or(0) * 4096)
     }
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a tool for a terminal")]
 
+pub mod figures;
 pub mod parts;
 pub mod run;
 pub mod tidy;

@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+use xtask::figures;
 use xtask::parts::{self, PARTS, Part};
 use xtask::run::{self, Outcome};
 use xtask::{tidy, workspace_root};
@@ -21,8 +22,25 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
+        ["figures"] => measure(None),
+        ["figures", report] => measure(Some(report)),
         ["transcribe" | "transcripts" | "differential", ..] => testkit(&words),
         _ => help(),
+    }
+}
+
+/// Builds the profile whose figures are published, and measures it beside `redis-server`.
+fn measure(report: Option<&str>) -> ExitCode {
+    let words = ["build", "--profile", "dist", "--package", "server"];
+    let built = std::process::Command::new("cargo").args(words).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return failed("the server does not build");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace_root().join("target"), std::path::PathBuf::from);
+    match figures::run(&target.join("dist/iolite").display().to_string(), report) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
     }
 }
 
@@ -103,6 +121,9 @@ fn help() -> ExitCode {
     println!("cargo xtask ci                 all tests; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
+    );
+    println!(
+        "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
     println!("cargo xtask transcribe [--write] FILE...");
     println!("cargo xtask transcripts oracle|iolite FILE...");

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use base::clock::Clock;
 use base::random::Prng;
 use protocol::{Batch, Limits, Reply, ReplyBuffer, Request};
-use store::{Handle, Key, StoreError};
+use store::{DatabaseId, Handle, Key, StoreError};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -21,7 +21,7 @@ use crate::port::ServerPort;
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::settings::Settings;
 use crate::spec::{CommandSpec, Flags};
-use crate::table::{CommandIndex, Table, table};
+use crate::table::{CommandIndex, Found, Table, table};
 
 /// How many requests are planned together.
 pub const BATCH_MAX: usize = 16;
@@ -72,9 +72,27 @@ pub enum Next {
     Close,
 }
 
-enum Executed {
-    Done,
-    Paused,
+/// One call of [`Engine::run`]: who is served, through what, and where the replies go.
+struct Visit<'a> {
+    session: &'a mut Session,
+    server: &'a mut dyn ServerPort,
+    output: &'a mut ReplyBuffer,
+    now_unix_ms: u64,
+}
+
+/// What the plan of a batch found out about one request.
+#[derive(Clone, Copy)]
+struct Planned {
+    command: Option<Found>,
+    /// Hash of the argument at the command's first key.
+    key_hash: Option<u64>,
+}
+
+impl Planned {
+    const UNKNOWN: Self = Self {
+        command: None,
+        key_hash: None,
+    };
 }
 
 impl Engine {
@@ -136,33 +154,24 @@ impl Engine {
         let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
         self.store.note_use(touches);
         self.store.enter();
-        let outcome = self.run_batches(
+        let mut visit = Visit {
             session,
             server,
-            input,
             output,
-            share,
-            &mut batch,
             now_unix_ms,
-        );
+        };
+        let outcome = self.run_batches(&mut visit, input, share, &mut batch);
         self.store.leave();
         self.batch = batch;
         outcome
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the one loop over a worker's scratch space"
-    )]
     fn run_batches(
         &mut self,
-        session: &mut Session,
-        server: &mut dyn ServerPort,
+        visit: &mut Visit<'_>,
         input: &[u8],
-        output: &mut ReplyBuffer,
         share: Share,
         batch: &mut Batch,
-        now_unix_ms: u64,
     ) -> Outcome {
         let mut outcome = Outcome {
             consumed: 0,
@@ -170,40 +179,38 @@ impl Engine {
             executed: 0,
             next: Next::Read,
         };
-        let reply_bytes_end = output.len().saturating_add(share.reply_bytes_max);
+        let reply_bytes_end = visit.output.len().saturating_add(share.reply_bytes_max);
+        let mut plan = [Planned::UNKNOWN; BATCH_MAX];
         loop {
-            let limits = self.limits(session);
+            let limits = self.limits(visit.session);
             // Before authentication one request at a time: it may be the one that lifts the limits.
-            let most = if session.authenticated { BATCH_MAX } else { 1 };
+            let most = if limits.authenticated { BATCH_MAX } else { 1 };
             let start = outcome.consumed;
             let rest = &input[start..];
-            let decoded = session.decoder.decode(rest, &limits, most, batch);
-            let planned = self.plan(session, batch, rest);
-            for (index, key) in planned.iter().enumerate().take(batch.len()) {
+            let decoded = visit.session.decoder.decode(rest, &limits, most, batch);
+            self.plan(visit.session.database, batch, rest, &mut plan);
+            for (index, planned) in plan.iter().enumerate().take(batch.len()) {
                 let request = batch.request(index, rest);
-                match self.execute(session, server, request, *key, output, now_unix_ms) {
-                    Executed::Done => outcome.executed += 1,
-                    Executed::Paused => {
-                        session.decoder.reset();
-                        outcome.next = Next::Paused;
-                        return outcome;
-                    }
+                let next = self.execute(visit, request, planned);
+                if next != Next::Paused {
+                    outcome.executed += 1;
+                    outcome.consumed = start + batch.end_of(index);
                 }
-                outcome.consumed = start + batch.end_of(index);
-                if session.fate == Fate::Close {
-                    outcome.next = Next::Close;
-                    return outcome;
-                }
-                if output.len() >= reply_bytes_end {
-                    session.decoder.reset();
-                    outcome.next = Next::Yield;
+                let is_full = visit.output.len() >= reply_bytes_end;
+                if next != Next::Read || is_full {
+                    visit.session.decoder.reset();
+                    outcome.next = if next == Next::Read {
+                        Next::Yield
+                    } else {
+                        next
+                    };
                     return outcome;
                 }
             }
             outcome.consumed = start + decoded.consumed;
             outcome.needed = decoded.needed;
             if let Some(error) = decoded.error {
-                error.write_to(&mut Reply::new(output, session.resp));
+                error.write_to(&mut Reply::new(visit.output, visit.session.resp));
                 outcome.next = Next::Close;
                 return outcome;
             }
@@ -225,132 +232,117 @@ impl Engine {
         }
     }
 
-    /// Hashes the first key of every request and asks the cache for what they will touch.
+    /// Looks every request's command up, hashes its first key, and asks the cache for what it will
+    /// touch: all buckets first, then all records.
     fn plan(
         &self,
-        session: &Session,
+        database: DatabaseId,
         batch: &Batch,
         input: &[u8],
-    ) -> [Option<(u64, usize)>; BATCH_MAX] {
-        let mut planned = [None; BATCH_MAX];
-        for (index, slot) in planned.iter_mut().enumerate().take(batch.len()) {
+        plan: &mut [Planned; BATCH_MAX],
+    ) {
+        for (index, planned) in plan.iter_mut().enumerate().take(batch.len()) {
             let request = batch.request(index, input);
-            let at = self
-                .table
-                .find(request.name())
-                .map_or(0, |(_, spec)| spec.first_key());
-            if at == 0 {
+            *planned = Planned::UNKNOWN;
+            let Some(found) = self.table.find(request.name()) else {
+                continue;
+            };
+            planned.command = Some(found);
+            if found.first_key == 0 {
                 continue;
             }
-            if let Some(bytes) = request.arg(at) {
-                let key = self.store.key(session.database, bytes);
+            if let Some(bytes) = request.arg(usize::from(found.first_key)) {
+                let key = self.store.key(database, bytes);
                 self.store.prefetch_bucket(&key);
-                *slot = Some((key.hash(), at));
+                planned.key_hash = Some(key.hash());
             }
         }
         if batch.len() > 1 {
-            for (hash, _) in planned.iter().flatten() {
-                self.store
-                    .prefetch_record(&Key::with_hash(&[], *hash, session.database));
+            for hash in plan[..batch.len()].iter().filter_map(|one| one.key_hash) {
+                let key = Key::with_hash(&[], hash, database);
+                self.store.prefetch_record(&key);
             }
         }
-        planned
     }
 
-    fn execute(
-        &mut self,
-        session: &mut Session,
-        server: &mut dyn ServerPort,
-        request: Request<'_>,
-        planned: Option<(u64, usize)>,
-        output: &mut ReplyBuffer,
-        now_unix_ms: u64,
-    ) -> Executed {
-        let found = self.table.find(request.name());
+    /// Runs one request and writes its reply.
+    fn execute(&mut self, visit: &mut Visit<'_>, request: Request<'_>, planned: &Planned) -> Next {
         if self.settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
-            && self.is_paused(found.map(|(_, spec)| spec), now_unix_ms)
+            && self.is_paused(planned.command, visit.now_unix_ms)
         {
-            return Executed::Paused;
+            return Next::Paused;
         }
-        let start = output.mark();
-        let mut reply = Reply::new(output, session.resp);
-        if session.reply_mode == ReplyMode::SkipNext {
-            session.reply_mode = ReplyMode::Skip;
+        let start = visit.output.mark();
+        if visit.session.reply_mode == ReplyMode::SkipNext {
+            visit.session.reply_mode = ReplyMode::Skip;
         }
-        let result = match found {
+        let result = match planned.command {
             None => Err(unknown_command(request)),
-            Some(named) => self.call(
-                session,
-                server,
-                named,
-                request,
-                planned,
-                &mut reply,
-                now_unix_ms,
-            ),
+            Some(found) => self.call(visit, request, found, planned.key_hash),
         };
         if let Err(error) = result {
-            reply.rollback(start);
             let text = error.text();
             self.counters.count_error(&text);
-            reply.error_bytes(&text);
+            visit.output.truncate(start);
+            Reply::new(visit.output, visit.session.resp).error_bytes(&text);
         }
-        if session.reply_mode != ReplyMode::On {
-            suppress_reply(session, output, start);
+        if visit.session.reply_mode != ReplyMode::On {
+            suppress_reply(visit.session, visit.output, start);
         }
-        Executed::Done
+        match visit.session.fate {
+            Fate::Stay => Next::Read,
+            Fate::Close => Next::Close,
+        }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one request with all it needs")]
     fn call(
         &mut self,
-        session: &mut Session,
-        server: &mut dyn ServerPort,
-        named: (CommandIndex, &'static CommandSpec),
+        visit: &mut Visit<'_>,
         request: Request<'_>,
-        planned: Option<(u64, usize)>,
-        reply: &mut Reply<'_>,
-        now_unix_ms: u64,
+        found: Found,
+        key_hash: Option<u64>,
     ) -> CommandResult {
-        let (index, spec, first) = resolve(self.table, named, request)?;
+        let (index, spec, first) = resolve(self.table, found, request)?;
+        let session = &mut *visit.session;
         session.client.last_command.store(index, Ordering::Relaxed);
         if let Err(refusal) = check(self.table, (index, spec), request, session) {
             self.counters.count_rejection(index);
             return Err(refusal);
         }
-        self.store.begin(now_unix_ms);
+        self.store.begin(visit.now_unix_ms);
         if spec.flags.has(Flags::DENYOOM)
             && let Err(StoreError::OutOfMemory) = self.store.make_room(request.wire_bytes())
         {
             self.counters.count_rejection(index);
             return Err(CommandError::OutOfMemory);
         }
+        let planned = key_hash.and_then(|hash| {
+            let bytes = request.arg(usize::from(found.first_key))?;
+            Some(Key::with_hash(bytes, hash, session.database))
+        });
+        let mut reply = Reply::new(visit.output, session.resp);
         let mut context = Context {
-            planned: planned.and_then(|(hash, at)| {
-                request
-                    .arg(at)
-                    .map(|bytes| Key::with_hash(bytes, hash, session.database))
-            }),
+            planned,
             store: &mut self.store,
             session,
-            server,
+            server: visit.server,
             settings: &self.settings,
             random: &mut self.random,
-            now_unix_ms,
+            now_unix_ms: visit.now_unix_ms,
         };
-        let result = (spec.handler)(&mut context, &mut Args::new(request, first), reply);
+        let result = (spec.handler)(&mut context, &mut Args::new(request, first), &mut reply);
         self.counters.count_call(index, result.is_err());
         result
     }
 
     #[cold]
-    fn is_paused(&self, spec: Option<&'static CommandSpec>, now_unix_ms: u64) -> bool {
+    fn is_paused(&self, command: Option<Found>, now_unix_ms: u64) -> bool {
         let until = self.settings.paused_until_unix_ms.load(Ordering::Relaxed);
         if until <= now_unix_ms {
             return false;
         }
         let writes_only = self.settings.paused_writes_only.load(Ordering::Relaxed) != 0;
-        spec.is_some_and(|spec| {
+        command.is_some_and(|Found { spec, .. }| {
             let writes = spec.flags.has(Flags::WRITE);
             writes || (!writes_only && !spec.flags.has(Flags::ADMIN) && spec.name != "CLIENT")
         })
@@ -361,7 +353,7 @@ impl Engine {
 #[inline]
 fn resolve(
     table: &Table,
-    (index, spec): (CommandIndex, &'static CommandSpec),
+    Found { index, spec, .. }: Found,
     request: Request<'_>,
 ) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
     if spec.subcommands.is_empty() {

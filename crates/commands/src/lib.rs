@@ -38,4 +38,4 @@ pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest}
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
-pub use table::{CommandIndex, Table, table};
+pub use table::{CommandIndex, Found, Table, table};

@@ -319,13 +319,13 @@ impl CommandSpec {
     /// Position of the first key when it stands at a fixed place; 0 when there is none.
     #[inline]
     #[must_use]
-    pub fn first_key(&self) -> usize {
+    pub fn first_key(&self) -> u16 {
         match self.keys.first() {
             Some(KeySpec {
                 begin: Begin::Index(at),
                 find: Find::Range { .. },
                 ..
-            }) => usize::from(*at),
+            }) => *at,
             _ => 0,
         }
     }

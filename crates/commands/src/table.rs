@@ -28,13 +28,22 @@ struct Row {
     first_subcommand: CommandIndex,
 }
 
+/// What a name leads to.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The command's row.
+    pub spec: &'static CommandSpec,
+    /// Its index.
+    pub index: CommandIndex,
+    /// Where its first key stands among the arguments; 0 when at no fixed place.
+    pub first_key: u16,
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     packed: u64,
-    index: CommandIndex,
+    command: Option<Found>,
 }
-
-const EMPTY: CommandIndex = CommandIndex::MAX;
 
 /// The one table.
 #[must_use]
@@ -50,7 +59,7 @@ impl Table {
         let mut slots = vec![
             Slot {
                 packed: 0,
-                index: EMPTY
+                command: None
             };
             size
         ];
@@ -58,11 +67,15 @@ impl Table {
         for (index, spec) in commands.iter().enumerate() {
             let packed = pack(spec.name.as_bytes());
             let mut at = place(packed, spec.name.len(), mask);
-            while slots[at].index != EMPTY {
+            while slots[at].command.is_some() {
                 at = (at + 1) & mask;
             }
-            let index = command_index(index);
-            slots[at] = Slot { packed, index };
+            let command = Some(Found {
+                spec,
+                index: command_index(index),
+                first_key: spec.first_key(),
+            });
+            slots[at] = Slot { packed, command };
         }
         Self {
             rows: rows(&commands),
@@ -107,17 +120,18 @@ impl Table {
     /// Looks a name up, in any case.
     #[inline]
     #[must_use]
-    pub fn find(&self, name: &[u8]) -> Option<(CommandIndex, &'static CommandSpec)> {
+    pub fn find(&self, name: &[u8]) -> Option<Found> {
         let packed = pack(name);
         let mut at = place(packed, name.len(), self.mask);
         loop {
             let slot = self.slots[at];
-            let spec = self.commands.get(usize::from(slot.index))?;
+            let found = slot.command?;
+            let spec = found.spec;
             if slot.packed == packed
                 && spec.name.len() == name.len()
                 && (name.len() <= 8 || spec.name.as_bytes()[8..].eq_ignore_ascii_case(&name[8..]))
             {
-                return Some((slot.index, spec));
+                return Some(found);
             }
             at = (at + 1) & self.mask;
         }
@@ -181,7 +195,8 @@ mod tests {
     fn every_command_is_found_in_any_case() {
         for spec in table().commands() {
             for name in [spec.name.to_owned(), spec.name.to_lowercase()] {
-                let (index, found) = table().find(name.as_bytes()).expect("known");
+                let found = table().find(name.as_bytes()).expect("known");
+                let (index, found) = (found.index, found.spec);
                 assert_eq!(found.name, spec.name);
                 let lower = spec.name.to_lowercase();
                 assert_eq!(table().full_name(index), Some(lower.as_str()));
@@ -194,6 +209,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for container in table().commands() {
             let found = table().find(container.name.as_bytes()).expect("known");
+            let found = (found.index, found.spec);
             seen.insert(found.0);
             for spec in container.subcommands {
                 let (index, row) = table()

@@ -135,7 +135,7 @@ fn all(_context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) 
 /// A command by `name`, or a subcommand by `container|name`; with the container's name.
 fn lookup(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static str>)> {
     let mut words = name.splitn(2, |byte| *byte == b'|');
-    let (_, spec) = table().find(words.next()?)?;
+    let spec = table().find(words.next()?)?.spec;
     match words.next() {
         None => Some((spec, None)),
         Some(word) => find_subcommand(spec, word).map(|sub| (sub, Some(spec.name))),
@@ -391,7 +391,7 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
 
 /// The row that would run.
 fn row_of(request: &Request<'_>) -> Option<&'static CommandSpec> {
-    let (_, spec) = table().find(request.name())?;
+    let spec = table().find(request.name())?.spec;
     match request.arg(1) {
         Some(word) if !spec.subcommands.is_empty() => find_subcommand(spec, word),
         _ => Some(spec),
