@@ -6,8 +6,15 @@
 //! A deadline is armed when a record gets one that is earlier than the one it had. When an armed
 //! one comes due the record is looked at: it may be gone, have no deadline any more, or a later
 //! one, which is armed then. So at any time each deadline has an armed time that is not later.
+//!
+//! Records that go before their time leave their armed time behind. A wheel with many of those is
+//! replaced: the index is walked a few buckets per tick, and what has a deadline is armed in a new
+//! wheel; what is armed meanwhile is armed in both.
 
 use crate::wheel::Wheel;
+
+/// A wheel is not replaced below so many armed times.
+const REPLACE_FROM: usize = 4096;
 
 /// What one thread armed.
 #[derive(Debug, Default)]
@@ -20,6 +27,37 @@ pub(crate) struct Deadlines {
 pub(crate) struct Armed {
     pub(crate) index_id: u64,
     pub(crate) wheel: Wheel,
+    pub(crate) replacement: Option<Replacement>,
+}
+
+/// A wheel that is being filled from the index.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    pub(crate) wheel: Wheel,
+    /// Where the walk goes on.
+    pub(crate) position: u64,
+}
+
+impl Armed {
+    /// Whether most of what is armed belongs to records that are gone, `live` being left.
+    pub(crate) fn is_stale(&self, live: usize) -> bool {
+        self.replacement.is_none() && self.wheel.len() > REPLACE_FROM.max(live.saturating_mul(2))
+    }
+
+    /// Begins to replace the wheel.
+    pub(crate) fn begin_replacement(&mut self, now_unix_ms: u64) {
+        self.replacement = Some(Replacement {
+            wheel: Wheel::new(now_unix_ms),
+            position: 0,
+        });
+    }
+
+    /// Puts the new wheel in the place of the old.
+    pub(crate) fn finish_replacement(&mut self) {
+        if let Some(replacement) = self.replacement.take() {
+            self.wheel = replacement.wheel;
+        }
+    }
 }
 
 impl Deadlines {
@@ -39,15 +77,26 @@ impl Deadlines {
             self.wheels.push(Armed {
                 index_id,
                 wheel: Wheel::new(now_unix_ms),
+                replacement: None,
             });
             self.wheels.len() - 1
         });
-        self.wheels[at].wheel.arm(hash, deadline_unix_ms);
+        let armed = &mut self.wheels[at];
+        armed.wheel.arm(hash, deadline_unix_ms);
+        if let Some(replacement) = &mut armed.replacement {
+            replacement.wheel.arm(hash, deadline_unix_ms);
+        }
     }
 
     /// Takes the wheels out, to work on them.
     pub(crate) fn take(&mut self) -> Vec<Armed> {
         std::mem::take(&mut self.wheels)
+    }
+
+    /// Times armed for an index, those of records that are gone included.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.wheels.iter().map(|armed| armed.wheel.len()).sum()
     }
 
     /// Puts back what [`Deadlines::take`] gave.

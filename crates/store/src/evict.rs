@@ -1,16 +1,391 @@
-//! Making room.
+//! Making room: records go when the process holds more than it may.
+//!
+//! A writer makes room before it takes any lock, for as much as it is about to add, so that the
+//! limit holds at any time and nobody pays for more than a few victims.
+//!
+//! * LRU policies: a hand goes round the buckets and takes the records that were not used since it
+//!   came by last; use is a mark in the link, so the hand looks at no record but its victims. The
+//!   hand is shared: many threads advance it. Measured on stationary traces this misses less often
+//!   than LRU itself, for new records start unmarked and scans wash through.
+//! * LFU and TTL: some records are sampled and the best victims among them remembered for later.
+//! * Random: a record of some bucket.
+//!
+//! Databases take turns, each as long as the hand needs for a part of its buckets.
 
-use crate::indexed::Indexed;
-use crate::value::StoreError;
+use base::random::Prng;
+use base::sync::Arc;
+use base::sync::atomic::Ordering;
+
+use crate::blob::Blob;
+use crate::bucket::{Bucket, LINKS, Link};
+use crate::clock::Clock;
+use crate::index::{Index, Spot};
+use crate::indexed::{Indexed, hash_of};
+use crate::key::DatabaseId;
+use crate::layout::{Form, View};
+use crate::local::{Local, view_of};
+use crate::policy::{InForce, Policy};
+use crate::shared::Shared;
+use crate::slab::class_bytes;
+use crate::value::{Cause, StoreError};
+
+/// The most records that one call evicts, for when the limit was lowered a lot: the others follow
+/// with the next calls.
+const VICTIMS_MAX: u32 = 64;
+
+/// More than needed is evicted, as a part of the limit, so that the next calls need nothing.
+const AHEAD_PART: u64 = 512;
+const AHEAD_BYTES_MAX: u64 = 32 << 10;
+
+/// Victims remembered from samples.
+const POOL_MAX: usize = 16;
+
+/// The hand stays in a database for this part of its buckets.
+const TURN_PART: u64 = 8;
+
+/// How far ahead of the hand records are brought into the cache.
+const RECORDS_AHEAD: u64 = 4;
+
+/// What one thread remembers between evictions.
+#[derive(Debug)]
+pub(crate) struct Evictor {
+    database: DatabaseId,
+    /// Buckets that the hand may still pass before the next database has its turn.
+    turn_left: u64,
+    pool: Vec<Candidate>,
+    random: Prng,
+}
+
+/// A record that may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    /// The lower, the sooner it goes.
+    score: u64,
+    index_id: u64,
+    hash: u64,
+}
+
+impl Evictor {
+    pub(crate) fn new() -> Self {
+        Self {
+            database: 0,
+            turn_left: 0,
+            pool: Vec::new(),
+            random: Prng::from_os(),
+        }
+    }
+}
 
 impl Indexed {
     /// Makes sure that `bytes` more may be held.
     #[inline]
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
-        let used = self.shared.ledger.used_bytes().saturating_add(bytes as u64);
-        if self.shared.budget.over_bytes(used) == 0 {
+        if self.shared.budget.limit_bytes() == 0 || self.over_bytes(bytes) == 0 {
             return Ok(());
         }
-        Err(StoreError::OutOfMemory)
+        self.evict_for(bytes)
+    }
+
+    /// By how much the limit would be passed.
+    #[inline]
+    fn over_bytes(&self, more_bytes: usize) -> u64 {
+        let used = self.shared.ledger.used_bytes();
+        let wanted = used.saturating_add(more_bytes as u64);
+        self.shared.budget.over_bytes(wanted)
+    }
+
+    #[cold]
+    fn evict_for(&mut self, bytes: usize) -> Result<(), StoreError> {
+        // What this thread freed since it last told counts too.
+        let shared = Arc::clone(&self.shared);
+        self.local.tell_bytes(&shared);
+        let over = self.over_bytes(bytes);
+        if over == 0 {
+            return Ok(());
+        }
+        let entered = self.enter();
+        debug_assert!(self.local.held.is_empty(), "room is made before locks are taken");
+        let ahead = (shared.budget.limit_bytes() / AHEAD_PART).min(AHEAD_BYTES_MAX);
+        let freed = self.evict(over + ahead);
+        self.local.tell_bytes(&shared);
+        if entered {
+            self.leave();
+        }
+        if freed == 0 && self.over_bytes(bytes) > 0 {
+            Err(StoreError::OutOfMemory)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Evicts until `wanted_bytes` are free or enough was done for one call; the bytes freed.
+    fn evict(&mut self, wanted_bytes: u64) -> u64 {
+        let mut freed = 0;
+        if self.local.in_force.policy == Policy::NoEviction {
+            return freed;
+        }
+        for _ in 0..VICTIMS_MAX {
+            if freed >= wanted_bytes {
+                break;
+            }
+            match self.evict_one() {
+                Some(bytes) => freed += bytes,
+                None => break,
+            }
+        }
+        freed
+    }
+
+    /// Evicts one record; its bytes. `None` when there is none that may go.
+    fn evict_one(&mut self) -> Option<u64> {
+        let in_force = self.local.in_force;
+        match in_force.policy {
+            Policy::NoEviction => None,
+            Policy::AllKeysLru
+            | Policy::VolatileLru
+            | Policy::AllKeysRandom
+            | Policy::VolatileRandom => self.evict_by_hand(in_force.policy),
+            Policy::AllKeysLfu | Policy::VolatileLfu | Policy::VolatileTtl => {
+                self.evict_by_sample(in_force)
+            }
+        }
+    }
+
+    /// Goes round until a record is found that may go. Every database gets at least two whole
+    /// rounds: the first may only clear marks.
+    fn evict_by_hand(&mut self, policy: Policy) -> Option<u64> {
+        let databases = u32::from(self.shared.databases.count());
+        let rounds = databases * u32::try_from(2 * (TURN_PART + 1)).unwrap_or(u32::MAX);
+        for _ in 0..rounds {
+            if let Some(bytes) = self.advance_hand(policy) {
+                return Some(bytes);
+            }
+            self.next_database();
+        }
+        None
+    }
+
+    /// Advances the hand in the database whose turn it is, until the turn is over or a record is
+    /// evicted.
+    fn advance_hand(&mut self, policy: Policy) -> Option<u64> {
+        let database = self.local.evictor.database;
+        let index = Arc::clone(self.seen.get(database)?);
+        if !self.has_candidates(database, policy) {
+            self.local.evictor.turn_left = 0;
+        }
+        while self.local.evictor.turn_left > 0 {
+            self.local.evictor.turn_left -= 1;
+            let buckets = index.state().buckets();
+            let number = match policy {
+                Policy::AllKeysRandom | Policy::VolatileRandom => {
+                    self.local.evictor.random.below(buckets)
+                }
+                _ => index.hand.fetch_add(1, Ordering::Relaxed) % buckets,
+            };
+            look_ahead(&self.shared, &index, number, buckets);
+            let Some(bucket) = index.try_lock_number(number) else {
+                continue;
+            };
+            let bytes = evict_in(&self.shared, &mut self.local, &index, database, bucket, policy);
+            bucket.unlock(bytes.is_some());
+            if bytes.is_some() {
+                return bytes;
+            }
+        }
+        None
+    }
+
+    /// Whether a database has records that may go.
+    fn has_candidates(&mut self, database: DatabaseId, policy: Policy) -> bool {
+        if policy.is_volatile() {
+            self.deadlines_len(database) > 0
+        } else {
+            self.len(database) > 0
+        }
+    }
+
+    /// Gives the next database its turn.
+    fn next_database(&mut self) {
+        let count = self.shared.databases.count();
+        let evictor = &mut self.local.evictor;
+        evictor.database = (evictor.database + 1) % count;
+        let index = self.seen.get(evictor.database);
+        let buckets = index.map_or(0, |index| index.state().buckets());
+        evictor.turn_left = buckets.div_ceil(TURN_PART);
+    }
+
+    /// Samples some records and evicts the best victim remembered.
+    fn evict_by_sample(&mut self, in_force: InForce) -> Option<u64> {
+        let databases = self.shared.databases.count();
+        for attempt in 0..2 * databases {
+            self.sample(in_force, attempt >= databases);
+            while let Some(candidate) = self.local.evictor.pool.pop() {
+                if let Some(bytes) = self.evict_candidate(candidate) {
+                    return Some(bytes);
+                }
+            }
+            let evictor = &mut self.local.evictor;
+            evictor.database = (evictor.database + 1) % databases;
+        }
+        None
+    }
+
+    /// Adds to the pool what some neighbouring buckets hold. Goes on `until_found` if wanted.
+    fn sample(&mut self, in_force: InForce, until_found: bool) {
+        let database = self.local.evictor.database;
+        let Some(index) = self.seen.get(database).map(Arc::clone) else {
+            return;
+        };
+        if !self.has_candidates(database, in_force.policy) {
+            return;
+        }
+        let buckets = index.state().buckets();
+        let start = self.local.evictor.random.below(buckets);
+        let (mut seen, wanted) = (0, u32::from(in_force.samples.max(1)));
+        let tries = if until_found {
+            buckets
+        } else {
+            buckets.min(u64::from(wanted) * 16)
+        };
+        for step in 0..tries {
+            if seen >= wanted {
+                return;
+            }
+            let number = (start + step) % buckets;
+            if let Some(bucket) = index.try_lock_number(number) {
+                seen += sample_in(&self.shared, &mut self.local, &index, bucket, in_force);
+                bucket.unlock(false);
+            }
+        }
+    }
+
+    /// Evicts a record that was remembered, if it is still there.
+    fn evict_candidate(&mut self, candidate: Candidate) -> Option<u64> {
+        let (database, index) = self.seen.by_id(candidate.index_id)?;
+        let index = Arc::clone(index);
+        let shared = &*self.shared;
+        let home = index.lock(candidate.hash);
+        let bucket = index.bucket(home.number);
+        let is = |link: Link| hash_of(shared, link) == candidate.hash;
+        let may_go = |spot: &Spot<'_>| {
+            !self.local.in_force.policy.is_volatile() || spot.link.has(Link::DEADLINE)
+        };
+        let spot = index.find(bucket, candidate.hash, is).filter(may_go);
+        let bytes = spot.map(|spot| evict_spot(shared, &mut self.local, &index, database, bucket, spot));
+        bucket.unlock(bytes.is_some());
+        bytes
+    }
+}
+
+/// Evicts the first record of a chain that was not used since the hand came by, and clears the
+/// marks in front of it. The caller holds the bucket.
+fn evict_in(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    database: DatabaseId,
+    bucket: &Bucket,
+    policy: Policy,
+) -> Option<u64> {
+    let mut victim: Option<Spot<'_>> = None;
+    index.for_each(bucket, |spot| {
+        let may_go = !policy.is_volatile() || spot.link.has(Link::DEADLINE);
+        if victim.is_some() || !may_go {
+            return;
+        }
+        if policy.uses_marks() && spot.link.has(Link::VISITED) {
+            let flags = spot.link.flags() & !Link::VISITED;
+            spot.bucket.set_link(spot.at, spot.link.with_flags(flags));
+        } else {
+            victim = Some(spot);
+        }
+    });
+    victim.map(|spot| evict_spot(shared, local, index, database, bucket, spot))
+}
+
+/// Evicts a record; its bytes. The caller holds the bucket.
+fn evict_spot(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    database: DatabaseId,
+    bucket: &Bucket,
+    spot: Spot<'_>,
+) -> u64 {
+    let view = view_of(shared, spot.link);
+    let bytes = view.as_ref().map_or(0, bytes_of);
+    let is_expired = view.is_some_and(|view| view.is_expired(local.now_unix_ms));
+    let cause = if is_expired {
+        Cause::Expired
+    } else {
+        Cause::Evicted
+    };
+    local.remove_unasked(shared, index, database, bucket, spot, cause);
+    bytes.max(1)
+}
+
+/// Bytes that go with a record. The caller holds its bucket.
+fn bytes_of(view: &View<'_>) -> u64 {
+    let blob_bytes = if view.form() == Form::Blob {
+        // SAFETY: the record's word names its blob, and the bucket is held.
+        unsafe { Blob::look(view.value_word()) }.memory_bytes()
+    } else {
+        0
+    };
+    (class_bytes(view.class()) + blob_bytes) as u64
+}
+
+/// Remembers the records of a chain that are better victims than those remembered; how many it
+/// looked at. The caller holds the bucket.
+fn sample_in(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    bucket: &Bucket,
+    in_force: InForce,
+) -> u32 {
+    let clock = Clock::new(in_force, local.now_unix_ms);
+    let pool = &mut local.evictor.pool;
+    let mut seen = 0;
+    index.for_each(bucket, |spot| {
+        let may_go = !in_force.policy.is_volatile() || spot.link.has(Link::DEADLINE);
+        let Some(view) = view_of(shared, spot.link).filter(|_| may_go) else {
+            return;
+        };
+        seen += 1;
+        let score = match in_force.policy {
+            Policy::VolatileTtl => view.deadline_unix_ms().unwrap_or(u64::MAX),
+            _ => u64::from(view.clock().map_or(0, |word| clock.frequency(word))),
+        };
+        // The best victim is the last of the pool.
+        let at = pool.partition_point(|other| other.score > score);
+        if pool.len() < POOL_MAX || at > 0 {
+            let candidate = Candidate {
+                score,
+                index_id: index.id(),
+                hash: hash_of(shared, spot.link),
+            };
+            if !pool.contains(&candidate) {
+                pool.insert(at, candidate);
+            }
+            if pool.len() > POOL_MAX {
+                pool.remove(0);
+            }
+        }
+    });
+    seen
+}
+
+/// Brings the records that the hand comes to soon into the cache.
+fn look_ahead(shared: &Shared, index: &Index, number: u64, buckets: u64) {
+    let ahead = number + RECORDS_AHEAD;
+    if ahead >= buckets {
+        return;
+    }
+    let bucket = index.bucket(ahead);
+    let first = (0..LINKS).map(|at| bucket.link(at));
+    let unmarked = first.filter(|link| !link.has(Link::VISITED));
+    if let Some(offset) = unmarked.filter_map(Link::offset).next() {
+        shared.arena_ref().prefetch(offset);
     }
 }

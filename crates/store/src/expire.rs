@@ -18,6 +18,9 @@ use crate::wheel::POSITION_BITS;
 /// Armed times looked at in one tick: some tens of microseconds.
 const VISITS_PER_TICK: usize = 256;
 
+/// Buckets walked in one tick to replace a wheel.
+const BUCKETS_PER_TICK: usize = 256;
+
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 impl Indexed {
@@ -35,11 +38,14 @@ impl Indexed {
             let Some((database, index)) = seen.by_id(armed.index_id) else {
                 return false;
             };
-            more |= armed
-                .wheel
-                .advance(now_unix_ms, VISITS_PER_TICK, &mut |position| {
-                    look_after(shared, local, index, database, position)
-                });
+            let mut visit =
+                |position| look_after(shared, local, index, database, position);
+            more |= armed.wheel.advance(now_unix_ms, VISITS_PER_TICK, &mut visit);
+            let live = index.counts.about().deadlines;
+            if armed.is_stale(usize::try_from(live).unwrap_or(0)) {
+                armed.begin_replacement(now_unix_ms);
+            }
+            more |= fill_replacement(shared, index, armed);
             true
         });
         self.local.deadlines.put_back(wheels);
@@ -92,6 +98,29 @@ fn look_after(
     });
     bucket.unlock(changed);
     next
+}
+
+/// Fills a replacement wheel from some more buckets; whether there are more to come.
+fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
+    let Some(replacement) = &mut armed.replacement else {
+        return false;
+    };
+    for _ in 0..BUCKETS_PER_TICK {
+        let home = index.lock(replacement.position.reverse_bits());
+        let bucket = index.bucket(home.number);
+        index.for_each(bucket, |spot| {
+            if let Some(deadline) = deadline_of(shared, spot.link) {
+                replacement.wheel.arm(hash_of(shared, spot.link), deadline);
+            }
+        });
+        bucket.unlock(false);
+        replacement.position = home.end_position();
+        if replacement.position == 0 {
+            armed.finish_replacement();
+            return false;
+        }
+    }
+    true
 }
 
 /// A record of a chain that has expired.

@@ -396,6 +396,19 @@ impl Handle {
         }
     }
 
+    /// Times armed for deadlines by this thread.
+    #[cfg(test)]
+    pub(crate) fn armed_len(&mut self) -> usize {
+        self.indexed_mut().map_or(0, |way| way.local.deadlines.len())
+    }
+
+    /// Overflow buckets of a database.
+    #[cfg(test)]
+    pub(crate) fn overflow_buckets(&mut self, database: DatabaseId) -> u64 {
+        let index = self.indexed_mut().and_then(|way| way.find_index(database));
+        index.map_or(0, |index| index.overflow().in_use())
+    }
+
     /// Gives memory that is free inside back to the system (MEMORY PURGE).
     pub fn purge(&mut self) {
         match &mut self.way {

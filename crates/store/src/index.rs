@@ -22,11 +22,12 @@
 use std::io;
 
 use base::sync::CachePadded;
-use base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
 use crate::buckets::Buckets;
 use crate::overflow::Overflow;
+use crate::tally::Counts;
 use crate::wait::Wait;
 
 /// What an index is made with.
@@ -54,15 +55,6 @@ pub(crate) struct Index {
     pub(crate) counts: CachePadded<Counts>,
     /// Where the eviction hand is.
     pub(crate) hand: CachePadded<AtomicU64>,
-}
-
-/// Shared counters of an index.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Records.
-    pub(crate) keys: AtomicI64,
-    /// Records with a deadline.
-    pub(crate) deadlines: AtomicI64,
 }
 
 /// How large the table is.

@@ -4,9 +4,7 @@
 //! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
 //! being inside the gate, knowing the databases, growing.
 
-use base::sync::CachePadded;
-use base::sync::atomic::Ordering;
-use std::sync::Arc;
+use base::sync::{Arc, CachePadded};
 
 use crate::bucket::Link;
 use crate::databases::Seen;
@@ -16,6 +14,7 @@ use crate::index::Index;
 use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
+use crate::tally::Records;
 
 /// The most splits one insertion pays for when the table has fallen behind.
 const SPLITS_PER_INSERT: u32 = 2;
@@ -215,21 +214,16 @@ impl Indexed {
     fn count(&mut self, database: DatabaseId) -> (usize, usize) {
         let entered = self.enter();
         let shared = Arc::clone(&self.shared);
-        let (mut keys, mut deadlines) = (0, 0);
-        if let Some(index) = self.find_index(database) {
-            keys = index.counts.keys.load(Ordering::Relaxed);
-            deadlines = index.counts.deadlines.load(Ordering::Relaxed);
-            shared.tallies.for_each_delta(database, |delta| {
-                keys += delta.keys.get();
-                deadlines += delta.deadlines.get();
-            });
-        }
+        let index = self.find_index(database);
+        let records = index.map_or_else(Records::default, |index| {
+            shared.tallies.records(database, &index.counts)
+        });
         if entered {
             self.leave();
         }
         // Others may count meanwhile, so that a record's end is seen without its beginning.
         let count = |sum: i64| usize::try_from(sum).unwrap_or(0);
-        (count(keys), count(deadlines))
+        (count(records.keys), count(records.deadlines))
     }
 }
 
@@ -242,7 +236,7 @@ impl Drop for Indexed {
         self.release_held();
         self.enter();
         for (database, index) in self.seen.iter() {
-            self.local.tell_counts(index, database);
+            index.counts.tell(self.local.cell.delta(database));
         }
         self.leave();
         self.hand_over_deadlines();

@@ -3,8 +3,7 @@
 //! The one exit of deletions is here ([`Local::remove`], and [`Local::remove_unasked`] for those
 //! that no command asked for).
 
-use base::sync::atomic::Ordering;
-use std::sync::Arc;
+use base::sync::Arc;
 
 use crate::accounting::LocalBytes;
 use crate::blob::Blob;
@@ -12,6 +11,7 @@ use crate::bucket::{BUCKET_BYTES, Bucket, Link};
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
 use crate::effect::EffectSink;
+use crate::evict::Evictor;
 use crate::index::{Home, Index, Spot};
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
@@ -29,6 +29,7 @@ pub(crate) struct Local {
     pub(crate) now_unix_ms: u64,
     pub(crate) held: Vec<Held>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) evictor: Evictor,
     pub(crate) in_force: InForce,
     /// Whether looking a record up counts as using it.
     pub(crate) notes_use: bool,
@@ -52,6 +53,7 @@ impl Local {
             now_unix_ms: 0,
             held: Vec::new(),
             deadlines: Deadlines::default(),
+            evictor: Evictor::new(),
             in_force: shared.policy.load(),
             notes_use: true,
             index_bytes: LocalBytes::default(),
@@ -81,35 +83,26 @@ impl Local {
     /// Counts records that came (1) or went (-1).
     #[inline]
     pub(crate) fn count_keys(&self, index: &Index, database: DatabaseId, change: i64) {
-        if let Some(due) = self.cell.delta(database).keys.add(change) {
-            index.counts.keys.fetch_add(due, Ordering::Relaxed);
+        let delta = self.cell.delta(database);
+        if delta.keys.add(change) {
+            index.counts.tell(delta);
         }
     }
 
     /// Counts deadlines that came (1) or went (-1).
     #[inline]
     pub(crate) fn count_deadlines(&self, index: &Index, database: DatabaseId, change: i64) {
-        if let Some(due) = self.cell.delta(database).deadlines.add(change) {
-            index.counts.deadlines.fetch_add(due, Ordering::Relaxed);
-        }
-    }
-
-    /// Tells an index what it was not told.
-    pub(crate) fn tell_counts(&self, index: &Index, database: DatabaseId) {
         let delta = self.cell.delta(database);
-        let counts = &index.counts;
-        counts.keys.fetch_add(delta.keys.take(), Ordering::Relaxed);
-        counts
-            .deadlines
-            .fetch_add(delta.deadlines.take(), Ordering::Relaxed);
+        if delta.deadlines.add(change) {
+            index.counts.tell(delta);
+        }
     }
 
     /// Records of an index, as far as this thread knows: others may have a few more or less.
     #[inline]
     pub(crate) fn keys_about(&self, index: &Index, database: DatabaseId) -> u64 {
-        let told = index.counts.keys.load(Ordering::Relaxed);
         let own = self.cell.delta(database).keys.get();
-        (told + own).max(0).unsigned_abs()
+        (index.counts.about().keys + own).max(0).unsigned_abs()
     }
 
     /// Counts one more bucket of an index.

@@ -3,9 +3,8 @@
 //! Only the owner of a cell writes it, with a plain load and store; so a count costs no locked
 //! instruction and no line that moves between cores. What a handle counted stays when it goes.
 
-use base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use base::sync::{CachePadded, Mutex, MutexGuard};
-use std::sync::Arc;
+use base::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
+use base::sync::{Arc, CachePadded, Mutex, MutexGuard};
 
 use crate::key::DatabaseId;
 
@@ -59,21 +58,25 @@ pub(crate) struct Delta {
     pub(crate) deadlines: Pending,
 }
 
+impl Delta {
+    /// Forgets what was counted, for its index is gone.
+    pub(crate) fn forget(&self) {
+        self.keys.take();
+        self.deadlines.take();
+    }
+}
+
 /// A number that its owner changes, and whoever has the store for itself.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(AtomicI64);
 
 impl Pending {
-    /// Adds `change`; what is due for the index, if anything.
+    /// Adds `change`; whether it is time to tell the index.
     #[inline]
-    pub(crate) fn add(&self, change: i64) -> Option<i64> {
+    pub(crate) fn add(&self, change: i64) -> bool {
         let sum = self.0.load(Ordering::Relaxed) + change;
-        if sum.abs() < TOLD_EVERY {
-            self.0.store(sum, Ordering::Relaxed);
-            return None;
-        }
-        self.0.store(0, Ordering::Relaxed);
-        Some(sum)
+        self.0.store(sum, Ordering::Relaxed);
+        sum.abs() >= TOLD_EVERY
     }
 
     /// What was not told yet.
@@ -87,6 +90,46 @@ impl Pending {
         let sum = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
         sum
+    }
+}
+
+/// What handles told an index about its records.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    keys: AtomicI64,
+    deadlines: AtomicI64,
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Numbers of records: all, and those with a deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Records {
+    pub(crate) keys: i64,
+    pub(crate) deadlines: i64,
+}
+
+/// Sums that were begun anew because somebody told meanwhile.
+const SUM_TRIES: u32 = 100;
+
+impl Counts {
+    /// What was told so far.
+    #[inline]
+    pub(crate) fn about(&self) -> Records {
+        Records {
+            keys: self.keys.load(Ordering::Relaxed),
+            deadlines: self.deadlines.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Moves what a delta holds here. Who sums meanwhile notices, and sums again.
+    pub(crate) fn tell(&self, delta: &Delta) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.keys.fetch_add(delta.keys.take(), Ordering::Relaxed);
+        self.deadlines
+            .fetch_add(delta.deadlines.take(), Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -175,6 +218,25 @@ impl Tallies {
         cells.forgotten = cells.total();
     }
 
+    /// Records of a database whose index was told `counts`. Exact when nobody writes; otherwise
+    /// what it was at some time meanwhile, give or take who came and went during the sum.
+    pub(crate) fn records(&self, database: DatabaseId, counts: &Counts) -> Records {
+        let mut sum = Records::default();
+        for _ in 0..SUM_TRIES {
+            let ended = counts.ended.load(Ordering::Acquire);
+            sum = counts.about();
+            self.for_each_delta(database, |delta| {
+                sum.keys += delta.keys.get();
+                sum.deadlines += delta.deadlines.get();
+            });
+            fence(Ordering::Acquire);
+            if counts.begun.load(Ordering::Relaxed) == ended {
+                break;
+            }
+        }
+        sum
+    }
+
     /// Calls `visit` with what each handle did not tell about a database.
     pub(crate) fn for_each_delta(&self, database: DatabaseId, visit: impl FnMut(&Delta)) {
         let cells = self.lock();
@@ -222,12 +284,9 @@ mod tests {
     #[test]
     fn an_index_is_told_in_batches() {
         let pending = Pending::default();
-        assert!((1..TOLD_EVERY).all(|_| pending.add(1).is_none()));
-        assert_eq!(pending.get(), TOLD_EVERY - 1);
-        assert_eq!(pending.add(1), Some(TOLD_EVERY));
-        assert_eq!(
-            (pending.add(-1), pending.take(), pending.get()),
-            (None, -1, 0)
-        );
+        assert!((1..TOLD_EVERY).all(|_| !pending.add(1)));
+        assert!(pending.add(1));
+        assert_eq!((pending.take(), pending.get()), (TOLD_EVERY, 0));
+        assert!(!pending.add(-1));
     }
 }

@@ -4,8 +4,7 @@
 //! records be freed behind the scenes: nobody can find them any more, and their slots stay readable
 //! memory until they are used again.
 
-use base::sync::atomic::Ordering;
-use std::sync::Arc;
+use base::sync::Arc;
 
 use crate::accounting::Ledger;
 use crate::blob::Blob;
@@ -15,6 +14,7 @@ use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::shared::Shared;
 use crate::slab::{Slab, SlabCache};
+use crate::tally::Delta;
 
 /// An index of fewer records is freed at once.
 const FREE_LATER_FROM: usize = 512;
@@ -28,10 +28,7 @@ impl Indexed {
             return 0;
         };
         self.seen.refresh(&self.shared.databases);
-        self.shared.tallies.for_each_delta(database, |delta| {
-            delta.keys.take();
-            delta.deadlines.take();
-        });
+        self.shared.tallies.for_each_delta(database, Delta::forget);
         let detached = Detached {
             slab: Arc::clone(&self.shared.slab),
             ledger: Arc::clone(&self.shared.ledger),
@@ -51,19 +48,11 @@ impl Indexed {
         debug_assert!(self.is_alone());
         for database in [one, other] {
             if let Some(index) = self.seen.get(database) {
-                self.shared.tallies.for_each_delta(database, |delta| {
-                    let counts = &index.counts;
-                    counts.keys.fetch_add(delta.keys.take(), Ordering::Relaxed);
-                    counts
-                        .deadlines
-                        .fetch_add(delta.deadlines.take(), Ordering::Relaxed);
-                });
+                let tell = |delta: &Delta| index.counts.tell(delta);
+                self.shared.tallies.for_each_delta(database, tell);
             } else {
                 // What is left is from an index that is gone.
-                self.shared.tallies.for_each_delta(database, |delta| {
-                    delta.keys.take();
-                    delta.deadlines.take();
-                });
+                self.shared.tallies.for_each_delta(database, Delta::forget);
             }
         }
         self.shared.databases.swap(one, other);

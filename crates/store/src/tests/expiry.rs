@@ -1,1 +1,140 @@
-//! Later.
+//! Deadlines: to the millisecond, for readers, writers and the clock alone.
+
+use super::{Force, Notes, Told};
+use crate::handle::Handle;
+use crate::value::Deadline;
+
+const START: u64 = 1_700_000_000_000;
+
+fn set(handle: &mut Handle, key: &str, deadline: Deadline) {
+    let key = handle.key(0, key.as_bytes());
+    handle.upsert(&key, b"value", deadline, |_| ()).unwrap();
+}
+
+fn exists(handle: &mut Handle, key: &str) -> bool {
+    let key = handle.key(0, key.as_bytes());
+    handle.read(&key, |record| record.is_some())
+}
+
+fn tick_all(handle: &mut Handle, now: u64) {
+    handle.begin(now);
+    while handle.tick(now) {}
+}
+
+#[test]
+fn a_key_lives_up_to_its_millisecond_and_not_longer() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "key", Deadline::At(START + 10));
+    for (now, lives) in [(START + 9, true), (START + 10, false)] {
+        handle.begin(now);
+        assert_eq!(exists(&mut handle, "key"), lives);
+    }
+    assert_eq!(handle.len(0), 1, "nobody has removed it yet");
+    let key = handle.key(0, b"key");
+    assert!(!handle.modify(&key, |entry| entry.is_present()));
+    assert_eq!((handle.len(0), handle.expiring_len(0)), (0, 0));
+}
+
+#[test]
+fn the_clock_alone_removes_everything_in_its_tick_and_says_so() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let notes = Notes::default();
+    handle.set_sink(Some(Box::new(notes.clone())));
+    handle.begin(START);
+    let count = if cfg!(miri) { 50 } else { 5_000 };
+    for number in 0..count {
+        let deadline = START + 1 + number % 100;
+        set(&mut handle, &format!("key:{number}"), Deadline::At(deadline));
+    }
+    set(&mut handle, "stays", Deadline::Never);
+    assert_eq!(handle.expiring_len(0), usize::try_from(count).unwrap());
+    for passed in 0..=100 {
+        tick_all(&mut handle, START + passed);
+        let left = (0..count).filter(|number| 1 + number % 100 > passed).count();
+        assert_eq!(handle.len(0), left + 1, "after {passed} ms");
+        assert_eq!(handle.expiring_len(0), left);
+    }
+    let told = notes.take();
+    assert_eq!(told.len(), usize::try_from(count).unwrap());
+    assert!(told.iter().all(|told| matches!(told, Told::Removed(0, _, "expired"))));
+    assert_eq!(store.statistics().expired, u64::try_from(count).unwrap());
+}
+
+#[test]
+fn a_deadline_may_move_both_ways_and_go() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    for key in ["later", "sooner", "never"] {
+        set(&mut handle, key, Deadline::At(START + 100));
+    }
+    let moves = [
+        ("later", Some(START + 300)),
+        ("sooner", Some(START + 50)),
+        ("never", None),
+    ];
+    for (key, deadline) in moves {
+        let key = handle.key(0, key.as_bytes());
+        handle.modify(&key, |entry| entry.set_deadline(deadline)).unwrap();
+    }
+    tick_all(&mut handle, START + 50);
+    assert_eq!(handle.len(0), 2, "sooner is gone");
+    tick_all(&mut handle, START + 299);
+    assert_eq!(handle.len(0), 2, "the old time of the others says nothing");
+    tick_all(&mut handle, START + 300);
+    assert!(!exists(&mut handle, "later") && exists(&mut handle, "never"));
+    assert_eq!((handle.len(0), handle.expiring_len(0)), (1, 0));
+}
+
+#[test]
+fn nothing_is_removed_by_the_clock_when_that_is_switched_off() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "key", Deadline::At(START + 1));
+    store.set_active_expire(false);
+    tick_all(&mut handle, START + 10);
+    assert_eq!(handle.len(0), 1);
+    assert!(!exists(&mut handle, "key"), "but readers know");
+    store.set_active_expire(true);
+    tick_all(&mut handle, START + 10);
+    assert_eq!(handle.len(0), 0);
+}
+
+#[test]
+fn deadlines_outlive_the_thread_that_set_them_and_follow_their_database() {
+    let store = Force::TINY.store(2);
+    let mut first = store.handle();
+    first.begin(START);
+    set(&mut first, "key", Deadline::At(START + 5));
+    first.swap(0, 1);
+    drop(first);
+    let mut second = store.handle();
+    assert_eq!((second.len(0), second.len(1)), (0, 1));
+    tick_all(&mut second, START + 4);
+    assert_eq!(second.len(1), 1);
+    tick_all(&mut second, START + 5);
+    assert_eq!(second.len(1), 0);
+}
+
+#[test]
+fn armed_times_of_records_that_are_gone_do_not_pile_up() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "lives", Deadline::At(START + 2_000_000));
+    let rounds = if cfg!(miri) { 10 } else { 50_000 };
+    for _ in 0..rounds {
+        set(&mut handle, "key", Deadline::At(START + 1_000_000));
+        let key = handle.key(0, b"key");
+        handle.delete(&key, |_| ());
+        handle.tick(START);
+    }
+    tick_all(&mut handle, START);
+    assert!(handle.armed_len() <= 10_000, "{} armed", handle.armed_len());
+    tick_all(&mut handle, START + 2_000_000);
+    assert_eq!(handle.len(0), 0, "those of the living were kept");
+}

@@ -1,1 +1,213 @@
-//! Later.
+//! Several keys as one, and the whole store for one.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Force, Notes, Told};
+use crate::handle::Handle;
+use crate::store::Store;
+use crate::value::Deadline;
+
+const ACCOUNTS: usize = 40;
+const START_BALANCE: i64 = 1_000;
+
+fn account(number: usize) -> String {
+    format!("account:{number}")
+}
+
+fn open_accounts(handle: &mut Handle) {
+    for number in 0..ACCOUNTS {
+        let name = account(number);
+        let key = handle.key(0, name.as_bytes());
+        handle
+            .modify(&key, |entry| entry.set_integer(START_BALANCE, Deadline::Never))
+            .unwrap();
+    }
+}
+
+fn balance(handle: &mut Handle, name: &str) -> i64 {
+    let key = handle.key(0, name.as_bytes());
+    handle.read(&key, |record| record.and_then(|record| record.integer()).unwrap())
+}
+
+fn add(handle: &mut Handle, name: &str, amount: i64) {
+    let key = handle.key(0, name.as_bytes());
+    handle.modify(&key, |entry| {
+        let balance = entry.record().and_then(|record| record.integer()).unwrap();
+        entry.set_integer(balance + amount, Deadline::Keep).unwrap();
+    });
+}
+
+fn transfer(handle: &mut Handle, from: &str, to: &str, amount: i64) {
+    let keys = [from, to].map(|name| handle.key(0, name.as_bytes()));
+    handle.locked(&keys, |handle| {
+        add(handle, from, -amount);
+        add(handle, to, amount);
+    });
+}
+
+fn total(handle: &mut Handle) -> i64 {
+    let names: Vec<_> = (0..ACCOUNTS).map(account).collect();
+    let keys: Vec<_> = names.iter().map(|name| handle.key(0, name.as_bytes())).collect();
+    handle.locked(&keys, |handle| names.iter().map(|name| balance(handle, name)).sum())
+}
+
+/// Transfers between accounts in both directions, readers of all accounts, and a table that grows
+/// from one bucket at the same time.
+#[test]
+fn no_money_is_made_or_lost() {
+    let store = Force::TINY.store(1);
+    open_accounts(&mut store.handle());
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|thread| scope.spawn(move_money(&store, thread, rounds)))
+            .collect();
+        scope.spawn(|| grow(&store, &done));
+        let mut handle = store.handle();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            assert_eq!(total(&mut handle), START_BALANCE * ACCOUNTS as i64);
+            handle.exclusive(|handle| {
+                assert_eq!(total(handle), START_BALANCE * ACCOUNTS as i64);
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+fn move_money(store: &std::sync::Arc<Store>, thread: u64, rounds: u64) -> impl FnOnce() + Send {
+    let store = std::sync::Arc::clone(store);
+    move || {
+        let mut handle = store.handle();
+        let mut random = base::random::Prng::seeded(thread);
+        for _ in 0..rounds {
+            let (from, to) = (random.index(ACCOUNTS), random.index(ACCOUNTS));
+            transfer(&mut handle, &account(from), &account(to), 1);
+        }
+    }
+}
+
+fn grow(store: &std::sync::Arc<Store>, done: &AtomicBool) {
+    let mut handle = store.handle();
+    let mut number = 0_u32;
+    while !done.load(Ordering::Relaxed) && number < 200_000 {
+        let name = format!("other:{number}");
+        let key = handle.key(0, name.as_bytes());
+        handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+        number += 1;
+    }
+}
+
+#[test]
+fn a_set_takes_keys_in_any_order_repeated_and_of_several_databases() {
+    let store = Force::TINY.store(3);
+    let mut handle = store.handle();
+    let notes = Notes::default();
+    handle.set_sink(Some(Box::new(notes.clone())));
+    let keys = [
+        handle.key(2, b"b"),
+        handle.key(0, b"a"),
+        handle.key(2, b"a"),
+        handle.key(0, b"a"),
+    ];
+    handle.locked(&keys, |handle| {
+        for key in &keys {
+            handle
+                .upsert(key, b"value", Deadline::Never, |effect| effect.command(&[b"SET"]))
+                .unwrap();
+        }
+        handle.locked(&keys[1..2], |handle| {
+            assert!(handle.read(&keys[1], |record| record.is_some()));
+        });
+    });
+    assert_eq!([0, 1, 2].map(|database| handle.len(database)), [1, 0, 2]);
+    let told = notes.take();
+    assert_eq!((told.first(), told.last()), (Some(&Told::Begin), Some(&Told::End)));
+    assert_eq!(told.len(), 6, "one group, whatever is nested");
+    handle.locked(&[], |_| ());
+}
+
+#[test]
+fn many_new_keys_at_once_leave_no_long_chains() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let names: Vec<_> = (0..5_000).map(|number| format!("key:{number}")).collect();
+    let keys: Vec<_> = names.iter().map(|name| handle.key(0, name.as_bytes())).collect();
+    handle.locked(&keys, |handle| {
+        for key in &keys {
+            handle.upsert(key, b"value", Deadline::Never, |_| ()).unwrap();
+        }
+    });
+    assert_eq!(handle.len(0), 5_000);
+    assert!(handle.overflow_buckets(0) < 300, "{}", handle.overflow_buckets(0));
+}
+
+#[test]
+#[should_panic(expected = "outside of the lock set")]
+fn a_key_that_was_not_declared_is_refused() {
+    let store = Force { level: 6, ..Force::TINY }.store(1);
+    let mut handle = store.handle();
+    let keys: Vec<_> = (0..64_u8).map(|byte| [byte]).collect();
+    let declared = handle.key(0, &keys[0]);
+    handle.locked(&[declared], |handle| {
+        // At least one of them is in another bucket.
+        for key in &keys {
+            let key = handle.key(0, key);
+            handle.delete(&key, |_| ());
+        }
+    });
+}
+
+#[test]
+fn a_panic_gives_locks_back() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let key = handle.key(0, b"key");
+    let panics: [&dyn Fn(&mut Handle); 3] = [
+        &|handle| handle.modify(&key, |_| panic!("meant")),
+        &|handle| handle.locked(&[key], |_| panic!("meant")),
+        &|handle| handle.exclusive(|_| panic!("meant")),
+    ];
+    for panics in panics {
+        let mut victim = store.handle();
+        let caught = std::panic::AssertUnwindSafe(|| panics(&mut victim));
+        assert!(std::panic::catch_unwind(caught).is_err());
+        drop(victim);
+        handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+        assert_eq!(handle.exclusive(|handle| handle.len(0)), 1);
+    }
+}
+
+#[test]
+fn handles_come_and_go_while_one_wants_the_store_for_itself() {
+    let store = Force::TINY.store(1);
+    let seen = AtomicU64::new(0);
+    let rounds = if cfg!(miri) { 5 } else { 200 };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (store, seen) = (&store, &seen);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let mut handle = store.handle();
+                    handle.enter();
+                    let name = format!("key:{thread}:{round}");
+                    let key = handle.key(0, name.as_bytes());
+                    handle.upsert(&key, b"1", Deadline::Never, |_| ()).unwrap();
+                    handle.leave();
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut handle = store.handle();
+        handle.enter();
+        while seen.load(Ordering::Relaxed) < 3 * rounds {
+            handle.exclusive(|handle| {
+                let before = handle.len(0);
+                std::thread::yield_now();
+                assert_eq!(handle.len(0), before);
+            });
+        }
+        handle.leave();
+        assert_eq!(handle.len(0), usize::try_from(3 * rounds).unwrap());
+    });
+}

@@ -1,1 +1,171 @@
-//! Later.
+//! SCAN and RANDOMKEY.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Force;
+use crate::handle::Handle;
+use crate::value::Deadline;
+
+fn set(handle: &mut Handle, key: &str) {
+    let key = handle.key(0, key.as_bytes());
+    handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+}
+
+/// A walk of the whole database, with `between` run after every step.
+fn walk(handle: &mut Handle, count: usize, mut between: impl FnMut(&mut Handle)) -> HashMap<Vec<u8>, u32> {
+    let mut seen = HashMap::new();
+    let mut cursor = 0;
+    loop {
+        cursor = handle.scan(0, cursor, count, |record| {
+            *seen.entry(record.key().to_vec()).or_default() += 1;
+        });
+        if cursor == 0 {
+            return seen;
+        }
+        between(handle);
+    }
+}
+
+#[test]
+fn a_walk_meets_everything_once_while_the_table_grows() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    for number in 0..500 {
+        set(&mut handle, &format!("old:{number}"));
+    }
+    let mut new = 0;
+    let seen = walk(&mut handle, 10, |handle| {
+        for _ in 0..50 {
+            set(handle, &format!("new:{new}"));
+            new += 1;
+        }
+    });
+    for number in 0..500 {
+        let key = format!("old:{number}").into_bytes();
+        assert_eq!(seen.get(&key), Some(&1), "{number}");
+    }
+    assert!(new > 500, "the table grew under the walk");
+}
+
+#[test]
+fn a_walk_loses_nothing_while_others_write_and_delete() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let steady = if cfg!(miri) { 20 } else { 1_000 };
+    for number in 0..steady {
+        set(&mut handle, &format!("steady:{number}"));
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                let mut handle = store.handle();
+                let mut number = 0;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    set(&mut handle, &format!("passing:{thread}:{number}"));
+                    if number % 3 == 0 {
+                        let gone = format!("passing:{thread}:{}", number / 2);
+                        let key = handle.key(0, gone.as_bytes());
+                        handle.delete(&key, |_| ());
+                    }
+                    number = (number + 1) % 100_000;
+                }
+            });
+        }
+        for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+            let seen = walk(&mut handle, 100, |_| ());
+            let missed = (0..steady).find(|number| {
+                seen.get(format!("steady:{number}").as_bytes()) != Some(&1)
+            });
+            assert_eq!(missed, None);
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_step_ends_soon_where_there_is_nothing() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    for number in 0..2_000 {
+        set(&mut handle, &format!("key:{number}"));
+    }
+    for number in 0..2_000 {
+        let key = format!("key:{number}");
+        let key = handle.key(0, key.as_bytes());
+        assert!(handle.delete(&key, |_| ()));
+    }
+    let mut steps = 0;
+    assert!(walk(&mut handle, 1, |_| steps += 1).is_empty());
+    assert!(steps > 10, "400 buckets in steps of 10");
+    assert_eq!(handle.random_key(0, 3), None);
+}
+
+#[test]
+fn any_cursor_is_good() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    for number in 0..100 {
+        set(&mut handle, &format!("key:{number}"));
+    }
+    for cursor in [1, 77, 1 << 63, u64::MAX, 0x1234_5678] {
+        let mut cursor = cursor;
+        let mut steps = 0;
+        while cursor != 0 {
+            cursor = handle.scan(0, cursor, 10, |_| ());
+            steps += 1;
+            assert!(steps < 1_000);
+        }
+    }
+}
+
+#[test]
+fn random_keys_reach_every_record() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    for number in 0..50 {
+        set(&mut handle, &format!("key:{number}"));
+    }
+    let met: HashSet<_> = (0..5_000).filter_map(|draw| handle.random_key(0, draw)).collect();
+    assert_eq!(met.len(), 50);
+}
+
+#[test]
+fn databases_are_apart() {
+    let store = Force::TINY.store(3);
+    let mut handle = store.handle();
+    set(&mut handle, "key");
+    assert_eq!([0, 1, 2].map(|database| handle.len(database)), [1, 0, 0]);
+    handle.swap(0, 2);
+    assert_eq!([0, 1, 2].map(|database| handle.len(database)), [0, 0, 1]);
+    handle.swap(2, 2);
+    assert_eq!(handle.flush(Some(1)), 0);
+    assert_eq!(handle.flush(None), 1);
+    assert_eq!(handle.len(2), 0);
+    set(&mut handle, "key");
+    assert_eq!(handle.len(0), 1, "a flushed database works as before");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn a_flush_gives_the_memory_back() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    for number in 0..20_000 {
+        let name = format!("key:{number}");
+        let key = handle.key(0, name.as_bytes());
+        let value = vec![b'v'; number % 2_000 * 20];
+        handle.upsert(&key, &value, Deadline::Never, |_| ()).unwrap();
+    }
+    handle.tick(1_000);
+    let before = store.statistics().used_bytes;
+    assert!(before > 300 << 20);
+    assert_eq!(handle.flush(None), 20_000);
+    while store.statistics().lazyfree_pending > 0 {
+        std::thread::yield_now();
+    }
+    handle.tick(2_000);
+    let after = store.statistics().used_bytes;
+    assert!(after < 1 << 20, "{before} before, {after} after");
+}

@@ -1,0 +1,185 @@
+//! The memory limit under every policy.
+
+use super::{Force, Notes, Told};
+use crate::handle::Handle;
+use crate::policy::Policy;
+use crate::value::{Deadline, StoreError};
+
+const LIMIT_BYTES: u64 = 4 << 20;
+
+/// What a thread may have counted without telling, and what it evicts ahead.
+const SLACK_BYTES: u64 = 128 << 10;
+
+fn set(handle: &mut Handle, key: &str, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
+    let key = handle.key(0, key.as_bytes());
+    handle.make_room(key.bytes().len() + value.len())?;
+    handle.upsert(&key, value, deadline, |_| ())
+}
+
+fn exists(handle: &mut Handle, key: &str) -> bool {
+    let key = handle.key(0, key.as_bytes());
+    handle.read(&key, |record| record.is_some())
+}
+
+fn used_bytes(handle: &mut Handle, now: u64) -> u64 {
+    // A tick tells what was counted.
+    handle.tick(now);
+    handle.statistics().used_bytes
+}
+
+const ALL: [Policy; 7] = [
+    Policy::AllKeysLru,
+    Policy::AllKeysLfu,
+    Policy::AllKeysRandom,
+    Policy::VolatileLru,
+    Policy::VolatileLfu,
+    Policy::VolatileRandom,
+    Policy::VolatileTtl,
+];
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn the_limit_holds_under_every_policy() {
+    for policy in ALL {
+        let store = Force::TINY.store(16);
+        store.set_memory_limit(LIMIT_BYTES, policy, 5);
+        let mut handle = store.handle();
+        let mut random = base::random::Prng::seeded(11);
+        let mut evicted_at_most = 0;
+        for round in 0..30_000_u64 {
+            handle.begin(1_000 + round);
+            let len = random.index(1_000);
+            let key = format!("key:{}", random.below(20_000));
+            let deadline = Deadline::At(1 << 40 | random.below(1 << 30));
+            set(&mut handle, &key, &vec![b'v'; len], deadline).unwrap();
+            if round % 500 == 0 {
+                let used = used_bytes(&mut handle, 200 * round);
+                assert!(used <= LIMIT_BYTES + SLACK_BYTES, "{policy}: {used}");
+            }
+            evicted_at_most += 1;
+        }
+        let statistics = store.statistics();
+        assert!(statistics.evicted > 1_000, "{policy}");
+        assert!(statistics.evicted < evicted_at_most);
+        let used = used_bytes(&mut handle, 1 << 39);
+        assert!(used > LIMIT_BYTES / 2, "{policy} evicted too much: {used}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn without_eviction_writes_are_refused() {
+    let store = Force::TINY.store(1);
+    store.set_memory_limit(1 << 20, Policy::NoEviction, 5);
+    let mut handle = store.handle();
+    let refused = (0..100_000).find(|number| {
+        handle.tick(*number);
+        set(&mut handle, &format!("key:{number}"), b"v", Deadline::Never).is_err()
+    });
+    assert!(refused.is_some());
+    assert_eq!(store.statistics().evicted, 0);
+    store.set_memory_limit(0, Policy::NoEviction, 5);
+    set(&mut handle, "again", b"v", Deadline::Never).unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn volatile_policies_spare_what_has_no_deadline() {
+    for policy in ALL.into_iter().filter(|policy| policy.is_volatile()) {
+        let store = Force::TINY.store(1);
+        store.set_memory_limit(1 << 20, policy, 5);
+        let mut handle = store.handle();
+        let notes = Notes::default();
+        handle.set_sink(Some(Box::new(notes.clone())));
+        handle.begin(1_000);
+        for number in 0..2_000 {
+            set(&mut handle, &format!("stays:{number}"), &[b'v'; 100], Deadline::Never).unwrap();
+        }
+        let mut refused = 0;
+        for number in 0..20_000 {
+            let key = format!("goes:{number}");
+            refused += u32::from(set(&mut handle, &key, &[b'v'; 100], Deadline::At(1 << 40)).is_err());
+        }
+        assert_eq!(refused, 0, "{policy}");
+        assert!((0..2_000).all(|number| exists(&mut handle, &format!("stays:{number}"))));
+        let told = notes.take();
+        assert!(told.len() > 5_000);
+        assert!(told.iter().all(|told| match told {
+            Told::Removed(0, key, "evicted") => key.starts_with(b"goes:"),
+            _ => false,
+        }));
+        // With nothing left that may go, writes are refused.
+        handle.flush(None);
+        let refused = (0..20_000).any(|number| {
+            set(&mut handle, &format!("stays:{number}"), &[b'v'; 100], Deadline::Never).is_err()
+        });
+        assert!(refused, "{policy}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn what_is_used_stays() {
+    for (policy, share) in [(Policy::AllKeysLru, 0.99), (Policy::AllKeysLfu, 0.9)] {
+        let store = Force::TINY.store(1);
+        store.set_memory_limit(2 << 20, policy, 10);
+        let mut handle = store.handle();
+        let hot: Vec<_> = (0..500).map(|number| format!("hot:{number}")).collect();
+        for key in &hot {
+            set(&mut handle, key, &[b'v'; 100], Deadline::Never).unwrap();
+        }
+        for number in 0..50_000_u64 {
+            handle.begin(1_000 + number);
+            set(&mut handle, &format!("cold:{number}"), &[b'v'; 100], Deadline::Never).unwrap();
+            let at = usize::try_from(number).unwrap();
+            exists(&mut handle, &hot[at % hot.len()]);
+            exists(&mut handle, &hot[(at * 7) % hot.len()]);
+        }
+        let left = hot.iter().filter(|key| exists(&mut handle, key)).count();
+        let wanted = share * f64::from(u32::try_from(hot.len()).unwrap());
+        assert!(f64::from(u32::try_from(left).unwrap()) >= wanted, "{policy}: {left}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn the_soonest_to_expire_go_first() {
+    let store = Force::TINY.store(1);
+    store.set_memory_limit(2 << 20, Policy::VolatileTtl, 10);
+    let mut handle = store.handle();
+    handle.begin(1_000);
+    for number in 0..30_000_u64 {
+        // In no order: 7919 is prime.
+        let deadline = Deadline::At((1 << 40) + number * 7919 % 30_000);
+        set(&mut handle, &format!("key:{number}"), &[b'v'; 100], deadline).unwrap();
+    }
+    let (mut sum, mut count) = (0, 0);
+    for number in 0..30_000_u64 {
+        if exists(&mut handle, &format!("key:{number}")) {
+            sum += number * 7919 % 30_000;
+            count += 1;
+        }
+    }
+    let mean = sum / count;
+    assert!(mean > 20_000, "those that stayed expire late: {mean}");
+}
+
+#[test]
+fn use_is_noted_for_who_asks() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    store.set_memory_limit(0, Policy::AllKeysLru, 5);
+    handle.begin(10_000);
+    set(&mut handle, "key", b"value", Deadline::Never).unwrap();
+    let key = handle.key(0, b"key");
+    handle.begin(15_000);
+    let idle = handle.modify(&key, |entry| entry.record().map(|record| record.idle_seconds()));
+    assert_eq!(idle, Some(5));
+    handle.modify(&key, |entry| entry.touch());
+    let idle = handle.modify(&key, |entry| entry.record().map(|record| record.idle_seconds()));
+    assert_eq!(idle, Some(0));
+    store.set_memory_limit(0, Policy::AllKeysLfu, 5);
+    set(&mut handle, "key", b"value", Deadline::Never).unwrap();
+    let frequency = handle.modify(&key, |entry| entry.record().map(|record| record.frequency()));
+    assert!(frequency.is_some_and(|frequency| frequency >= 5));
+}
