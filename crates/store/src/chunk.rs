@@ -7,7 +7,7 @@
 
 use std::io;
 
-use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::arena::{Arena, CHUNK_BYTES, HugePages, Offset, distance};
@@ -254,10 +254,17 @@ impl Arena {
 
 /// The guard of `mutex`. A thread that panicked while it held one left the numbers inside whole:
 /// nothing between lock and unlock in this room calls foreign code.
+///
+/// Memory goes from thread to thread through these locks. A reader of records takes none of them: it
+/// may see what the new owner writes to a slot, and must then also see that the bucket it came
+/// through was changed by the old one. So the new owner's writes are ordered after what it learned
+/// here by a fence, which meets the reader's (see [`crate::bucket::Bucket::word_after`]).
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
+    let guard = mutex
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    fence(Ordering::Release);
+    guard
 }
 
 /// One [`ChunkInfo`] for each chunk, in memory that is there when it is touched.

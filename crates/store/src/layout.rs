@@ -23,6 +23,10 @@ use crate::slab::{SizeClass, class_bytes};
 /// Longer keys are kept in a blob, so that a slot always has room for a value of some kilobytes.
 pub(crate) const INLINE_KEY_BYTES_MAX: usize = if cfg!(any(loom, shuttle)) { 8 } else { 4 << 10 };
 
+/// The most that a reader without the lock copies out: longer values are read under the lock, which
+/// is cheaper than copying them by words.
+pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
+
 /// How the value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -245,6 +249,16 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn form(&self) -> Form {
         self.form
+    }
+
+    /// Whether all of it is words in the slot that can be copied without the lock.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        match self.form {
+            Form::Bytes | Form::ChangedBytes => self.header.value_len() <= OPTIMISTIC_BYTES_MAX,
+            Form::Integer => true,
+            Form::Blob => false,
+        }
     }
 
     /// Size class of its slot.

@@ -31,8 +31,8 @@ pub(crate) struct Local {
     pub(crate) deadlines: Deadlines,
     pub(crate) evictor: Evictor,
     pub(crate) in_force: InForce,
-    /// Whether looking a record up counts as using it.
-    pub(crate) notes_use: bool,
+    /// Whether reads note that a record was used.
+    pub(crate) touches: bool,
     index_bytes: LocalBytes,
 }
 
@@ -55,7 +55,7 @@ impl Local {
             deadlines: Deadlines::default(),
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
-            notes_use: true,
+            touches: true,
             index_bytes: LocalBytes::default(),
         }
     }

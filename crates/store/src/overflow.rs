@@ -7,10 +7,11 @@
 use std::io;
 
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{CachePadded, Mutex, MutexGuard};
+use base::sync::{CachePadded, Mutex};
 
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::buckets::Buckets;
+use crate::chunk::lock;
 
 /// A word has 24 bits for the number.
 const COUNT_MAX: usize = 1 << 24;
@@ -98,9 +99,6 @@ impl Overflow {
     }
 }
 
-fn lock(free: &Mutex<Free>) -> MutexGuard<'_, Free> {
-    free.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

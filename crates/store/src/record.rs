@@ -8,7 +8,7 @@ use crate::blob::{Blob, BlobRef};
 use crate::bucket::BUCKET_BYTES;
 use crate::clock::Clock;
 use crate::growth::LOAD;
-use crate::layout::{Form, View};
+use crate::layout::{Form, OPTIMISTIC_BYTES_MAX, View};
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::Cell;
 use crate::policy::InForce;
@@ -18,10 +18,6 @@ use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind};
 /// What a record's place in the index costs: its share of a bucket at the load the table grows at.
 const INDEX_SHARE_BYTES: usize = BUCKET_BYTES / 5;
 const _: () = assert!(LOAD == 5, "the share is by the load");
-
-/// The most that a reader without the lock copies out: longer values are read under the lock, which
-/// is cheaper than copying them by words. It also is the size of the buffer for it.
-pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
 
 /// A live record, as a reader sees it.
 ///

@@ -183,3 +183,26 @@ fn use_is_noted_for_who_asks() {
     let frequency = handle.modify(&key, |entry| entry.record().map(|record| record.frequency()));
     assert!(frequency.is_some_and(|frequency| frequency >= 5));
 }
+
+#[test]
+fn looking_without_touching_leaves_no_trace() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    store.set_memory_limit(0, Policy::AllKeysLru, 5);
+    handle.begin(10_000);
+    set(&mut handle, "key", b"value", Deadline::Never).unwrap();
+    let key = handle.key(0, b"key");
+    handle.begin(15_000);
+    for _ in 0..2 {
+        let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
+        assert_eq!(idle, Some(5));
+    }
+    handle.set_touching(false);
+    handle.read(&key, |_| ());
+    let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
+    assert_eq!(idle, Some(5));
+    handle.set_touching(true);
+    handle.read(&key, |_| ());
+    let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
+    assert_eq!(idle, Some(0));
+}
