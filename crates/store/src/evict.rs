@@ -13,7 +13,7 @@
 //! Databases take turns, each as long as the hand needs for a part of its buckets.
 
 use base::random::Prng;
-use base::sync::Arc;
+use std::sync::Arc;
 use base::sync::atomic::Ordering;
 
 use crate::blob::Blob;

@@ -173,16 +173,21 @@ impl Handle {
         with_way!(&mut self.way, way => way.read(key, visit))
     }
 
-    /// As [`Handle::read`], but does not count as use of the record (OBJECT IDLETIME, TTL, TYPE …).
-    #[inline]
+    /// As [`Handle::read`], but does not count as a use of the record (TYPE, TTL, OBJECT …).
     pub fn peek<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
-        with_way!(&mut self.way, way => way.peek(key, visit))
+        let before = self.note_use(false);
+        let answer = self.read(key, visit);
+        self.note_use(before);
+        answer
     }
 
-    /// Whether reads from now on count as use of the records (CLIENT NO-TOUCH says no).
-    pub fn set_touching(&mut self, touches: bool) {
-        if let Some(way) = self.indexed_mut() {
-            way.local.touches = touches;
+    /// Says whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH); what held
+    /// before. It does in the beginning.
+    pub fn note_use(&mut self, on: bool) -> bool {
+        match &mut self.way {
+            Way::Indexed(way) => std::mem::replace(&mut way.local.notes_use, on),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => true,
         }
     }
 

@@ -3,7 +3,7 @@
 //! The one exit of deletions is here ([`Local::remove`], and [`Local::remove_unasked`] for those
 //! that no command asked for).
 
-use base::sync::Arc;
+use std::sync::Arc;
 
 use crate::accounting::LocalBytes;
 use crate::blob::Blob;
@@ -31,8 +31,8 @@ pub(crate) struct Local {
     pub(crate) deadlines: Deadlines,
     pub(crate) evictor: Evictor,
     pub(crate) in_force: InForce,
-    /// Whether reads note that a record was used.
-    pub(crate) touches: bool,
+    /// Whether looking a record up counts as using it.
+    pub(crate) notes_use: bool,
     index_bytes: LocalBytes,
 }
 
@@ -55,7 +55,7 @@ impl Local {
             deadlines: Deadlines::default(),
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
-            touches: true,
+            notes_use: true,
             index_bytes: LocalBytes::default(),
         }
     }

@@ -175,15 +175,6 @@ impl NaiveHandle {
         })
     }
 
-    /// Nothing is noted about use here.
-    pub(crate) fn peek<R>(
-        &mut self,
-        key: &Key<'_>,
-        visit: impl FnMut(Option<&Record<'_>>) -> R,
-    ) -> R {
-        self.read(key, visit)
-    }
-
     pub(crate) fn modify<R>(
         &mut self,
         key: &Key<'_>,

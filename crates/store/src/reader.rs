@@ -51,18 +51,6 @@ impl Indexed {
         answer
     }
 
-    /// As [`Indexed::read`], without noting that the record was used.
-    pub(crate) fn peek<R>(
-        &mut self,
-        key: &Key<'_>,
-        visit: impl FnMut(Option<&Record<'_>>) -> R,
-    ) -> R {
-        let touches = std::mem::replace(&mut self.local.touches, false);
-        let answer = self.read(key, visit);
-        self.local.touches = touches;
-        answer
-    }
-
     #[inline]
     fn read_in_index<R>(
         &self,
@@ -117,7 +105,7 @@ fn read_freely<R>(
             Found::Torn => continue,
             Found::Record(spot, view) if !view.is_expired(local.now_unix_ms) => {
                 let clock = view.clock();
-                if local.touches && clock.is_some_and(|word| local.clock().used(word).is_some()) {
+                if local.notes_use && clock.is_some_and(|word| local.clock().used(word).is_some()) {
                     return None;
                 }
                 let (in_force, now) = (local.in_force, local.now_unix_ms);
@@ -184,7 +172,7 @@ fn note(local: &Local, spot: Option<Spot<'_>>) {
         return;
     };
     local.cell.events.hits.count();
-    let marks = local.touches && local.in_force.policy.uses_marks();
+    let marks = local.notes_use && local.in_force.policy.uses_marks();
     if marks && !spot.link.has(Link::VISITED) {
         spot.bucket.set_visited(spot.at);
     }
@@ -237,7 +225,7 @@ fn read_locked<R>(
     let Some((_, view)) = found else {
         return visit(None);
     };
-    let clock = view.clock().filter(|_| local.touches);
+    let clock = view.clock().filter(|_| local.notes_use);
     if let Some(clock) = clock.and_then(|word| local.clock().used(word)) {
         view.set_clock(clock);
         looking.changed = true;

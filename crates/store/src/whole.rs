@@ -4,7 +4,7 @@
 //! records be freed behind the scenes: nobody can find them any more, and their slots stay readable
 //! memory until they are used again.
 
-use base::sync::Arc;
+use std::sync::Arc;
 
 use crate::accounting::Ledger;
 use crate::blob::Blob;

@@ -197,11 +197,11 @@ fn looking_without_touching_leaves_no_trace() {
         let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
         assert_eq!(idle, Some(5));
     }
-    handle.set_touching(false);
+    handle.note_use(false);
     handle.read(&key, |_| ());
     let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
     assert_eq!(idle, Some(5));
-    handle.set_touching(true);
+    handle.note_use(true);
     handle.read(&key, |_| ());
     let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
     assert_eq!(idle, Some(0));
