@@ -86,7 +86,10 @@ fn measure_store(keys: usize, value_len: usize) {
     println!("  SET                       {set:7.1} ns");
     let incr = batched(&mut handle, keys, true, |handle, key| {
         handle.modify(key, |entry| {
-            let number = entry.record().and_then(|record| record.integer()).unwrap_or(0);
+            let number = entry
+                .record()
+                .and_then(|record| record.integer())
+                .unwrap_or(0);
             usize::from(entry.set_integer(number + 1, Deadline::Keep).is_ok())
         })
     });

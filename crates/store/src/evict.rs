@@ -13,8 +13,8 @@
 //! Databases take turns, each as long as the hand needs for a part of its buckets.
 
 use base::random::Prng;
-use std::sync::Arc;
 use base::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
@@ -104,7 +104,10 @@ impl Indexed {
             return Ok(());
         }
         let entered = self.enter();
-        debug_assert!(self.local.held.is_empty(), "room is made before locks are taken");
+        debug_assert!(
+            self.local.held.is_empty(),
+            "room is made before locks are taken"
+        );
         let ahead = (shared.budget.limit_bytes() / AHEAD_PART).min(AHEAD_BYTES_MAX);
         let freed = self.evict(over + ahead);
         self.local.tell_bytes(&shared);
@@ -186,7 +189,14 @@ impl Indexed {
             let Some(bucket) = index.try_lock_number(number) else {
                 continue;
             };
-            let bytes = evict_in(&self.shared, &mut self.local, &index, database, bucket, policy);
+            let bytes = evict_in(
+                &self.shared,
+                &mut self.local,
+                &index,
+                database,
+                bucket,
+                policy,
+            );
             bucket.unlock(bytes.is_some());
             if bytes.is_some() {
                 return bytes;
@@ -271,7 +281,8 @@ impl Indexed {
             !self.local.in_force.policy.is_volatile() || spot.link.has(Link::DEADLINE)
         };
         let spot = index.find(bucket, candidate.hash, is).filter(may_go);
-        let bytes = spot.map(|spot| evict_spot(shared, &mut self.local, &index, database, bucket, spot));
+        let bytes =
+            spot.map(|spot| evict_spot(shared, &mut self.local, &index, database, bucket, spot));
         bucket.unlock(bytes.is_some());
         bytes
     }

@@ -38,9 +38,10 @@ impl Indexed {
             let Some((database, index)) = seen.by_id(armed.index_id) else {
                 return false;
             };
-            let mut visit =
-                |position| look_after(shared, local, index, database, position);
-            more |= armed.wheel.advance(now_unix_ms, VISITS_PER_TICK, &mut visit);
+            let mut visit = |position| look_after(shared, local, index, database, position);
+            more |= armed
+                .wheel
+                .advance(now_unix_ms, VISITS_PER_TICK, &mut visit);
             let live = index.counts.about().deadlines;
             if armed.is_stale(usize::try_from(live).unwrap_or(0)) {
                 armed.begin_replacement(now_unix_ms);

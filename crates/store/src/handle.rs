@@ -399,7 +399,8 @@ impl Handle {
     /// Times armed for deadlines by this thread.
     #[cfg(test)]
     pub(crate) fn armed_len(&mut self) -> usize {
-        self.indexed_mut().map_or(0, |way| way.local.deadlines.len())
+        self.indexed_mut()
+            .map_or(0, |way| way.local.deadlines.len())
     }
 
     /// Overflow buckets of a database.

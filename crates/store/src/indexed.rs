@@ -4,8 +4,8 @@
 //! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
 //! being inside the gate, knowing the databases, growing.
 
-use std::sync::Arc;
 use base::sync::CachePadded;
+use std::sync::Arc;
 
 use crate::bucket::Link;
 use crate::databases::Seen;

@@ -99,7 +99,6 @@ impl Overflow {
     }
 }
 
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

@@ -232,5 +232,7 @@ fn read_locked<R>(
     }
     let (in_force, now) = (local.in_force, local.now_unix_ms);
     // SAFETY: the bucket is held as long as `looking` lives.
-    visit(Some(&unsafe { Record::locked(key.bytes(), view, in_force, now) }))
+    visit(Some(&unsafe {
+        Record::locked(key.bytes(), view, in_force, now)
+    }))
 }

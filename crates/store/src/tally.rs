@@ -4,8 +4,8 @@
 //! instruction and no line that moves between cores. What a handle counted stays when it goes.
 
 use base::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
-use std::sync::Arc;
 use base::sync::{CachePadded, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::key::DatabaseId;
 

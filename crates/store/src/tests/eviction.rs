@@ -93,12 +93,19 @@ fn volatile_policies_spare_what_has_no_deadline() {
         handle.set_sink(Some(Box::new(notes.clone())));
         handle.begin(1_000);
         for number in 0..2_000 {
-            set(&mut handle, &format!("stays:{number}"), &[b'v'; 100], Deadline::Never).unwrap();
+            set(
+                &mut handle,
+                &format!("stays:{number}"),
+                &[b'v'; 100],
+                Deadline::Never,
+            )
+            .unwrap();
         }
         let mut refused = 0;
         for number in 0..20_000 {
             let key = format!("goes:{number}");
-            refused += u32::from(set(&mut handle, &key, &[b'v'; 100], Deadline::At(1 << 40)).is_err());
+            refused +=
+                u32::from(set(&mut handle, &key, &[b'v'; 100], Deadline::At(1 << 40)).is_err());
         }
         assert_eq!(refused, 0, "{policy}");
         assert!((0..2_000).all(|number| exists(&mut handle, &format!("stays:{number}"))));
@@ -111,7 +118,13 @@ fn volatile_policies_spare_what_has_no_deadline() {
         // With nothing left that may go, writes are refused.
         handle.flush(None);
         let refused = (0..20_000).any(|number| {
-            set(&mut handle, &format!("stays:{number}"), &[b'v'; 100], Deadline::Never).is_err()
+            set(
+                &mut handle,
+                &format!("stays:{number}"),
+                &[b'v'; 100],
+                Deadline::Never,
+            )
+            .is_err()
         });
         assert!(refused, "{policy}");
     }
@@ -130,14 +143,23 @@ fn what_is_used_stays() {
         }
         for number in 0..50_000_u64 {
             handle.begin(1_000 + number);
-            set(&mut handle, &format!("cold:{number}"), &[b'v'; 100], Deadline::Never).unwrap();
+            set(
+                &mut handle,
+                &format!("cold:{number}"),
+                &[b'v'; 100],
+                Deadline::Never,
+            )
+            .unwrap();
             let at = usize::try_from(number).unwrap();
             exists(&mut handle, &hot[at % hot.len()]);
             exists(&mut handle, &hot[(at * 7) % hot.len()]);
         }
         let left = hot.iter().filter(|key| exists(&mut handle, key)).count();
         let wanted = share * f64::from(u32::try_from(hot.len()).unwrap());
-        assert!(f64::from(u32::try_from(left).unwrap()) >= wanted, "{policy}: {left}");
+        assert!(
+            f64::from(u32::try_from(left).unwrap()) >= wanted,
+            "{policy}: {left}"
+        );
     }
 }
 
@@ -151,7 +173,13 @@ fn the_soonest_to_expire_go_first() {
     for number in 0..30_000_u64 {
         // In no order: 7919 is prime.
         let deadline = Deadline::At((1 << 40) + number * 7919 % 30_000);
-        set(&mut handle, &format!("key:{number}"), &[b'v'; 100], deadline).unwrap();
+        set(
+            &mut handle,
+            &format!("key:{number}"),
+            &[b'v'; 100],
+            deadline,
+        )
+        .unwrap();
     }
     let (mut sum, mut count) = (0, 0);
     for number in 0..30_000_u64 {
@@ -173,14 +201,20 @@ fn use_is_noted_for_who_asks() {
     set(&mut handle, "key", b"value", Deadline::Never).unwrap();
     let key = handle.key(0, b"key");
     handle.begin(15_000);
-    let idle = handle.modify(&key, |entry| entry.record().map(|record| record.idle_seconds()));
+    let idle = handle.modify(&key, |entry| {
+        entry.record().map(|record| record.idle_seconds())
+    });
     assert_eq!(idle, Some(5));
     handle.modify(&key, |entry| entry.touch());
-    let idle = handle.modify(&key, |entry| entry.record().map(|record| record.idle_seconds()));
+    let idle = handle.modify(&key, |entry| {
+        entry.record().map(|record| record.idle_seconds())
+    });
     assert_eq!(idle, Some(0));
     store.set_memory_limit(0, Policy::AllKeysLfu, 5);
     set(&mut handle, "key", b"value", Deadline::Never).unwrap();
-    let frequency = handle.modify(&key, |entry| entry.record().map(|record| record.frequency()));
+    let frequency = handle.modify(&key, |entry| {
+        entry.record().map(|record| record.frequency())
+    });
     assert!(frequency.is_some_and(|frequency| frequency >= 5));
 }
 

@@ -47,19 +47,28 @@ fn the_clock_alone_removes_everything_in_its_tick_and_says_so() {
     let count = if cfg!(miri) { 50 } else { 5_000 };
     for number in 0..count {
         let deadline = START + 1 + number % 100;
-        set(&mut handle, &format!("key:{number}"), Deadline::At(deadline));
+        set(
+            &mut handle,
+            &format!("key:{number}"),
+            Deadline::At(deadline),
+        );
     }
     set(&mut handle, "stays", Deadline::Never);
     assert_eq!(handle.expiring_len(0), usize::try_from(count).unwrap());
     for passed in 0..=100 {
         tick_all(&mut handle, START + passed);
-        let left = (0..count).filter(|number| 1 + number % 100 > passed).count();
+        let left = (0..count)
+            .filter(|number| 1 + number % 100 > passed)
+            .count();
         assert_eq!(handle.len(0), left + 1, "after {passed} ms");
         assert_eq!(handle.expiring_len(0), left);
     }
     let told = notes.take();
     assert_eq!(told.len(), usize::try_from(count).unwrap());
-    assert!(told.iter().all(|told| matches!(told, Told::Removed(0, _, "expired"))));
+    assert!(
+        told.iter()
+            .all(|told| matches!(told, Told::Removed(0, _, "expired")))
+    );
     assert_eq!(store.statistics().expired, u64::try_from(count).unwrap());
 }
 
@@ -78,7 +87,9 @@ fn a_deadline_may_move_both_ways_and_go() {
     ];
     for (key, deadline) in moves {
         let key = handle.key(0, key.as_bytes());
-        handle.modify(&key, |entry| entry.set_deadline(deadline)).unwrap();
+        handle
+            .modify(&key, |entry| entry.set_deadline(deadline))
+            .unwrap();
     }
     tick_all(&mut handle, START + 50);
     assert_eq!(handle.len(0), 2, "sooner is gone");

@@ -19,14 +19,18 @@ fn open_accounts(handle: &mut Handle) {
         let name = account(number);
         let key = handle.key(0, name.as_bytes());
         handle
-            .modify(&key, |entry| entry.set_integer(START_BALANCE, Deadline::Never))
+            .modify(&key, |entry| {
+                entry.set_integer(START_BALANCE, Deadline::Never)
+            })
             .unwrap();
     }
 }
 
 fn balance(handle: &mut Handle, name: &str) -> i64 {
     let key = handle.key(0, name.as_bytes());
-    handle.read(&key, |record| record.and_then(|record| record.integer()).unwrap())
+    handle.read(&key, |record| {
+        record.and_then(|record| record.integer()).unwrap()
+    })
 }
 
 fn add(handle: &mut Handle, name: &str, amount: i64) {
@@ -47,8 +51,13 @@ fn transfer(handle: &mut Handle, from: &str, to: &str, amount: i64) {
 
 fn total(handle: &mut Handle) -> i64 {
     let names: Vec<_> = (0..ACCOUNTS).map(account).collect();
-    let keys: Vec<_> = names.iter().map(|name| handle.key(0, name.as_bytes())).collect();
-    handle.locked(&keys, |handle| names.iter().map(|name| balance(handle, name)).sum())
+    let keys: Vec<_> = names
+        .iter()
+        .map(|name| handle.key(0, name.as_bytes()))
+        .collect();
+    handle.locked(&keys, |handle| {
+        names.iter().map(|name| balance(handle, name)).sum()
+    })
 }
 
 /// Transfers between accounts in both directions, readers of all accounts, and a table that grows
@@ -93,7 +102,9 @@ fn grow(store: &std::sync::Arc<Store>, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) && number < 200_000 {
         let name = format!("other:{number}");
         let key = handle.key(0, name.as_bytes());
-        handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+        handle
+            .upsert(&key, b"value", Deadline::Never, |_| ())
+            .unwrap();
         number += 1;
     }
 }
@@ -113,7 +124,9 @@ fn a_set_takes_keys_in_any_order_repeated_and_of_several_databases() {
     handle.locked(&keys, |handle| {
         for key in &keys {
             handle
-                .upsert(key, b"value", Deadline::Never, |effect| effect.command(&[b"SET"]))
+                .upsert(key, b"value", Deadline::Never, |effect| {
+                    effect.command(&[b"SET"])
+                })
                 .unwrap();
         }
         handle.locked(&keys[1..2], |handle| {
@@ -122,7 +135,10 @@ fn a_set_takes_keys_in_any_order_repeated_and_of_several_databases() {
     });
     assert_eq!([0, 1, 2].map(|database| handle.len(database)), [1, 0, 2]);
     let told = notes.take();
-    assert_eq!((told.first(), told.last()), (Some(&Told::Begin), Some(&Told::End)));
+    assert_eq!(
+        (told.first(), told.last()),
+        (Some(&Told::Begin), Some(&Told::End))
+    );
     assert_eq!(told.len(), 6, "one group, whatever is nested");
     handle.locked(&[], |_| ());
 }
@@ -132,20 +148,33 @@ fn many_new_keys_at_once_leave_no_long_chains() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
     let names: Vec<_> = (0..5_000).map(|number| format!("key:{number}")).collect();
-    let keys: Vec<_> = names.iter().map(|name| handle.key(0, name.as_bytes())).collect();
+    let keys: Vec<_> = names
+        .iter()
+        .map(|name| handle.key(0, name.as_bytes()))
+        .collect();
     handle.locked(&keys, |handle| {
         for key in &keys {
-            handle.upsert(key, b"value", Deadline::Never, |_| ()).unwrap();
+            handle
+                .upsert(key, b"value", Deadline::Never, |_| ())
+                .unwrap();
         }
     });
     assert_eq!(handle.len(0), 5_000);
-    assert!(handle.overflow_buckets(0) < 300, "{}", handle.overflow_buckets(0));
+    assert!(
+        handle.overflow_buckets(0) < 300,
+        "{}",
+        handle.overflow_buckets(0)
+    );
 }
 
 #[test]
 #[should_panic(expected = "outside of the lock set")]
 fn a_key_that_was_not_declared_is_refused() {
-    let store = Force { level: 6, ..Force::TINY }.store(1);
+    let store = Force {
+        level: 6,
+        ..Force::TINY
+    }
+    .store(1);
     let mut handle = store.handle();
     let keys: Vec<_> = (0..64_u8).map(|byte| [byte]).collect();
     let declared = handle.key(0, &keys[0]);
@@ -173,7 +202,9 @@ fn a_panic_gives_locks_back() {
         let caught = std::panic::AssertUnwindSafe(|| panics(&mut victim));
         assert!(std::panic::catch_unwind(caught).is_err());
         drop(victim);
-        handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+        handle
+            .upsert(&key, b"value", Deadline::Never, |_| ())
+            .unwrap();
         assert_eq!(handle.exclusive(|handle| handle.len(0)), 1);
     }
 }

@@ -8,11 +8,17 @@ use crate::value::Deadline;
 
 fn set(handle: &mut Handle, key: &str) {
     let key = handle.key(0, key.as_bytes());
-    handle.upsert(&key, b"value", Deadline::Never, |_| ()).unwrap();
+    handle
+        .upsert(&key, b"value", Deadline::Never, |_| ())
+        .unwrap();
 }
 
 /// A walk of the whole database, with `between` run after every step.
-fn walk(handle: &mut Handle, count: usize, mut between: impl FnMut(&mut Handle)) -> HashMap<Vec<u8>, u32> {
+fn walk(
+    handle: &mut Handle,
+    count: usize,
+    mut between: impl FnMut(&mut Handle),
+) -> HashMap<Vec<u8>, u32> {
     let mut seen = HashMap::new();
     let mut cursor = 0;
     loop {
@@ -75,9 +81,8 @@ fn a_walk_loses_nothing_while_others_write_and_delete() {
         }
         for _ in 0..if cfg!(miri) { 1 } else { 20 } {
             let seen = walk(&mut handle, 100, |_| ());
-            let missed = (0..steady).find(|number| {
-                seen.get(format!("steady:{number}").as_bytes()) != Some(&1)
-            });
+            let missed = (0..steady)
+                .find(|number| seen.get(format!("steady:{number}").as_bytes()) != Some(&1));
             assert_eq!(missed, None);
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -127,7 +132,9 @@ fn random_keys_reach_every_record() {
     for number in 0..50 {
         set(&mut handle, &format!("key:{number}"));
     }
-    let met: HashSet<_> = (0..5_000).filter_map(|draw| handle.random_key(0, draw)).collect();
+    let met: HashSet<_> = (0..5_000)
+        .filter_map(|draw| handle.random_key(0, draw))
+        .collect();
     assert_eq!(met.len(), 50);
 }
 
@@ -156,7 +163,9 @@ fn a_flush_gives_the_memory_back() {
         let name = format!("key:{number}");
         let key = handle.key(0, name.as_bytes());
         let value = vec![b'v'; number % 2_000 * 20];
-        handle.upsert(&key, &value, Deadline::Never, |_| ()).unwrap();
+        handle
+            .upsert(&key, &value, Deadline::Never, |_| ())
+            .unwrap();
     }
     handle.tick(1_000);
     let before = store.statistics().used_bytes;
