@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
 
@@ -20,9 +21,9 @@ fn ask(client: &mut Client, args: &[&str]) -> String {
 
 /// Polls until `done`, for at most a minute.
 pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let patience = Patience::of(Duration::from_secs(60));
     while !done() {
-        assert!(Instant::now() < deadline, "{what}");
+        assert!(patience.lasts(), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -78,7 +79,7 @@ fn a_client_that_does_not_read_is_closed_at_its_output_limit() {
     deaf.set_write_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     // The write may fail half way: that is the server closing the connection.
-    let _ = deaf.write_all(&b"*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".repeat(64));
+    let _sent = deaf.write_all(&b"*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".repeat(64));
     eventually("the limit closes it", || {
         ask(&mut good, &["INFO", "stats"]).contains("client_output_buffer_limit_disconnections:1")
     });
@@ -92,7 +93,7 @@ fn a_request_that_outgrows_the_query_buffer_closes_its_client() {
     let mut greedy = UnixStream::connect(server.socket()).unwrap();
     let mut request = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$8388608\r\n".to_vec();
     request.resize(request.len() + (8 << 20), b'x');
-    let _ = greedy.write_all(&request);
+    let _sent = greedy.write_all(&request);
     eventually("the limit closes it", || {
         ask(&mut good, &["INFO", "stats"]).contains("client_query_buffer_limit_disconnections:1")
     });

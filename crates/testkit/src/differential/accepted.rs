@@ -96,6 +96,18 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: are_same_kind,
     },
     Accepted {
+        reason: "without a cluster there is one answer to all of CLUSTER, right or wrong",
+        commands: &["CLUSTER"],
+        applies: |request| request.len() > 1,
+        means_the_same: are_errors,
+    },
+    Accepted {
+        reason: "since Redis 7.2 the command asked about may stand alone",
+        commands: &["COMMAND GETKEYS", "COMMAND GETKEYSANDFLAGS"],
+        applies: |request| request.len() == 3,
+        means_the_same: are_errors,
+    },
+    Accepted {
         reason: "Redis limits clients by the files it may open",
         commands: &["CONFIG GET"],
         applies: |request| {
@@ -197,6 +209,10 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
 fn are_same_kind(one: &Value, two: &Value) -> bool {
     // The texts of errors must agree everywhere.
     std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
+}
+
+fn are_errors(one: &Value, two: &Value) -> bool {
+    matches!((one, two), (Value::Error(_), Value::Error(_)))
 }
 
 /// The fields of a greeting with what must agree: all names, and all values but who it is.
