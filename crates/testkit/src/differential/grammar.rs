@@ -91,7 +91,7 @@ const GENERIC: &str = "
 const CONNECTION: &str = "
 3 PING [<word>]
 2 ECHO <word>
-1 HELLO [(2|3|4|x) (SETNAME <word>)*]
+1 HELLO (4|x)
 1 HELLO (2|3)
 1 AUTH <word> [<word>]
 1 RESET
@@ -141,6 +141,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "refused by Redis unless configured; held by transcripts",
     ),
     ("INFO", "figures of the machine; held by transcripts"),
+    (
+        "HELLO with options",
+        "since Redis 7.2 nothing of one that fails takes effect; held by transcripts",
+    ),
     ("LOLWUT", "shows the version; held by transcripts"),
     (
         "REPLICAOF",

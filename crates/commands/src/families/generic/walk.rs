@@ -88,7 +88,8 @@ impl<'a> Filter<'a> {
                 return Err(CommandError::Syntax);
             }
             if args.take_word("MATCH") {
-                filter.pattern = args.next();
+                // As a pattern, a star alone would not match the empty key.
+                filter.pattern = args.next().filter(|pattern| *pattern != b"*");
             } else if args.take_word("TYPE") {
                 filter.kind = args.next();
             } else if args.take_word("COUNT") {
