@@ -31,6 +31,7 @@ pub(crate) struct TestServer {
     effects: Arc<Mutex<Vec<Stated>>>,
     seen: usize,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) port: TestPort,
 }
 
 impl TestServer {
@@ -54,7 +55,16 @@ impl TestServer {
             effects,
             seen: 0,
             settings,
+            port: TestPort::default(),
         }
+    }
+
+    /// A server that asks for a password, with a client that has not said it.
+    pub(crate) fn with_password(password: &'static str) -> Self {
+        let mut server = Self::new();
+        server.port.password = Some(password);
+        server.session.authenticated = false;
+        server
     }
 
     /// The same, speaking RESP3.
@@ -71,8 +81,24 @@ impl TestServer {
         self.run_args(&args)
     }
 
+    /// Whether a command gets no reply at all.
+    pub(crate) fn is_silent(&mut self, line: &str) -> bool {
+        let args = split_line(line.as_bytes()).expect("quotes are balanced");
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        self.output(&args).is_empty()
+    }
+
     /// Runs one command given as its arguments.
     pub(crate) fn run_args(&mut self, args: &[&[u8]]) -> Value {
+        let output = self.output(args);
+        let (value, length) = decode_value(&output)
+            .expect("a valid reply")
+            .expect("a complete reply");
+        assert_eq!(length, output.len(), "exactly one reply");
+        value
+    }
+
+    fn output(&mut self, args: &[&[u8]]) -> Vec<u8> {
         let mut input = Vec::new();
         encode_request(&mut input, args);
         let mut output = ReplyBuffer::new();
@@ -80,15 +106,15 @@ impl TestServer {
             requests_max: 1,
             reply_bytes_max: usize::MAX,
         };
-        let outcome = self
-            .engine
-            .run(&mut self.session, &mut NoServer, &input, &mut output, share);
+        let outcome = self.engine.run(
+            &mut self.session,
+            &mut self.port,
+            &input,
+            &mut output,
+            share,
+        );
         assert_eq!(outcome.consumed, input.len(), "one whole request");
-        let (value, length) = decode_value(output.as_slice())
-            .expect("a valid reply")
-            .expect("a complete reply");
-        assert_eq!(length, output.len(), "exactly one reply");
-        value
+        output.as_slice().to_vec()
     }
 
     /// The text of an error reply.
@@ -113,6 +139,11 @@ impl TestServer {
             Value::Bulk(text) => String::from_utf8(text).expect("text"),
             other => panic!("{line}: expected a string, got {other:?}"),
         }
+    }
+
+    /// The client.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Lets time pass.
@@ -208,69 +239,101 @@ impl EffectSink for Recorder {
     }
 }
 
-/// A server that has nothing and can do nothing.
-struct NoServer;
+/// A server around the commands that notes what it is asked for.
+#[derive(Default)]
+pub(crate) struct TestPort {
+    /// What clients must say to get in.
+    pub(crate) password: Option<&'static str>,
+    /// `enable-debug-command`.
+    pub(crate) allows_debug: bool,
+    /// What CLIENT KILL finds.
+    pub(crate) kills: KillCount,
+    /// Requests that had an effect on the server, in words.
+    pub(crate) asked: Vec<String>,
+}
 
-impl ServerPort for NoServer {
-    fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
+impl ServerPort for TestPort {
+    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        for pattern in patterns {
+            emit(pattern, b"value");
+        }
+    }
 
-    fn config_set(&mut self, _pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
-        Err(CommandError::fixed("ERR no configuration"))
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+        self.asked.push(format!("set {} directives", pairs.len()));
+        Ok(())
     }
 
     fn config_rewrite(&mut self) -> Result<(), CommandError> {
         Err(CommandError::fixed("ERR no configuration"))
     }
 
-    fn reset_statistics(&mut self) {}
+    fn reset_statistics(&mut self) {
+        self.asked.push("reset statistics".to_owned());
+    }
 
-    fn info(&mut self, _store: &mut Handle, _sections: &[String]) -> String {
-        String::new()
+    fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
+        sections.join(",")
     }
 
     fn password_required(&self) -> bool {
-        false
+        self.password.is_some()
     }
 
-    fn authenticate(&mut self, _user: &[u8], _password: &[u8]) -> bool {
-        false
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let fits = |wanted: &str| wanted.as_bytes() == password;
+        user == b"default" && self.password.is_none_or(fits)
     }
 
-    fn clients(&mut self, _filter: &ClientFilter) -> String {
-        String::new()
+    fn clients(&mut self, filter: &ClientFilter) -> String {
+        format!("{filter:?}")
     }
 
-    fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
-        KillCount::default()
+    fn kill_clients(&mut self, _session: &Session, filter: &ClientFilter) -> KillCount {
+        self.asked.push(format!("kill {filter:?}"));
+        self.kills
     }
 
-    fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
+        let which = if writes_only { "writes" } else { "all" };
+        let for_ms = until_unix_ms - START_UNIX_MS;
+        self.asked.push(format!("pause {which} for {for_ms} ms"));
+    }
 
-    fn unpause_clients(&mut self) {}
+    fn unpause_clients(&mut self) {
+        self.asked.push("unpause".to_owned());
+    }
 
-    fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
+        self.asked.push(format!("{request:?}"));
         Err(CommandError::fixed("ERR nothing to shut down"))
     }
 
     fn last_save_unix(&self) -> i64 {
-        0
+        7
     }
 
     fn debug_allowed(&self, _session: &Session) -> bool {
-        false
+        self.allows_debug
     }
 
     fn now_unix_us(&self) -> u64 {
-        START_UNIX_MS * 1000
+        START_UNIX_MS * 1000 + 5
     }
 
-    fn sleep_seconds(&mut self, _seconds: f64) {}
+    fn sleep_seconds(&mut self, seconds: f64) {
+        self.asked.push(format!("sleep {seconds} s"));
+    }
 
-    fn set_active_expire(&mut self, _on: bool) {}
+    fn set_active_expire(&mut self, on: bool) {
+        self.asked.push(format!("active expire: {on}"));
+    }
 
     fn resident_bytes(&mut self) -> (u64, u64) {
-        (0, 0)
+        (2_000_000, 4_000_000)
     }
 
-    fn purge_memory(&mut self, _store: &mut Handle) {}
+    fn purge_memory(&mut self, _store: &mut Handle) {
+        self.asked.push("purge".to_owned());
+    }
 }

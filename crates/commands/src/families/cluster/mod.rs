@@ -49,3 +49,26 @@ pub const COMMANDS: &[CommandSpec] = &[
         ..MEMBER
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestServer;
+
+    #[test]
+    fn there_is_no_cluster() {
+        let mut server = TestServer::new();
+        for line in [
+            "CLUSTER INFO",
+            "CLUSTER SLOTS",
+            "READONLY",
+            "READWRITE",
+            "ASKING",
+        ] {
+            let error = server.error(line);
+            assert_eq!(
+                error, "ERR This instance has cluster support disabled",
+                "{line}"
+            );
+        }
+    }
+}

@@ -493,3 +493,113 @@ fn pause(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::port::KillCount;
+    use crate::session::{ClientRecord, Fate};
+    use crate::testing::TestServer;
+
+    #[test]
+    fn a_name_is_printable() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("CLIENT GETNAME"), Value::Null);
+        server.run("CLIENT SETNAME worker-1");
+        assert_eq!(server.text("CLIENT GETNAME"), "worker-1");
+        assert!(
+            server
+                .error("CLIENT SETNAME \"a b\"")
+                .starts_with("ERR Client names")
+        );
+        server.run("CLIENT SETINFO LIB-NAME lib");
+        server.run("CLIENT SETINFO lib-ver 1.0");
+        assert_eq!(
+            server.error("CLIENT SETINFO Lib-Ver \"1 0\""),
+            "ERR Lib-Ver cannot contain spaces, newlines or special characters."
+        );
+        let names = server.session().client.names().clone();
+        assert_eq!(
+            (names.library_name.as_str(), names.library_version.as_str()),
+            ("lib", "1.0")
+        );
+    }
+
+    #[test]
+    fn replies_may_be_left_out() {
+        let mut server = TestServer::new();
+        assert!(server.is_silent("CLIENT REPLY SKIP"));
+        assert!(server.is_silent("PING"));
+        assert_eq!(server.text("PING x"), "x");
+        assert!(server.is_silent("CLIENT REPLY OFF"));
+        assert!(server.is_silent("CLIENT REPLY SKIP"));
+        assert!(server.is_silent("nonsense"));
+        assert_eq!(server.run("CLIENT REPLY ON"), Value::Simple(b"OK".to_vec()));
+        assert_eq!(server.text("PING x"), "x");
+    }
+
+    #[test]
+    fn switches_are_on_or_off() {
+        let mut server = TestServer::new();
+        server.run("CLIENT NO-EVICT on");
+        server.run("CLIENT NO-TOUCH ON");
+        server.run("CLIENT NO-EVICT OFF");
+        assert!(!server.session().client.has_flag(ClientRecord::NO_EVICT));
+        assert!(server.session().client.has_flag(ClientRecord::NO_TOUCH));
+        assert_eq!(server.error("CLIENT NO-TOUCH maybe"), "ERR syntax error");
+    }
+
+    #[test]
+    fn filters_of_kill_are_a_conjunction_without_the_caller() {
+        let mut server = TestServer::new();
+        server.port.kills = KillCount {
+            clients: 2,
+            caller: true,
+        };
+        assert_eq!(
+            server.integer("CLIENT KILL ID 5 ID 6 TYPE replica SKIPME no"),
+            2
+        );
+        let asked = server.port.asked.join("");
+        assert!(
+            asked.contains("ids: Some([5, 6])") && asked.contains("except: None"),
+            "{asked}"
+        );
+        assert!(server.session().fate == Fate::Close);
+        let mut server = TestServer::new();
+        assert_eq!(server.integer("CLIENT KILL MAXAGE 7"), 0);
+        assert!(server.port.asked.join("").contains("except: Some(1)"));
+        assert_eq!(server.error("CLIENT KILL 1.2.3.4:5"), "ERR No such client");
+        assert_eq!(
+            server.error("CLIENT KILL ID 0"),
+            "ERR client-id should be greater than 0"
+        );
+        assert_eq!(
+            server.error("CLIENT KILL MAXAGE 0"),
+            "ERR maxage should be greater than 0"
+        );
+        assert!(
+            server
+                .error("CLIENT KILL TYPE x")
+                .starts_with("ERR Unknown client type 'x'")
+        );
+    }
+
+    #[test]
+    fn a_pause_has_an_end() {
+        let mut server = TestServer::new();
+        server.run("CLIENT PAUSE 100 WRITE");
+        server.run("CLIENT PAUSE 50");
+        server.run("CLIENT UNPAUSE");
+        assert_eq!(
+            server.port.asked,
+            ["pause writes for 100 ms", "pause all for 50 ms", "unpause"]
+        );
+        assert_eq!(server.error("CLIENT PAUSE -1"), "ERR timeout is negative");
+        assert_eq!(
+            server.error("CLIENT PAUSE 9223372036854775807"),
+            "ERR timeout is out of range"
+        );
+    }
+}

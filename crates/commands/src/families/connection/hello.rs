@@ -189,3 +189,99 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     reply.simple("RESET");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Resp, Value};
+
+    use crate::testing::TestServer;
+
+    /// The fields of a HELLO reply by name.
+    fn field(reply: &Value, name: &str) -> Option<Value> {
+        let name = Value::Bulk(name.as_bytes().to_vec());
+        match reply {
+            Value::Map(pairs) => pairs
+                .iter()
+                .find(|pair| pair.0 == name)
+                .map(|pair| pair.1.clone()),
+            Value::Array(flat) => {
+                let at = flat.iter().position(|value| *value == name)?;
+                flat.get(at + 1).cloned()
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_reply_is_in_the_version_that_was_asked_for() {
+        let mut server = TestServer::new();
+        let reply = server.run("HELLO 3 SETNAME me");
+        assert!(matches!(reply, Value::Map(_)));
+        assert_eq!(field(&reply, "proto"), Some(Value::Integer(3)));
+        assert_eq!(field(&reply, "id"), Some(Value::Integer(1)));
+        assert_eq!(server.session().client.names().name, "me");
+        let reply = server.run("HELLO 2");
+        assert!(matches!(reply, Value::Array(_)));
+        assert_eq!(field(&reply, "proto"), Some(Value::Integer(2)));
+    }
+
+    #[test]
+    fn what_is_wrong_changes_nothing() {
+        let mut server = TestServer::new();
+        assert_eq!(
+            server.error("HELLO 4"),
+            "NOPROTO unsupported protocol version"
+        );
+        assert!(
+            server
+                .error("HELLO 3 AUTH nobody x")
+                .starts_with("WRONGPASS")
+        );
+        assert!(
+            server
+                .error("HELLO 3 SETNAME \"a b\"")
+                .starts_with("ERR Client names")
+        );
+        assert_eq!(
+            server.error("HELLO 3 AUTH x"),
+            "ERR Syntax error in HELLO option 'AUTH'"
+        );
+        assert!(server.session().resp == Resp::V2);
+    }
+
+    #[test]
+    fn a_password_is_asked_for() {
+        let mut server = TestServer::with_password("secret");
+        assert!(server.error("PING").starts_with("NOAUTH Authentication"));
+        assert!(server.error("HELLO 3").starts_with("NOAUTH HELLO"));
+        assert!(server.error("AUTH wrong").starts_with("WRONGPASS"));
+        assert!(server.error("AUTH other secret").starts_with("WRONGPASS"));
+        assert!(
+            server
+                .error("CLIENT nonsense")
+                .starts_with("ERR unknown subcommand")
+        );
+        assert!(server.error("GET").starts_with("ERR wrong number"));
+        server.run("AUTH secret");
+        assert_eq!(server.run("PING"), Value::Simple(b"PONG".to_vec()));
+        server.run("RESET");
+        assert!(server.error("PING").starts_with("NOAUTH"));
+        assert!(matches!(
+            server.run("HELLO 3 AUTH default secret"),
+            Value::Map(_)
+        ));
+    }
+
+    #[test]
+    fn reset_makes_all_as_it_was() {
+        let mut server = TestServer::new();
+        server.run("HELLO 3 SETNAME me");
+        server.run("SELECT 5");
+        server.run("CLIENT NO-TOUCH ON");
+        assert!(server.is_silent("CLIENT REPLY OFF"));
+        assert_eq!(server.run("RESET"), Value::Simple(b"RESET".to_vec()));
+        let session = server.session();
+        assert!(session.resp == Resp::V2 && session.database == 0);
+        assert!(session.client.names().name.is_empty());
+    }
+}

@@ -74,3 +74,30 @@ fn ping(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::session::Fate;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn ping_takes_one_message_at_most() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("PING"), Value::Simple(b"PONG".to_vec()));
+        assert_eq!(server.text("PING hello"), "hello");
+        assert_eq!(
+            server.error("PING a b"),
+            "ERR wrong number of arguments for 'ping' command"
+        );
+        assert_eq!(server.text("ECHO hello"), "hello");
+    }
+
+    #[test]
+    fn quit_answers_before_it_closes() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("QUIT"), Value::Simple(b"OK".to_vec()));
+        assert!(server.session().fate == Fate::Close);
+    }
+}

@@ -150,3 +150,34 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
         Kind::String => "string",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    #[test]
+    fn a_key_named_twice_is_deleted_once_and_found_twice() {
+        let mut server = TestServer::new();
+        server.run("MSET a 1 b 2");
+        assert_eq!(server.integer("EXISTS a b a none"), 3);
+        assert_eq!(server.integer("TOUCH a a none"), 2);
+        assert_eq!(server.integer("DEL a a none"), 1);
+        assert_eq!(server.integer("UNLINK a b b"), 1);
+        assert_eq!(server.effects()[2..], ["DEL a", "DEL b"]);
+    }
+
+    #[test]
+    fn expired_keys_are_absent() {
+        let mut server = TestServer::new();
+        server.run("SET a 1 PX 5");
+        server.run("SET b 1 PX 5");
+        server.advance_ms(5);
+        assert_eq!(server.integer("EXISTS a"), 0);
+        assert_eq!(server.run("TYPE a"), Value::Simple(b"none".to_vec()));
+        assert_eq!(server.integer("DEL a"), 0);
+        assert_eq!(server.integer("TOUCH b"), 0);
+        server.assert_effects_replay();
+    }
+}

@@ -318,3 +318,100 @@ fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     reply.integer(i64::from(changed));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Condition;
+    use crate::testing::{START_UNIX_MS, TestServer};
+
+    #[test]
+    fn conditions_count_no_deadline_as_never() {
+        let later = Condition {
+            later: true,
+            ..Condition::default()
+        };
+        let earlier = Condition {
+            earlier: true,
+            ..Condition::default()
+        };
+        assert!(!later.allows(None, i64::MAX));
+        assert!(earlier.allows(None, i64::MAX));
+        assert!(later.allows(Some(5), 6) && !later.allows(Some(5), 5));
+        assert!(earlier.allows(Some(5), 4) && !earlier.allows(Some(5), 5));
+    }
+
+    #[test]
+    fn every_form_sets_the_same_deadline() {
+        let mut server = TestServer::new();
+        let at_ms = START_UNIX_MS + 10_000;
+        for line in [
+            "EXPIRE k 10".to_owned(),
+            "PEXPIRE k 10000".to_owned(),
+            format!("EXPIREAT k {}", at_ms / 1000),
+            format!("PEXPIREAT k {at_ms}"),
+        ] {
+            server.run("SET k v");
+            assert_eq!(server.integer(&line), 1, "{line}");
+            assert_eq!(
+                server.integer("PEXPIRETIME k"),
+                i64::try_from(at_ms).expect("small")
+            );
+            let effects = server.effects();
+            assert_eq!(effects[1..], [format!("PEXPIREAT k {at_ms}")], "{line}");
+        }
+        assert_eq!(server.integer("PERSIST k"), 1);
+        assert_eq!(server.integer("PERSIST k"), 0);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn what_is_left_is_rounded_to_the_second() {
+        let mut server = TestServer::new();
+        for (left_ms, shown_s) in [(1, 0), (499, 0), (500, 1), (1499, 1), (1500, 2)] {
+            server.run(&format!("SET k v PX {left_ms}"));
+            assert_eq!(server.integer("TTL k"), shown_s, "{left_ms}");
+            assert_eq!(server.integer("PTTL k"), left_ms);
+        }
+        assert_eq!(server.integer("TTL none"), -2);
+        server.run("SET k v");
+        assert_eq!(server.integer("PTTL k"), -1);
+    }
+
+    #[test]
+    fn a_deadline_that_has_come_deletes() {
+        let mut server = TestServer::new();
+        for line in [
+            "EXPIRE k 0",
+            "PEXPIRE k -1",
+            "EXPIREAT k 1",
+            "PEXPIREAT k -5",
+        ] {
+            server.run("SET k v");
+            assert_eq!(server.integer(line), 1, "{line}");
+            assert_eq!(server.integer("EXISTS k"), 0, "{line}");
+            assert_eq!(server.effects(), ["SET k v", "DEL k"]);
+        }
+    }
+
+    #[test]
+    fn times_do_not_wrap() {
+        let mut server = TestServer::new();
+        server.run("SET k v");
+        for line in [
+            "EXPIRE k 9223372036854775807",
+            "EXPIRE k -9223372036854775808",
+        ] {
+            assert_eq!(
+                server.error(line),
+                "ERR invalid expire time in 'expire' command"
+            );
+        }
+        assert_eq!(
+            server.error("PEXPIRE none 9223372036854775807"),
+            "ERR invalid expire time in 'pexpire' command"
+        );
+        assert_eq!(server.integer("PEXPIREAT k 9223372036854775807"), 1);
+        assert_eq!(server.integer("PEXPIRETIME k"), i64::MAX);
+        server.assert_effects_replay();
+    }
+}

@@ -173,3 +173,42 @@ fn reference_count(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::settings::UseClock;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn names_how_a_value_is_kept() {
+        let mut server = TestServer::new();
+        server.run("MSET n 12 s text");
+        server.run("APPEND s more");
+        assert_eq!(server.text("OBJECT ENCODING n"), "int");
+        assert_eq!(server.text("OBJECT ENCODING s"), "raw");
+        assert_eq!(server.integer("OBJECT REFCOUNT n"), i64::from(i32::MAX));
+        assert_eq!(server.integer("OBJECT REFCOUNT s"), 1);
+        assert_eq!(server.run("OBJECT ENCODING none"), Value::Null);
+    }
+
+    #[test]
+    fn only_one_of_idle_time_and_frequency_is_kept() {
+        let mut server = TestServer::new();
+        server.run("SET k v");
+        assert_eq!(server.integer("OBJECT IDLETIME k"), 0);
+        assert!(
+            server
+                .error("OBJECT FREQ k")
+                .starts_with("ERR An LFU maxmemory policy is not")
+        );
+        server.settings.set_use_clock(UseClock::Frequency);
+        assert!(
+            server
+                .error("OBJECT IDLETIME k")
+                .starts_with("ERR An LFU maxmemory policy is")
+        );
+        assert_eq!(server.run("OBJECT FREQ none"), Value::Null);
+    }
+}

@@ -199,3 +199,66 @@ fn is_present(context: &mut Context<'_>, key: &Key<'_>) -> bool {
 fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<DatabaseId, CommandError> {
     context.database(i64::from(args.integer32()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestServer;
+
+    #[test]
+    fn values_take_their_deadline_and_encoding_along() {
+        let mut server = TestServer::new();
+        server.run("SET a 12 PXAT 1700000009000");
+        server.run("RENAME a b");
+        server.run("COPY b c");
+        server.run("COPY b b DB 3");
+        server.run("MOVE c 2");
+        server.assert_effects_replay();
+        let at: Vec<(u16, Option<u64>)> = server
+            .dump()
+            .into_iter()
+            .map(|record| (record.0, record.3))
+            .collect();
+        let deadline = Some(1_700_000_009_000);
+        assert_eq!(at, [(0, deadline), (2, deadline), (3, deadline)]);
+    }
+
+    #[test]
+    fn nothing_is_overwritten_unless_asked_to() {
+        let mut server = TestServer::new();
+        server.run("MSET a 1 b 2");
+        assert_eq!(server.integer("RENAMENX a b"), 0);
+        assert_eq!(server.integer("COPY a b"), 0);
+        server.run("COPY a a DB 1");
+        assert_eq!(server.integer("MOVE a 1"), 0);
+        assert_eq!(server.integer("COPY a b REPLACE"), 1);
+        assert_eq!(server.text("GET b"), "1");
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn expired_keys_are_neither_source_nor_in_the_way() {
+        let mut server = TestServer::new();
+        server.run("SET gone 1 PX 5");
+        server.run("SET other 1 PX 5");
+        server.run("SET a 1");
+        server.advance_ms(5);
+        assert_eq!(server.error("RENAME gone b"), "ERR no such key");
+        assert_eq!(server.integer("COPY gone b"), 0);
+        assert_eq!(server.integer("MOVE gone 1"), 0);
+        assert_eq!(server.integer("RENAMENX a other"), 1);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn long_values_move_too() {
+        let mut server = TestServer::new();
+        let long = vec![b'x'; 1 << 20];
+        server.run_args(&[b"SET", b"a", &long]);
+        server.run("COPY a b");
+        server.run("APPEND b y");
+        server.run("RENAME a c");
+        assert_eq!(server.integer("STRLEN c"), 1 << 20);
+        assert_eq!(server.integer("STRLEN b"), (1 << 20) + 1);
+        server.assert_effects_replay();
+    }
+}

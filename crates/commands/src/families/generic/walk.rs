@@ -198,3 +198,92 @@ fn random_key(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use protocol::Value;
+
+    use super::parse_cursor;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn cursors_are_read_as_strtoul_does() {
+        assert_eq!(parse_cursor(b"12"), Some(12));
+        assert_eq!(parse_cursor(b"+12"), Some(12));
+        assert_eq!(parse_cursor(b"-1"), Some(u64::MAX));
+        assert_eq!(parse_cursor(b""), Some(0));
+        assert_eq!(parse_cursor(b"18446744073709551615"), Some(u64::MAX));
+        for wrong in ["18446744073709551616", "x", "1x", "-", "+-1", " 1", "1 "] {
+            assert_eq!(parse_cursor(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_walk_meets_every_key_while_others_come() {
+        let mut server = TestServer::new();
+        let names: BTreeSet<String> = (0..2000).map(|number| format!("key:{number}")).collect();
+        for name in &names {
+            server.run(&format!("SET {name} v"));
+        }
+        let mut met = BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        let mut more = 0;
+        loop {
+            let (next, keys) = step(&mut server, &format!("SCAN {cursor} MATCH key:* COUNT 7"));
+            met.extend(keys);
+            for _ in 0..20 {
+                server.run(&format!("SET other:{more} v"));
+                more += 1;
+            }
+            cursor = next;
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(met, names);
+    }
+
+    fn step(server: &mut TestServer, line: &str) -> (String, Vec<String>) {
+        let text = |value: Value| match value {
+            Value::Bulk(text) => String::from_utf8(text).expect("text"),
+            other => panic!("expected a string, got {other:?}"),
+        };
+        match server.run(line) {
+            Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+                Ok([next, Value::Array(keys)]) => {
+                    (text(next), keys.into_iter().map(text).collect())
+                }
+                other => panic!("expected a cursor and keys, got {other:?}"),
+            },
+            other => panic!("expected an array, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_walk_may_be_narrowed() {
+        let mut server = TestServer::new();
+        server.run("MSET a1 1 a2 2 b1 3");
+        assert_eq!(step(&mut server, "SCAN 0 COUNT 100 MATCH b*").1, ["b1"]);
+        assert_eq!(step(&mut server, "SCAN 0 COUNT 100 TYPE String").1.len(), 3);
+        assert!(step(&mut server, "SCAN 0 COUNT 100 TYPE list").1.is_empty());
+        assert_eq!(
+            server.run("KEYS b?"),
+            Value::Array(vec![Value::Bulk(b"b1".to_vec())])
+        );
+        assert_eq!(server.integer("DBSIZE"), 3);
+    }
+
+    #[test]
+    fn a_random_key_is_alive() {
+        let mut server = TestServer::new();
+        assert_eq!(server.run("RANDOMKEY"), Value::Null);
+        server.run("SET gone v PX 5");
+        server.run("SET here v");
+        server.advance_ms(5);
+        for _ in 0..20 {
+            assert_eq!(server.text("RANDOMKEY"), "here");
+        }
+    }
+}

@@ -131,3 +131,61 @@ fn select(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestServer;
+
+    #[test]
+    fn databases_are_emptied_one_or_all() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        server.run("SELECT 1");
+        server.run("SET a 1");
+        server.run("FLUSHDB");
+        assert_eq!(server.integer("DBSIZE"), 0);
+        server.run("SELECT 0");
+        assert_eq!(server.integer("DBSIZE"), 1);
+        server.run("FLUSHALL ASYNC");
+        server.run("FLUSHALL");
+        assert_eq!(server.effects()[2..], ["FLUSHDB", "FLUSHALL"]);
+        assert!(server.dump().is_empty());
+        assert_eq!(server.error("FLUSHDB LATER"), "ERR syntax error");
+    }
+
+    #[test]
+    fn databases_change_places() {
+        let mut server = TestServer::new();
+        server.run("SET a 1 PXAT 1700000009000");
+        server.run("SWAPDB 0 2");
+        server.run("SWAPDB 2 2");
+        assert_eq!(server.integer("DBSIZE"), 0);
+        server.run("SELECT 2");
+        assert_eq!(server.integer("PEXPIRETIME a"), 1_700_000_009_000);
+        assert_eq!(server.effects()[1..], ["SWAPDB 0 2"]);
+        server.assert_effects_replay();
+        assert_eq!(server.error("SWAPDB x 1"), "ERR invalid first DB index");
+        assert_eq!(
+            server.error("SWAPDB 1 99999999999"),
+            "ERR invalid second DB index"
+        );
+        assert_eq!(server.error("SWAPDB 1 16"), "ERR DB index is out of range");
+    }
+
+    #[test]
+    fn a_database_must_exist() {
+        let mut server = TestServer::new();
+        assert_eq!(server.error("SELECT 16"), "ERR DB index is out of range");
+        assert_eq!(server.error("SELECT -1"), "ERR DB index is out of range");
+        assert_eq!(
+            server.error("SELECT x"),
+            "ERR value is not an integer or out of range"
+        );
+        assert!(
+            server
+                .error("SELECT 4294967296")
+                .contains("must between -2147483648")
+        );
+        assert_eq!(server.session().database, 0);
+    }
+}

@@ -426,3 +426,71 @@ fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> Co
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    fn texts(value: Value) -> Vec<String> {
+        match value {
+            Value::Array(values) => values
+                .into_iter()
+                .map(|value| match value {
+                    Value::Bulk(text) => String::from_utf8(text).expect("text"),
+                    other => panic!("expected a string, got {other:?}"),
+                })
+                .collect(),
+            other => panic!("expected an array, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_commands_are_described_and_documented() {
+        let mut server = TestServer::resp3();
+        let count = server.integer("COMMAND COUNT");
+        let same = |len: usize| i64::try_from(len) == Ok(count);
+        assert!(matches!(server.run("COMMAND"), Value::Array(rows) if same(rows.len())));
+        assert!(matches!(server.run("COMMAND INFO"), Value::Array(rows) if same(rows.len())));
+        assert!(matches!(server.run("COMMAND DOCS"), Value::Map(rows) if same(rows.len())));
+    }
+
+    #[test]
+    fn lists_are_filtered() {
+        let mut server = TestServer::new();
+        let listed = texts(server.run("COMMAND LIST FILTERBY PATTERN object|f*"));
+        assert_eq!(listed, ["object|freq"]);
+        assert!(texts(server.run("COMMAND LIST FILTERBY MODULE any")).is_empty());
+        let bitmaps = texts(server.run("COMMAND LIST FILTERBY ACLCAT bitmap"));
+        assert!(bitmaps.contains(&"bitop".to_owned()) && !bitmaps.contains(&"get".to_owned()));
+        assert_eq!(
+            server.error("COMMAND LIST FILTERBY x y"),
+            "ERR syntax error"
+        );
+    }
+
+    #[test]
+    fn keys_are_picked_out() {
+        let mut server = TestServer::new();
+        for (line, keys) in [
+            ("MSET a 1 b 2", &["a", "b"][..]),
+            ("BITOP AND d a b", &["d", "a", "b"]),
+            ("OBJECT ENCODING k", &["k"]),
+            ("RENAME a b", &["a", "b"]),
+        ] {
+            assert_eq!(texts(server.run(&format!("COMMAND GETKEYS {line}"))), keys);
+        }
+        for (line, error) in [
+            ("nonsense", "ERR Invalid command specified"),
+            ("OBJECT nonsense k", "ERR Invalid command specified"),
+            ("PING", "ERR The command has no key arguments"),
+            (
+                "GET",
+                "ERR Invalid number of arguments specified for command",
+            ),
+        ] {
+            assert_eq!(server.error(&format!("COMMAND GETKEYS {line}")), error);
+        }
+    }
+}

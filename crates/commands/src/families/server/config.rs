@@ -120,3 +120,19 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    #[test]
+    fn directives_are_a_map() {
+        let mut server = TestServer::resp3();
+        assert!(matches!(server.run("CONFIG GET a b"), Value::Map(pairs) if pairs.len() == 2));
+        server.run("CONFIG SET a 1 b 2");
+        assert_eq!(server.port.asked, ["set 2 directives"]);
+        assert_eq!(server.error("CONFIG SET a 1 b"), "ERR syntax error");
+    }
+}

@@ -40,6 +40,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             let seconds: f64 = std::str::from_utf8(args.bytes()?)
                 .ok()
                 .and_then(|text| text.parse().ok())
+                .filter(|seconds: &f64| !seconds.is_nan())
                 .unwrap_or(0.0);
             context.store.leave();
             context
@@ -67,3 +68,37 @@ const HELP: &[&str] = &[
     "SLEEP <seconds>",
     "    Stop the worker of this connection for <seconds>. Decimals allowed.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestServer;
+
+    #[test]
+    fn whoever_is_not_let_in_gets_nothing() {
+        let mut server = TestServer::new();
+        assert!(
+            server
+                .error("DEBUG SLEEP 1")
+                .starts_with("ERR DEBUG command not allowed")
+        );
+        assert!(server.port.asked.is_empty());
+    }
+
+    #[test]
+    fn sleep_is_bounded() {
+        let mut server = TestServer::new();
+        server.port.allows_debug = true;
+        server.run("DEBUG SLEEP 0.5");
+        server.run("DEBUG SLEEP -1");
+        server.run("DEBUG SLEEP nan");
+        server.run("DEBUG SLEEP 1e300");
+        server.run("DEBUG SET-ACTIVE-EXPIRE 0");
+        let asked = ["sleep 0.5 s", "sleep 0 s", "sleep 0 s", "sleep 86400 s"];
+        assert_eq!(server.port.asked[..4], asked);
+        assert_eq!(server.port.asked[4], "active expire: false");
+        assert_eq!(
+            server.error("DEBUG OBJECT k"),
+            "ERR unknown subcommand or wrong number of arguments for 'OBJECT'. Try DEBUG HELP."
+        );
+    }
+}

@@ -107,3 +107,80 @@ pub(crate) fn legacy_range(spec: &CommandSpec) -> (i64, i64, i64) {
     let step = ranges.iter().map(|(.., step)| *step).max();
     (*first, last.unwrap_or(0), step.unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::OwnedRequest;
+
+    use super::*;
+
+    /// Arguments of `words` that are keys by these specifications.
+    fn found(specs: &'static [KeySpec], words: &[&str]) -> Option<Vec<usize>> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let owned = OwnedRequest::new(&words);
+        let spec = CommandSpec {
+            keys: specs,
+            ..CommandSpec::BLANK
+        };
+        let keys = of(&spec, &owned.request())?;
+        Some(keys.into_iter().map(|(at, _)| at).collect())
+    }
+
+    const fn spec(begin: Begin, find: Find) -> KeySpec {
+        KeySpec {
+            begin,
+            find,
+            access: KeyAccess::RO,
+            notes: "",
+        }
+    }
+
+    #[test]
+    fn ranges_reach_the_end_or_a_part_of_it() {
+        const ALL: &[KeySpec] = &[KeySpec::range(1, -1, 2, KeyAccess::RO)];
+        assert_eq!(found(ALL, &["MSET", "a", "1", "b", "2"]), Some(vec![1, 3]));
+        const HALF: &[KeySpec] = &[spec(
+            Begin::Keyword("STREAMS", 1),
+            Find::Range {
+                last: -1,
+                step: 1,
+                limit: 2,
+            },
+        )];
+        let words = ["XREAD", "COUNT", "1", "streams", "a", "b", "0", "0"];
+        assert_eq!(found(HALF, &words), Some(vec![4, 5]));
+    }
+
+    #[test]
+    fn counts_are_checked() {
+        const COUNTED: &[KeySpec] = &[spec(
+            Begin::Index(1),
+            Find::Count {
+                count: 0,
+                first: 1,
+                step: 1,
+            },
+        )];
+        assert_eq!(found(COUNTED, &["X", "2", "a", "b", "c"]), Some(vec![2, 3]));
+        for wrong in ["3", "-1", "x", "9223372036854775807"] {
+            assert_eq!(found(COUNTED, &["X", wrong, "a", "b"]), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keywords_may_be_looked_for_from_the_end() {
+        const LAST: &[KeySpec] = &[spec(
+            Begin::Keyword("KEYS", -2),
+            Find::Range {
+                last: -1,
+                step: 1,
+                limit: 0,
+            },
+        )];
+        assert_eq!(
+            found(LAST, &["MIGRATE", "keys", "x", "KEYS", "a", "b"]),
+            Some(vec![4, 5])
+        );
+        assert_eq!(found(LAST, &["MIGRATE", "x", "y"]), Some(vec![]));
+    }
+}

@@ -262,3 +262,46 @@ fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>
     reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    #[test]
+    fn usage_reads_its_option() {
+        let mut server = TestServer::new();
+        server.run("SET k v");
+        assert!(server.integer("MEMORY USAGE k") > 0);
+        assert!(server.integer("MEMORY USAGE k SAMPLES 0") > 0);
+        assert_eq!(server.run("MEMORY USAGE none"), Value::Null);
+        assert_eq!(
+            server.error("MEMORY USAGE k SAMPLES -1"),
+            "ERR syntax error"
+        );
+        assert_eq!(
+            server.error("MEMORY USAGE none SAMPLES"),
+            "ERR syntax error"
+        );
+    }
+
+    #[test]
+    fn stats_name_every_database_with_keys() {
+        let mut server = TestServer::resp3();
+        server.run("SELECT 3");
+        server.run("SET k v");
+        let Value::Map(pairs) = server.run("MEMORY STATS") else {
+            panic!("expected a map");
+        };
+        let value = |name: &str| {
+            let name = Value::Bulk(name.as_bytes().to_vec());
+            pairs.iter().find(|pair| pair.0 == name).map(|pair| &pair.1)
+        };
+        assert_eq!(value("keys.count"), Some(&Value::Integer(1)));
+        assert!(matches!(value("db.3"), Some(Value::Map(fields)) if fields.len() == 3));
+        assert_eq!(value("db.0"), None);
+        assert_eq!(value("peak.allocated"), Some(&Value::Integer(4_000_000)));
+        assert!(matches!(value("peak.percentage"), Some(Value::Double(_))));
+    }
+}

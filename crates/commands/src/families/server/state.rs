@@ -260,3 +260,63 @@ fn replica_of(
         "ERR REPLICAOF is only available as NO ONE: this version does not replicate",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::{START_UNIX_MS, TestServer};
+
+    #[test]
+    fn time_is_two_numbers_as_text() {
+        let seconds = (START_UNIX_MS / 1000).to_string().into_bytes();
+        let expected = vec![Value::Bulk(seconds), Value::Bulk(b"5".to_vec())];
+        assert_eq!(TestServer::new().run("TIME"), Value::Array(expected));
+    }
+
+    #[test]
+    fn shutdown_reads_its_words() {
+        let mut server = TestServer::new();
+        for line in [
+            "SHUTDOWN later",
+            "SHUTDOWN SAVE NOSAVE",
+            "SHUTDOWN ABORT NOW",
+            "SHUTDOWN NOSAVE ABORT",
+        ] {
+            assert_eq!(server.error(line), "ERR syntax error", "{line}");
+        }
+        assert!(
+            server
+                .error("SHUTDOWN SAVE")
+                .contains("keeps nothing on disk")
+        );
+        assert!(server.port.asked.is_empty());
+        server.run("SHUTDOWN nosave now force");
+        let asked = server.port.asked.join("");
+        assert!(
+            asked.contains("save: Some(false), now: true, force: true"),
+            "{asked}"
+        );
+    }
+
+    #[test]
+    fn a_primary_it_is_and_stays() {
+        let mut server = TestServer::new();
+        assert_eq!(
+            server.run("REPLICAOF no one"),
+            Value::Simple(b"OK".to_vec())
+        );
+        assert_eq!(server.error("SLAVEOF NO TWO"), "ERR Invalid master port");
+        assert!(
+            server
+                .error("REPLICAOF host 6379")
+                .contains("does not replicate")
+        );
+    }
+
+    #[test]
+    fn sections_are_asked_for_in_any_case() {
+        let mut server = TestServer::new();
+        assert_eq!(server.text("INFO Server CLIENTS"), "server,clients");
+    }
+}
