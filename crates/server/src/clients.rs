@@ -132,13 +132,13 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let query_bytes = client.query_bytes.load(Ordering::Relaxed);
     let output_bytes = client.output_bytes.load(Ordering::Relaxed);
     let mut flags = String::new();
+    if client.local_address.starts_with('/') {
+        flags.push('U');
+    }
     for (flag, letter) in [(ClientRecord::NO_EVICT, 'e'), (ClientRecord::NO_TOUCH, 'T')] {
         if client.has_flag(flag) {
             flags.push(letter);
         }
-    }
-    if client.local_address.starts_with('/') {
-        flags.push('U');
     }
     if flags.is_empty() {
         flags.push('N');

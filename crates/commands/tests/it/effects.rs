@@ -179,7 +179,7 @@ fn every_command_that_writes_has_a_form() {
         if spec.flags.has(Flags::WRITE) {
             let mut forms = FORMS.iter().chain(RARE_FORMS);
             let named = |form: &&str| form.split_whitespace().next() == Some(spec.name);
-            assert!(forms.any(|form| named(form)), "no form of {}", spec.name);
+            assert!(forms.any(named), "no form of {}", spec.name);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod hello;
+mod others;
 
 use protocol::Reply;
 
