@@ -93,6 +93,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "LIST",
+            history: &[
+                ("2.8.12", "Shows `id`."),
+                ("5.0.0", "Added `TYPE`."),
+                ("6.0.0", "Shows `user`."),
+                (
+                    "6.2.0",
+                    "Added `ID`; shows `argv-mem`, `tot-mem`, `laddr` and `redir`.",
+                ),
+                ("7.0.0", "Shows `resp`, `multi-mem`, `rbs` and `rbp`."),
+                ("7.0.3", "Shows `ssub`."),
+            ],
             arity: Arity::AtLeast(2),
             since: "2.4.0",
             summary: "Describes the open connections, one a line.",
@@ -104,6 +115,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "KILL",
+            history: &[
+                ("2.8.12", "Takes filters, among them `ID`."),
+                ("3.2.0", "`TYPE` knows `master`."),
+                ("5.0.0", "`TYPE` knows `replica`, and `slave` still."),
+                ("6.2.0", "Added `LADDR`."),
+                ("7.4.0", "Added `MAXAGE`."),
+            ],
             arity: Arity::AtLeast(3),
             since: "2.4.0",
             summary: "Closes connections.",
@@ -144,6 +162,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "PAUSE",
+            history: &[("6.2.0", "Takes a mode: `WRITE` or `ALL`.")],
             arity: Arity::AtLeast(3),
             since: "2.9.50",
             summary: "Holds commands of all clients back for a time.",

@@ -23,6 +23,10 @@ const WRONG_PASSWORD: CommandError =
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HELLO",
+        history: &[(
+            "6.2.0",
+            "The version may be left out; without arguments it only tells.",
+        )],
         arity: Arity::AtLeast(1),
         flags: BEFORE_AUTH,
         group: Group::Connection,
@@ -35,6 +39,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "AUTH",
+        history: &[("6.0.0", "Takes the name of a user before the password.")],
         arity: Arity::AtLeast(2),
         flags: BEFORE_AUTH,
         group: Group::Connection,

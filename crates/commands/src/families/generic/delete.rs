@@ -49,6 +49,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXISTS",
+        history: &[("3.0.3", "Takes several keys.")],
         arity: Arity::AtLeast(2),
         flags: Flags::READONLY.and(Flags::FAST),
         keys: ALL_LOOKED_AT,

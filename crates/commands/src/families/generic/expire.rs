@@ -37,6 +37,7 @@ const GETTER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EXPIRE",
+        history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         summary: "Makes a key stop existing some seconds from now.",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |context, args, reply| {
@@ -55,6 +56,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIRE",
+        history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
         summary: "Makes a key stop existing some milliseconds from now.",
         syntax: "key milliseconds [NX | XX | GT | LT]",
@@ -74,6 +76,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXPIREAT",
+        history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "1.2.0",
         summary: "Makes a key stop existing at a time given in seconds since 1970.",
         syntax: "key unix-time-seconds [NX | XX | GT | LT]",
@@ -89,6 +92,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIREAT",
+        history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
         summary: "Makes a key stop existing at a time given in milliseconds since 1970.",
         syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
@@ -104,6 +108,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TTL",
+        history: &[(
+            "2.8.0",
+            "Tells a missing key, -2, from one without a deadline.",
+        )],
         tips: &["nondeterministic_output"],
         summary: "Says how many seconds a key still has; -1: for ever, -2: there is no such key.",
         handler: |context, args, reply| tell_deadline(context, args, reply, 1000, true),
@@ -111,6 +119,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PTTL",
+        history: &[(
+            "2.8.0",
+            "Tells a missing key, -2, from one without a deadline.",
+        )],
         since: "2.6.0",
         tips: &["nondeterministic_output"],
         summary: "Says how many milliseconds a key still has; -1: for ever, -2: no such key.",

@@ -35,6 +35,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "RENAMENX",
+        history: &[("3.2.0", "A key may be given the name it has.")],
         arity: Arity::Exactly(3),
         flags: Flags::WRITE.and(Flags::FAST),
         keys: &[

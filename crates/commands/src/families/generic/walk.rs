@@ -20,6 +20,7 @@ const WALKER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SCAN",
+        history: &[("6.0.0", "Added `TYPE`.")],
         arity: Arity::AtLeast(2),
         since: "2.8.0",
         summary: "Walks the keys of the database a few at a time.",

@@ -13,6 +13,7 @@ const FLUSH: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(1),
     flags: Flags::WRITE,
     group: Group::Server,
+    history: &[("4.0.0", "Added `ASYNC`."), ("6.2.0", "Added `SYNC`.")],
     categories: &["keyspace", "dangerous"],
     complexity: "O(1); the memory is given back behind.",
     syntax: "[ASYNC | SYNC]",

@@ -52,6 +52,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "INFO",
+            history: &[("7.0.0", "Describes all commands when none is named.")],
             summary: "Describes the named commands.",
             complexity: "O(N) where N is the number of commands to look up.",
             syntax: "[command-name [command-name ...]]",

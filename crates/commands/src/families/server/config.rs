@@ -29,6 +29,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     subcommands: &[
         CommandSpec {
             name: "GET",
+            history: &[("7.0.0", "Takes several patterns.")],
             arity: Arity::AtLeast(3),
             summary: "Gives directives whose names match, with their values.",
             complexity: "O(N) where N is the number of directives.",
@@ -38,6 +39,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "SET",
+            history: &[("7.0.0", "Takes several directives.")],
             arity: Arity::AtLeast(4),
             summary: "Changes directives, all or none.",
             complexity: "O(N) where N is the number of directives given.",

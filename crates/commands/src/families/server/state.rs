@@ -16,6 +16,7 @@ const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "INFO",
+        history: &[("7.0.0", "Takes several sections.")],
         arity: Arity::AtLeast(1),
         flags: ALWAYS,
         group: Group::Server,
@@ -85,6 +86,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SHUTDOWN",
+        history: &[("7.0.0", "Added `NOW`, `FORCE` and `ABORT`.")],
         arity: Arity::AtLeast(1),
         flags: Flags::ADMIN
             .and(Flags::NOSCRIPT)
