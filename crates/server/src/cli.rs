@@ -24,6 +24,8 @@ use crate::{identity, system_check};
 pub enum Invocation {
     /// Run the server.
     Serve(Box<Startup>),
+    /// Measure servers: the words of the load generator's command line.
+    Bench(Vec<String>),
     /// Print `text` on standard output and exit with `code`.
     Print {
         /// The text, with its last newline.
@@ -74,6 +76,9 @@ pub fn read(
 ) -> Result<Invocation, StartError> {
     let program = arguments.first().cloned().unwrap_or_default();
     let options = arguments.get(1..).unwrap_or_default();
+    if let Some(words) = bench_words(&program, options) {
+        return Ok(Invocation::Bench(words));
+    }
     if let Some(printed) = special(&program, options)? {
         return Ok(printed);
     }
@@ -119,6 +124,18 @@ impl Startup {
         }
         Ok(Log::new(config.log_level, config.log_file))
     }
+}
+
+/// The words of the load generator, if it is asked for: as `iolite bench`, or by a link to the binary
+/// that is called `iolite-bench`. A configuration file of the name `bench` is still `./bench`.
+fn bench_words(program: &OsStr, options: &[OsString]) -> Option<Vec<String>> {
+    let words = match options.split_first() {
+        _ if Path::new(program).file_name() == Some(OsStr::new("iolite-bench")) => options,
+        Some((first, rest)) if first == "bench" => rest,
+        _ => return None,
+    };
+    let texts = words.iter().map(|word| word.to_string_lossy().into_owned());
+    Some(texts.collect())
 }
 
 /// What the first option alone decides.
@@ -231,6 +248,7 @@ fn usage(program: &OsStr) -> String {
        {program} -v or --version
        {program} -h or --help
        {program} --check-system
+       {program} bench [options] (measure a server; bench --help)
 
 Options are the directives of the configuration file, with their values:
        {program} (run the server with the defaults)

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::from(code)
         }
+        Ok(cli::Invocation::Bench(words)) => tool::run(words),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

@@ -28,14 +28,14 @@ fn start(
 fn startup(options: &[&str], environment: &[(&str, &str)], stdin: &[u8]) -> Startup {
     match start(options, environment, stdin).unwrap() {
         Invocation::Serve(startup) => *startup,
-        Invocation::Print { text, .. } => panic!("printed {text}"),
+        other => panic!("{other:?}"),
     }
 }
 
 fn printed(options: &[&str]) -> (String, u8) {
     match start(options, &[], b"").unwrap() {
         Invocation::Print { text, code } => (text, code),
-        Invocation::Serve(_) => panic!("would serve"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -153,4 +153,19 @@ fn questions_are_answered_without_a_server() {
     assert!(printed(&["--check-system"]).0.contains("[open-files]..."));
     let told = start(&["--test-memory", "100"], &[], b"").unwrap_err();
     assert!(told.starts_with("Iolite has no memory test."), "{told}");
+}
+
+#[test]
+fn the_load_generator_is_a_word_or_a_name_away() {
+    let words = |arguments: &[&str]| {
+        let arguments = arguments.iter().map(OsString::from).collect();
+        match read(arguments, std::iter::empty(), &mut std::io::empty()).unwrap() {
+            Invocation::Bench(words) => Some(words),
+            _ => None,
+        }
+    };
+    let expected = Some(vec!["-t".to_owned(), "get".to_owned()]);
+    assert_eq!(words(&["/usr/bin/iolite", "bench", "-t", "get"]), expected);
+    assert_eq!(words(&["/usr/bin/iolite-bench", "-t", "get"]), expected);
+    assert_eq!(words(&["/usr/bin/iolite", "--port", "1"]), None);
 }

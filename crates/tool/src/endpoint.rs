@@ -1,0 +1,299 @@
+//! A server to be measured: where it is, how to enter, and a connection for questions.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::{Value, decode_value, encode_request};
+
+use crate::error::BenchError;
+
+/// How long a server may take to accept, and to answer a question.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A host's name or number, and a port.
+    Tcp(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A server, and how to enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// For people: what a comparison calls it.
+    pub name: String,
+    /// Where it listens.
+    pub address: Address,
+    /// User and password; a password alone is the default user's.
+    pub credentials: Option<(Option<String>, String)>,
+    /// The numbered database.
+    pub database: u32,
+    /// Whether connections speak RESP3.
+    pub is_resp3: bool,
+    /// The server's process, if the user named it.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Endpoint {
+    /// A server without a password, at `address`.
+    #[must_use]
+    pub fn new(name: &str, address: Address) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            credentials: None,
+            database: 0,
+            is_resp3: false,
+            pid: None,
+        }
+    }
+
+    /// A connection that has entered: authenticated, RESP3 and the database as wanted.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses.
+    pub fn connect(&self) -> Result<Session, BenchError> {
+        let link = match &self.address {
+            Address::Tcp(host, port) => connect_tcp(host, *port).map(Link::Tcp),
+            Address::Unix(path) => connect_unix(path).map(Link::Unix),
+        };
+        let mut session = Session {
+            address: self.address.clone(),
+            link: link.map_err(|error| BenchError::Connection(self.address.clone(), error))?,
+            input: Vec::new(),
+        };
+        session.enter(self)?;
+        Ok(session)
+    }
+
+    /// The connection failed with `error`.
+    pub(crate) fn lost(&self, error: io::Error) -> BenchError {
+        BenchError::Connection(self.address.clone(), error)
+    }
+
+    /// The server's process: the one that was named, or what the server says, if it runs here.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn find_pid(&self) -> Result<Option<u32>, BenchError> {
+        if self.pid.is_some() {
+            return Ok(self.pid);
+        }
+        let mut session = self.connect()?;
+        if !session.is_local() {
+            return Ok(None);
+        }
+        let info = session.info("server")?;
+        Ok(info_field(&info, "process_id").and_then(|text| text.parse().ok()))
+    }
+}
+
+/// A field of what INFO answered.
+#[must_use]
+pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find_map(|(key, value)| (key == name).then(|| value.trim_end()))
+}
+
+fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, ANSWER_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn connect_unix(path: &PathBuf) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    Ok(stream)
+}
+
+#[derive(Debug)]
+enum Link {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection that has entered; questions wait for their answer.
+#[derive(Debug)]
+pub struct Session {
+    address: Address,
+    link: Link,
+    input: Vec<u8>,
+}
+
+impl Session {
+    fn enter(&mut self, endpoint: &Endpoint) -> Result<(), BenchError> {
+        if let Some((user, password)) = &endpoint.credentials {
+            match user {
+                Some(user) => self.demand("AUTH", &["AUTH", user, password])?,
+                None => self.demand("AUTH", &["AUTH", password])?,
+            };
+        }
+        if endpoint.is_resp3 {
+            self.demand("HELLO 3", &["HELLO", "3"])?;
+        }
+        if endpoint.database != 0 {
+            self.demand("SELECT", &["SELECT", &endpoint.database.to_string()])?;
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// The connection ended, or the answer is none.
+    pub fn ask(&mut self, words: &[&str]) -> Result<Value, BenchError> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut request = Vec::new();
+        encode_request(&mut request, &words);
+        let sent = self.link.write_all(&request).and_then(|()| self.receive());
+        sent.map_err(|error| BenchError::Connection(self.address.clone(), error))
+    }
+
+    /// Asks what must not be answered with an error; `request` names it in the message.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask), or an error was answered.
+    pub fn demand(&mut self, request: &'static str, words: &[&str]) -> Result<Value, BenchError> {
+        match self.ask(words)? {
+            Value::Error(text) => Err(BenchError::Refused {
+                request,
+                reply: String::from_utf8_lossy(&text).into_owned(),
+            }),
+            value => Ok(value),
+        }
+    }
+
+    /// A section of INFO; empty when the server does not have it.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn info(&mut self, section: &str) -> Result<String, BenchError> {
+        Ok(match self.ask(&["INFO", section])? {
+            Value::Bulk(text) | Value::Verbatim { text, .. } => {
+                String::from_utf8_lossy(&text).into_owned()
+            }
+            _ => String::new(),
+        })
+    }
+
+    /// How many keys the database holds.
+    ///
+    /// # Errors
+    /// The connection ended, or the server refused.
+    pub fn keys_count(&mut self) -> Result<i64, BenchError> {
+        match self.demand("DBSIZE", &["DBSIZE"])? {
+            Value::Integer(count) => Ok(count),
+            _ => Ok(0),
+        }
+    }
+
+    /// Whether the server runs on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match &self.link {
+            Link::Unix(_) => true,
+            Link::Tcp(stream) => {
+                let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+                ends.is_some_and(|(peer, own)| is_loopback(peer.ip()) || peer.ip() == own.ip())
+            }
+        }
+    }
+
+    /// The bare connection, set not to block.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub(crate) fn into_nonblocking(self) -> io::Result<OwnedFd> {
+        match self.link {
+            Link::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                Ok(stream.into())
+            }
+            Link::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                Ok(stream.into())
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<Value> {
+        let mut piece = [0; 16 * 1024];
+        loop {
+            let decoded = decode_value(&self.input);
+            let decoded = decoded.map_err(|error| io::Error::other(error.to_string()))?;
+            if let Some((value, used)) = decoded {
+                self.input.drain(..used);
+                return Ok(value);
+            }
+            match self.link.read(&mut piece)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.input.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+impl Link {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(out),
+            Self::Unix(stream) => stream.read(out),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_info_are_found_by_whole_name() {
+        let info = "# Server\r\nredis_version:7.2.4\r\nprocess_id:42\r\ntcp_port:1\r\n";
+        assert_eq!(info_field(info, "process_id"), Some("42"));
+        assert_eq!(info_field(info, "process"), None);
+    }
+
+    #[test]
+    fn addresses_show_as_they_are_written() {
+        assert_eq!(Address::Tcp("::1".to_owned(), 7).to_string(), "::1:7");
+        assert_eq!(Address::Unix("/tmp/s".into()).to_string(), "/tmp/s");
+    }
+}

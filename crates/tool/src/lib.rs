@@ -1,0 +1,90 @@
+//! The load generator: workloads, measurements, comparisons and their report.
+//!
+//! ```text
+//!   options ──> measure ──> run ──> worker, one a thread
+//!                  │         │        │ pool: requests built before    replies: found and counted
+//!                  │         │        │ keys: uniform, Zipf, in order  histogram: latencies
+//!                  │         └ process: CPU time and memory of the server, and our own
+//!                  └──> record (JSON) ──> report (a page)
+//! ```
+//!
+//! The generator is to be idle, not the server: a request costs it little more than the system call
+//! that carries its batch, and what it costs is printed beside what the server used. Throughput
+//! measured through a generator that is busy all the time says little; CPU time of the server for
+//! a request stays true.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::process::ExitCode;
+
+pub mod endpoint;
+pub mod error;
+pub mod histogram;
+pub mod json;
+pub mod keys;
+pub mod metric;
+pub mod options;
+pub mod process;
+pub mod record;
+pub mod run;
+pub mod template;
+pub mod workload;
+
+mod catalogue;
+mod contestant;
+mod digits;
+mod idle;
+mod measure;
+mod output;
+mod pool;
+mod progress;
+mod replies;
+mod units;
+mod worker;
+
+use error::BenchError;
+use measure::Measurement;
+use options::Job;
+
+/// Does what the words after `bench` say.
+pub fn run(words: Vec<String>) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match execute(words, &mut out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without standard error there is nobody to tell.
+            let _told = writeln!(std::io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<(), BenchError> {
+    let command = without_secrets(&words);
+    match options::read(words)? {
+        Job::Measure(options) => {
+            let steps = measure::steps(&options);
+            Measurement::new(&options, &command, out)?.make(&steps)
+        }
+        Job::Suite(_) => Ok(()),
+        Job::Idle(options) => idle::hold(&options, out),
+        Job::Report(_) => Ok(()),
+        Job::Print(text) => out
+            .write_all(text.as_bytes())
+            .map_err(|error| BenchError::System("standard output", error)),
+    }
+}
+
+/// The command line as it may be shown: without what follows `-a` and `-u`.
+fn without_secrets(words: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = Vec::new();
+    for word in words {
+        let is_secret = matches!(shown.last().map(String::as_str), Some("-a" | "-u"));
+        shown.push(if is_secret {
+            "***".to_owned()
+        } else {
+            word.clone()
+        });
+    }
+    shown
+}

@@ -1,0 +1,546 @@
+//! Measurements as JSON, and back: the file that `--json` writes and `report` reads.
+//!
+//! ```text
+//!   {"format": "iolite-bench 1",
+//!    "started_unix_ms": ..., "command": ["bench", "-t", "get", ...],
+//!    "machine": {"processor", "processors", "memory_bytes", "kernel"},
+//!    "servers": [{"name", "version", "address"}],
+//!    "runs": [{"server", "workload", "family", "round", "connections", "pipeline", "threads",
+//!              "key_space", "key_bytes", "value_bytes", "rate"?,
+//!              "wall_ns", "requests", "errors", "misses", "first_error"?,
+//!              "latency": {"mean_ns", "min_ns", "max_ns", "buckets": [[ns, count], ...]},
+//!              "service"?: the same, "server_use"?: {"cpu_ns", "rss_bytes_before",
+//!              "rss_bytes_after"}, "generator_use"?: ..., "moments": [...]}],
+//!    "memory": [{"server", "keys", "key_bytes", "value_bytes", "empty_bytes", "full_bytes"}]}
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::BenchError;
+use crate::histogram::Histogram;
+use crate::json::Json;
+use crate::run::{Moment, Outcome, Used};
+use crate::units::whole;
+use crate::workload::{Pace, ValueBytes, Workload};
+
+/// The first member of every file.
+const FORMAT: &str = "iolite-bench 1";
+
+/// All that a command has measured.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// When it began, in milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// The command line, without passwords.
+    pub command: Vec<String>,
+    /// Where.
+    pub machine: Machine,
+    /// The servers, in the order in which they were named: ratios are to the first.
+    pub servers: Vec<Server>,
+    /// The runs, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// Memory of loaded servers.
+    pub memory: Vec<Memory>,
+}
+
+/// The machine of the generator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// What the processor calls itself.
+    pub processor: String,
+    /// How many of it.
+    pub processors: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// System and version.
+    pub kernel: String,
+}
+
+/// A server that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// What the comparison calls it.
+    pub name: String,
+    /// What it calls itself.
+    pub version: String,
+    /// Where it listened.
+    pub address: String,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The server's name.
+    pub server: String,
+    /// What was asked.
+    pub shape: Shape,
+    /// Which turn of its server.
+    pub round: u64,
+    /// What was measured.
+    pub outcome: Outcome,
+}
+
+/// What a workload was, as far as readers of its figures need it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Its name.
+    pub workload: String,
+    /// The plot it belongs to.
+    pub family: String,
+    /// Connections of all threads.
+    pub connections: u64,
+    /// Requests sent at once.
+    pub pipeline: u64,
+    /// Threads of the generator.
+    pub threads: u64,
+    /// Keys there are.
+    pub key_space: u64,
+    /// Their length.
+    pub key_bytes: u64,
+    /// Length of values, the longest.
+    pub value_bytes: u64,
+    /// Requests a second that were asked for, in an open run.
+    pub rate: Option<f64>,
+}
+
+/// Memory of a server before and after it was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The server's name.
+    pub server: String,
+    /// Keys loaded.
+    pub keys: u64,
+    /// Their length.
+    pub key_bytes: u64,
+    /// Length of values.
+    pub value_bytes: u64,
+    /// Before.
+    pub empty_bytes: u64,
+    /// After.
+    pub full_bytes: u64,
+}
+
+impl Memory {
+    /// What a key costs.
+    #[must_use]
+    pub fn bytes_per_key(&self) -> f64 {
+        self.full_bytes.saturating_sub(self.empty_bytes) as f64 / self.keys.max(1) as f64
+    }
+}
+
+impl Shape {
+    /// The shape of `workload`.
+    #[must_use]
+    pub fn of(workload: &Workload) -> Self {
+        let ValueBytes {
+            max: value_bytes, ..
+        } = workload.value_bytes;
+        Self {
+            workload: workload.name.clone(),
+            family: workload.family.clone(),
+            connections: workload.connections as u64,
+            pipeline: workload.pipeline as u64,
+            threads: workload.threads as u64,
+            key_space: workload.key_space,
+            key_bytes: workload.key_bytes as u64,
+            value_bytes: value_bytes as u64,
+            rate: match workload.pace {
+                Pace::Closed => None,
+                Pace::Open {
+                    requests_per_second,
+                    ..
+                } => Some(requests_per_second),
+            },
+        }
+    }
+}
+
+impl Machine {
+    /// The machine this runs on.
+    #[must_use]
+    pub fn this() -> Self {
+        let field = |path: &str, name: &str| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(name));
+            let value = line.and_then(|line| line.split_once(':'));
+            value.map_or_else(String::new, |(_, value)| value.trim().to_owned())
+        };
+        let kilobytes = field("/proc/meminfo", "MemTotal");
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            processor: field("/proc/cpuinfo", "model name"),
+            processors: std::thread::available_parallelism().map_or(0, usize::from) as u64,
+            memory_bytes: kilobytes
+                .split(' ')
+                .next()
+                .and_then(|text| text.parse().ok())
+                .map_or(0, |kilobytes: u64| kilobytes * 1024),
+            kernel: format!("Linux {}", kernel.trim()),
+        }
+    }
+}
+
+impl Record {
+    /// Writes the file; `-` is standard output.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), BenchError> {
+        let text = self.to_json().to_text() + "\n";
+        let path = if path == Path::new("-") {
+            Path::new("/dev/stdout")
+        } else {
+            path
+        };
+        fs::write(path, text).map_err(|error| BenchError::File(path.to_owned(), error.to_string()))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn load(path: &Path) -> Result<Self, BenchError> {
+        let refuse = |reason: String| BenchError::File(path.to_owned(), reason);
+        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let json = Json::parse(&text).map_err(|at| refuse(format!("no JSON at byte {at}")))?;
+        match json.get("format").str() {
+            FORMAT => Ok(Self::from_json(&json)),
+            _ => Err(refuse(format!("the format is not \"{FORMAT}\""))),
+        }
+    }
+
+    /// Adds what another command has measured.
+    pub fn merge(&mut self, other: Self) {
+        for server in other.servers {
+            if !self.servers.iter().any(|known| known.name == server.name) {
+                self.servers.push(server);
+            }
+        }
+        if self.machine == Machine::default() {
+            self.machine = other.machine;
+            self.command = other.command;
+            self.started_unix_ms = other.started_unix_ms;
+        }
+        self.runs.extend(other.runs);
+        self.memory.extend(other.memory);
+    }
+
+    fn to_json(&self) -> Json {
+        Json::object([
+            ("format", Json::text(FORMAT)),
+            ("started_unix_ms", Json::whole(self.started_unix_ms)),
+            (
+                "command",
+                Json::Array(self.command.iter().map(|word| Json::text(word)).collect()),
+            ),
+            ("machine", machine_to_json(&self.machine)),
+            (
+                "servers",
+                Json::Array(self.servers.iter().map(server_to_json).collect()),
+            ),
+            (
+                "runs",
+                Json::Array(self.runs.iter().map(run_to_json).collect()),
+            ),
+            (
+                "memory",
+                Json::Array(self.memory.iter().map(memory_to_json).collect()),
+            ),
+        ])
+    }
+
+    fn from_json(json: &Json) -> Self {
+        let command = json.get("command").elements();
+        Self {
+            started_unix_ms: count(json, "started_unix_ms"),
+            command: command.iter().map(|word| word.str().to_owned()).collect(),
+            machine: machine_from_json(json.get("machine")),
+            servers: json
+                .get("servers")
+                .elements()
+                .iter()
+                .map(server_from_json)
+                .collect(),
+            runs: json
+                .get("runs")
+                .elements()
+                .iter()
+                .map(run_from_json)
+                .collect(),
+            memory: json
+                .get("memory")
+                .elements()
+                .iter()
+                .map(memory_from_json)
+                .collect(),
+        }
+    }
+}
+
+/// A whole number, 0 when it is absent.
+fn count(json: &Json, name: &str) -> u64 {
+    json.get(name).number().map_or(0, whole)
+}
+
+fn string(json: &Json, name: &str) -> String {
+    json.get(name).str().to_owned()
+}
+
+fn machine_to_json(machine: &Machine) -> Json {
+    Json::object([
+        ("processor", Json::text(&machine.processor)),
+        ("processors", Json::whole(machine.processors)),
+        ("memory_bytes", Json::whole(machine.memory_bytes)),
+        ("kernel", Json::text(&machine.kernel)),
+    ])
+}
+
+fn machine_from_json(json: &Json) -> Machine {
+    Machine {
+        processor: string(json, "processor"),
+        processors: count(json, "processors"),
+        memory_bytes: count(json, "memory_bytes"),
+        kernel: string(json, "kernel"),
+    }
+}
+
+fn server_to_json(server: &Server) -> Json {
+    Json::object([
+        ("name", Json::text(&server.name)),
+        ("version", Json::text(&server.version)),
+        ("address", Json::text(&server.address)),
+    ])
+}
+
+fn server_from_json(json: &Json) -> Server {
+    Server {
+        name: string(json, "name"),
+        version: string(json, "version"),
+        address: string(json, "address"),
+    }
+}
+
+fn memory_to_json(memory: &Memory) -> Json {
+    Json::object([
+        ("server", Json::text(&memory.server)),
+        ("keys", Json::whole(memory.keys)),
+        ("key_bytes", Json::whole(memory.key_bytes)),
+        ("value_bytes", Json::whole(memory.value_bytes)),
+        ("empty_bytes", Json::whole(memory.empty_bytes)),
+        ("full_bytes", Json::whole(memory.full_bytes)),
+    ])
+}
+
+fn memory_from_json(json: &Json) -> Memory {
+    Memory {
+        server: string(json, "server"),
+        keys: count(json, "keys"),
+        key_bytes: count(json, "key_bytes"),
+        value_bytes: count(json, "value_bytes"),
+        empty_bytes: count(json, "empty_bytes"),
+        full_bytes: count(json, "full_bytes"),
+    }
+}
+
+fn run_to_json(run: &Run) -> Json {
+    let (shape, outcome) = (&run.shape, &run.outcome);
+    let first_error = outcome
+        .first_error
+        .as_deref()
+        .map_or(Json::Null, Json::text);
+    Json::object([
+        ("server", Json::text(&run.server)),
+        ("workload", Json::text(&shape.workload)),
+        ("family", Json::text(&shape.family)),
+        ("round", Json::whole(run.round)),
+        ("connections", Json::whole(shape.connections)),
+        ("pipeline", Json::whole(shape.pipeline)),
+        ("threads", Json::whole(shape.threads)),
+        ("key_space", Json::whole(shape.key_space)),
+        ("key_bytes", Json::whole(shape.key_bytes)),
+        ("value_bytes", Json::whole(shape.value_bytes)),
+        ("rate", shape.rate.map_or(Json::Null, Json::Number)),
+        ("wall_ns", Json::whole(outcome.wall_ns)),
+        ("requests", Json::whole(outcome.requests)),
+        ("errors", Json::whole(outcome.errors)),
+        ("misses", Json::whole(outcome.misses)),
+        ("first_error", first_error),
+        ("latency", histogram_to_json(&outcome.latency)),
+        ("service", histogram_to_json(&outcome.service)),
+        ("server_use", used_to_json(outcome.server)),
+        ("generator_use", used_to_json(outcome.generator)),
+        (
+            "moments",
+            Json::Array(outcome.moments.iter().map(moment_to_json).collect()),
+        ),
+    ])
+}
+
+fn run_from_json(json: &Json) -> Run {
+    Run {
+        server: string(json, "server"),
+        round: count(json, "round"),
+        shape: Shape {
+            workload: string(json, "workload"),
+            family: string(json, "family"),
+            connections: count(json, "connections"),
+            pipeline: count(json, "pipeline"),
+            threads: count(json, "threads"),
+            key_space: count(json, "key_space"),
+            key_bytes: count(json, "key_bytes"),
+            value_bytes: count(json, "value_bytes"),
+            rate: json.get("rate").number(),
+        },
+        outcome: Outcome {
+            wall_ns: count(json, "wall_ns"),
+            requests: count(json, "requests"),
+            errors: count(json, "errors"),
+            misses: count(json, "misses"),
+            first_error: Some(string(json, "first_error")).filter(|text| !text.is_empty()),
+            latency: histogram_from_json(json.get("latency")),
+            service: histogram_from_json(json.get("service")),
+            server: used_from_json(json.get("server_use")),
+            generator: used_from_json(json.get("generator_use")),
+            moments: json
+                .get("moments")
+                .elements()
+                .iter()
+                .map(moment_from_json)
+                .collect(),
+        },
+    }
+}
+
+fn histogram_to_json(histogram: &Histogram) -> Json {
+    if histogram.count() == 0 {
+        return Json::Null;
+    }
+    let pair = |(ns, count)| Json::Array(vec![Json::whole(ns), Json::whole(count)]);
+    Json::object([
+        ("mean_ns", Json::Number(histogram.mean_ns())),
+        ("min_ns", Json::whole(histogram.min_ns())),
+        ("max_ns", Json::whole(histogram.max_ns())),
+        ("p50_ns", Json::whole(histogram.quantile_ns(0.5))),
+        ("p99_ns", Json::whole(histogram.quantile_ns(0.99))),
+        ("p999_ns", Json::whole(histogram.quantile_ns(0.999))),
+        (
+            "buckets",
+            Json::Array(histogram.buckets().map(pair).collect()),
+        ),
+    ])
+}
+
+/// The buckets again; minimum, maximum and mean then are theirs, within 1 %.
+fn histogram_from_json(json: &Json) -> Histogram {
+    let mut histogram = Histogram::default();
+    for pair in json.get("buckets").elements() {
+        if let [ns, count] = pair.elements() {
+            histogram.record(
+                ns.number().map_or(0, whole),
+                count.number().map_or(0, whole),
+            );
+        }
+    }
+    histogram
+}
+
+fn used_to_json(used: Option<Used>) -> Json {
+    used.map_or(Json::Null, |used| {
+        Json::object([
+            ("cpu_ns", Json::whole(used.cpu_ns)),
+            ("rss_bytes_before", Json::whole(used.rss_bytes_before)),
+            ("rss_bytes_after", Json::whole(used.rss_bytes_after)),
+        ])
+    })
+}
+
+fn used_from_json(json: &Json) -> Option<Used> {
+    json.get("cpu_ns").number().map(|cpu_ns| Used {
+        cpu_ns: whole(cpu_ns),
+        rss_bytes_before: count(json, "rss_bytes_before"),
+        rss_bytes_after: count(json, "rss_bytes_after"),
+    })
+}
+
+fn moment_to_json(moment: &Moment) -> Json {
+    Json::object([
+        ("at_ns", Json::whole(moment.at_ns)),
+        ("lasted_ns", Json::whole(moment.lasted_ns)),
+        ("requests", Json::whole(moment.requests)),
+        ("p50_ns", Json::whole(moment.p50_ns)),
+        ("p99_ns", Json::whole(moment.p99_ns)),
+        (
+            "server_cpu_ns",
+            moment.server_cpu_ns.map_or(Json::Null, Json::whole),
+        ),
+    ])
+}
+
+fn moment_from_json(json: &Json) -> Moment {
+    Moment {
+        at_ns: count(json, "at_ns"),
+        lasted_ns: count(json, "lasted_ns"),
+        requests: count(json, "requests"),
+        p50_ns: count(json, "p50_ns"),
+        p99_ns: count(json, "p99_ns"),
+        server_cpu_ns: json.get("server_cpu_ns").number().map(whole),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let mut outcome = Outcome {
+            wall_ns: 2_000_000_000,
+            requests: 1_000,
+            misses: 3,
+            first_error: Some("ERR \"x\"".to_owned()),
+            server: Some(Used {
+                cpu_ns: 5,
+                rss_bytes_before: 6,
+                rss_bytes_after: 7,
+            }),
+            ..Outcome::default()
+        };
+        (1..1_000).for_each(|ns| outcome.latency.record(ns * 1_000, 1));
+        let record = Record {
+            started_unix_ms: 1_790_000_000_123,
+            command: vec!["-t".to_owned(), "get".to_owned()],
+            machine: Machine::this(),
+            servers: vec![Server {
+                name: "a".to_owned(),
+                ..Server::default()
+            }],
+            runs: vec![Run {
+                server: "a".to_owned(),
+                shape: Shape::of(&Workload::default()),
+                round: 2,
+                outcome,
+            }],
+            memory: vec![Memory {
+                keys: 10,
+                full_bytes: 500,
+                ..Memory::default()
+            }],
+        };
+        let read = Record::from_json(&Json::parse(&record.to_json().to_text()).unwrap());
+        assert_eq!(read.to_json().get("memory"), record.to_json().get("memory"));
+        let (one, other) = (&read.runs[0], &record.runs[0]);
+        assert_eq!((&one.shape, one.round), (&other.shape, 2));
+        assert_eq!(one.outcome.server, other.outcome.server);
+        assert_eq!(one.outcome.first_error, other.outcome.first_error);
+        assert!(
+            one.outcome
+                .latency
+                .buckets()
+                .eq(other.outcome.latency.buckets())
+        );
+        assert_eq!(read.machine, record.machine);
+        assert!(read.machine.memory_bytes > 0 && read.machine.processors > 0);
+        assert!((read.memory[0].bytes_per_key() - 50.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,220 @@
+//! A request with places for what changes: the key, and the value.
+//!
+//! `__key__` stands for a key of the key space, `__rand_int__` for twelve digits of one (as
+//! `redis-benchmark` has it), `__data__` for a value.
+
+/// Digits of `__rand_int__`.
+pub(crate) const RANDOM_DIGITS: usize = 12;
+/// What precedes the digits of `__key__`.
+const KEY_PREFIX: &[u8] = b"key:";
+const PLACES: [(&[u8], Place); 3] = [
+    (b"__key__", Place::Key),
+    (b"__rand_int__", Place::Digits),
+    (b"__data__", Place::Data),
+];
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// For people: `SET`, `MSET (10 keys)`.
+    pub name: String,
+    words: Words,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Words {
+    /// Sent as an array of bulk strings.
+    Array(Vec<Vec<Piece>>),
+    /// Sent as it is, a line.
+    Inline(Vec<u8>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Bytes(Vec<u8>),
+    Place(Place),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Key,
+    Digits,
+    Data,
+}
+
+/// What the places of a template are filled with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling<'a> {
+    /// The length of `__key__`, prefix and digits.
+    pub(crate) key_bytes: usize,
+    /// The value.
+    pub(crate) data: &'a [u8],
+}
+
+/// Digits in a request that name a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DigitSpan {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Template {
+    /// A request of `words`, named as its first word.
+    #[must_use]
+    pub fn new<W: AsRef<[u8]>>(words: &[W]) -> Self {
+        let name = words
+            .first()
+            .map(|word| String::from_utf8_lossy(word.as_ref()).into_owned());
+        Self::named(&name.unwrap_or_default(), words)
+    }
+
+    /// A request of `words`, called `name`.
+    #[must_use]
+    pub fn named<W: AsRef<[u8]>>(name: &str, words: &[W]) -> Self {
+        Self {
+            name: name.to_owned(),
+            words: Words::Array(words.iter().map(|word| pieces(word.as_ref())).collect()),
+        }
+    }
+
+    /// A line sent without lengths.
+    #[must_use]
+    pub fn inline(name: &str, line: &[u8]) -> Self {
+        Self {
+            name: name.to_owned(),
+            words: Words::Inline(line.to_vec()),
+        }
+    }
+
+    /// Appends the request to `out`, all keys number 0, and where their digits are to `digits`.
+    pub(crate) fn encode(
+        &self,
+        filling: &Filling<'_>,
+        out: &mut Vec<u8>,
+        digits: &mut Vec<DigitSpan>,
+    ) {
+        let words = match &self.words {
+            Words::Array(words) => words,
+            Words::Inline(line) => {
+                out.extend_from_slice(line);
+                out.extend_from_slice(b"\r\n");
+                return;
+            }
+        };
+        out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            let bytes: usize = word.iter().map(|piece| filling.length(piece)).sum();
+            out.extend_from_slice(format!("${bytes}\r\n").as_bytes());
+            for piece in word {
+                filling.push(piece, out, digits);
+            }
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl Filling<'_> {
+    fn length(&self, piece: &Piece) -> usize {
+        match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Place(Place::Key) => self.key_bytes,
+            Piece::Place(Place::Digits) => RANDOM_DIGITS,
+            Piece::Place(Place::Data) => self.data.len(),
+        }
+    }
+
+    fn push(&self, piece: &Piece, out: &mut Vec<u8>, digits: &mut Vec<DigitSpan>) {
+        match piece {
+            Piece::Bytes(bytes) => out.extend_from_slice(bytes),
+            Piece::Place(Place::Data) => out.extend_from_slice(self.data),
+            Piece::Place(Place::Digits) => push_digits(RANDOM_DIGITS, out, digits),
+            Piece::Place(Place::Key) => {
+                let prefix = &KEY_PREFIX[..KEY_PREFIX.len().min(self.key_bytes.saturating_sub(1))];
+                out.extend_from_slice(prefix);
+                push_digits(self.key_bytes - prefix.len(), out, digits);
+            }
+        }
+    }
+}
+
+fn push_digits(count: usize, out: &mut Vec<u8>, digits: &mut Vec<DigitSpan>) {
+    out.resize(out.len() + count, b'0');
+    digits.push(DigitSpan {
+        start: out.len() - count.min(RANDOM_DIGITS),
+        end: out.len(),
+    });
+}
+
+/// Splits a word at its places.
+fn pieces(word: &[u8]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut literal = Vec::new();
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let place = PLACES.iter().find(|(mark, _)| rest.starts_with(mark));
+        if let Some((mark, place)) = place {
+            if !literal.is_empty() {
+                pieces.push(Piece::Bytes(std::mem::take(&mut literal)));
+            }
+            pieces.push(Piece::Place(*place));
+            rest = &rest[mark.len()..];
+        } else {
+            literal.push(byte);
+            rest = after;
+        }
+    }
+    if !literal.is_empty() {
+        pieces.push(Piece::Bytes(literal));
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(template: &Template, key_bytes: usize) -> (String, Vec<DigitSpan>) {
+        let filling = Filling {
+            key_bytes,
+            data: b"value",
+        };
+        let (mut out, mut digits) = (Vec::new(), Vec::new());
+        template.encode(&filling, &mut out, &mut digits);
+        (String::from_utf8(out).unwrap(), digits)
+    }
+
+    #[test]
+    fn places_are_filled_and_digits_are_found() {
+        let set = Template::new(&["SET", "__key__", "__data__"]);
+        let (text, digits) = encoded(&set, 16);
+        assert_eq!(
+            text,
+            "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$5\r\nvalue\r\n"
+        );
+        assert_eq!(digits, [DigitSpan { start: 22, end: 34 }]);
+        assert_eq!(set.name, "SET");
+        let (text, digits) = encoded(&Template::new(&["GET", "__key__"]), 20);
+        assert!(text.ends_with("$20\r\nkey:0000000000000000\r\n"));
+        assert_eq!(text[digits[0].start..].len(), 14);
+    }
+
+    #[test]
+    fn places_may_stand_inside_a_word() {
+        let (text, digits) = encoded(&Template::new(&["GET", "a:__rand_int__:b__data__"]), 16);
+        assert!(text.ends_with("$21\r\na:000000000000:bvalue\r\n"));
+        assert_eq!(digits.len(), 1);
+    }
+
+    #[test]
+    fn short_keys_keep_a_digit() {
+        let (text, digits) = encoded(&Template::new(&["GET", "__key__"]), 3);
+        assert!(text.ends_with("$3\r\nke0\r\n"));
+        assert_eq!(digits[0].end - digits[0].start, 1);
+    }
+
+    #[test]
+    fn a_line_is_sent_as_it_is() {
+        let (text, digits) = encoded(&Template::inline("PING_INLINE", b"PING"), 16);
+        assert_eq!((text.as_str(), digits.len()), ("PING\r\n", 0));
+    }
+}
