@@ -9,9 +9,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("reactor", &["base"]),
     ("store", &["base"]),
     ("commands", &["base", "protocol", "store"]),
+    ("tool", &["base", "protocol"]),
     (
         "server",
-        &["base", "protocol", "reactor", "store", "commands"],
+        &["base", "protocol", "reactor", "store", "commands", "tool"],
     ),
     (
         "testkit",

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 mod atomicity;
+mod bench;
 mod clients;
 mod config_oracle;
 mod differential;

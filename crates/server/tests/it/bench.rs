@@ -1,0 +1,105 @@
+//! The load generator of the binary, run against the server of the binary.
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+
+use protocol::Value;
+use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
+
+fn started() -> (Server, SocketAddr) {
+    let server = ServerBuilder::iolite().tcp().start().unwrap();
+    let address = server.address().unwrap();
+    (server, address)
+}
+
+fn bench(words: &str) -> Output {
+    let output = Command::new(iolite_program())
+        .arg("bench")
+        .args(words.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+fn printed(words: &str) -> String {
+    String::from_utf8(bench(words).stdout).unwrap()
+}
+
+#[test]
+fn a_count_of_requests_reaches_the_server_exactly() {
+    let (server, address) = started();
+    let port = address.port();
+    let text = printed(&format!(
+        "-p {port} -c 4 --threads 2 -P 7 -n 1003 -q INCR counter"
+    ));
+    assert!(text.starts_with("INCR counter: "), "{text}");
+    let mut client = server.client().unwrap();
+    assert_eq!(
+        client.command(&["GET", "counter"]).unwrap(),
+        Value::Bulk(b"1003".to_vec())
+    );
+}
+
+#[test]
+fn every_key_is_loaded_and_none_is_missed() {
+    let (server, address) = started();
+    let port = address.port();
+    let text = printed(&format!(
+        "-p {port} -c 3 -P 16 -r 5000 -n 3000 -d 10-300 -t get -3 --preload --zipf 0.9"
+    ));
+    assert!(text.contains("3,000 requests in"), "{text}");
+    assert!(!text.contains("miss") && !text.contains("error"), "{text}");
+    let mut client = server.client().unwrap();
+    assert_eq!(client.command(&["DBSIZE"]).unwrap(), Value::Integer(5_000));
+}
+
+#[test]
+fn errors_and_misses_are_counted_and_told() {
+    let (server, address) = started();
+    let port = address.port();
+    let text = printed(&format!("-p {port} -n 100 NOSUCHCOMMAND"));
+    assert!(
+        text.contains("100 errors") && text.contains("unknown command"),
+        "{text}"
+    );
+    let socket = server.socket();
+    let text = printed(&format!("-s {} -r 10 -n 100 -t get", socket.display()));
+    assert!(text.contains("100 misses"), "{text}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let output = Command::new(iolite_program())
+        .args(["bench", "-s", "/nonexistent/socket", "-n", "1"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("/nonexistent/socket"), "{text}");
+}
+
+#[test]
+fn an_open_run_keeps_its_rate_and_writes_its_file() {
+    let (_server, address) = started();
+    let directory = temporary_directory("bench").unwrap();
+    let file = directory.join("run.json");
+    let words = format!(
+        "-p {} -c 4 -t ping_mbulk --duration 0.5 --warmup 0.1 --rate 1000 --json {}",
+        address.port(),
+        file.display()
+    );
+    let text = printed(&words);
+    assert!(text.contains("service"), "{text}");
+    let json = std::fs::read_to_string(&file).unwrap();
+    assert!(json.starts_with("{\"format\":\"iolite-bench 1\""), "{json}");
+    for member in [
+        "\"server_use\"",
+        "\"latency\"",
+        "\"rate\":1000",
+        "\"processor\"",
+    ] {
+        assert!(json.contains(member), "{member} in {json}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
