@@ -45,8 +45,12 @@ pub struct Counts {
     pub errors: BTreeMap<String, u64>,
 }
 
-/// How many different first words are told apart; those after them are counted as `ERR`.
+/// How many different first words are told apart; those after them are counted as one.
 const ERROR_CODES_MAX: usize = 128;
+/// What error replies with still other first words are counted as.
+const OTHER_CODES: &str = "ERRORSTATS_OVERFLOW";
+/// A code ends with a space within so many bytes; a text without one is counted as `ERR`.
+const CODE_BYTES_MAX: usize = 31;
 
 impl Default for EngineCounters {
     fn default() -> Self {
@@ -79,15 +83,16 @@ impl EngineCounters {
     /// Counts an error reply by the text's first word.
     #[cold]
     pub(crate) fn count_error(&self, text: &[u8]) {
-        let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let code = String::from_utf8_lossy(word);
+        let head = &text[..text.len().min(CODE_BYTES_MAX)];
+        let end = head.iter().position(|byte| *byte == b' ');
+        let code = String::from_utf8_lossy(end.map_or(b"ERR", |end| &head[..end]));
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = errors.get_mut(code.as_ref()) {
             *count += 1;
         } else if errors.len() < ERROR_CODES_MAX {
             errors.insert(code.into_owned(), 1);
         } else {
-            *errors.entry("ERR".to_owned()).or_default() += 1;
+            *errors.entry(OTHER_CODES.to_owned()).or_default() += 1;
         }
     }
 
@@ -129,6 +134,12 @@ impl Counts {
         }
         self.errors.retain(|_, count| *count > 0);
         self
+    }
+
+    /// Calls of all commands.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.rows.iter().map(|row| row.calls).sum()
     }
 
     /// All error replies.

@@ -34,7 +34,7 @@ pub use counters::{Counts, EngineCounters, RowCounts};
 pub use engine::{BATCH_MAX, Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
 pub use keys::KeyList;
-pub use port::{ClientFilter, ClientKind, KillCount, ServerPort, ShutdownRequest};
+pub use port::{ClientFilter, ClientKind, KillCount, ServerMemory, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};

@@ -71,11 +71,36 @@ pub trait ServerPort {
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 
-    /// What the process holds, in bytes (RSS), and at most held so far.
-    fn resident_bytes(&mut self) -> (u64, u64);
+    /// What the server holds.
+    fn memory(&mut self) -> ServerMemory;
 
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
+}
+
+/// What a server holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerMemory {
+    /// What the process has in memory, shared pages of the program included.
+    pub resident: u64,
+    /// What is in use: what was taken at the start, records, index and clients.
+    pub used: u64,
+    /// The most that was ever in use.
+    pub peak: u64,
+    /// What was in use before the first client came.
+    pub startup: u64,
+    /// Clients with their buffers.
+    pub clients: u64,
+    /// The part of `used` that is neither keys nor values.
+    pub overhead: u64,
+}
+
+impl ServerMemory {
+    /// The part of `used` that keys and values take.
+    #[must_use]
+    pub fn dataset(&self) -> u64 {
+        self.used.saturating_sub(self.overhead)
+    }
 }
 
 /// How many clients CLIENT KILL hit.

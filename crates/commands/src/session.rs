@@ -91,6 +91,8 @@ pub struct ClientRecord {
     pub local_address: String,
     /// Number of the worker that owns it.
     pub worker: usize,
+    /// Number of its connection at that worker, which is given to others later.
+    pub place: u32,
     /// File descriptor, for information only.
     pub fd: i32,
     /// When it connected.
@@ -109,6 +111,8 @@ pub struct ClientRecord {
     pub query_bytes: AtomicU64,
     /// Bytes waiting to be sent.
     pub output_bytes: AtomicU64,
+    /// Bytes of memory behind both.
+    pub held_bytes: AtomicU64,
     /// Requests it sent so far.
     pub requests: AtomicU64,
     /// Bytes it sent and was sent so far.
@@ -154,6 +158,7 @@ impl ClientRecord {
             address,
             local_address,
             worker,
+            place: 0,
             fd,
             connected_unix_ms: now_unix_ms,
             active_unix_ms: AtomicU64::new(now_unix_ms),
@@ -163,6 +168,7 @@ impl ClientRecord {
             last_command: AtomicU16::new(u16::MAX),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            held_bytes: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             input_bytes_total: AtomicU64::new(0),
             output_bytes_total: AtomicU64::new(0),

@@ -10,7 +10,7 @@ use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 
 use crate::engine::{Engine, Share};
 use crate::error::CommandError;
-use crate::port::{ClientFilter, KillCount, ServerPort, ShutdownRequest};
+use crate::port::{ClientFilter, KillCount, ServerMemory, ServerPort, ShutdownRequest};
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 
@@ -329,8 +329,13 @@ impl ServerPort for TestPort {
         self.asked.push(format!("active expire: {on}"));
     }
 
-    fn resident_bytes(&mut self) -> (u64, u64) {
-        (2_000_000, 4_000_000)
+    fn memory(&mut self) -> ServerMemory {
+        ServerMemory {
+            resident: 2_000_000,
+            used: 1_000_000,
+            peak: 4_000_000,
+            ..ServerMemory::default()
+        }
     }
 
     fn purge_memory(&mut self, _store: &mut Handle) {

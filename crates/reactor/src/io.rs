@@ -2,7 +2,7 @@
 
 use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
-use crate::service::CloseReason;
+use crate::service::{CloseReason, Traffic};
 use crate::waker::Waker;
 
 /// The loop's side of a call of a [`Service`](crate::Service). Stale ids are ignored everywhere.
@@ -50,6 +50,20 @@ impl<'a> Io<'a> {
     /// what is not addressed is dropped.
     pub fn address(&mut self, id: ConnectionId, output_bytes: usize) {
         self.state.outbox.address(Some(id), output_bytes);
+    }
+
+    /// Whether the connection is on its way out: it is not read from any more, and ends at the
+    /// latest when the output it is owed was taken.
+    #[must_use]
+    pub fn is_closing(&self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(id);
+        connection.is_none_or(|connection| connection.phase != Phase::Open)
+    }
+
+    /// What went through all connections of this loop so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.state.traffic
     }
 
     /// Bytes of output that the connection's socket did not take yet.

@@ -35,6 +35,8 @@ pub use event_loop::{EventLoop, FLUSH_BYTES, Options, READ_BUFFER_BYTES};
 pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
 pub use listener::{Listener, TcpOptions, UnixOptions};
-pub use service::{CloseReason, Endpoint, OutputArena, PeerInfo, Received, Service, Then, Verdict};
+pub use service::{
+    CloseReason, Endpoint, OutputArena, PeerInfo, Received, Service, Then, Traffic, Verdict,
+};
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::balancer::Newcomer;
 use crate::connections::{Connection, ConnectionId, Connections, Interest, Phase};
 use crate::outbox::Outbox;
-use crate::service::CloseReason;
+use crate::service::{CloseReason, Traffic};
 use crate::transport::Source;
 use crate::waker::Waker;
 
@@ -29,6 +29,7 @@ pub(crate) struct LoopState {
     /// Connections that epoll does not watch.
     pub(crate) software: Vec<ConnectionId>,
     pub(crate) stopping: bool,
+    pub(crate) traffic: Traffic,
 }
 
 impl LoopState {
@@ -42,6 +43,7 @@ impl LoopState {
             ending: Vec::new(),
             software: Vec::new(),
             stopping: false,
+            traffic: Traffic::default(),
         })
     }
 

@@ -195,6 +195,33 @@ pub enum Verdict {
     Close,
 }
 
+/// What went through the connections of a loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Receives that gave something.
+    pub receives: u64,
+    /// Bytes they gave.
+    pub received_bytes: u64,
+    /// Sends that took something.
+    pub sends: u64,
+    /// Bytes they took.
+    pub sent_bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn count_receive(&mut self, bytes: usize) {
+        self.receives += 1;
+        self.received_bytes += bytes as u64;
+    }
+
+    #[inline]
+    pub(crate) fn count_send(&mut self, bytes: usize) {
+        self.sends += 1;
+        self.sent_bytes += bytes as u64;
+    }
+}
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {

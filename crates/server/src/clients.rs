@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use commands::{ClientFilter, ClientKind, ClientRecord, table};
 
+use crate::limits;
+
 /// All connected clients, oldest first.
 #[derive(Debug, Default)]
 pub struct Clients {
@@ -68,19 +70,6 @@ impl Clients {
             .collect()
     }
 
-    /// Sums of what the clients' buffers hold, in bytes: query buffers and output.
-    #[must_use]
-    pub fn buffer_bytes(&self) -> (u64, u64) {
-        self.lock()
-            .values()
-            .fold((0, 0), |(query, output), client| {
-                (
-                    query + client.query_bytes.load(Ordering::Relaxed),
-                    output + client.output_bytes.load(Ordering::Relaxed),
-                )
-            })
-    }
-
     /// The largest query buffer and the largest output of a client, in bytes.
     #[must_use]
     pub fn buffer_bytes_max(&self) -> (u64, u64) {
@@ -124,30 +113,19 @@ fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bo
         && filter.except != Some(client.id)
 }
 
-/// One line of CLIENT LIST, without its line end.
+/// One line of CLIENT LIST, without its line end: the fields of Redis 7.2 in its order, with those
+/// of later versions between and behind them.
 #[must_use]
 pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names().clone();
     let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
     let query_bytes = client.query_bytes.load(Ordering::Relaxed);
     let output_bytes = client.output_bytes.load(Ordering::Relaxed);
-    let mut flags = String::new();
-    if client.local_address.starts_with('/') {
-        flags.push('U');
-    }
-    for (flag, letter) in [(ClientRecord::NO_EVICT, 'e'), (ClientRecord::NO_TOUCH, 'T')] {
-        if client.has_flag(flag) {
-            flags.push(letter);
-        }
-    }
-    if flags.is_empty() {
-        flags.push('N');
-    }
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
          db={db} sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
-         events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
+         events={events} cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
          lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
          tot-cmds={requests}",
         id = client.id,
@@ -157,8 +135,10 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
         name = names.name,
         age = now_unix_ms.saturating_sub(client.connected_unix_ms) / 1000,
         idle = idle_ms / 1000,
+        flags = flags(client),
         db = client.database.load(Ordering::Relaxed),
-        total = query_bytes + output_bytes + CLIENT_BYTES,
+        total = limits::held_by(client),
+        events = if output_bytes > 0 { "rw" } else { "r" },
         command = last_command(client),
         user = names.user,
         resp = client.resp.load(Ordering::Relaxed),
@@ -171,8 +151,23 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     )
 }
 
-/// What a client costs beside its buffers.
-const CLIENT_BYTES: u64 = 1024;
+/// Letters for what is special about a client, in Redis' order.
+fn flags(client: &ClientRecord) -> String {
+    let letters: String = [
+        (client.has_flag(ClientRecord::KILLED), 'A'),
+        (client.local_address.starts_with('/'), 'U'),
+        (client.has_flag(ClientRecord::NO_EVICT), 'e'),
+        (client.has_flag(ClientRecord::NO_TOUCH), 'T'),
+    ]
+    .into_iter()
+    .filter_map(|(is_set, letter)| is_set.then_some(letter))
+    .collect();
+    if letters.is_empty() {
+        "N".to_owned()
+    } else {
+        letters
+    }
+}
 
 fn last_command(client: &ClientRecord) -> &'static str {
     let index = client.last_command.load(Ordering::Relaxed);

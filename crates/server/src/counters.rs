@@ -1,12 +1,13 @@
 //! What the server counts, beyond what the store and the engines count.
 //!
 //! Every worker writes cells of its own and readers sum them, so counting never moves a cache line
-//! between cores.
+//! between cores. Cells are never set back: CONFIG RESETSTAT keeps the sums of that moment, to be
+//! subtracted from then on ([`Sums::since`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A number that one thread at a time adds to and any thread reads.
+/// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -14,71 +15,100 @@ impl Counter {
     /// Adds without a locked instruction: right only for the cell's one writer.
     #[inline]
     pub fn add(&self, amount: u64) {
-        self.0
-            .store(self.get().wrapping_add(amount), Ordering::Relaxed);
+        self.set(self.get().wrapping_add(amount));
     }
 
-    /// Adds from any thread.
-    pub fn add_shared(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    /// The sum so far.
+    /// The number.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Starts again at `value`.
+    /// Replaces the number.
+    #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 }
 
-/// The cells of one worker, padded so that two workers never share a cache line.
+/// What a worker counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Count {
+    /// Bytes received.
+    InputBytes,
+    /// Bytes sent.
+    OutputBytes,
+    /// Receives from sockets that gave something.
+    Reads,
+    /// Sends to sockets that took something.
+    Writes,
+    /// Turns of the loop.
+    Turns,
+    /// Connections taken in.
+    Connections,
+    /// Connections turned away.
+    Rejections,
+    /// Clients closed because of their query buffer.
+    QueryLimitCloses,
+    /// Clients closed because of their output buffer.
+    OutputLimitCloses,
+    /// Clients closed because all clients together held too much.
+    EvictedClients,
+}
+
+const COUNTS: usize = Count::EvictedClients as usize + 1;
+
+/// The cells of one worker, aligned so that two workers never share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {
-    /// Requests executed.
-    pub requests: Counter,
-    /// Bytes received.
-    pub input_bytes: Counter,
-    /// Bytes replied.
-    pub output_bytes: Counter,
-    /// Connections taken in.
-    pub connections: Counter,
-    /// Loop turns.
-    pub turns: Counter,
-    /// Batches read from sockets.
-    pub reads: Counter,
-    /// Replies flushed to sockets.
-    pub writes: Counter,
-    /// Clients closed because of their query buffer.
-    pub query_limit_closes: Counter,
-    /// Clients closed because of their output buffer.
-    pub output_limit_closes: Counter,
-    /// Clients closed because the client memory cap was reached.
-    pub evicted_clients: Counter,
+    cells: [Counter; COUNTS],
+    /// Bytes that the buffers of its clients hold now.
+    pub client_bytes: Counter,
 }
 
 impl WorkerCounters {
-    /// CONFIG RESETSTAT.
-    pub fn reset(&self) {
-        for cell in [
-            &self.requests,
-            &self.input_bytes,
-            &self.output_bytes,
-            &self.connections,
-            &self.turns,
-            &self.reads,
-            &self.writes,
-            &self.query_limit_closes,
-            &self.output_limit_closes,
-            &self.evicted_clients,
-        ] {
-            cell.set(0);
+    /// The cell of one count; written by its worker only.
+    #[inline]
+    #[must_use]
+    pub fn cell(&self, count: Count) -> &Counter {
+        &self.cells[count as usize]
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn bump(&self, count: Count) {
+        self.cell(count).add(1);
+    }
+}
+
+/// Sums over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums([u64; COUNTS]);
+
+impl Sums {
+    /// Adds the cells of one worker.
+    pub fn add(&mut self, counters: &WorkerCounters) {
+        for (sum, cell) in self.0.iter_mut().zip(&counters.cells) {
+            *sum = sum.wrapping_add(cell.get());
         }
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        for (now, then) in self.0.iter_mut().zip(earlier.0) {
+            *now = now.saturating_sub(then);
+        }
+        self
+    }
+
+    /// One of the sums.
+    #[must_use]
+    pub fn of(&self, count: Count) -> u64 {
+        self.0[count as usize]
     }
 }
 
@@ -145,6 +175,23 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_are_over_workers_and_since_a_moment() {
+        let workers = [WorkerCounters::default(), WorkerCounters::default()];
+        let sum = || {
+            let mut sums = Sums::default();
+            workers.iter().for_each(|worker| sums.add(worker));
+            sums
+        };
+        workers[0].bump(Count::Turns);
+        workers[1].cell(Count::Turns).add(2);
+        let earlier = sum();
+        assert_eq!(earlier.of(Count::Turns), 3);
+        workers[1].bump(Count::Reads);
+        let since = sum().since(&earlier);
+        assert_eq!((since.of(Count::Turns), since.of(Count::Reads)), (0, 1));
+    }
 
     #[test]
     fn a_rate_is_the_mean_of_its_samples() {

@@ -4,12 +4,12 @@
 //! of Redis and Valkey reads is there; what this server does not have is 0.
 
 use std::fmt::{Display, Write as _};
-use std::sync::atomic::Ordering;
 
 use base::memory_size::human;
-use commands::table;
+use commands::{ServerMemory, table};
 use store::{Handle, Statistics};
 
+use crate::counters::Count;
 use crate::identity;
 use crate::node::Node;
 use crate::process::{self, Whose};
@@ -93,12 +93,11 @@ const SECTIONS: &[Section] = &[
 #[must_use]
 pub fn report(node: &Node, store: &mut Handle, asked: &[String]) -> String {
     let statistics = store.statistics();
-    let resident_bytes = node.resident_bytes();
     let mut report = Report {
         node,
         store,
         statistics,
-        resident_bytes,
+        memory: node.memory(),
         text: String::new(),
     };
     for section in SECTIONS {
@@ -129,7 +128,7 @@ struct Report<'a> {
     node: &'a Node,
     store: &'a mut Handle,
     statistics: Statistics,
-    resident_bytes: u64,
+    memory: ServerMemory,
     text: String,
 }
 
@@ -220,70 +219,19 @@ fn clients(report: &mut Report<'_>) {
 }
 
 fn memory(report: &mut Report<'_>) {
-    let node = report.node;
-    let resident = report.resident_bytes;
-    let (query_bytes, output_bytes) = node.clients.buffer_bytes();
-    let client_bytes = query_bytes + output_bytes;
-    let dataset = report.statistics.used_bytes;
-    let used = dataset + client_bytes + node.startup_bytes();
-    let peak = node.peak_used_bytes(used);
-    report.bytes("used_memory", used);
-    report.bytes("used_memory_rss", resident);
-    report.bytes("used_memory_peak", peak);
-    report.field(
-        "used_memory_peak_perc",
-        format!("{:.2}%", percent(used, peak)),
-    );
-    report.field("used_memory_overhead", used - dataset);
-    report.field("used_memory_startup", node.startup_bytes());
-    report.field("used_memory_dataset", dataset);
-    let beyond_startup = used.saturating_sub(node.startup_bytes());
-    report.field(
-        "used_memory_dataset_perc",
-        format!("{:.2}%", percent(dataset, beyond_startup)),
-    );
-    report.field("allocator_allocated", used);
-    report.field("allocator_active", resident);
-    report.field("allocator_resident", resident);
-    report.field("allocator_muzzy", 0);
-    report.bytes("total_system_memory", process::machine_bytes());
-    for name in ["used_memory_lua", "used_memory_vm_eval"] {
-        report.field(name, 0);
-    }
-    report.field("used_memory_lua_human", human(0));
-    report.field("used_memory_scripts_eval", 0);
-    report.zeros(&[
-        "number_of_cached_scripts",
-        "number_of_functions",
-        "number_of_libraries",
-    ]);
-    report.field("used_memory_vm_functions", 0);
-    report.bytes("used_memory_vm_total", 0);
-    report.field("used_memory_functions", 0);
-    report.bytes("used_memory_scripts", 0);
-    let config = node.config.current();
+    used_memory(report);
+    script_memory(report);
+    let config = report.node.config.current();
     report.bytes("maxmemory", config.memory_bytes_max);
-    let mut policy = Vec::new();
-    node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
-        policy = value.to_vec();
-    });
-    report.field("maxmemory_policy", String::from_utf8_lossy(&policy));
-    let ratio = format!("{:.2}", percent(resident, used) / 100.0);
-    report.field("allocator_frag_ratio", &ratio);
-    report.field("allocator_frag_bytes", resident.saturating_sub(used));
-    report.field("allocator_rss_ratio", "1.00");
-    report.field("allocator_rss_bytes", 0);
-    report.field("rss_overhead_ratio", "1.00");
-    report.field("rss_overhead_bytes", 0);
-    report.field("mem_fragmentation_ratio", &ratio);
-    report.field("mem_fragmentation_bytes", resident.saturating_sub(used));
+    report.field("maxmemory_policy", policy_name(report.node));
+    fragmentation(report);
     report.zeros(&[
         "mem_not_counted_for_evict",
         "mem_replication_backlog",
         "mem_total_replication_buffers",
         "mem_clients_slaves",
     ]);
-    report.field("mem_clients_normal", client_bytes);
+    report.field("mem_clients_normal", report.memory.clients);
     report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     report.field("mem_allocator", "iolite-slab");
     report.zeros(&[
@@ -295,6 +243,64 @@ fn memory(report: &mut Report<'_>) {
         report.statistics.lazyfree_pending,
     );
     report.field("lazyfreed_objects", report.statistics.lazyfreed);
+}
+
+fn policy_name(node: &Node) -> String {
+    let mut name = String::new();
+    node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
+        name = String::from_utf8_lossy(value).into_owned();
+    });
+    name
+}
+
+fn used_memory(report: &mut Report<'_>) {
+    let memory = report.memory;
+    let since_startup = memory.used.saturating_sub(memory.startup);
+    let dataset = memory.dataset();
+    report.bytes("used_memory", memory.used);
+    report.bytes("used_memory_rss", memory.resident);
+    report.bytes("used_memory_peak", memory.peak);
+    let of_peak = percent(memory.used, memory.peak);
+    report.field("used_memory_peak_perc", format_args!("{of_peak:.2}%"));
+    report.field("used_memory_overhead", memory.overhead);
+    report.field("used_memory_startup", memory.startup);
+    report.field("used_memory_dataset", dataset);
+    let of_rest = percent(dataset.min(since_startup), since_startup);
+    report.field("used_memory_dataset_perc", format_args!("{of_rest:.2}%"));
+    report.field("allocator_allocated", memory.used);
+    report.field("allocator_active", memory.resident);
+    report.field("allocator_resident", memory.resident);
+    report.field("allocator_muzzy", 0);
+    report.bytes("total_system_memory", process::machine_bytes());
+}
+
+fn script_memory(report: &mut Report<'_>) {
+    report.bytes("used_memory_lua", 0);
+    report.zeros(&[
+        "used_memory_vm_eval",
+        "used_memory_scripts_eval",
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+        "used_memory_vm_functions",
+    ]);
+    report.bytes("used_memory_vm_total", 0);
+    report.field("used_memory_functions", 0);
+    report.bytes("used_memory_scripts", 0);
+}
+
+fn fragmentation(report: &mut Report<'_>) {
+    let memory = report.memory;
+    let ratio = format!("{:.2}", percent(memory.resident, memory.used) / 100.0);
+    let unused = memory.resident.saturating_sub(memory.used);
+    report.field("allocator_frag_ratio", &ratio);
+    report.field("allocator_frag_bytes", unused);
+    report.field("allocator_rss_ratio", "1.00");
+    report.field("allocator_rss_bytes", 0);
+    report.field("rss_overhead_ratio", "1.00");
+    report.field("rss_overhead_bytes", 0);
+    report.field("mem_fragmentation_ratio", &ratio);
+    report.field("mem_fragmentation_bytes", unused);
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
@@ -339,20 +345,32 @@ fn persistence(report: &mut Report<'_>) {
     report.field("aof_last_write_status", "ok");
     report.zeros(&[
         "aof_last_cow_size",
+        "aof_current_size",
+        "aof_base_size",
+        "aof_pending_rewrite",
+        "aof_buffer_length",
+        "aof_pending_bio_fsync",
+        "aof_delayed_fsync",
         "module_fork_in_progress",
         "module_fork_last_cow_size",
+        "loading_start_time",
+        "loading_total_bytes",
+        "loading_loaded_bytes",
     ]);
+    report.field("loading_loaded_perc", "0.00");
+    report.field("loading_eta_seconds", 0);
 }
 
 fn stats(report: &mut Report<'_>) {
     let node = report.node;
     let sums = node.sums();
     let [requests, input, output] = node.rates.per_second();
-    report.field("total_connections_received", sums.connections);
-    report.field("total_commands_processed", sums.requests);
+    let counts = node.counts();
+    report.field("total_connections_received", sums.of(Count::Connections));
+    report.field("total_commands_processed", counts.calls());
     report.field("instantaneous_ops_per_sec", format!("{requests:.0}"));
-    report.field("total_net_input_bytes", sums.input_bytes);
-    report.field("total_net_output_bytes", sums.output_bytes);
+    report.field("total_net_input_bytes", sums.of(Count::InputBytes));
+    report.field("total_net_output_bytes", sums.of(Count::OutputBytes));
     report.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
     report.field("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
     report.field(
@@ -361,10 +379,7 @@ fn stats(report: &mut Report<'_>) {
     );
     report.field("instantaneous_input_repl_kbps", "0.00");
     report.field("instantaneous_output_repl_kbps", "0.00");
-    report.field(
-        "rejected_connections",
-        node.rejected_connections.load(Ordering::Relaxed),
-    );
+    report.field("rejected_connections", sums.of(Count::Rejections));
     report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     report.field("expired_keys", report.statistics.expired);
     report.zeros(&["expired_subkeys"]);
@@ -374,7 +389,7 @@ fn stats(report: &mut Report<'_>) {
         "expire_cycle_cpu_milliseconds",
     ]);
     report.field("evicted_keys", report.statistics.evicted);
-    report.field("evicted_clients", sums.evicted_clients);
+    report.field("evicted_clients", sums.of(Count::EvictedClients));
     report.zeros(&[
         "evicted_scripts",
         "total_eviction_exceeded_time",
@@ -401,24 +416,24 @@ fn stats(report: &mut Report<'_>) {
         "tracking_total_prefixes",
         "unexpected_error_replies",
     ]);
-    report.field("total_error_replies", node.counts().error_replies());
+    report.field("total_error_replies", counts.error_replies());
     report.field("dump_payload_sanitizations", 0);
-    report.field("total_reads_processed", sums.reads);
-    report.field("total_writes_processed", sums.writes);
+    report.field("total_reads_processed", sums.of(Count::Reads));
+    report.field("total_writes_processed", sums.of(Count::Writes));
     report.zeros(&[
         "io_threaded_reads_processed",
         "io_threaded_writes_processed",
     ]);
     report.field(
         "client_query_buffer_limit_disconnections",
-        sums.query_limit_closes,
+        sums.of(Count::QueryLimitCloses),
     );
     report.field(
         "client_output_buffer_limit_disconnections",
-        sums.output_limit_closes,
+        sums.of(Count::OutputLimitCloses),
     );
     report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    report.field("eventloop_cycles", sums.turns);
+    report.field("eventloop_cycles", sums.of(Count::Turns));
     report.zeros(&[
         "eventloop_duration_sum",
         "eventloop_duration_cmd_sum",

@@ -1,13 +1,14 @@
 //! How much a client may make the server hold: output that it does not read, input that it does
 //! not complete, and all clients together.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use commands::{ClientFilter, ClientRecord};
 use reactor::Verdict;
 
 use crate::config::{ClientsMemory, Config, OutputLimit};
-use crate::node::{Message, Node};
+use crate::node::Node;
 
 /// What is remembered of a client's unread output between two looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +38,27 @@ impl OutputState {
 
 /// Bytes of incomplete input that a client may make the server keep before it has authenticated:
 /// ten arguments of 16 KiB and their lengths.
-pub const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 256 * 1024;
+pub const UNAUTHENTICATED_INPUT_BYTES_MAX: u64 = 256 * 1024;
 
 /// Unread output that a client may have before it has authenticated, in bytes.
 pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// What clients that have not authenticated may make the server keep together, in bytes: the
+/// limits above, times ten thousand strangers, would be gigabytes.
+const UNAUTHENTICATED_BYTES_MAX: u64 = 16 << 20;
+
+/// A client that holds no more than this is spared when all together hold too much: who is just
+/// about to authenticate holds less.
+pub const UNAUTHENTICATED_BYTES_SPARED: u64 = 1024;
+
+/// How long a client may stay connected without authenticating, where a password is asked for.
+pub const UNAUTHENTICATED_MS_MAX: u64 = 60_000;
+
+/// One worker's part of what unauthenticated clients may hold, in bytes.
+#[must_use]
+pub fn unauthenticated_bytes_max(workers_count: usize) -> u64 {
+    UNAUTHENTICATED_BYTES_MAX / (workers_count.max(1) as u64)
+}
 
 /// Share of the machine's memory that clients' buffers may take when `maxmemory-clients` does not
 /// say: memory that nobody limits is a way to take the server down.
@@ -60,33 +78,37 @@ pub fn clients_bytes_max(config: &Config, machine_bytes: u64) -> u64 {
     }
 }
 
-/// Closes the clients with the largest buffers until the rest is within the limit. Clients that
-/// asked not to be evicted are spared. Gives the number of clients that have to go.
-pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> u64 {
-    let (query, output) = node.clients.buffer_bytes();
-    let mut held = query + output;
-    if held <= bytes_max {
+/// What a client costs beside its buffers, in bytes: its session, its record, its place.
+pub const CLIENT_BYTES: u64 = 1024;
+
+/// Closes the clients that hold most until the rest is within the limit. Clients that asked not to
+/// be evicted are spared. Gives the number of clients that have to go.
+pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> usize {
+    if node.clients_held_bytes() <= bytes_max {
         return 0;
     }
     let mut clients = node.clients.matching(&ClientFilter::default(), 0);
+    // Who is on the way out already frees what it holds without our help.
+    clients.retain(|client| !client.has_flag(ClientRecord::KILLED));
+    let mut held_bytes: u64 = clients.iter().map(|client| held_by(client)).sum();
     clients.retain(|client| !client.has_flag(ClientRecord::NO_EVICT));
-    clients.sort_by_key(|client| std::cmp::Reverse(buffer_bytes(client)));
-    let mut evicted = 0;
-    for client in clients {
-        if held <= bytes_max {
-            break;
-        }
-        held = held.saturating_sub(buffer_bytes(&client));
-        evicted += 1;
-        if let Some(worker) = node.workers().get(client.worker) {
-            worker.post(Message::Evict { client: client.id });
-        }
+    clients.sort_by_key(|client| std::cmp::Reverse(held_by(client)));
+    let too_much = |client: &Arc<ClientRecord>| {
+        let is_too_much = held_bytes > bytes_max;
+        held_bytes = held_bytes.saturating_sub(held_by(client));
+        is_too_much
+    };
+    let evicted: Vec<_> = clients.into_iter().take_while(too_much).collect();
+    for client in &evicted {
+        node.evict(client);
     }
-    evicted
+    evicted.len()
 }
 
-fn buffer_bytes(client: &ClientRecord) -> u64 {
-    client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed)
+/// What one client costs, in bytes.
+#[must_use]
+pub fn held_by(client: &ClientRecord) -> u64 {
+    CLIENT_BYTES + client.held_bytes.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

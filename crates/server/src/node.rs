@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random::Prng;
-use commands::{Counts, EngineCounters, Settings, UseClock};
+use commands::{ClientRecord, Counts, EngineCounters, ServerMemory, Settings, UseClock};
 use reactor::Waker;
 use store::{LfuTuning, Policy, Store};
 
 use crate::clients::Clients;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
-use crate::counters::{Rates, WorkerCounters};
+use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::log::Log;
-use crate::{open_files, process};
+use crate::{limits, open_files, process};
 
 /// What the workers of one server share.
 pub struct Node {
@@ -40,16 +40,16 @@ pub struct Node {
     pub replication_id: String,
     /// When it started.
     pub started_unix_ms: u64,
-    /// Connections that were turned away.
-    pub rejected_connections: AtomicU64,
     workers: OnceLock<Vec<WorkerLink>>,
     started_ns: u64,
-    startup_bytes: AtomicU64,
+    /// What the process took at its start beside the store: code that was changed, stacks, heap.
+    program_bytes: AtomicU64,
+    store_startup_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     stopping: AtomicBool,
     main_waker: OnceLock<Waker>,
-    /// What the engines had counted at the last CONFIG RESETSTAT.
-    counted_before: Mutex<Counts>,
+    /// What was counted up to the last CONFIG RESETSTAT.
+    counted_before: Mutex<(Counts, Sums)>,
 }
 
 /// How the rest of the server reaches one worker.
@@ -63,17 +63,21 @@ pub struct WorkerLink {
 }
 
 /// What a worker can be asked to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Close this client once what it is owed is sent.
     Kill {
         /// Its id.
         client: u64,
+        /// Its place at the worker.
+        place: u32,
     },
     /// Close this client at once: all clients together hold too much.
     Evict {
         /// Its id.
         client: u64,
+        /// Its place at the worker.
+        place: u32,
     },
     /// Paused clients may go on.
     Resume,
@@ -109,22 +113,6 @@ impl WorkerLink {
     }
 }
 
-/// Sums over all workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named as in WorkerCounters")]
-pub struct Sums {
-    pub requests: u64,
-    pub input_bytes: u64,
-    pub output_bytes: u64,
-    pub connections: u64,
-    pub turns: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub query_limit_closes: u64,
-    pub output_limit_closes: u64,
-    pub evicted_clients: u64,
-}
-
 impl Node {
     /// A node over `store`, with nobody connected.
     #[must_use]
@@ -142,10 +130,10 @@ impl Node {
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
             started_unix_ms: clock.now_unix_ms(),
-            rejected_connections: AtomicU64::new(0),
             workers: OnceLock::new(),
             started_ns: clock.monotonic_ns(),
-            startup_bytes: AtomicU64::new(0),
+            program_bytes: AtomicU64::new(0),
+            store_startup_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
@@ -218,9 +206,9 @@ impl Node {
     }
 
     /// Leaves a message with every worker.
-    pub fn broadcast(&self, message: &Message) {
+    pub fn broadcast(&self, message: Message) {
         for worker in self.workers() {
-            worker.post(message.clone());
+            worker.post(message);
         }
     }
 
@@ -233,7 +221,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.stopping.swap(true, Ordering::AcqRel);
         if first {
-            self.broadcast(&Message::Stop);
+            self.broadcast(Message::Stop);
             if let Some(waker) = self.main_waker.get() {
                 waker.wake();
             }
@@ -253,45 +241,35 @@ impl Node {
         self.clock.monotonic_ns().saturating_sub(self.started_ns) / 1_000_000
     }
 
-    /// Sums of what the workers count.
+    /// What the workers counted since the last CONFIG RESETSTAT.
     #[must_use]
     pub fn sums(&self) -> Sums {
-        self.workers().iter().fold(Sums::default(), |sums, link| {
-            let cells = &link.counters;
-            Sums {
-                requests: sums.requests + cells.requests.get(),
-                input_bytes: sums.input_bytes + cells.input_bytes.get(),
-                output_bytes: sums.output_bytes + cells.output_bytes.get(),
-                connections: sums.connections + cells.connections.get(),
-                turns: sums.turns + cells.turns.get(),
-                reads: sums.reads + cells.reads.get(),
-                writes: sums.writes + cells.writes.get(),
-                query_limit_closes: sums.query_limit_closes + cells.query_limit_closes.get(),
-                output_limit_closes: sums.output_limit_closes + cells.output_limit_closes.get(),
-                evicted_clients: sums.evicted_clients + cells.evicted_clients.get(),
-            }
-        })
+        self.all_sums().since(&self.counted_before().1)
     }
 
     /// What the engines counted since the last CONFIG RESETSTAT.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.all_counts().since(&self.counted_before())
+        self.all_counts().since(&self.counted_before().0)
+    }
+
+    fn all_sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for worker in self.workers() {
+            sums.add(&worker.counters);
+        }
+        sums
     }
 
     fn all_counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for counters in self
-            .workers()
-            .iter()
-            .filter_map(|worker| worker.engine.get())
-        {
-            counters.add_to(&mut counts);
+        for engine in self.workers().iter().filter_map(|one| one.engine.get()) {
+            engine.add_to(&mut counts);
         }
         counts
     }
 
-    fn counted_before(&self) -> MutexGuard<'_, Counts> {
+    fn counted_before(&self) -> MutexGuard<'_, (Counts, Sums)> {
         self.counted_before
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -299,37 +277,78 @@ impl Node {
 
     /// Forgets what was counted (CONFIG RESETSTAT).
     pub fn reset_counters(&self) {
-        for worker in self.workers() {
-            worker.counters.reset();
-        }
-        let counted = self.all_counts();
+        let counted = (self.all_counts(), self.all_sums());
         *self.counted_before() = counted;
         self.rates.reset();
-        self.rejected_connections.store(0, Ordering::Relaxed);
-        self.peak_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// What one worker does for all of them, `hz` times a second.
+    pub fn upkeep(&self, now_unix_ms: u64) {
+        let sums = self.all_sums();
+        let sample = [
+            self.all_counts().calls(),
+            sums.of(Count::InputBytes),
+            sums.of(Count::OutputBytes),
+        ];
+        self.rates.sample(self.uptime_ms(), sample);
+        self.end_pause(now_unix_ms);
+        self.memory();
+    }
+
+    /// Forgets a pause of clients that is over, so that commands need not ask for the time.
+    fn end_pause(&self, now_unix_ms: u64) {
+        let until = &self.settings.paused_until_unix_ms;
+        let standing = until.load(Ordering::Acquire);
+        if standing != 0 && standing <= now_unix_ms {
+            // Who lost the race has set a new pause, which stands.
+            let _ended = until.compare_exchange(standing, 0, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Asks the worker of a client to close it because all clients together hold too much.
+    pub fn evict(&self, client: &ClientRecord) {
+        if let Some(worker) = self.workers().get(client.worker) {
+            client.set_flag(ClientRecord::KILLED, true);
+            worker.post(Message::Evict {
+                client: client.id,
+                place: client.place,
+            });
+        }
+    }
+
+    /// What all clients hold, in bytes.
+    #[must_use]
+    pub fn clients_held_bytes(&self) -> u64 {
+        let buffers = self.workers().iter();
+        let buffers: u64 = buffers.map(|one| one.counters.client_bytes.get()).sum();
+        buffers + limits::CLIENT_BYTES * (self.clients.len() as u64)
     }
 
     /// Remembers what the process held before the first client; called once all threads run.
     pub fn note_startup_memory(&self) {
-        self.startup_bytes
-            .store(process::resident_bytes(), Ordering::Relaxed);
+        let store_bytes = self.store.statistics().used_bytes;
+        self.program_bytes.store(
+            process::memory().private_bytes.saturating_sub(store_bytes),
+            Ordering::Relaxed,
+        );
+        self.store_startup_bytes
+            .store(store_bytes, Ordering::Relaxed);
     }
 
-    /// What the process held before the first client, in bytes.
-    #[must_use]
-    pub fn startup_bytes(&self) -> u64 {
-        self.startup_bytes.load(Ordering::Relaxed)
-    }
-
-    /// What the process holds now, in bytes.
-    #[must_use]
-    pub fn resident_bytes(&self) -> u64 {
-        process::resident_bytes()
-    }
-
-    /// The most that was ever used, `used` included, in bytes.
-    pub fn peak_used_bytes(&self, used: u64) -> u64 {
-        self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used)
+    /// What the server holds now.
+    pub fn memory(&self) -> ServerMemory {
+        let store = self.store.statistics();
+        let program = self.program_bytes.load(Ordering::Relaxed);
+        let clients = self.clients_held_bytes();
+        let used = program + clients + store.used_bytes;
+        ServerMemory {
+            resident: process::memory().resident_bytes,
+            used,
+            peak: self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used),
+            startup: program + self.store_startup_bytes.load(Ordering::Relaxed),
+            clients,
+            overhead: program + clients + store.memory.index_bytes.min(store.used_bytes),
+        }
     }
 }
 

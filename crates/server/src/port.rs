@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, ServerPort, Session, ShutdownRequest,
+    ClientFilter, ClientRecord, CommandError, KillCount, ServerMemory, ServerPort, Session,
+    ShutdownRequest,
 };
 use store::Handle;
 
@@ -85,7 +86,10 @@ impl ServerPort for Port<'_> {
                 count.caller = true;
             } else if let Some(worker) = self.node.workers().get(client.worker) {
                 client.set_flag(ClientRecord::KILLED, true);
-                worker.post(Message::Kill { client: client.id });
+                worker.post(Message::Kill {
+                    client: client.id,
+                    place: client.place,
+                });
             }
         }
         count
@@ -110,7 +114,7 @@ impl ServerPort for Port<'_> {
             .settings
             .paused_until_unix_ms
             .store(0, Ordering::Release);
-        self.node.broadcast(&Message::Resume);
+        self.node.broadcast(Message::Resume);
     }
 
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
@@ -148,9 +152,8 @@ impl ServerPort for Port<'_> {
         self.node.store.set_active_expire(on);
     }
 
-    fn resident_bytes(&mut self) -> (u64, u64) {
-        let resident = self.node.resident_bytes();
-        (resident, self.node.peak_used_bytes(resident))
+    fn memory(&mut self) -> ServerMemory {
+        self.node.memory()
     }
 
     fn purge_memory(&mut self, store: &mut Handle) {

@@ -2,13 +2,25 @@
 
 use std::fs;
 
-/// Bytes resident in memory; 0 where the system does not say.
+/// Memory of this process; 0 where the system does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// Bytes that are in memory.
+    pub resident_bytes: u64,
+    /// The part of them that no file backs.
+    pub private_bytes: u64,
+}
+
+/// What this process holds now.
 #[must_use]
-pub fn resident_bytes() -> u64 {
-    let pages = fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * page_bytes()
+pub fn memory() -> ProcessMemory {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = text.split(' ').skip(1).map_while(|word| word.parse().ok());
+    let (resident, shared): (u64, u64) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    ProcessMemory {
+        resident_bytes: resident * page_bytes(),
+        private_bytes: resident.saturating_sub(shared) * page_bytes(),
+    }
 }
 
 /// Bytes of memory the machine has; 0 where the system does not say.
@@ -101,8 +113,10 @@ mod tests {
 
     #[test]
     fn the_process_holds_memory_and_uses_time() {
-        assert!(resident_bytes() > 100_000);
-        assert!(machine_bytes() > resident_bytes());
+        let held = memory();
+        assert!(held.private_bytes > 100_000);
+        assert!(held.resident_bytes >= held.private_bytes);
+        assert!(machine_bytes() > held.resident_bytes);
         let before = processor_time(Whose::Process);
         let mut sum = 0_u64;
         while processor_time(Whose::Process) == before {

@@ -2,58 +2,66 @@
 //!
 //! A worker owns the sessions of its connections and nothing of other workers'. What others want of
 //! it comes as messages; what it wants of others it leaves with them as messages.
+//!
+//! Two clocks: the wall clock says when keys expire and what CLIENT LIST shows; everything that is
+//! a time span here (idle clients, limits in time, the next upkeep) is measured on the monotonic
+//! one, so that setting the machine's clock closes nobody.
 
-use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
+mod arena;
+mod buffers;
+mod sessions;
+mod stopping;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Session, Share};
-use protocol::ReplyBuffer;
 use reactor::{
-    CloseReason, ConnectionId, Endpoint, Io, OutputArena, PeerInfo, Received, Service, Then,
-    Verdict,
+    CloseReason, ConnectionId, Endpoint, Io, PeerInfo, Received, Service, Then, Verdict,
 };
 
 use crate::config::ConfigReader;
-use crate::limits::{
-    self, OutputState, UNAUTHENTICATED_INPUT_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_MAX,
-};
-use crate::node::{Message, Node, WorkerLink};
+use crate::counters::{Count, WorkerCounters};
+use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
+use crate::node::{Message, Node};
 use crate::port::Port;
 use crate::process;
+
+pub use arena::Arena;
+use buffers::{Buffers, Holding};
+use sessions::{Connected, Sessions};
+use stopping::Stopping;
 
 /// What one client may do before the others have their turn.
 const SHARE: Share = Share {
     requests_max: 1024,
     reply_bytes_max: reactor::FLUSH_BYTES,
 };
-/// How often idle clients, limits and rates are looked at.
-const UPKEEP_INTERVAL_MS: u64 = 100;
+/// How often all clients are looked at, for those that are idle.
+const ROUND_INTERVAL_MS: u64 = 1_000;
+/// How often a stopping worker looks whether it is done.
+const STOP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The service of one thread.
 pub struct Worker {
     node: Arc<Node>,
     index: usize,
     engine: Engine,
-    sessions: Vec<Option<Connected>>,
-    by_client: HashMap<u64, ConnectionId>,
-    paused: Vec<ConnectionId>,
-    now_unix_ms: u64,
-    upkeep_due_ms: u64,
+    counters: Arc<WorkerCounters>,
     config: ConfigReader,
+    sessions: Sessions,
+    buffers: Buffers,
+    paused_count: usize,
+    stopping: Option<Stopping>,
+    /// The turn's time on the monotonic clock.
+    now_ms: u64,
+    ticked_ms: u64,
+    upkeep_due_ms: u64,
+    round_due_ms: u64,
     machine_bytes: u64,
     more_housekeeping: bool,
-}
-
-/// A connection and its session.
-struct Connected {
-    id: ConnectionId,
-    session: Session,
-    peer_is_local: bool,
-    output: OutputState,
 }
 
 impl Worker {
@@ -66,146 +74,149 @@ impl Worker {
             Arc::clone(&node.clock),
             Prng::from_os(),
         );
-        if let Some(link) = node.workers().get(index) {
-            // A worker is made once.
-            let _already_set = link.engine.set(engine.counters());
-        }
-        let now_unix_ms = node.clock.now_unix_ms();
+        let link = &node.workers()[index];
+        // A worker is made once.
+        let _already_set = link.engine.set(engine.counters());
         Self {
+            counters: Arc::clone(&link.counters),
             config: ConfigReader::new(Arc::clone(&node.config)),
-            node,
+            buffers: Buffers::new(node.workers().len()),
             index,
             engine,
-            sessions: Vec::new(),
-            by_client: HashMap::new(),
-            paused: Vec::new(),
-            now_unix_ms,
-            upkeep_due_ms: now_unix_ms + UPKEEP_INTERVAL_MS,
+            sessions: Sessions::default(),
+            paused_count: 0,
+            stopping: None,
+            now_ms: node.uptime_ms(),
+            ticked_ms: 0,
+            upkeep_due_ms: 0,
+            round_due_ms: 0,
             machine_bytes: process::machine_bytes(),
             more_housekeeping: false,
+            node,
         }
-    }
-
-    fn link(&self) -> &WorkerLink {
-        &self.node.workers()[self.index]
     }
 
     fn on_message(&mut self, io: &mut Io<'_>, message: &Message) {
-        match message {
-            Message::Kill { client } => {
-                if let Some(id) = self.by_client.get(client) {
-                    io.close_after_flush(*id);
+        match *message {
+            Message::Kill { client, place } => {
+                if let Some(id) = self.sessions.connection_of(client, place) {
+                    io.close_after_flush(id);
                 }
             }
-            Message::Evict { client } => {
-                if let Some(id) = self.by_client.get(client) {
-                    self.link().counters.evicted_clients.add(1);
-                    io.close(*id);
+            Message::Evict { client, place } => {
+                if let Some(id) = self.sessions.connection_of(client, place) {
+                    self.counters.bump(Count::EvictedClients);
+                    io.close(id);
                 }
             }
             Message::Resume => self.resume_paused(io),
-            Message::Stop => io.stop(),
-        }
-    }
-
-    fn resume_paused(&mut self, io: &mut Io<'_>) {
-        for id in std::mem::take(&mut self.paused) {
-            io.resume(id);
-        }
-    }
-
-    /// What is done ten times a second rather than at every turn.
-    fn upkeep(&mut self, io: &mut Io<'_>) {
-        self.upkeep_due_ms = self.now_unix_ms + UPKEEP_INTERVAL_MS;
-        self.close_idle(io);
-        let paused_until = self
-            .node
-            .settings
-            .paused_until_unix_ms
-            .load(Ordering::Acquire);
-        if paused_until != 0 && paused_until <= self.now_unix_ms {
-            let expired = self.node.settings.paused_until_unix_ms.compare_exchange(
-                paused_until,
-                0,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            if expired.is_ok() {
-                self.node.broadcast(&Message::Resume);
+            Message::Stop => {
+                self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
         }
-        if self.index == 0 {
-            let sums = self.node.sums();
-            let sample = [sums.requests, sums.input_bytes, sums.output_bytes];
-            self.node.rates.sample(self.now_unix_ms, sample);
-            let bytes_max = limits::clients_bytes_max(self.config.config(), self.machine_bytes);
-            limits::enforce_client_memory(&self.node, bytes_max);
-        }
-        self.config.refresh();
     }
 
-    /// Closes clients that said nothing for `timeout` seconds.
-    fn close_idle(&self, io: &mut Io<'_>) {
+    /// Lets clients go on that wait for the end of CLIENT PAUSE.
+    fn resume_paused(&mut self, io: &mut Io<'_>) {
+        if self.paused_count == 0 {
+            return;
+        }
+        self.paused_count = 0;
+        for connected in self.sessions.iter_mut() {
+            if std::mem::take(&mut connected.is_paused) {
+                io.resume(connected.id);
+            }
+        }
+    }
+
+    /// How long the pause of clients still lasts; `None` when nobody waits here.
+    fn pause_left(&self) -> Option<Duration> {
+        if self.paused_count == 0 {
+            return None;
+        }
+        let until_unix_ms = &self.node.settings.paused_until_unix_ms;
+        let until_unix_ms = until_unix_ms.load(Ordering::Acquire);
+        let left_ms = until_unix_ms.saturating_sub(self.node.clock.now_unix_ms());
+        Some(Duration::from_millis(left_ms))
+    }
+
+    /// One bounded step of the store's housekeeping, at most once a millisecond unless more waits.
+    fn tick(&mut self) {
+        if self.ticked_ms == self.now_ms && !self.more_housekeeping {
+            return;
+        }
+        self.ticked_ms = self.now_ms;
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.enter();
+        self.more_housekeeping = store.tick(now_unix_ms);
+        store.leave();
+    }
+
+    /// What is done `hz` times a second rather than at every turn.
+    fn upkeep(&mut self, io: &mut Io<'_>) {
+        let hz = u64::from(self.config.config().hz.max(1));
+        self.upkeep_due_ms = self.now_ms + (1000 / hz).max(1);
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now = (self.now_ms, now_unix_ms);
+        let config = self.config.config();
+        self.buffers
+            .look(&mut self.sessions, io, config, &self.counters, now);
+        self.limit_clients_memory();
+        if self.now_ms >= self.round_due_ms {
+            self.round_due_ms = self.now_ms + ROUND_INTERVAL_MS;
+            self.close_overdue(io, now_unix_ms);
+        }
+        if self.index == 0 {
+            self.node.upkeep(now_unix_ms);
+        }
+    }
+
+    /// Closes clients that said nothing for `timeout` seconds, and those that connected long ago
+    /// and still have not authenticated.
+    fn close_overdue(&self, io: &mut Io<'_>, now_unix_ms: u64) {
         let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
-        for connected in self.sessions.iter().flatten() {
-            let client = &connected.session.client;
-            client
-                .query_bytes
-                .store(io.input_bytes(connected.id) as u64, Ordering::Relaxed);
-            client.output_bytes.store(
-                io.pending_output_bytes(connected.id) as u64,
-                Ordering::Relaxed,
-            );
-            let idle_ms = self
-                .now_unix_ms
-                .saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
-            if timeout_ms != 0 && idle_ms > timeout_ms {
+        for connected in self.sessions.iter() {
+            let active_unix_ms = &connected.session.client.active_unix_ms;
+            let idle_ms = now_unix_ms.saturating_sub(active_unix_ms.load(Ordering::Relaxed));
+            let is_idle = timeout_ms != 0 && idle_ms > timeout_ms && !connected.is_paused;
+            let is_late = !connected.session.authenticated
+                && self.now_ms.saturating_sub(connected.since_ms) > UNAUTHENTICATED_MS_MAX;
+            if is_idle || is_late {
                 io.close(connected.id);
             }
         }
     }
-}
 
-/// The thread's reply buffer, as the loop knows it.
-pub struct Arena(ReplyBuffer);
-
-impl Arena {
-    /// An arena over `buffer`.
-    #[must_use]
-    pub fn new(buffer: ReplyBuffer) -> Self {
-        Self(buffer)
-    }
-}
-
-impl Deref for Arena {
-    type Target = ReplyBuffer;
-
-    fn deref(&self) -> &ReplyBuffer {
-        &self.0
-    }
-}
-
-impl DerefMut for Arena {
-    fn deref_mut(&mut self) -> &mut ReplyBuffer {
-        &mut self.0
-    }
-}
-
-impl OutputArena for Arena {
-    fn len(&self) -> usize {
-        self.0.len()
+    fn limit_clients_memory(&self) {
+        self.counters.client_bytes.set(self.buffers.held_bytes());
+        let bytes_max = limits::clients_bytes_max(self.config.config(), self.machine_bytes);
+        limits::enforce_client_memory(&self.node, bytes_max);
     }
 
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
+    fn publish_traffic(&self, io: &Io<'_>) {
+        let traffic = io.traffic();
+        for (count, value) in [
+            (Count::InputBytes, traffic.received_bytes),
+            (Count::OutputBytes, traffic.sent_bytes),
+            (Count::Reads, traffic.receives),
+            (Count::Writes, traffic.sends),
+        ] {
+            self.counters.cell(count).set(value);
+        }
     }
 
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn shrink_to(&mut self, capacity_bytes: usize) {
-        self.0.shrink_to(capacity_bytes);
+    fn record(&self, id: ConnectionId, peer: &PeerInfo) -> ClientRecord {
+        let mut record = ClientRecord::new(
+            self.node.clients.next_id(),
+            address(&peer.peer),
+            address(&peer.local),
+            self.index,
+            peer.fd,
+            self.node.clock.now_unix_ms(),
+        );
+        record.place = id.index();
+        record
     }
 }
 
@@ -222,50 +233,50 @@ impl Service for Worker {
 
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
         let config = self.node.config.current();
-        if config.protected_mode && config.password.is_none() && !is_local(peer) {
-            self.node
-                .rejected_connections
-                .fetch_add(1, Ordering::Relaxed);
-            return Err(PROTECTED);
-        }
-        if !self.node.clients.admit(config.clients_max) {
-            self.node
-                .rejected_connections
-                .fetch_add(1, Ordering::Relaxed);
-            return Err(TOO_MANY_CLIENTS);
-        }
-        Ok(())
+        let refusal = if self.stopping.is_some() {
+            Some(&b""[..])
+        } else if config.protected_mode && config.password.is_none() && !is_local(peer) {
+            Some(PROTECTED)
+        } else if !self.node.clients.admit(config.clients_max) {
+            Some(TOO_MANY_CLIENTS)
+        } else {
+            None
+        };
+        refusal.map_or(Ok(()), |refusal| {
+            self.counters.bump(Count::Rejections);
+            Err(refusal)
+        })
     }
 
     fn keepalive_s(&self) -> u32 {
         self.config.config().tcp_keepalive_s
     }
 
-    fn opened(&mut self, _io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
-        let node = &self.node;
-        let client = Arc::new(ClientRecord::new(
-            node.clients.next_id(),
-            address(&peer.peer),
-            address(&peer.local),
-            self.index,
-            peer.fd,
-            node.clock.now_unix_ms(),
-        ));
-        node.clients.add(Arc::clone(&client));
-        self.link().counters.connections.add(1);
-        self.by_client.insert(client.id, id);
-        let session = Session::new(client, !node.password_required());
-        let at = slot(id);
-        if self.sessions.len() <= at {
-            self.sessions.resize_with(at + 1, || None);
-        }
-        let peer_is_local = is_local(peer);
-        self.sessions[at] = Some(Connected {
+    fn accept_failed(&mut self, error: &std::io::Error) {
+        self.node
+            .log
+            .warning(format_args!("Accepting client connection: {error}"));
+    }
+
+    fn turn_started(&mut self) {
+        self.now_ms = self.node.uptime_ms();
+    }
+
+    fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
+        let client = Arc::new(self.record(id, peer));
+        self.node.clients.add(Arc::clone(&client));
+        self.counters.bump(Count::Connections);
+        self.sessions.insert(Connected {
             id,
-            session,
-            peer_is_local,
-            output: OutputState::default(),
+            session: Session::new(client, !self.node.password_required()),
+            peer_is_local: is_local(peer),
+            is_paused: false,
+            since_ms: self.now_ms,
+            holding: Holding::default(),
         });
+        if self.stopping.is_some() {
+            io.close(id);
+        }
     }
 
     fn received(
@@ -275,34 +286,28 @@ impl Service for Worker {
         input: &[u8],
         output: &mut Arena,
     ) -> Received {
-        let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::as_mut) else {
-            return Received {
-                consumed: input.len(),
-                needed: 0,
-                then: Then::CloseNow,
-            };
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Received::consumed(input.len()).then(Then::CloseNow);
         };
+        if connected.session.authenticated {
+            connected.since_ms = self.now_ms;
+        }
         let before = output.len();
         let mut port = Port::new(&self.node, connected.peer_is_local);
         let outcome = self
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
         let client = &connected.session.client;
-        let replied = output.len() - before;
         bump(&client.requests, outcome.executed);
         bump(&client.input_bytes_total, outcome.consumed);
-        bump(&client.output_bytes_total, replied);
-        let counters = &self.node.workers()[self.index].counters;
-        counters.requests.add(outcome.executed as u64);
-        counters.input_bytes.add(outcome.consumed as u64);
-        counters.output_bytes.add(replied as u64);
-        counters.reads.add(1);
+        bump(&client.output_bytes_total, output.len() - before);
         let then = match outcome.next {
             Next::Read => Then::Continue,
             Next::Yield => Then::Yield,
             Next::Close => Then::CloseAfterFlush,
             Next::Paused => {
-                self.paused.push(id);
+                connected.is_paused = true;
+                self.paused_count += 1;
                 Then::Pause
             }
         };
@@ -314,85 +319,80 @@ impl Service for Worker {
     }
 
     fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
-        let counters = &self.node.workers()[self.index].counters;
         match reason {
-            CloseReason::OutputLimit => counters.output_limit_closes.add(1),
-            CloseReason::InputLimit => counters.query_limit_closes.add(1),
+            CloseReason::OutputLimit => self.counters.bump(Count::OutputLimitCloses),
+            CloseReason::InputLimit => self.counters.bump(Count::QueryLimitCloses),
             _ => {}
         }
-        if let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::take) {
-            let client = connected.session.client.id;
-            self.by_client.remove(&client);
-            self.node.clients.remove(client);
-            self.paused.retain(|paused| *paused != id);
+        if let Some(mut connected) = self.sessions.remove(id) {
+            self.buffers.forget(&mut connected);
+            self.paused_count -= usize::from(connected.is_paused);
+            self.node.clients.remove(connected.session.client.id);
         }
     }
 
     fn woken(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
-        for message in self.link().take_messages() {
+        for message in self.node.workers()[self.index].take_messages() {
             self.on_message(io, &message);
         }
     }
 
     fn turn(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
-        self.now_unix_ms = self.node.clock.now_unix_ms();
-        self.link().counters.turns.add(1);
-        let store = self.engine.store();
-        store.enter();
-        self.more_housekeeping = store.tick(self.now_unix_ms);
-        store.leave();
-        if self.now_unix_ms >= self.upkeep_due_ms {
+        self.counters.bump(Count::Turns);
+        self.publish_traffic(io);
+        self.config.refresh();
+        self.tick();
+        if self.pause_left().is_some_and(|left| left.is_zero()) {
+            self.resume_paused(io);
+        }
+        if self.buffers.take_growth() {
+            self.limit_clients_memory();
+        }
+        if self.now_ms >= self.upkeep_due_ms {
             self.upkeep(io);
+        }
+        if let Some(stopping) = &mut self.stopping
+            && stopping.is_over(&self.sessions, io, self.now_ms)
+        {
+            io.stop();
         }
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        if self.more_housekeeping {
+        if self.more_housekeeping || self.buffers.has_grown() {
             return Some(Duration::ZERO);
         }
-        Some(Duration::from_millis(
-            self.upkeep_due_ms.saturating_sub(self.now_unix_ms).max(1),
-        ))
+        let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);
+        let upkeep = Some(Duration::from_millis(upkeep_ms));
+        let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
+        [upkeep, self.pause_left(), stop]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
-        let Some(connected) = self.sessions.get_mut(slot(id)).and_then(Option::as_mut) else {
+        let Some(connected) = self.sessions.get_mut(id) else {
             return Verdict::Close;
         };
-        let pending_bytes = pending_bytes as u64;
-        if !connected.session.authenticated && pending_bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX {
-            return Verdict::Close;
-        }
-        let limit = &self.config.config().output_limits.normal;
-        connected
-            .output
-            .judge(limit, pending_bytes, self.now_unix_ms)
+        let config = self.config.config();
+        self.buffers
+            .output_grew(connected, pending_bytes, config, self.now_ms)
     }
 
     fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
-        let Some(connected) = self.sessions.get(slot(id)).and_then(Option::as_ref) else {
+        let Some(connected) = self.sessions.get_mut(id) else {
             return Verdict::Close;
         };
-        let limit = if connected.session.authenticated {
-            self.config.config().query_buffer_bytes_max
-        } else {
-            UNAUTHENTICATED_INPUT_BYTES_MAX as u64
-        };
-        if buffered_bytes as u64 > limit {
-            Verdict::Close
-        } else {
-            Verdict::Keep
-        }
+        let config = self.config.config();
+        self.buffers
+            .input_grew(connected, buffered_bytes, config, self.now_ms)
     }
 }
 
-/// Place of a connection's session in the worker's table.
-fn slot(id: ConnectionId) -> usize {
-    usize::try_from(id.index()).unwrap_or(usize::MAX)
-}
-
 /// Adds to a number that only this thread writes.
-fn bump(cell: &std::sync::atomic::AtomicU64, amount: usize) {
+#[inline]
+fn bump(cell: &AtomicU64, amount: usize) {
     let sum = cell.load(Ordering::Relaxed).wrapping_add(amount as u64);
     cell.store(sum, Ordering::Relaxed);
 }

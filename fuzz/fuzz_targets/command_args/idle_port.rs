@@ -1,6 +1,6 @@
 //! A server around the commands that has nothing and can do nothing.
 
-use commands::{ClientFilter, CommandError, KillCount, ServerPort, Session, ShutdownRequest};
+use commands::{ClientFilter, CommandError, KillCount, ServerMemory, ServerPort, Session, ShutdownRequest};
 use store::Handle;
 
 pub(crate) struct IdlePort;
@@ -66,8 +66,8 @@ impl ServerPort for IdlePort {
 
     fn set_active_expire(&mut self, _on: bool) {}
 
-    fn resident_bytes(&mut self) -> (u64, u64) {
-        (0, 0)
+    fn memory(&mut self) -> ServerMemory {
+        ServerMemory::default()
     }
 
     fn purge_memory(&mut self, _store: &mut Handle) {}

@@ -125,7 +125,10 @@ impl<S: Service> EventLoop<S> {
                 self.state.close(id, phase);
                 None
             }
-            Ok(count) => Some(*count),
+            Ok(count) => {
+                self.state.traffic.count_receive(*count);
+                Some(*count)
+            }
             Err(error) => {
                 let kind = error.kind();
                 if !matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {

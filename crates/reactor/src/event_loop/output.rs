@@ -63,7 +63,10 @@ impl<S: Service> EventLoop<S> {
             return;
         };
         match connection.carrier.send(pending.as_slice()) {
-            Ok(sent) => pending.consume(sent),
+            Ok(sent) => {
+                self.state.traffic.count_send(sent);
+                pending.consume(sent);
+            }
             Err(error) if is_passing(&error) => {}
             Err(error) => {
                 let reason = CloseReason::Failed(error.kind());
@@ -95,8 +98,13 @@ fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, by
     let mut sent = 0;
     if connection.pending.is_none() {
         match connection.carrier.send(bytes) {
-            Ok(count) if count == bytes.len() => return,
-            Ok(count) => sent = count,
+            Ok(count) => {
+                state.traffic.count_send(count);
+                if count == bytes.len() {
+                    return;
+                }
+                sent = count;
+            }
             Err(error) if is_passing(&error) => {}
             Err(error) => return state.doom(id, CloseReason::Failed(error.kind())),
         }

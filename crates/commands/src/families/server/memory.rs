@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::help;
+use crate::port::ServerMemory;
 use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const MEMBER: CommandSpec = CommandSpec {
@@ -114,35 +115,20 @@ fn usage(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// What MEMORY STATS breaks down, in bytes.
-struct Usage {
-    /// What the process holds, and at most held.
-    resident: u64,
-    peak: u64,
-    /// What records and index take.
-    data: u64,
-    keys_count: u64,
-}
-
 fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let (resident, peak) = context.server.resident_bytes();
+    let memory = context.server.memory();
     let databases = 0..context.store.store().databases();
     let sizes: Vec<(u16, u64)> = databases
         .map(|database| (database, context.store.len(database) as u64))
         .filter(|(_, keys_count)| *keys_count > 0)
         .collect();
-    let usage = Usage {
-        resident,
-        peak: peak.max(resident),
-        data: context.store.statistics().used_bytes,
-        keys_count: sizes.iter().map(|(_, keys_count)| keys_count).sum(),
-    };
+    let keys_count = sizes.iter().map(|(_, keys_count)| keys_count).sum();
     let mut fields = Fields {
         slot: reply.begin_map(),
         count: 0,
         reply,
     };
-    write_totals(&mut fields, &usage);
+    write_totals(&mut fields, &memory);
     for (database, _) in sizes {
         fields.name(&format!("db.{database}"));
         fields.reply.map(3);
@@ -151,7 +137,7 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
             fields.reply.integer(0);
         }
     }
-    write_shares(&mut fields, &usage);
+    write_shares(&mut fields, &memory, keys_count);
     let Fields { slot, count, reply } = fields;
     reply.end_map(slot, count);
     Ok(())
@@ -188,17 +174,14 @@ impl Fields<'_, '_> {
     }
 }
 
-fn write_totals(fields: &mut Fields<'_, '_>, usage: &Usage) {
-    fields.bytes("peak.allocated", usage.peak);
-    fields.bytes("total.allocated", usage.resident);
-    fields.bytes(
-        "startup.allocated",
-        usage.resident.saturating_sub(usage.data),
-    );
+fn write_totals(fields: &mut Fields<'_, '_>, memory: &ServerMemory) {
+    fields.bytes("peak.allocated", memory.peak);
+    fields.bytes("total.allocated", memory.used);
+    fields.bytes("startup.allocated", memory.startup);
+    fields.bytes("replication.backlog", 0);
+    fields.bytes("clients.slaves", 0);
+    fields.bytes("clients.normal", memory.clients);
     for absent in [
-        "replication.backlog",
-        "clients.slaves",
-        "clients.normal",
         "cluster.links",
         "aof.buffer",
         "lua.caches",
@@ -208,54 +191,57 @@ fn write_totals(fields: &mut Fields<'_, '_>, usage: &Usage) {
     }
 }
 
-/// The allocator of the process tells nothing: what is resident counts as allocated.
-fn write_shares(fields: &mut Fields<'_, '_>, usage: &Usage) {
-    let data = usage.data.min(usage.resident);
-    let per_key = data.checked_div(usage.keys_count).unwrap_or(0);
-    fields.bytes("overhead.total", usage.resident - data);
-    fields.bytes("keys.count", usage.keys_count);
+fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: u64) {
+    let since_startup = memory.used.saturating_sub(memory.startup);
+    let per_key = since_startup.checked_div(keys_count).unwrap_or(0);
+    let dataset = memory.dataset();
+    fields.bytes("overhead.total", memory.overhead);
+    fields.bytes("keys.count", keys_count);
     fields.bytes("keys.bytes-per-key", per_key);
-    fields.bytes("dataset.bytes", data);
+    fields.bytes("dataset.bytes", dataset);
     fields.ratio(
         "dataset.percentage",
-        data.saturating_mul(100),
-        usage.resident,
+        dataset.min(since_startup).saturating_mul(100),
+        since_startup,
     );
     fields.ratio(
         "peak.percentage",
-        usage.resident.saturating_mul(100),
-        usage.peak,
+        memory.used.saturating_mul(100),
+        memory.peak,
     );
-    for name in [
-        "allocator.allocated",
-        "allocator.active",
-        "allocator.resident",
-    ] {
-        fields.bytes(name, usage.resident);
-    }
+    fields.bytes("allocator.allocated", memory.used);
+    fields.bytes("allocator.active", memory.resident);
+    fields.bytes("allocator.resident", memory.resident);
     for name in ["allocator-fragmentation", "allocator-rss", "rss-overhead"] {
         fields.ratio(&format!("{name}.ratio"), 1, 1);
         fields.bytes(&format!("{name}.bytes"), 0);
     }
-    fields.ratio("fragmentation", usage.resident, usage.data);
-    fields.bytes("fragmentation.bytes", usage.resident - data);
+    fields.ratio("fragmentation", memory.resident, memory.used);
+    fields.bytes(
+        "fragmentation.bytes",
+        memory.resident.saturating_sub(memory.used),
+    );
 }
 
 /// Bytes beyond which a fragmented or swollen server is worth a word.
 const WORTH_A_WORD_BYTES: u64 = 5 << 20;
 
 fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let (resident, peak) = context.server.resident_bytes();
-    let used = context.store.statistics().used_bytes;
+    let ServerMemory {
+        resident,
+        used,
+        peak,
+        ..
+    } = context.server.memory();
     let text = if used < WORTH_A_WORD_BYTES {
         "This instance holds too little data for its memory use to mean anything.\n".to_owned()
     } else if resident > used + used / 2 {
         format!(
-            "The process holds {resident} bytes for {used} bytes of data. Much was deleted or \
+            "The process holds {resident} bytes and uses {used} of them. Much was deleted or \
              changed its size; MEMORY PURGE gives free memory back to the system.\n"
         )
-    } else if peak > resident + resident / 2 {
-        format!("The process once held {peak} bytes and holds {resident} now.\n")
+    } else if peak > used + used / 2 {
+        format!("The server once used {peak} bytes and uses {used} now.\n")
     } else {
         "Nothing unusual.\n".to_owned()
     };

@@ -1,0 +1,78 @@
+//! The sessions of one worker, in places that run beside the loop's connections.
+
+use commands::Session;
+use reactor::ConnectionId;
+
+use super::buffers::Holding;
+
+/// A connection and its session.
+pub(super) struct Connected {
+    pub(super) id: ConnectionId,
+    pub(super) session: Session,
+    pub(super) peer_is_local: bool,
+    /// Waits for the end of CLIENT PAUSE.
+    pub(super) is_paused: bool,
+    /// When it connected or was last served as an authenticated client, on the monotonic clock.
+    pub(super) since_ms: u64,
+    pub(super) holding: Holding,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Sessions {
+    places: Vec<Option<Connected>>,
+    count: usize,
+}
+
+impl Sessions {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Takes one in.
+    pub(super) fn insert(&mut self, connected: Connected) {
+        let place = place_of(connected.id);
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.places[place] = Some(connected);
+        self.count += 1;
+    }
+
+    /// The session of a connection.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connected> {
+        let connected = self.places.get_mut(place_of(id))?.as_mut()?;
+        (connected.id == id).then_some(connected)
+    }
+
+    /// Takes the session of a connection out.
+    pub(super) fn remove(&mut self, id: ConnectionId) -> Option<Connected> {
+        let place = self.places.get_mut(place_of(id))?;
+        let connected = place.take_if(|connected| connected.id == id)?;
+        self.count -= 1;
+        Some(connected)
+    }
+
+    /// The connection of a client, while it is connected.
+    pub(super) fn connection_of(&self, client: u64, place: u32) -> Option<ConnectionId> {
+        let place = usize::try_from(place).ok()?;
+        let connected = self.places.get(place)?.as_ref()?;
+        (connected.session.client.id == client).then_some(connected.id)
+    }
+
+    /// All of them, by place.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Connected> {
+        self.places.iter().flatten()
+    }
+
+    /// All of them, by place.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connected> {
+        self.places.iter_mut().flatten()
+    }
+}
+
+fn place_of(id: ConnectionId) -> usize {
+    usize::try_from(id.index()).unwrap_or(usize::MAX)
+}
