@@ -29,9 +29,13 @@ use crate::shared::Shared;
 use crate::slab::class_bytes;
 use crate::value::{Cause, StoreError};
 
-/// The most records that one call evicts, for when the limit was lowered a lot: the others follow
-/// with the next calls.
+/// The most records that one call evicts beyond what it needs itself, for when the limit was
+/// lowered a lot: the others follow with the next calls.
 const VICTIMS_MAX: u32 = 64;
+
+/// A call frees this many times the bytes that it is about to add before it may leave the rest to
+/// others: so a debt goes down whatever the sizes of what comes and what goes.
+const DUE_TIMES: u64 = 2;
 
 /// More than needed is evicted, as a part of the limit, so that the next calls need nothing.
 const AHEAD_PART: u64 = 512;
@@ -109,7 +113,8 @@ impl Indexed {
             "room is made before locks are taken"
         );
         let ahead = (shared.budget.limit_bytes() / AHEAD_PART).min(AHEAD_BYTES_MAX);
-        let freed = self.evict(over + ahead);
+        let due = over.min((bytes as u64).saturating_mul(DUE_TIMES));
+        let freed = self.evict(due, over + ahead);
         self.local.tell_bytes(&shared);
         if entered {
             self.leave();
@@ -121,20 +126,19 @@ impl Indexed {
         }
     }
 
-    /// Evicts until `wanted_bytes` are free or enough was done for one call; the bytes freed.
-    fn evict(&mut self, wanted_bytes: u64) -> u64 {
-        let mut freed = 0;
+    /// Evicts until `wanted_bytes` are free, or `due_bytes` are and enough was done for one call; the
+    /// bytes freed.
+    fn evict(&mut self, due_bytes: u64, wanted_bytes: u64) -> u64 {
+        let (mut freed, mut victims) = (0, 0);
         if self.local.in_force.policy == Policy::NoEviction {
             return freed;
         }
-        for _ in 0..VICTIMS_MAX {
-            if freed >= wanted_bytes {
-                break;
-            }
+        while freed < due_bytes || (freed < wanted_bytes && victims < VICTIMS_MAX) {
             match self.evict_one() {
                 Some(bytes) => freed += bytes,
                 None => break,
             }
+            victims += 1;
         }
         freed
     }

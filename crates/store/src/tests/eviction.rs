@@ -68,6 +68,28 @@ fn the_limit_holds_under_every_policy() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
+fn long_values_push_out_as_many_short_ones_as_they_need() {
+    const LONG_BYTES: usize = 256 << 10;
+    for policy in [Policy::AllKeysLru, Policy::AllKeysRandom] {
+        let store = Force::TINY.store(1);
+        store.set_memory_limit(LIMIT_BYTES, policy, 5);
+        let mut handle = store.handle();
+        handle.begin(1_000);
+        for number in 0..40_000 {
+            let key = format!("short:{number}");
+            set(&mut handle, &key, &[b'v'; 40], Deadline::Never).unwrap();
+        }
+        for number in 0..12 {
+            let key = format!("long:{number}");
+            set(&mut handle, &key, &[b'v'; LONG_BYTES], Deadline::Never).unwrap();
+            let used = used_bytes(&mut handle, 2_000);
+            assert!(used <= LIMIT_BYTES + SLACK_BYTES, "{policy}: {used}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
 fn without_eviction_writes_are_refused() {
     let store = Force::TINY.store(1);
     store.set_memory_limit(1 << 20, Policy::NoEviction, 5);
