@@ -1,6 +1,7 @@
 //! What a person sees who starts the server in a terminal.
 
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 
 use reactor::Endpoint;
 
@@ -8,12 +9,32 @@ use crate::config::Config;
 use crate::identity;
 use crate::node::Node;
 
-/// Prints where the server listens and with how many workers, unless it runs as a daemon or logs
-/// to a file.
+/// Prints where the server listens and with how many workers, to a terminal that also shows the
+/// log, or wherever output goes when `always-show-logo` asks for it.
 #[allow(clippy::print_stdout, reason = "this is for the terminal")]
 pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
-    if !config.daemonize && config.log_file.is_none() {
+    let is_watched = config.log_file.is_none() && io::stdout().is_terminal();
+    if !config.daemonize && (is_watched || config.always_show_logo) {
         print!("{}", text(endpoints, node.workers().len(), &node.run_id));
+    }
+}
+
+/// The same in words, for the log.
+pub fn log(node: &Node, endpoints: &[Endpoint]) {
+    let workers = node.workers().len();
+    for endpoint in endpoints {
+        if let Some(place) = place(endpoint) {
+            node.log
+                .notice(format_args!("Listening on {place}, workers: {workers}"));
+        }
+    }
+}
+
+fn place(endpoint: &Endpoint) -> Option<String> {
+    match endpoint {
+        Endpoint::Tcp(address) => Some(address.to_string()),
+        Endpoint::Unix(path) => Some(path.display().to_string()),
+        Endpoint::InProcess => None,
     }
 }
 
@@ -31,13 +52,8 @@ fn text(endpoints: &[Endpoint], workers: usize, run_id: &str) -> String {
             &run_id[..8]
         ),
     ];
-    for endpoint in endpoints {
-        match endpoint {
-            Endpoint::Tcp(address) => lines.push(format!("listening on {address}")),
-            Endpoint::Unix(path) => lines.push(format!("listening on {}", path.display())),
-            Endpoint::InProcess => {}
-        }
-    }
+    let places = endpoints.iter().filter_map(place);
+    lines.extend(places.map(|place| format!("listening on {place}")));
     let mut text = String::from("\n");
     for index in 0..lines.len().max(GEM.len()) {
         let gem = GEM.get(index).copied().unwrap_or("");

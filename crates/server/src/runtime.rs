@@ -224,6 +224,7 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
         usize::BITS,
         std::process::id()
     ));
+    banner::log(node, endpoints);
     node.note_startup_memory();
     let has = |tcp: bool| {
         endpoints

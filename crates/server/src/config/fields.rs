@@ -65,14 +65,10 @@ pub struct Config {
     pub eviction_policy: EvictionPolicy,
     /// Keys looked at per victim under the sampling policies.
     pub eviction_samples_count: u32,
-    /// How long eviction may hold up a command, 0 to 100.
-    pub eviction_tenacity: u32,
     /// Logarithmic factor of the LFU counter.
     pub lfu_log_factor: u32,
     /// Minutes after which the LFU counter falls by one.
     pub lfu_decay_minutes: u32,
-    /// Effort of the expiry sweep, 1 to 10.
-    pub active_expire_effort: u32,
     /// Memory of all clients together.
     pub clients_memory: ClientsMemory,
     /// Bytes of unanswered input a client may pile up.

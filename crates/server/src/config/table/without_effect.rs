@@ -13,6 +13,7 @@ const FREED_BESIDE: &str = "large values are always freed beside the commands";
 const SPREAD: &str = "every worker reads and writes for its own clients";
 const TITLE: &str = "the process keeps the name it was started with";
 const GROWTH: &str = "the index grows a little with every insertion";
+const PUNCTUAL: &str = "expired keys are removed as soon as their time has come";
 const PACED: &str = "housekeeping follows the number of clients by itself";
 const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
 const NO_FILE: &str = "names a file that is neither read nor written";
@@ -60,6 +61,7 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("stream-node-max-entries", LONG_COUNT, "100", ENCODING),
     accepted("activerehashing", SWITCH, "yes", GROWTH),
     accepted("dynamic-hz", SWITCH, "yes", PACED),
+    accepted("active-expire-effort", integer(1, 10), "1", PUNCTUAL),
     accepted("lazyfree-lazy-eviction", SWITCH, "no", FREED_BESIDE),
     accepted("lazyfree-lazy-expire", SWITCH, "no", FREED_BESIDE),
     accepted("lazyfree-lazy-server-del", SWITCH, "no", FREED_BESIDE),

@@ -109,11 +109,9 @@ pub(super) const MEMORY: &[Directive] = &[
     Directive::new("maxmemory", BYTES, "0"),
     Directive::new("maxmemory-policy", EVICTION_POLICY, "noeviction"),
     Directive::new("maxmemory-samples", integer(1, INT_MAX), "5"),
-    Directive::new("maxmemory-eviction-tenacity", integer(0, 100), "10"),
     Directive::new("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     Directive::new("lfu-log-factor", COUNT, "10"),
     Directive::new("lfu-decay-time", COUNT, "1"),
-    Directive::new("active-expire-effort", integer(1, 10), "1"),
 ];
 
 #[rustfmt::skip] // One row, one directive.
