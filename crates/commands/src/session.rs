@@ -142,6 +142,8 @@ impl ClientRecord {
     pub const NO_TOUCH: u8 = 2;
     /// CLIENT KILL: no request of it is begun any more; its worker will close it.
     pub const KILLED: u8 = 4;
+    /// Its worker was asked to close it because all clients together hold too much.
+    pub const EVICTED: u8 = 8;
 
     /// A record for a client that has just connected.
     #[must_use]

@@ -89,7 +89,9 @@ pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> usize {
     }
     let mut clients = node.clients.matching(&ClientFilter::default(), 0);
     // Who is on the way out already frees what it holds without our help.
-    clients.retain(|client| !client.has_flag(ClientRecord::KILLED));
+    clients.retain(|client| {
+        !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
+    });
     let mut held_bytes: u64 = clients.iter().map(|client| held_by(client)).sum();
     clients.retain(|client| !client.has_flag(ClientRecord::NO_EVICT));
     clients.sort_by_key(|client| std::cmp::Reverse(held_by(client)));

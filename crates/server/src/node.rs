@@ -78,6 +78,8 @@ pub enum Message {
         client: u64,
         /// Its place at the worker.
         place: u32,
+        /// What it held when it was chosen.
+        held_bytes: u64,
     },
     /// Paused clients may go on.
     Resume,
@@ -308,10 +310,11 @@ impl Node {
     /// Asks the worker of a client to close it because all clients together hold too much.
     pub fn evict(&self, client: &ClientRecord) {
         if let Some(worker) = self.workers().get(client.worker) {
-            client.set_flag(ClientRecord::KILLED, true);
+            client.set_flag(ClientRecord::EVICTED, true);
             worker.post(Message::Evict {
                 client: client.id,
                 place: client.place,
+                held_bytes: client.held_bytes.load(Ordering::Relaxed),
             });
         }
     }

@@ -103,16 +103,34 @@ impl Worker {
                     io.close_after_flush(id);
                 }
             }
-            Message::Evict { client, place } => {
+            Message::Evict {
+                client,
+                place,
+                held_bytes,
+            } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
-                    self.counters.bump(Count::EvictedClients);
-                    io.close(id);
+                    self.evict(io, id, held_bytes);
                 }
             }
             Message::Resume => self.resume_paused(io),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
+        }
+    }
+
+    /// Closes a client that held so much when it was chosen, unless it has given most of it back
+    /// since.
+    fn evict(&mut self, io: &mut Io<'_>, id: ConnectionId, held_bytes: u64) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if self.buffers.refresh(connected, io) < held_bytes / 2 {
+            let client = &connected.session.client;
+            client.set_flag(ClientRecord::EVICTED, false);
+        } else {
+            self.counters.bump(Count::EvictedClients);
+            io.close(id);
         }
     }
 
@@ -297,6 +315,9 @@ impl Service for Worker {
         let outcome = self
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
+        if outcome.consumed == input.len() {
+            self.buffers.input_gone(connected);
+        }
         let client = &connected.session.client;
         bump(&client.requests, outcome.executed);
         bump(&client.input_bytes_total, outcome.consumed);

@@ -103,6 +103,26 @@ impl Buffers {
         self.judge_input(connected, config)
     }
 
+    /// All of a client's input was consumed.
+    #[inline]
+    pub(super) fn input_gone(&mut self, connected: &mut Connected) {
+        if connected.holding.input_bytes > 0 {
+            connected.holding.input_bytes = 0;
+            self.account_sizes(connected);
+        }
+    }
+
+    /// Counts what a client holds at this moment, and gives it.
+    pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
+        let id = connected.id;
+        let holding = &mut connected.holding;
+        holding.input_bytes = io.input_bytes(id);
+        holding.output_bytes = io.pending_output_bytes(id);
+        let decoder_bytes = connected.session.decoder.held_bytes();
+        self.account(connected, (io.buffer_bytes(id) + decoder_bytes) as u64);
+        connected.holding.held_bytes
+    }
+
     /// The client is gone.
     pub(super) fn forget(&mut self, connected: &mut Connected) {
         self.account(connected, 0);
@@ -143,11 +163,8 @@ impl Buffers {
             let active_unix_ms = &connected.session.client.active_unix_ms;
             active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         }
-        (holding.input_bytes, holding.output_bytes) = (input_bytes, output_bytes);
-        let decoder_bytes = connected.session.decoder.held_bytes();
-        self.account(connected, (io.buffer_bytes(id) + decoder_bytes) as u64);
-        let holding = &connected.holding;
-        let stuck_ms = now_ms.saturating_sub(holding.progress_ms);
+        let held_bytes = self.refresh(connected, io);
+        let stuck_ms = now_ms.saturating_sub(connected.holding.progress_ms);
         if io.is_closing(id) && stuck_ms > DEPARTURE_MS_MAX {
             io.close(id);
         } else if self.judge_output(connected, config, now_ms) == Verdict::Close {
@@ -157,7 +174,7 @@ impl Buffers {
             counters.bump(Count::QueryLimitCloses);
             io.close(id);
         }
-        connected.holding.is_watched = connected.holding.held_bytes > 0;
+        connected.holding.is_watched = held_bytes > 0;
         connected.holding.is_watched
     }
 
@@ -168,9 +185,17 @@ impl Buffers {
             holding.progress_ms = now_ms;
             self.watched.push(connected.id);
         }
-        let held_bytes = (holding.input_bytes + holding.output_bytes) as u64;
-        self.account(connected, held_bytes);
+        self.account_sizes(connected);
         self.has_grown = true;
+    }
+
+    /// Counts the bytes in a client's buffers, when the memory behind them is not known.
+    fn account_sizes(&mut self, connected: &mut Connected) {
+        let holding = &connected.holding;
+        self.account(
+            connected,
+            (holding.input_bytes + holding.output_bytes) as u64,
+        );
     }
 
     /// Counts what a client holds now, and says so in its record.

@@ -4,17 +4,22 @@ use reactor::Io;
 
 use super::Sessions;
 
-/// How long a stopping server waits for clients that do not take what they are owed.
-const FLUSH_MS_MAX: u64 = 2_000;
+/// How long a stopping server waits while nobody takes anything of what they are owed.
+const QUIET_MS_MAX: u64 = 2_000;
+/// How long it waits for those who take it slowly.
+const FLUSH_MS_MAX: u64 = 8_000;
 /// How long it waits then for clients that took everything to close their side. Closing ours
 /// while input is unread would take from them what they have not read yet.
 const FAREWELL_MS_MAX: u64 = 100;
 
-/// A stop under way, in milliseconds of the monotonic clock.
+/// A stop under way; times are of the monotonic clock.
 pub(super) struct Stopping {
-    flush_until_ms: u64,
+    began_ms: u64,
+    /// When something was sent last, as far as anybody looked, and how much was sent until then.
+    sent_ms: u64,
+    sent_bytes: u64,
     /// Set once all sessions are over.
-    farewell_until_ms: Option<u64>,
+    farewell_ms: Option<u64>,
 }
 
 impl Stopping {
@@ -24,19 +29,24 @@ impl Stopping {
             io.close_after_flush(connected.id);
         }
         Self {
-            flush_until_ms: now_ms + FLUSH_MS_MAX,
-            farewell_until_ms: None,
+            began_ms: now_ms,
+            sent_ms: now_ms,
+            sent_bytes: io.traffic().sent_bytes,
+            farewell_ms: None,
         }
     }
 
     /// Whether it is time to end the loop.
     pub(super) fn is_over(&mut self, sessions: &Sessions, io: &Io<'_>, now_ms: u64) -> bool {
-        if sessions.len() > 0 {
-            return now_ms >= self.flush_until_ms;
+        let since = |then_ms: u64| now_ms.saturating_sub(then_ms);
+        if sessions.len() == 0 {
+            let farewell_ms = *self.farewell_ms.get_or_insert(now_ms);
+            return io.connections_count() == 0 || since(farewell_ms) >= FAREWELL_MS_MAX;
         }
-        let until_ms = *self
-            .farewell_until_ms
-            .get_or_insert(now_ms + FAREWELL_MS_MAX);
-        io.connections_count() == 0 || now_ms >= until_ms
+        let sent_bytes = io.traffic().sent_bytes;
+        if sent_bytes > self.sent_bytes {
+            (self.sent_ms, self.sent_bytes) = (now_ms, sent_bytes);
+        }
+        since(self.sent_ms) >= QUIET_MS_MAX || since(self.began_ms) >= FLUSH_MS_MAX
     }
 }

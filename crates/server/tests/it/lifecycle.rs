@@ -1,5 +1,6 @@
 //! Clients and servers that come and go: killing, pausing, stopping.
 
+use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
@@ -110,6 +111,42 @@ fn replies_before_shutdown_are_delivered() {
     let first = client.receive().unwrap().map(|value| show(&value));
     assert_eq!(first.as_deref(), Some("+OK"));
     assert_eq!(client.receive().unwrap(), None);
+}
+
+/// Asks for a value larger than any socket holds, then has somebody else stop the server.
+fn stop_while_a_reply_waits(server: &Server, bytes: usize) -> Client {
+    let mut reader = server.client().unwrap();
+    let value = "x".repeat(bytes);
+    assert_eq!(ask(&mut reader, &["SET", "big", &value]), "+OK");
+    reader.send(&["GET", "big"]).unwrap();
+    let mut operator = server.client().unwrap();
+    eventually("the reply waits", || {
+        let text = ask(&mut operator, &["INFO", "clients"]);
+        !text.contains("client_recent_max_output_buffer:0\\r")
+    });
+    operator.send(&["SHUTDOWN"]).unwrap();
+    assert_eq!(operator.receive().unwrap(), None);
+    reader
+}
+
+#[test]
+fn a_slow_reader_gets_its_reply_before_the_end() {
+    for threads in ["1", "4"] {
+        let server = start(&["--io-threads", threads]);
+        let mut reader = stop_while_a_reply_waits(&server, 4 << 20);
+        let Some(Value::Bulk(value)) = reader.receive().unwrap() else {
+            panic!("the whole reply");
+        };
+        assert_eq!(value.len(), 4 << 20);
+        assert_eq!(reader.receive().unwrap(), None);
+    }
+}
+
+#[test]
+fn who_does_not_read_does_not_keep_the_server_up() {
+    let mut server = start(&["--io-threads", "2"]);
+    let _deaf = stop_while_a_reply_waits(&server, 4 << 20);
+    eventually("the process ends", || !server.is_running().unwrap());
 }
 
 #[test]

@@ -11,4 +11,5 @@ mod hostile;
 mod lifecycle;
 mod limits;
 mod start;
+mod time;
 mod transcripts;
