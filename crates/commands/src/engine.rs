@@ -20,7 +20,7 @@ use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcomm
 use crate::port::ServerPort;
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::settings::Settings;
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table, table};
 
 /// How many requests are planned together.
@@ -188,6 +188,9 @@ impl Engine {
             let start = outcome.consumed;
             let rest = &input[start..];
             let decoded = visit.session.decoder.decode(rest, &limits, most, batch);
+            if outcome.executed > 0 {
+                visit.now_unix_ms = self.clock.now_unix_ms();
+            }
             self.plan(visit.session.database, batch, rest, &mut plan);
             for (index, planned) in plan.iter().enumerate().take(batch.len()) {
                 let request = batch.request(index, rest);
@@ -277,6 +280,10 @@ impl Engine {
             visit.session.reply_mode = ReplyMode::Skip;
         }
         let result = match planned.command {
+            None if is_from_a_browser(request) => {
+                visit.session.fate = Fate::Close;
+                return Next::Close;
+            }
             None => Err(unknown_command(request)),
             Some(found) => self.call(visit, request, found, planned.key_hash),
         };
@@ -332,6 +339,9 @@ impl Engine {
         };
         let result = (spec.handler)(&mut context, &mut Args::new(request, first), &mut reply);
         self.counters.count_call(index, result.is_err());
+        if may_take_long(spec) {
+            visit.now_unix_ms = self.clock.now_unix_ms();
+        }
         result
     }
 
@@ -347,6 +357,21 @@ impl Engine {
             writes || (!writes_only && !spec.flags.has(Flags::ADMIN) && spec.name != "CLIENT")
         })
     }
+}
+
+/// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
+/// What is as quick as a GET or a SET shares one with the rest of its batch.
+#[inline]
+fn may_take_long(spec: &CommandSpec) -> bool {
+    !spec.flags.has(Flags::FAST) && spec.group != Group::String
+}
+
+/// Whether this is a line of an HTTP request. A page in somebody's browser can have one sent to any
+/// port of that machine, commands and all in its body, so nothing behind it is looked at.
+#[cold]
+fn is_from_a_browser(request: Request<'_>) -> bool {
+    let name = request.name();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// The row that runs: the subcommand's where there is one. Also where its arguments start.
@@ -394,5 +419,29 @@ fn suppress_reply(session: &mut Session, output: &mut ReplyBuffer, start: usize)
             output.truncate(start);
             session.reply_mode = ReplyMode::On;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn what_comes_behind_an_http_request_is_not_executed() {
+        for line in ["POST / HTTP/1.1", "host: 127.0.0.1"] {
+            let mut server = TestServer::new();
+            let (output, next) = server.pipeline(&["PING", line, "SET k v"]);
+            assert_eq!((output.as_slice(), next), (&b"+PONG\r\n"[..], Next::Close));
+            assert!(server.dump().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_key_is_gone_when_its_time_passed_within_a_pipeline() {
+        let mut server = TestServer::new();
+        server.port.allows_debug = true;
+        let (output, _) = server.pipeline(&["SET k v PX 100", "DEBUG SLEEP 0.2", "GET k"]);
+        assert_eq!(output, b"+OK\r\n+OK\r\n$-1\r\n");
     }
 }

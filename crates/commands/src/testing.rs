@@ -8,7 +8,7 @@ use base::random::Prng;
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 
-use crate::engine::{Engine, Share};
+use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
 use crate::port::{ClientFilter, KillCount, ServerMemory, ServerPort, ShutdownRequest};
 use crate::session::{ClientRecord, Session};
@@ -51,11 +51,14 @@ impl TestServer {
                 Prng::seeded(1),
             ),
             session: Session::new(Arc::new(record), true),
+            port: TestPort {
+                clock: Some(Arc::clone(&clock)),
+                ..TestPort::default()
+            },
             clock,
             effects,
             seen: 0,
             settings,
-            port: TestPort::default(),
         }
     }
 
@@ -115,6 +118,24 @@ impl TestServer {
         );
         assert_eq!(outcome.consumed, input.len(), "one whole request");
         output.as_slice().to_vec()
+    }
+
+    /// Runs several commands that arrive at once; all that is sent back, and how to go on.
+    pub(crate) fn pipeline(&mut self, lines: &[&str]) -> (Vec<u8>, Next) {
+        let mut output = ReplyBuffer::new();
+        let share = Share {
+            requests_max: usize::MAX,
+            reply_bytes_max: usize::MAX,
+        };
+        let input = lines.join("\r\n") + "\r\n";
+        let outcome = self.engine.run(
+            &mut self.session,
+            &mut self.port,
+            input.as_bytes(),
+            &mut output,
+            share,
+        );
+        (output.as_slice().to_vec(), outcome.next)
     }
 
     /// The text of an error reply.
@@ -248,6 +269,8 @@ pub(crate) struct TestPort {
     pub(crate) allows_debug: bool,
     /// What CLIENT KILL finds.
     pub(crate) kills: KillCount,
+    /// What shows that time passed while a worker slept.
+    pub(crate) clock: Option<Arc<ManualClock>>,
     /// Requests that had an effect on the server, in words.
     pub(crate) asked: Vec<String>,
 }
@@ -323,6 +346,10 @@ impl ServerPort for TestPort {
 
     fn sleep_seconds(&mut self, seconds: f64) {
         self.asked.push(format!("sleep {seconds} s"));
+        if let Some(clock) = &self.clock {
+            let slept = std::time::Duration::from_secs_f64(seconds);
+            clock.advance_ms(u64::try_from(slept.as_millis()).unwrap_or(u64::MAX));
+        }
     }
 
     fn set_active_expire(&mut self, on: bool) {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use protocol::Reply;
-use store::{Handle, Key};
+use store::{Handle, Key, Record};
 
 use super::check_string;
 use crate::args::Args;
@@ -36,11 +36,15 @@ pub(super) const LCS: CommandSpec = CommandSpec {
 
 fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = [context.key(args.bytes()?), context.key(args.bytes()?)];
+    let cells_max = context.settings.string_bytes_max() / size_of::<u32>() as u64;
     let (one, other) = context.store.locked(&keys, |store| {
-        Ok::<_, CommandError>((read_whole(store, &keys[0])?, read_whole(store, &keys[1])?))
+        let one = Text::read(store, &keys[0], cells_max)?;
+        let other = Text::read(store, &keys[1], cells_max / (one.len as u64 + 1))?;
+        Ok::<_, CommandError>((one, other))
     })?;
     let options = LcsOptions::parse(args)?;
-    check_memory(one.len(), other.len(), context.settings)?;
+    check_memory(one.len, other.len, context.settings)?;
+    let (one, other) = (one.bytes, other.bytes);
     match options.answer {
         Answer::Length => reply.integer(signed(length(&one, &other))),
         Answer::Text => reply.bulk(&text(&Lengths::new(&one, &other))),
@@ -49,13 +53,25 @@ fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-fn read_whole(store: &mut Handle, key: &Key<'_>) -> Result<Vec<u8>, CommandError> {
-    store.read(key, |record| {
-        check_string(record).map_err(|_| {
-            CommandError::fixed("ERR The specified keys must contain string values")
-        })?;
-        Ok(record.map(|record| record.to_vec()).unwrap_or_default())
-    })
+/// One of the two strings.
+struct Text {
+    len: usize,
+    /// Nothing when it is too long for a table: what is refused is not worth a copy.
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    fn read(store: &mut Handle, key: &Key<'_>, bytes_max: u64) -> Result<Self, CommandError> {
+        store.read(key, |record| {
+            check_string(record).map_err(|_| {
+                CommandError::fixed("ERR The specified keys must contain string values")
+            })?;
+            let len = record.map_or(0, Record::len);
+            let wanted = record.filter(|_| len as u64 <= bytes_max);
+            let bytes = wanted.map(Record::to_vec).unwrap_or_default();
+            Ok(Self { len, bytes })
+        })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
