@@ -275,9 +275,9 @@ fn used_memory(report: &mut Report<'_>) {
 }
 
 fn script_memory(report: &mut Report<'_>) {
-    report.bytes("used_memory_lua", 0);
+    report.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
+    report.field("used_memory_lua_human", human(0));
     report.zeros(&[
-        "used_memory_vm_eval",
         "used_memory_scripts_eval",
         "number_of_cached_scripts",
         "number_of_functions",

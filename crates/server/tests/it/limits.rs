@@ -92,7 +92,7 @@ fn deaf(server: &Server, key: &str, times: usize) -> UnixStream {
     deaf.set_write_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     // The write may fail half way: that is the server closing the connection.
-    let _ = deaf.write_all(format!("GET {key}\r\n").repeat(times).as_bytes());
+    let _sent = deaf.write_all(format!("GET {key}\r\n").repeat(times).as_bytes());
     deaf
 }
 
@@ -169,7 +169,7 @@ fn incomplete_requests_count_as_what_clients_hold() {
         .map(|_| {
             let mut greedy = UnixStream::connect(server.socket()).unwrap();
             // It may be evicted before it sent everything.
-            let _ = greedy.write_all(&half);
+            let _sent = greedy.write_all(&half);
             greedy
         })
         .collect();
@@ -321,7 +321,7 @@ fn strangers(server: &Server, count: usize) -> u64 {
         stranger.set_nonblocking(true).unwrap();
         let bytes = if number % 4 == 3 { &pings } else { &junk };
         // Whoever is closed, or whose socket is full, has done what it can.
-        let _ = stranger.write_all(bytes);
+        let _sent = stranger.write_all(bytes);
         connected.push(stranger);
         if number % 100 == 99 {
             let now = server.rss_bytes().unwrap();

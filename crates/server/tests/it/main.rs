@@ -8,6 +8,7 @@ mod clients;
 mod config_oracle;
 mod differential;
 mod hostile;
+mod info;
 mod lifecycle;
 mod limits;
 mod start;

@@ -1,0 +1,346 @@
+//! INFO and CLIENT LIST as monitoring reads them: every name is there, in the form that is expected.
+
+use std::collections::BTreeSet;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{Server, ServerBuilder};
+use testkit::target::Target as _;
+
+/// Names that exporters and dashboards read, by section. Those that only a replica, or a primary
+/// with replicas, shows are not among them: monitoring takes `master_link_status` for a sign that
+/// there is a link, and its absence for a primary.
+const NAMES: &[(&str, &str)] = &[
+    (
+        "Server",
+        "redis_version server_name redis_git_sha1 redis_git_dirty redis_build_id redis_mode os \
+         arch_bits monotonic_clock multiplexing_api gcc_version process_id process_supervised \
+         run_id tcp_port server_time_usec uptime_in_seconds uptime_in_days hz configured_hz \
+         lru_clock executable config_file io_threads_active availability_zone",
+    ),
+    (
+        "Clients",
+        "connected_clients cluster_connections maxclients client_recent_max_input_buffer \
+         client_recent_max_output_buffer blocked_clients tracking_clients pubsub_clients \
+         watching_clients clients_in_timeout_table total_watched_keys total_blocking_keys \
+         total_blocking_keys_on_nokey",
+    ),
+    (
+        "Memory",
+        "used_memory used_memory_human used_memory_rss used_memory_rss_human used_memory_peak \
+         used_memory_peak_human used_memory_peak_perc used_memory_overhead used_memory_startup \
+         used_memory_dataset used_memory_dataset_perc used_memory_lua used_memory_vm_eval \
+         used_memory_scripts_eval used_memory_vm_functions used_memory_vm_total \
+         used_memory_functions used_memory_scripts allocator_allocated allocator_active \
+         allocator_resident allocator_muzzy allocator_frag_ratio allocator_frag_bytes \
+         allocator_rss_ratio allocator_rss_bytes total_system_memory total_system_memory_human \
+         number_of_cached_scripts number_of_functions number_of_libraries maxmemory \
+         maxmemory_human maxmemory_policy rss_overhead_ratio rss_overhead_bytes \
+         mem_fragmentation_ratio mem_fragmentation_bytes mem_not_counted_for_evict \
+         mem_replication_backlog mem_total_replication_buffers mem_clients_slaves \
+         mem_clients_normal mem_cluster_links mem_aof_buffer mem_allocator \
+         mem_overhead_db_hashtable_rehashing active_defrag_running lazyfree_pending_objects \
+         lazyfreed_objects",
+    ),
+    (
+        "Persistence",
+        "loading async_loading current_cow_peak current_cow_size current_cow_size_age \
+         current_fork_perc current_save_keys_processed current_save_keys_total \
+         rdb_changes_since_last_save rdb_bgsave_in_progress rdb_last_save_time \
+         rdb_last_bgsave_status rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec rdb_saves \
+         rdb_last_cow_size rdb_last_load_keys_expired rdb_last_load_keys_loaded aof_enabled \
+         aof_rewrite_in_progress aof_rewrite_scheduled aof_last_rewrite_time_sec \
+         aof_current_rewrite_time_sec aof_last_bgrewrite_status aof_last_write_status \
+         aof_last_cow_size aof_current_size aof_base_size aof_pending_rewrite aof_buffer_length \
+         aof_pending_bio_fsync aof_delayed_fsync module_fork_in_progress \
+         module_fork_last_cow_size loading_start_time loading_total_bytes loading_loaded_bytes \
+         loading_loaded_perc loading_eta_seconds",
+    ),
+    (
+        "Stats",
+        "total_connections_received total_commands_processed instantaneous_ops_per_sec \
+         instantaneous_input_kbps instantaneous_output_kbps instantaneous_input_repl_kbps \
+         instantaneous_output_repl_kbps total_net_input_bytes total_net_output_bytes \
+         total_net_repl_input_bytes total_net_repl_output_bytes rejected_connections sync_full \
+         sync_partial_ok sync_partial_err expired_keys expired_subkeys expired_stale_perc \
+         expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_keys \
+         evicted_clients evicted_scripts total_eviction_exceeded_time \
+         current_eviction_exceeded_time keyspace_hits keyspace_misses pubsub_channels \
+         pubsub_patterns pubsubshard_channels latest_fork_usec total_forks \
+         migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits \
+         active_defrag_misses active_defrag_key_hits active_defrag_key_misses \
+         tracking_total_keys tracking_total_items tracking_total_prefixes \
+         unexpected_error_replies total_error_replies dump_payload_sanitizations \
+         total_reads_processed total_writes_processed io_threaded_reads_processed \
+         io_threaded_writes_processed client_query_buffer_limit_disconnections \
+         client_output_buffer_limit_disconnections reply_buffer_shrinks reply_buffer_expands \
+         eventloop_cycles eventloop_duration_sum eventloop_duration_cmd_sum \
+         instantaneous_eventloop_cycles_per_sec instantaneous_eventloop_duration_usec \
+         acl_access_denied_auth acl_access_denied_cmd acl_access_denied_key \
+         acl_access_denied_channel",
+    ),
+    (
+        "Replication",
+        "role connected_slaves master_failover_state master_replid master_replid2 \
+         master_repl_offset second_repl_offset repl_backlog_active repl_backlog_size \
+         repl_backlog_first_byte_offset repl_backlog_histlen",
+    ),
+    (
+        "CPU",
+        "used_cpu_sys used_cpu_user used_cpu_sys_children used_cpu_user_children \
+         used_cpu_sys_main_thread used_cpu_user_main_thread",
+    ),
+    ("Modules", ""),
+    ("Commandstats", ""),
+    ("Errorstats", ""),
+    ("Latencystats", ""),
+    ("Cluster", "cluster_enabled"),
+    ("Keyspace", ""),
+];
+
+fn start(args: &[&str]) -> Server {
+    ServerBuilder::iolite().args(args).start().unwrap()
+}
+
+fn text(client: &mut Client, args: &[&str]) -> String {
+    match client.command(args).unwrap() {
+        Value::Bulk(text) | Value::Verbatim { text, .. } => String::from_utf8(text).unwrap(),
+        other => panic!("{args:?} is answered {other:?}"),
+    }
+}
+
+/// Sections of an INFO, each with its lines.
+fn sections(info: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in info.lines() {
+        if let Some(name) = line.strip_prefix("# ") {
+            sections.push((name, Vec::new()));
+        } else if !line.is_empty() {
+            sections.last_mut().unwrap().1.push(line);
+        }
+    }
+    sections
+}
+
+fn titles(info: &str) -> Vec<&str> {
+    sections(info).into_iter().map(|(title, _)| title).collect()
+}
+
+#[test]
+fn every_name_that_monitoring_reads_is_there() {
+    for threads in ["1", "4"] {
+        let server = start(&["--io-threads", threads]);
+        let mut client = server.client().unwrap();
+        let info = text(&mut client, &["INFO", "everything"]);
+        let sections = sections(&info);
+        for ((section, names), (title, lines)) in NAMES.iter().zip(&sections) {
+            assert_eq!(section, title);
+            for name in names.split_whitespace() {
+                let is_it = |line: &&&str| line.split(':').next() == Some(name);
+                let count = lines.iter().filter(is_it).count();
+                assert_eq!(count, 1, "{name} in section {section}");
+            }
+        }
+        assert_eq!(sections.len(), NAMES.len());
+    }
+}
+
+#[test]
+fn names_and_sections_are_those_of_redis_with_later_ones_between() {
+    let (ours, oracle) = (start(&[]), ServerBuilder::oracle().start().unwrap());
+    let mut ours = ours.client().unwrap();
+    let mut oracle = oracle.client().unwrap();
+    let (ours, theirs) = (
+        text(&mut ours, &["INFO", "everything"]),
+        text(&mut oracle, &["INFO", "everything"]),
+    );
+    for ((title, ours), (their_title, theirs)) in sections(&ours).iter().zip(sections(&theirs)) {
+        assert_eq!(*title, their_title);
+        let mut ours = ours.iter();
+        for line in theirs {
+            let name = line.split(':').next().unwrap();
+            if name.starts_with("cmdstat_") || name.starts_with("latency_percentiles_") {
+                continue;
+            }
+            let is_next = ours.any(|line| line.split(':').next() == Some(name));
+            assert!(is_next, "{name} is missing from {title} or out of order");
+        }
+    }
+}
+
+#[test]
+fn sections_are_chosen_as_in_redis() {
+    let ours = start(&[]);
+    let oracle = ServerBuilder::oracle().start().unwrap();
+    let mut clients = [&ours, &oracle].map(|server| server.client().unwrap());
+    let cases: &[&[&str]] = &[
+        &["INFO"],
+        &["INFO", "all"],
+        &["INFO", "EVERYTHING"],
+        &["INFO", "default"],
+        &["INFO", "keyspace", "Server", "clients"],
+        &["INFO", "server", "server"],
+        &["INFO", "commandstats", "default"],
+        &["INFO", "nonsense"],
+        &["INFO", "nonsense", "cpu"],
+    ];
+    for case in cases {
+        let [ours, theirs] = clients.each_mut().map(|client| text(client, case));
+        assert_eq!(titles(&ours), titles(&theirs), "{case:?}");
+        assert_eq!(ours.is_empty(), theirs.is_empty(), "{case:?}");
+    }
+}
+
+#[test]
+fn what_was_done_is_counted_and_can_be_forgotten() {
+    for threads in ["1", "2", "4"] {
+        let server = start(&["--io-threads", threads]);
+        let mut clients: Vec<_> = (0..8).map(|_| server.client().unwrap()).collect();
+        for client in &mut clients {
+            for request in [
+                &["SET", "key", "value"][..],
+                &["GET", "key"],
+                &["GET", "none"],
+                &["INCR", "key"],
+                &["GET"],
+                &["CLIENT", "GETNAME"],
+                &["NONSENSE"],
+            ] {
+                client.command(request).unwrap();
+            }
+        }
+        let client = &mut clients[0];
+        let info = text(client, &["INFO", "everything"]);
+        for line in [
+            "total_commands_processed:40",
+            "cmdstat_set:calls=8,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0",
+            "cmdstat_get:calls=16,usec=0,usec_per_call=0.00,rejected_calls=8,failed_calls=0",
+            "cmdstat_incr:calls=8,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=8",
+            "cmdstat_client|getname:calls=8,usec=0,usec_per_call=0.00,rejected_calls=0,\
+             failed_calls=0",
+            "errorstat_ERR:count=24",
+            "total_error_replies:24",
+            "keyspace_hits:8",
+            "keyspace_misses:8",
+            "connected_clients:8",
+        ] {
+            // Whoever looked whether the server is ready said PING.
+            let with_ping = line.replace("processed:40", "processed:41");
+            let found = info.lines().any(|one| one == line || one == with_ping);
+            assert!(found, "{threads} workers: no {line} in\n{info}");
+        }
+        client.command(&["CONFIG", "RESETSTAT"]).unwrap();
+        let info = text(client, &["INFO", "everything"]);
+        for line in [
+            "total_commands_processed:1",
+            "total_error_replies:0",
+            "total_connections_received:0",
+            "keyspace_hits:0",
+        ] {
+            assert!(info.lines().any(|one| one == line), "{threads}: no {line}");
+        }
+        assert!(!info.contains("cmdstat_set"));
+        assert!(!info.contains("errorstat_"));
+    }
+}
+
+#[test]
+fn memory_adds_up() {
+    let server = start(&["--io-threads", "2"]);
+    let mut client = server.client().unwrap();
+    let figures = |client: &mut Client| {
+        let info = text(client, &["INFO", "memory"]);
+        move |name: &str| -> u64 {
+            let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+            let found = lines.find(|(field, _)| *field == name).unwrap().1;
+            found.parse().unwrap()
+        }
+    };
+    let before = figures(&mut client);
+    assert!(before("used_memory") <= before("used_memory_rss"));
+    assert!(before("used_memory_startup") > 0);
+    let value = "x".repeat(1000);
+    for number in 0..20_000 {
+        let key = format!("key:{number}");
+        client.command(&["SET", &key, &value]).unwrap();
+    }
+    let after = figures(&mut client);
+    let grown = after("used_memory") - before("used_memory");
+    assert!((20_000_000..30_000_000).contains(&grown), "{grown}");
+    assert!(after("used_memory_dataset") >= 20_000_000);
+    assert!(after("used_memory_rss") >= after("used_memory_dataset"));
+    assert!(after("used_memory_peak") >= after("used_memory"));
+    assert_eq!(
+        after("used_memory_overhead") + after("used_memory_dataset"),
+        after("used_memory")
+    );
+    client.command(&["FLUSHALL"]).unwrap();
+    crate::limits::eventually("what was flushed is given back", || {
+        let now = figures(&mut client);
+        now("used_memory") < before("used_memory") + 2_000_000
+            && now("used_memory_peak") >= after("used_memory")
+    });
+}
+
+/// Fields of CLIENT LIST that Redis 7.0 does not have.
+const LATER_FIELDS: &[&str] = &[
+    "watch",
+    "lib-name",
+    "lib-ver",
+    "io-thread",
+    "tot-net-in",
+    "tot-net-out",
+    "tot-cmds",
+];
+
+fn field_names(line: &str) -> Vec<&str> {
+    let fields = line.split_whitespace();
+    fields
+        .map(|field| field.split('=').next().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_client_is_listed_with_the_fields_of_redis_and_later_ones() {
+    let ours = start(&[]);
+    let oracle = ServerBuilder::oracle().start().unwrap();
+    for args in [&["CLIENT", "LIST"], &["CLIENT", "INFO"]] {
+        let [ours, theirs] = [&ours, &oracle].map(|server| {
+            let mut client = server.connect().unwrap();
+            text(&mut client, args)
+        });
+        let (ours, theirs) = (field_names(&ours), field_names(&theirs));
+        let kept: Vec<&str> = ours
+            .iter()
+            .copied()
+            .filter(|name| !LATER_FIELDS.contains(name))
+            .collect();
+        assert_eq!(kept, theirs);
+        let later: BTreeSet<_> = ours.iter().filter(|name| !theirs.contains(name)).collect();
+        assert_eq!(later, LATER_FIELDS.iter().collect());
+    }
+}
+
+#[test]
+fn a_client_is_listed_with_what_it_did() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    client.command(&["SELECT", "3"]).unwrap();
+    client.command(&["CLIENT", "SETNAME", "somebody"]).unwrap();
+    client.command(&["CLIENT", "NO-TOUCH", "on"]).unwrap();
+    client.command(&["CLIENT", "NO-EVICT", "on"]).unwrap();
+    let line = text(&mut client, &["CLIENT", "INFO"]);
+    for field in [
+        "name=somebody",
+        "flags=UeT",
+        "db=3",
+        "events=r",
+        "cmd=client|info",
+        "user=default",
+        "resp=2",
+        "tot-cmds=4",
+    ] {
+        let found = line.split_whitespace().any(|one| one == field);
+        assert!(found, "no {field} in {line}");
+    }
+}
