@@ -37,7 +37,7 @@ pub(super) fn parse(line: &str) -> Parsed<Pattern> {
     }
 }
 
-/// Writes a value so that [`parse`] reads it.
+/// Writes a value so that it reads back.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {
