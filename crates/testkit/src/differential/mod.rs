@@ -81,8 +81,13 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = if self.resp3 { 3 } else { 2 };
         writeln!(out, "RESP{version}, {} requests:", self.requests.len())?;
-        for request in &self.requests {
-            writeln!(out, "  > {}", show_request(request))?;
+        for (at, request) in self.requests.iter().enumerate() {
+            let mark = if at == self.disagreement.at {
+                "=>"
+            } else {
+                " >"
+            };
+            writeln!(out, " {mark} {}", show_request(request))?;
         }
         if self.disagreement.at == self.requests.len() {
             writeln!(out, "  the data differ:")?;

@@ -52,11 +52,17 @@ impl Side {
                 self.target.connect()?
             }
         };
-        client.command(&["FLUSHALL"])?;
+        client
+            .command(&["FLUSHALL"])
+            .map_err(|error| self.because("FLUSHALL", &error))?;
         if resp3 {
             client.hello3()?;
         }
         Ok(client)
+    }
+
+    fn because(&self, what: &str, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {what}: {error}", self.name()))
     }
 
     /// Replies to all requests, then what the server holds. A broken connection is an answer too.
