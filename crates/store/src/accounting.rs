@@ -164,6 +164,7 @@ pub fn resident_bytes() -> io::Result<u64> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
 

@@ -138,11 +138,19 @@ impl Blob {
     ///
     /// # Errors
     /// As [`Blob::write_at`].
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "strings are changed through write_at so far")
+    )]
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), OutOfMemory> {
         self.write_at(self.len(), data)
     }
 
     /// Shortens the value to `len` bytes, if it is longer.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "strings are changed through write_at so far")
+    )]
     pub(crate) fn truncate(&mut self, len: usize) {
         let body = Arc::make_mut(&mut self.body);
         body.truncate(len);
@@ -153,6 +161,10 @@ impl Blob {
     ///
     /// # Errors
     /// As [`Blob::write_at`].
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "strings are changed through write_at so far")
+    )]
     pub(crate) fn resize(&mut self, len: usize) -> Result<(), OutOfMemory> {
         let body = Arc::make_mut(&mut self.body);
         body.truncate(len);

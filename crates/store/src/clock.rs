@@ -10,7 +10,9 @@
 
 use base::random::Prng;
 
-use crate::policy::{ClockKind, InForce, LfuTuning, Policy};
+#[cfg(test)]
+use crate::policy::Policy;
+use crate::policy::{ClockKind, InForce, LfuTuning};
 
 /// Counter of a new record, so that it is not the first to go (as in Redis).
 const NEW_COUNT: u8 = 5;
@@ -38,6 +40,7 @@ impl Clock {
     }
 
     /// For looking at words under the tuning in force.
+    #[cfg(test)]
     pub(crate) fn reading(policy: Policy, lfu: LfuTuning, now_unix_ms: u64) -> Self {
         Self {
             kind: policy.clock_kind(),
@@ -122,6 +125,7 @@ impl Clock {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
 

@@ -168,6 +168,7 @@ mod barrier {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;

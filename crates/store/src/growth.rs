@@ -186,6 +186,7 @@ impl<'i> Writing<'i> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
     use crate::arena::Offset;

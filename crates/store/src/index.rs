@@ -371,6 +371,7 @@ fn narrow(number: u64) -> usize {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
     use crate::arena::Offset;

@@ -455,6 +455,7 @@ impl<'a> View<'a> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
     use crate::slab::class_for;

@@ -82,4 +82,5 @@ pub use store::{MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, Encoding, Kind, StoreError};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests;

@@ -181,6 +181,7 @@ impl PolicyCell {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
 

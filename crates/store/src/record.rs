@@ -169,7 +169,7 @@ impl<'a> Record<'a> {
             Source::Slot(slot) => slot.for_each_chunk(range, visit),
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => {
-                std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit)
+                std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit);
             }
         }
     }
@@ -282,7 +282,7 @@ impl<'a> Slot<'a> {
                 // SAFETY: whoever made this a locked slot vouched for it.
                 unsafe {
                     self.view
-                        .with_inline_value(|bytes| visit(part(bytes, range)))
+                        .with_inline_value(|bytes| visit(part(bytes, range)));
                 };
             }
             Form::Bytes | Form::ChangedBytes => {

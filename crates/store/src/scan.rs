@@ -69,7 +69,7 @@ impl Indexed {
 
     /// The first live key of a walk that begins at a position and goes around.
     fn first_key_from(
-        &mut self,
+        &self,
         database: DatabaseId,
         index: &Arc<Index>,
         start: u64,
@@ -96,7 +96,7 @@ impl Indexed {
 
     /// One of the live keys in the bucket of `hash`.
     fn key_of_bucket(
-        &mut self,
+        &self,
         database: DatabaseId,
         index: &Arc<Index>,
         hash: u64,
@@ -105,7 +105,7 @@ impl Indexed {
         let at = self.look_at(database, index, hash);
         let mut live = 0_u64;
         visit_all(&self.shared, &self.local, index, at.bucket, &mut |_| {
-            live += 1
+            live += 1;
         });
         if live == 0 {
             return None;

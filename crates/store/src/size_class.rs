@@ -101,6 +101,7 @@ pub(crate) fn capacity(class: SizeClass) -> u32 {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
 

@@ -104,6 +104,10 @@ impl Wheel {
     }
 
     /// When there is something to do next, if ever; not later than the earliest deadline.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "wheels are ticked and replaced, not asked")
+    )]
     pub(crate) fn next_unix_ms(&self) -> Option<u64> {
         if self.due.is_empty() && self.spreading.1.is_empty() {
             self.next_slot().map(|(_, _, start)| start)
@@ -119,6 +123,10 @@ impl Wheel {
 
     /// Forgets all entries and frees their memory; time stays. The way to get rid of entries that
     /// mean nothing any more is to clear, and to arm again what a walk over the records finds.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "wheels are ticked and replaced, not asked")
+    )]
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.now_unix_ms);
     }
@@ -305,4 +313,5 @@ impl Drop for List {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests;

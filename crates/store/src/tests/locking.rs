@@ -75,9 +75,15 @@ fn no_money_is_made_or_lost() {
         scope.spawn(|| grow(&store, &done));
         let mut handle = store.handle();
         while !workers.iter().all(|worker| worker.is_finished()) {
-            assert_eq!(total(&mut handle), START_BALANCE * ACCOUNTS as i64);
+            assert_eq!(
+                total(&mut handle),
+                START_BALANCE * i64::try_from(ACCOUNTS).unwrap()
+            );
             handle.exclusive(|handle| {
-                assert_eq!(total(handle), START_BALANCE * ACCOUNTS as i64);
+                assert_eq!(
+                    total(handle),
+                    START_BALANCE * i64::try_from(ACCOUNTS).unwrap()
+                );
             });
         }
         done.store(true, Ordering::Relaxed);
@@ -125,7 +131,7 @@ fn a_set_takes_keys_in_any_order_repeated_and_of_several_databases() {
         for key in &keys {
             handle
                 .upsert(key, b"value", Deadline::Never, |effect| {
-                    effect.command(&[b"SET"])
+                    effect.command(&[b"SET"]);
                 })
                 .unwrap();
         }
