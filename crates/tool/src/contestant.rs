@@ -23,16 +23,23 @@ pub(crate) struct Contestant {
     pub(crate) endpoint: Endpoint,
     pub(crate) server: Server,
     /// Set when it was started for this.
-    child: Option<Child>,
+    started: Option<Started>,
+    /// Whether what it holds was loaded by us, so that we may delete it.
+    is_ours: bool,
 }
 
-impl Drop for Contestant {
+/// A process started for a comparison.
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    command: String,
+}
+
+impl Drop for Started {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended by itself; then there is nothing to stop.
-            let _killed = child.kill();
-            let _waited = child.wait();
-        }
+        // It may have ended by itself; then there is nothing to stop.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
     }
 }
 
@@ -72,52 +79,62 @@ impl Contestant {
         Ok(Self {
             endpoint,
             server,
-            child: None,
+            started: None,
+            is_ours: false,
         })
     }
 
     fn started(name: &str, command: &str, options: &Options) -> Result<Self, BenchError> {
         let port = free_port().map_err(|error| BenchError::System("a free port", error))?;
-        let mut child = spawn(&command.replace("{port}", &port.to_string()), options)?;
+        let mut started = Started {
+            child: spawn(&command.replace("{port}", &port.to_string()), options)?,
+            command: command.to_owned(),
+        };
         let endpoint = Endpoint {
             name: name.to_owned(),
             address: Address::Tcp(Ipv4Addr::LOCALHOST.to_string(), port),
-            pid: Some(child.id()),
+            pid: Some(started.child.id()),
             ..options.endpoint.clone()
         };
         for _ in 0..START_LOOKS {
             if answers(&endpoint) {
                 let mut contestant = Self::running(endpoint)?;
-                contestant.child = Some(child);
+                contestant.started = Some(started);
                 return Ok(contestant);
             }
-            if let Ok(Some(status)) = child.try_wait() {
+            if let Ok(Some(status)) = started.child.try_wait() {
                 return Err(BenchError::Usage(format!(
                     "'{command}' ended with {status}"
                 )));
             }
             std::thread::sleep(START_PAUSE);
         }
-        let _killed = child.kill();
-        let _waited = child.wait();
         Err(BenchError::Usage(format!(
             "'{command}' does not answer on port {port}"
         )))
     }
 
-    /// Deletes all its data.
+    /// Deletes all its data. A server that was started for this is started anew, so that its memory
+    /// is that of a server that never held anything.
     ///
     /// # Errors
     /// It holds data that `options` do not allow to delete, or refuses.
-    pub(crate) fn empty(&self, options: &Options) -> Result<(), BenchError> {
+    pub(crate) fn empty(&mut self, options: &Options) -> Result<(), BenchError> {
+        if let Some(started) = self.started.take() {
+            let command = started.command.clone();
+            drop(started);
+            *self = Self::started(&self.endpoint.name, &command, options)?;
+            return Ok(());
+        }
         let mut session = self.endpoint.connect()?;
         let keys = session.keys_count()?;
-        if keys > 0 && !options.may_flush && self.child.is_none() {
+        if keys > 0 && !options.may_flush && !self.is_ours {
             return Err(BenchError::HoldsData {
                 server: self.server.name.clone(),
                 keys,
             });
         }
+        self.is_ours = true;
         session.demand("FLUSHALL", &["FLUSHALL"]).map(|_| ())
     }
 }

@@ -39,6 +39,8 @@ mod output;
 mod pool;
 mod progress;
 mod replies;
+mod report;
+mod suite;
 mod units;
 mod worker;
 
@@ -66,13 +68,19 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<(), BenchError> {
             let steps = measure::steps(&options);
             Measurement::new(&options, &command, out)?.make(&steps)
         }
-        Job::Suite(_) => Ok(()),
+        Job::Suite(options) => {
+            let steps = suite::steps(&options)?;
+            Measurement::new(&options, &command, out)?.make(&steps)
+        }
         Job::Idle(options) => idle::hold(&options, out),
-        Job::Report(_) => Ok(()),
-        Job::Print(text) => out
-            .write_all(text.as_bytes())
-            .map_err(|error| BenchError::System("standard output", error)),
+        Job::Report(options) => print(&format!("{}\n", report::make(&options)?), out),
+        Job::Print(text) => print(&text, out),
     }
+}
+
+fn print(text: &str, out: &mut dyn Write) -> Result<(), BenchError> {
+    let written = out.write_all(text.as_bytes());
+    written.map_err(|error| BenchError::System("standard output", error))
 }
 
 /// The command line as it may be shown: without what follows `-a` and `-u`.

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::record::{Machine, Memory, Record, Run, Server, Shape};
 use crate::run::run;
 use crate::template::Template;
-use crate::workload::{Limit, Workload};
+use crate::workload::{Limit, Pace, Workload};
 
 /// A workload, and what must be sent before it.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct Step {
     pub(crate) filled_by: Option<(Template, u64)>,
     /// Set when the data must be loaded anew: server emptied, every key set.
     pub(crate) is_fresh: bool,
+    /// Set for an open run at this share of what the first server does in a closed one.
+    pub(crate) rate_share: Option<f64>,
 }
 
 /// A series of runs on its way.
@@ -91,6 +93,7 @@ impl<'a> Measurement<'a> {
 
     fn make_step(&mut self, step: &Step) -> Result<(), BenchError> {
         self.prepare(step)?;
+        let step = &self.at_rate(step)?;
         let rounds = if self.is_comparison() {
             self.options.rounds
         } else {
@@ -126,6 +129,20 @@ impl<'a> Measurement<'a> {
             self.print(&table)?;
         }
         Ok(())
+    }
+
+    /// The step with its rate, when that is a share of what the first server can do.
+    fn at_rate(&mut self, step: &Step) -> Result<Step, BenchError> {
+        let mut step = step.clone();
+        if let (Some(share), Some(first)) = (step.rate_share, self.contestants.first()) {
+            let endpoint = first.endpoint.clone();
+            let outcome = self.watched(&endpoint, &step.workload)?;
+            step.workload.pace = Pace::Open {
+                requests_per_second: (outcome.requests_per_second() * share).max(1.0),
+                is_random: self.options.is_random,
+            };
+        }
+        Ok(step)
     }
 
     /// Loads the data of a step into every server.
@@ -216,6 +233,7 @@ pub(crate) fn steps(options: &Options) -> Vec<Step> {
                 workload,
                 filled_by: filled_by.clone(),
                 is_fresh: false,
+                rate_share: options.rate_share,
             });
         }
     };

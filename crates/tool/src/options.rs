@@ -1,6 +1,7 @@
 //! The command line: `redis-benchmark`'s flags as they mean there, and ours beside them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::catalogue::{self, Test};
 use crate::endpoint::{Address, Endpoint};
@@ -14,6 +15,11 @@ mod usage;
 
 use arguments::Arguments;
 pub use usage::usage;
+
+/// Time of a run of a comparison or the suite, and before it, when none is given.
+pub(crate) const RUN: Duration = Duration::from_secs(2);
+/// See [`RUN`].
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]
@@ -67,6 +73,10 @@ pub struct Options {
     pub(crate) tests: Vec<Test>,
     /// Shares of kinds measured together; empty when each is measured alone.
     pub(crate) mix: Vec<(Template, u32)>,
+    /// Share of the first server's throughput that is asked for, in an open run.
+    pub rate_share: Option<f64>,
+    /// Whether pauses of an open run are random.
+    pub is_random: bool,
     /// Whether a time or a count was given.
     pub has_limit: bool,
     /// Whether every key is set before measuring.
@@ -105,6 +115,8 @@ impl Default for Options {
             threads: vec![1],
             tests: Vec::new(),
             mix: Vec::new(),
+            rate_share: None,
+            is_random: false,
             has_limit: false,
             is_preloaded: false,
             may_flush: false,
@@ -209,7 +221,6 @@ struct Reader {
     command: Vec<String>,
     is_idle: bool,
     rate: Option<f64>,
-    is_random: bool,
 }
 
 impl Reader {
@@ -299,8 +310,14 @@ impl Reader {
                 options.has_limit = true;
             }
             "--warmup" => options.shape.warm_up = from.seconds(flag)?,
-            "--rate" => self.rate = Some(parse_count(&from.value(flag)?)?.max(1) as f64),
-            "--poisson" => self.is_random = true,
+            "--rate" => {
+                let text = from.value(flag)?;
+                match text.strip_suffix('%') {
+                    Some(percent) => options.rate_share = Some(parse_percent(percent)?),
+                    None => self.rate = Some(parse_count(&text)?.max(1) as f64),
+                }
+            }
+            "--poisson" => options.is_random = true,
             "-l" => options.is_endless = true,
             _ => return Ok(false),
         }
@@ -356,7 +373,7 @@ impl Reader {
         };
         options.endpoint.credentials = self.password.map(|password| (self.user, password));
         if let Some(requests_per_second) = self.rate {
-            let is_random = self.is_random;
+            let is_random = options.is_random;
             options.shape.pace = Pace::Open {
                 requests_per_second,
                 is_random,
@@ -372,6 +389,12 @@ impl Reader {
         }
         if options.tests.is_empty() && options.mix.is_empty() {
             options.tests = catalogue::default_tests();
+        }
+        let is_comparison = !options.compare.is_empty() || !options.start.is_empty();
+        if is_comparison && !options.has_limit {
+            options.shape.limit = Limit::Time(RUN);
+            options.shape.warm_up = WARM_UP;
+            options.has_limit = true;
         }
         check(&options.shape)?;
         Ok(options)
@@ -425,6 +448,16 @@ fn parse_count(text: &str) -> Result<u64, BenchError> {
         true => Ok(crate::units::whole(number * factor)),
         false => Err(refuse()),
     }
+}
+
+/// `50`, of 100.
+fn parse_percent(text: &str) -> Result<f64, BenchError> {
+    let percent = text
+        .parse()
+        .ok()
+        .filter(|percent: &f64| percent.is_finite() && *percent > 0.0);
+    let refuse = || BenchError::Usage(format!("'{text}%' is not a share"));
+    percent.map(|percent| percent / 100.0).ok_or_else(refuse)
 }
 
 /// `64`, or `50-149`.

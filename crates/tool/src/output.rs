@@ -47,6 +47,10 @@ pub(crate) fn full(run: &Run, value_bytes: ValueBytes) -> String {
             );
         }
     }
+    if outcome.is_disturbed() {
+        let note = "threads waited for a processor: something else had it, and latency shows that";
+        line(&mut text, "disturbed", note);
+    }
     if let Some(error) = &outcome.first_error {
         line(&mut text, "errors", &format!("the first: {error}"));
     }

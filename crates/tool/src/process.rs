@@ -1,7 +1,7 @@
 //! What the system knows of a process: processor time of all its threads, and memory.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process that is watched from outside, or this one.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Process {
 pub struct Usage {
     /// Time its threads have run, in nanoseconds. Exact to a tick of the scheduler (1 to 10 ms).
     pub cpu_ns: u64,
+    /// Time its threads were ready to run while something else had the processor, in nanoseconds.
+    pub waited_ns: u64,
     /// Memory it holds, in bytes (resident set size).
     pub rss_bytes: u64,
 }
@@ -30,23 +32,18 @@ impl Process {
     /// What it has used so far; `None` when it is gone, or the system does not tell.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
-        Some(Usage {
-            cpu_ns: self.cpu_ns()?,
-            rss_bytes: self.rss_bytes()?,
-        })
-    }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        let mut sum = None;
+        let mut usage = None;
         for task in fs::read_dir(self.directory.join("task")).ok()?.flatten() {
             // A thread may end between the listing and the reading.
-            let Ok(text) = fs::read_to_string(task.path().join("schedstat")) else {
+            let Some((cpu_ns, waited_ns)) = schedule(&task.path().join("schedstat")) else {
                 continue;
             };
-            let run_ns: u64 = text.split(' ').next()?.parse().ok()?;
-            sum = Some(sum.unwrap_or(0) + run_ns);
+            let sum: &mut Usage = usage.get_or_insert_default();
+            sum.cpu_ns += cpu_ns;
+            sum.waited_ns += waited_ns;
         }
-        sum
+        let rss_bytes = self.rss_bytes()?;
+        usage.map(|usage| Usage { rss_bytes, ..usage })
     }
 
     fn rss_bytes(&self) -> Option<u64> {
@@ -59,14 +56,32 @@ impl Process {
     }
 }
 
-/// What the calling process has used so far, threads that have ended included.
+/// How long a thread has run, and how long it was ready and did not.
+fn schedule(file: &Path) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut numbers = text.split(' ').map_while(|number| number.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+/// How long the calling thread was ready to run while something else had the processor, so far.
+#[must_use]
+pub(crate) fn own_thread_waited_ns() -> u64 {
+    schedule(Path::new("/proc/thread-self/schedstat")).map_or(0, |(_, waited_ns)| waited_ns)
+}
+
+/// What the calling process has used so far, threads that have ended included; but for
+/// how long it waited.
 #[must_use]
 pub fn own_usage() -> Option<Usage> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let cpu_ns = seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?;
     let rss_bytes = Process::new(std::process::id()).rss_bytes()?;
-    Some(Usage { cpu_ns, rss_bytes })
+    Some(Usage {
+        cpu_ns,
+        waited_ns: 0,
+        rss_bytes,
+    })
 }
 
 #[cfg(test)]

@@ -449,6 +449,7 @@ fn used_to_json(used: Option<Used>) -> Json {
     used.map_or(Json::Null, |used| {
         Json::object([
             ("cpu_ns", Json::whole(used.cpu_ns)),
+            ("waited_ns", Json::whole(used.waited_ns)),
             ("rss_bytes_before", Json::whole(used.rss_bytes_before)),
             ("rss_bytes_after", Json::whole(used.rss_bytes_after)),
         ])
@@ -458,6 +459,7 @@ fn used_to_json(used: Option<Used>) -> Json {
 fn used_from_json(json: &Json) -> Option<Used> {
     json.get("cpu_ns").number().map(|cpu_ns| Used {
         cpu_ns: whole(cpu_ns),
+        waited_ns: count(json, "waited_ns"),
         rss_bytes_before: count(json, "rss_bytes_before"),
         rss_bytes_after: count(json, "rss_bytes_after"),
     })
@@ -501,6 +503,7 @@ mod tests {
             first_error: Some("ERR \"x\"".to_owned()),
             server: Some(Used {
                 cpu_ns: 5,
+                waited_ns: 4,
                 rss_bytes_before: 6,
                 rss_bytes_after: 7,
             }),

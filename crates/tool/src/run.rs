@@ -18,6 +18,8 @@ use crate::workload::{Limit, Workload};
 
 /// Time between two moments of a run.
 const MOMENT: Duration = Duration::from_millis(250);
+/// A run is disturbed when this share of it was spent waiting for a processor.
+const DISTURBED: f64 = 0.1;
 /// Files the tool needs beside connections.
 const FILES_BESIDE: u64 = 64;
 
@@ -51,6 +53,8 @@ pub struct Outcome {
 pub struct Used {
     /// Processor time of all threads.
     pub cpu_ns: u64,
+    /// Time its threads were ready to run while something else had the processor.
+    pub waited_ns: u64,
     /// Memory before, in bytes.
     pub rss_bytes_before: u64,
     /// Memory after, in bytes.
@@ -93,6 +97,15 @@ impl Outcome {
     pub fn generator_ns_per_request(&self) -> Option<f64> {
         self.generator
             .map(|used| per(used.cpu_ns as f64, self.requests))
+    }
+
+    /// Whether threads of the server or the generator waited for a processor for a good part of the
+    /// run, so that latency and throughput are not their own.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        let waited = |used: Option<Used>| used.map_or(0, |used| used.waited_ns);
+        let most = waited(self.server).max(waited(self.generator)) as f64;
+        most > DISTURBED * self.wall_ns as f64
     }
 
     /// How many processors a process kept busy.
@@ -343,6 +356,9 @@ impl Watch<'_> {
             let first = &mut outcome.first_error;
             *first = first.take().or_else(|| harvest.tally.first_error.clone());
             ended_ns = ended_ns.max(harvest.ended_ns);
+            if let Some(generator) = &mut outcome.generator {
+                generator.waited_ns += harvest.waited_ns;
+            }
         }
         if matches!(limit, Limit::Requests(_)) {
             outcome.wall_ns = ended_ns.saturating_sub(self.begin.at_ns);
@@ -358,6 +374,7 @@ fn cpu_between(before: Option<Usage>, after: Option<Usage>) -> Option<u64> {
 fn used(before: Option<Usage>, after: Option<Usage>) -> Option<Used> {
     Some(Used {
         cpu_ns: cpu_between(before, after)?,
+        waited_ns: after?.waited_ns.saturating_sub(before?.waited_ns),
         rss_bytes_before: before?.rss_bytes,
         rss_bytes_after: after?.rss_bytes,
     })

@@ -31,6 +31,7 @@ use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::{KeyChooser, Keys};
 use crate::pool::RequestPool;
+use crate::process::own_thread_waited_ns;
 use crate::replies::{ReplyScanner, Tally};
 use crate::workload::{Pace, Workload};
 
@@ -82,6 +83,8 @@ pub(crate) struct Harvest {
     /// From when a batch was sent to each reply; empty in a closed run, where both are the same.
     pub(crate) service: Histogram,
     pub(crate) tally: Tally,
+    /// How long the thread waited for a processor while measuring.
+    pub(crate) waited_ns: u64,
     /// When its last reply came.
     pub(crate) ended_ns: u64,
 }
@@ -164,6 +167,8 @@ pub(crate) struct Worker<'a> {
     replies: u64,
     recent: Histogram,
     published_ns: u64,
+    /// How long the thread had waited for a processor before measuring.
+    waited_before_ns: u64,
     input: Vec<u8>,
 }
 
@@ -207,6 +212,7 @@ impl<'a> Worker<'a> {
             replies: 0,
             recent: Histogram::default(),
             published_ns: 0,
+            waited_before_ns: 0,
             input: vec![0; INPUT_BYTES],
         };
         for _ in 0..setup.connections {
@@ -268,6 +274,7 @@ impl<'a> Worker<'a> {
             }
         }
         self.publish(now_ns);
+        self.harvest.waited_ns = own_thread_waited_ns().saturating_sub(self.waited_before_ns);
         Ok(self.harvest)
     }
 
@@ -276,7 +283,10 @@ impl<'a> Worker<'a> {
         let phase = self.shared.phase();
         if phase != self.phase {
             match phase {
-                Phase::Measure => self.harvest = Harvest::default(),
+                Phase::Measure => {
+                    self.harvest = Harvest::default();
+                    self.waited_before_ns = own_thread_waited_ns();
+                }
                 Phase::Stop => self.count_unsent(now_ns),
                 Phase::WarmUp => {}
             }

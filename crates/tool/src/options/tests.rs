@@ -1,7 +1,5 @@
 //! Command lines and what they mean.
 
-use std::time::Duration;
-
 use super::*;
 
 fn words(line: &str) -> Vec<String> {

@@ -11,7 +11,7 @@ pub fn usage() -> String {
 const USAGE: &str = "\
 Usage: iolite bench [OPTIONS] [COMMAND ARGS...]     measure a server
        iolite bench --compare A=host:port B=host:port [OPTIONS]
-       iolite bench suite [OPTIONS]                 the published workloads (a) to (m)
+       iolite bench suite [OPTIONS]                 the published workloads, (a) to (m) and more
        iolite bench report FILES... [-o PAGE.html]  a page of what --json wrote
 
 The server
@@ -47,7 +47,7 @@ The time
   --duration S         seconds, instead of a count
   --warmup S           seconds before measuring
   --rate N             requests a second whatever the server does; latencies count from when a
-                       request was due (no coordinated omission)
+                       request was due (no coordinated omission); 50% of the first server's most
   --poisson            with --rate, pauses are random
   -l                   start over at the end
 
