@@ -12,6 +12,7 @@ use crate::options::ReportOptions;
 use crate::record::Record;
 use crate::units::{grouped, short_bytes, short_count, short_duration, three_digits};
 
+mod cards;
 mod chart;
 mod date;
 mod figures;
@@ -52,6 +53,7 @@ fn page(record: &Record, title: &str) -> String {
     let figures = Figures::new(record);
     let mut body = String::new();
     push_heading(&figures, title, &mut body);
+    cards::push(&figures, &mut body);
     sections::push_summary(&figures, &mut body);
     sections::push_sweeps(&figures, &mut body);
     sections::push_latencies(&figures, &mut body);

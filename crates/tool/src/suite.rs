@@ -19,17 +19,17 @@ struct Entry {
 const ENTRIES: &[Entry] = &[
     Entry {
         letter: "a",
-        title: "pipeline 1, 1:1, 8 B, 100 K keys",
+        title: "SET:GET 1:1, pipeline 1, 8 B, 100 K keys",
         steps: |plan| plan.data(100_000, 8).mix(1, 1).steps(),
     },
     Entry {
         letter: "b",
-        title: "pipeline 16, 1:9, 64 B, 200 K keys",
+        title: "SET:GET 1:9, pipeline 16, 64 B, 200 K keys",
         steps: |plan| plan.data(200_000, 64).mix(1, 9).pipelines(&[16]).steps(),
     },
     Entry {
         letter: "c",
-        title: "1:9, 8 B, 1 M keys, by pipeline",
+        title: "SET:GET 1:9, 8 B, 1 M keys",
         steps: |plan| {
             let depths = [1, 10, 100, 200, 500];
             plan.data(1_000_000, 8).mix(1, 9).pipelines(&depths).steps()
@@ -37,7 +37,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "d",
-        title: "pipeline 64, 1:1, 2 KB, 100 K keys",
+        title: "SET:GET 1:1, pipeline 64, 2 KB, 100 K keys",
         steps: |plan| plan.data(100_000, 2_048).mix(1, 1).pipelines(&[64]).steps(),
     },
     Entry {
@@ -67,7 +67,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "g",
-        title: "one hot key, pipeline 16, by threads",
+        title: "GET of one key, pipeline 16",
         steps: |plan| {
             let threads = plan.threads();
             plan.data(1, 64)
@@ -90,7 +90,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "i",
-        title: "1:9, pipeline 16, 64 B, 1 M keys, by threads",
+        title: "SET:GET 1:9, pipeline 16, 64 B, 1 M keys",
         steps: |plan| {
             let threads = plan.threads();
             plan.data(1_000_000, 64)
@@ -128,7 +128,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "m",
-        title: "GET:SET 80:20 over 1,024 keys",
+        title: "SET:GET 1:4, 1,024 keys",
         steps: |plan| {
             let each = [64, 512, 2_048].into_iter().flat_map(|bytes| {
                 let data = plan.data(1_024, bytes).named_by_bytes().mix(1, 4);
@@ -141,7 +141,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "p",
-        title: "GET at half of the first server's load, 64 B, 100 K keys, by pipeline",
+        title: "GET at half load, 64 B, 100 K keys",
         steps: |plan| {
             let depths = [1, 16, 64, 500];
             plan.data(100_000, 64)
@@ -163,7 +163,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         letter: "s",
-        title: "memory of a key, 16 B keys",
+        title: "GET, pipeline 16, 16 B keys",
         steps: |plan| {
             let sizes = plan.key_spaces(&[1_000_000, 10_000_000]);
             let each = sizes.into_iter().flat_map(|keys| {

@@ -13,6 +13,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 92.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
+/// Between the axis and the first point.
+const INSET: f64 = 22.0;
 /// Names of lines are this far apart at least.
 const NAME_DISTANCE: f64 = 15.0;
 
@@ -47,8 +49,14 @@ pub(super) struct Point {
     pub(super) spread: Option<(f64, f64)>,
     /// Shown when pointed at.
     pub(super) tip: String,
-    /// Shown beside it.
-    pub(super) label: Option<String>,
+    /// Shown above it, or below it.
+    pub(super) label: Option<Label>,
+}
+
+/// Text beside a point.
+pub(super) struct Label {
+    pub(super) text: String,
+    pub(super) is_below: bool,
 }
 
 impl Chart<'_> {
@@ -58,7 +66,7 @@ impl Chart<'_> {
             self.x_ticks.first().map_or(0.0, |tick| tick.0),
             self.x_ticks.last().map_or(1.0, |tick| tick.0),
         );
-        let (from, to) = (LEFT + 10.0, WIDTH - RIGHT - 10.0);
+        let (from, to) = (LEFT + INSET, WIDTH - RIGHT - INSET);
         let x = match self.is_x_log {
             true => Scale::log(x_range.0, x_range.1, from, to),
             false => Scale::linear(x_range.0, x_range.1, from, to),
@@ -151,12 +159,13 @@ impl Chart<'_> {
                 escape(&point.tip)
             );
             if let Some(label) = &point.label {
+                let distance = if label.is_below { 20.0 } else { -11.0 };
                 let _infallible = write!(
                     svg,
                     "<text class=\"label s{index}\" x=\"{left:.1}\" y=\"{:.1}\" \
                      text-anchor=\"middle\">{}</text>",
-                    (top - 11.0).max(10.0),
-                    escape(label)
+                    (top + distance).clamp(10.0, HEIGHT - BOTTOM + 4.0),
+                    escape(&label.text)
                 );
             }
         }

@@ -224,7 +224,7 @@ impl<'a> Figures<'a> {
 }
 
 /// Memory of a key is shown for as many keys at least.
-const KEYS_MIN: u64 = 100_000;
+const KEYS_MIN: u64 = 200_000;
 
 /// Whether runs are rounds of one workload; the rate of an open run is another in each series.
 fn is_same_workload(one: &Shape, other: &Shape) -> bool {

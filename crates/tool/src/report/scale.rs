@@ -130,7 +130,7 @@ mod tests {
     fn ranges_end_at_round_figures_and_name_few() {
         let scale = Scale::log_around([130.0, 7_000.0].into_iter(), 0.0, 1.0);
         assert!((scale.min - 100.0).abs() < 1e-6 && (scale.max - 10_000.0).abs() < 1e-6);
-        let ticks: Vec<i64> = scale
+        let ticks: Vec<u64> = scale
             .ticks()
             .into_iter()
             .map(|tick| crate::units::whole(tick.round()))

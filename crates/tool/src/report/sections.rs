@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Chart, Line, Point};
+use super::chart::{Chart, Label, Line, Point};
 use super::figures::{Axis, Figures, Sweep, Workload};
 use super::html::escape;
 use super::{show_rate, show_ratio, show_time};
@@ -11,8 +11,10 @@ use crate::units::{grouped, short_count, three_digits};
 
 /// Panels of latencies that are shown without being asked for.
 const PANELS_OPEN_MAX: usize = 6;
-/// Where a curve of latencies is drawn: the quantiles 1 - 10^-x for x from 0 in steps of this.
+/// Where a curve of latencies is drawn: the quantiles 1 - 10^-x for x from [`CURVE_START`] in steps of this.
 const CURVE_STEP: f64 = 0.1;
+/// The first of them: 37 %, so that the median is not at the edge.
+const CURVE_START: f64 = 0.2;
 /// The last of them: 99.99 %.
 const CURVE_END: f64 = 4.0;
 
@@ -259,7 +261,10 @@ fn sweep_point(
         // Ratios of a second server stand free; those of more would cover each other.
         label: ratio
             .filter(|_| figures.servers().len() == 2)
-            .map(|ratio| show_ratio(ratio.median)),
+            .map(|ratio| Label {
+                text: show_ratio(ratio.median),
+                is_below: workload.median(metric, figures.base()) > Some(figure),
+            }),
     })
 }
 
@@ -318,7 +323,7 @@ fn push_latency(figures: &Figures<'_>, workload: &Workload<'_>, out: &mut String
         let _infallible = write!(title, ", {} requests/s", short_count(rate));
     }
     let ticks = [
-        (0.0, "0"),
+        (CURVE_START, ""),
         (0.301, "50 %"),
         (1.0, "90 %"),
         (2.0, "99 %"),
@@ -352,7 +357,7 @@ fn latency_points(workload: &Workload<'_>, server: &str) -> Vec<Point> {
         .log10()
         .min(CURVE_END);
     let mut points = Vec::new();
-    let mut place = 0.0;
+    let mut place = CURVE_START;
     while place <= end + 1e-9 {
         let share = 1.0 - 10_f64.powf(-place);
         let Some(ns) = workload.quantile_ns(server, share).filter(|ns| *ns > 0.0) else {
@@ -393,8 +398,8 @@ pub(super) fn push_memory(figures: &Figures<'_>, out: &mut String) {
     }
     out.push_str(
         "<section>\n<h2>Memory per key</h2>\n<p>Resident memory of the loaded server minus that of the \
-         empty one, divided by the keys. The part in grey is what the bytes of key and value need \
-         themselves.</p>\n<div class=\"bars\">\n",
+         empty one, divided by the keys. The shaded part is what the bytes of key and value \
+         need themselves.</p>\n<div class=\"bars\">\n",
     );
     let greatest = kinds
         .iter()
