@@ -1,6 +1,6 @@
 //! Nanoseconds per operation and bytes per key of the store, beside std's HashMap.
 //!
-//! `cargo run --release -p store --example ops [keys]`. Thread CPU time, one thread; keys of 16
+//! `cargo run --release -p store --example ops [keys [operations]]`. Thread CPU time, one thread; keys of 16
 //! bytes, drawn evenly; batches of 16 with both stages of prefetch, as a pipeline has them.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
@@ -12,20 +12,30 @@ use base::random::Prng;
 use store::{Deadline, Handle, Key, Options, Store, resident_bytes};
 
 const BATCH: usize = 16;
-const OPERATIONS: usize = 4_000_000;
 
 fn main() {
-    let keys = std::env::args()
-        .nth(1)
-        .and_then(|argument| argument.parse().ok())
-        .unwrap_or(1_000_000);
-    println!("{keys} keys of 16 B, {OPERATIONS} operations, batches of {BATCH}");
+    let argument = |at, otherwise| {
+        let text = std::env::args().nth(at);
+        text.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    };
+    let size = Size {
+        keys: argument(1, 1_000_000),
+        operations: argument(2, 4_000_000),
+    };
+    let Size { keys, operations } = size;
+    println!("{keys} keys of 16 B, {operations} operations, batches of {BATCH}");
     for value_len in [8, 100] {
-        measure_store(keys, value_len);
+        measure_store(size, value_len);
     }
     for value_len in [8, 100] {
-        measure_std(keys, value_len);
+        measure_std(size, value_len);
     }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    keys: usize,
+    operations: usize,
 }
 
 fn name(number: usize) -> [u8; 16] {
@@ -38,7 +48,8 @@ fn name(number: usize) -> [u8; 16] {
     name
 }
 
-fn measure_store(keys: usize, value_len: usize) {
+fn measure_store(size: Size, value_len: usize) {
+    let keys = size.keys;
     let before = resident_bytes().unwrap_or(0);
     let Ok(store) = Store::new(&Options::default()) else {
         return println!("no addresses for a store");
@@ -60,60 +71,63 @@ fn measure_store(keys: usize, value_len: usize) {
     println!("  insert while growing      {load:7.1} ns");
     handle.enter();
     let mut out = [0; 128];
-    let get = batched(&mut handle, keys, true, |handle, key| {
-        handle.read(key, |record| {
-            record.map_or(0, |record| {
-                let len = record.len();
-                record.copy_to(0, &mut out[..len]);
-                len
-            })
-        })
-    });
+    let get = batched(&mut handle, size, true, |handle, key| get_one(handle, key, &mut out));
     println!("  GET                       {get:7.1} ns");
-    let get = batched(&mut handle, keys, false, |handle, key| {
-        handle.read(key, |record| {
-            record.map_or(0, |record| {
-                let len = record.len();
-                record.copy_to(0, &mut out[..len]);
-                len
-            })
-        })
-    });
+    let get = batched(&mut handle, size, false, |handle, key| get_one(handle, key, &mut out));
     println!("  GET without prefetch      {get:7.1} ns");
-    let set = batched(&mut handle, keys, true, |handle, key| {
-        usize::from(handle.upsert(key, &value, Deadline::Never, |_| ()).is_ok())
-    });
+    let set = batched(&mut handle, size, true, |handle, key| set_one(handle, key, &value));
     println!("  SET                       {set:7.1} ns");
-    let incr = batched(&mut handle, keys, true, |handle, key| {
-        handle.modify(key, |entry| {
-            let number = entry
-                .record()
-                .and_then(|record| record.integer())
-                .unwrap_or(0);
-            usize::from(entry.set_integer(number + 1, Deadline::Keep).is_ok())
-        })
-    });
+    let incr = batched(&mut handle, size, true, incr_one);
     println!("  INCR                      {incr:7.1} ns");
-    let hot = timed(OPERATIONS, |_| {
+    let hot = timed(size.operations, |_| {
         let key = handle.key(0, b"key:000000000001");
         black_box(handle.read(&key, |record| record.map(|record| record.len())));
     });
     println!("  GET of one key            {hot:7.1} ns");
 }
 
+// Functions of their own, so that an instruction counter can tell them apart.
+
+#[inline(never)]
+fn get_one(handle: &mut Handle, key: &Key<'_>, out: &mut [u8]) -> usize {
+    handle.read(key, |record| {
+        record.map_or(0, |record| {
+            let len = record.len();
+            record.copy_to(0, &mut out[..len]);
+            len
+        })
+    })
+}
+
+#[inline(never)]
+fn set_one(handle: &mut Handle, key: &Key<'_>, value: &[u8]) -> usize {
+    let set = handle.upsert(key, value, Deadline::Never, |_| ());
+    usize::from(set.is_ok())
+}
+
+#[inline(never)]
+fn incr_one(handle: &mut Handle, key: &Key<'_>) -> usize {
+    handle.modify(key, |entry| {
+        let record = entry.record();
+        let number = record.and_then(|record| record.integer()).unwrap_or(0);
+        let set = entry.set_integer(number + 1, Deadline::Keep);
+        usize::from(set.is_ok())
+    })
+}
+
 /// Nanoseconds per operation of `run` on keys drawn evenly.
 fn batched(
     handle: &mut Handle,
-    keys: usize,
+    size: Size,
     prefetches: bool,
     mut run: impl FnMut(&mut Handle, &Key<'_>) -> usize,
 ) -> f64 {
     let mut random = Prng::seeded(5);
     let mut names = [[0; 16]; BATCH];
     let mut sum = 0;
-    let spent = timed(OPERATIONS / BATCH, |_| {
+    let spent = timed(size.operations / BATCH, |_| {
         for place in &mut names {
-            *place = name(random.index(keys));
+            *place = name(random.index(size.keys));
         }
         let keys: [Key<'_>; BATCH] = std::array::from_fn(|at| handle.key(0, &names[at]));
         if prefetches {
@@ -125,15 +139,16 @@ fn batched(
         }
     });
     black_box(sum);
-    let drawing = timed(OPERATIONS / BATCH, |_| {
+    let drawing = timed(size.operations / BATCH, |_| {
         for place in &mut names {
-            *place = black_box(name(random.index(keys)));
+            *place = black_box(name(random.index(size.keys)));
         }
     });
     (spent - drawing) / BATCH as f64
 }
 
-fn measure_std(keys: usize, value_len: usize) {
+fn measure_std(size: Size, value_len: usize) {
+    let keys = size.keys;
     let before = resident_bytes().unwrap_or(0);
     let mut map: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let value = vec![b'v'; value_len];
@@ -146,16 +161,16 @@ fn measure_std(keys: usize, value_len: usize) {
     println!("  insert while growing      {load:7.1} ns");
     let mut random = Prng::seeded(5);
     let mut out = [0; 128];
-    let get = timed(OPERATIONS, |_| {
-        let found = map.get(name(random.index(keys)).as_slice());
+    let get = timed(size.operations, |_| {
+        let found = map.get(name(random.index(size.keys)).as_slice());
         if let Some(value) = found {
             out[..value.len()].copy_from_slice(value);
         }
         black_box(&out);
     });
     println!("  GET                       {get:7.1} ns");
-    let set = timed(OPERATIONS, |_| {
-        if let Some(old) = map.get_mut(name(random.index(keys)).as_slice()) {
+    let set = timed(size.operations, |_| {
+        if let Some(old) = map.get_mut(name(random.index(size.keys)).as_slice()) {
             old.clear();
             old.extend_from_slice(&value);
         }

@@ -164,6 +164,26 @@ impl Word {
     }
 }
 
+/// Links to look at, by their place in the bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidates {
+    bits: u32,
+}
+
+impl Iterator for Candidates {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.bits == 0 {
+            return None;
+        }
+        let at = self.bits.trailing_zeros();
+        self.bits &= self.bits - 1;
+        usize::try_from(at).ok()
+    }
+}
+
 /// A bucket.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -193,6 +213,18 @@ impl Bucket {
     #[inline]
     pub(crate) fn link(&self, at: usize) -> Link {
         Link(self.links[at].load(Ordering::Relaxed))
+    }
+
+    /// Which of the links may be of a key with `hash`: one bit each. Without branches, for which link
+    /// it will be cannot be foretold.
+    #[inline]
+    pub(crate) fn candidates(&self, hash: u64) -> Candidates {
+        const TAG_ONE: u64 = 1 << Link::TAG_SHIFT;
+        let bits = self.links.iter().rev().fold(0, |bits, link| {
+            let differs = link.load(Ordering::Relaxed) ^ hash;
+            bits << 1 | u32::from(differs < TAG_ONE)
+        });
+        Candidates { bits }
     }
 
     /// Replaces a link; for the holder.

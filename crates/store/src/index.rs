@@ -274,9 +274,9 @@ impl Index {
     ) -> Option<Spot<'i>> {
         let mut bucket = home;
         loop {
-            for at in 0..LINKS {
+            for at in bucket.candidates(hash) {
                 let link = bucket.link(at);
-                if link.may_be(hash) && link.offset().is_some() && is(link) {
+                if link.offset().is_some() && is(link) {
                     return Some(Spot { bucket, at, link });
                 }
             }

@@ -143,13 +143,9 @@ impl Indexed {
             return;
         };
         let bucket = index.bucket(index.state().home(key.hash()).number);
-        for at in 0..crate::bucket::LINKS {
-            let link = bucket.link(at);
-            if link.may_be(key.hash())
-                && let Some(offset) = link.offset()
-            {
+        for at in bucket.candidates(key.hash()) {
+            if let Some(offset) = bucket.link(at).offset() {
                 self.shared.arena_ref().prefetch(offset);
-                return;
             }
         }
     }

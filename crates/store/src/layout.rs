@@ -167,8 +167,8 @@ impl Header {
     /// Bytes from the record's start to its key.
     #[inline]
     pub(crate) fn key_at(self) -> usize {
-        let optional = (self.0 & (Self::DEADLINE | Self::ETAG | Self::CLOCK)).count_ones();
-        WORD_BYTES + WORD_BYTES * usize::try_from(optional).unwrap_or(0)
+        let flag = |flag: u64| usize::from(self.0 & flag != 0);
+        WORD_BYTES * (1 + flag(Self::DEADLINE) + flag(Self::ETAG) + flag(Self::CLOCK))
     }
 
     /// Bytes from the record's start to its value.
@@ -189,7 +189,7 @@ impl Header {
 /// `bytes` filled up to whole words.
 #[inline]
 pub(crate) fn pad(bytes: usize) -> usize {
-    bytes.next_multiple_of(WORD_BYTES)
+    (bytes + WORD_BYTES - 1) & !(WORD_BYTES - 1)
 }
 
 /// A record in its slot.
@@ -200,6 +200,8 @@ pub(crate) struct View<'a> {
     header: Header,
     form: Form,
     class: SizeClass,
+    /// [`Header::value_at`], which is asked for often.
+    value_at: usize,
 }
 
 impl<'a> View<'a> {
@@ -215,7 +217,8 @@ impl<'a> View<'a> {
             WORD_BYTES
         };
         let slot_bytes = class_bytes(class);
-        let fits = header.value_at() + value_bytes <= slot_bytes;
+        let value_at = header.value_at();
+        let fits = value_at + value_bytes <= slot_bytes;
         let inside = offset.bytes() + slot_bytes as u64 <= arena.bytes() as u64;
         (fits && inside).then_some(Self {
             arena,
@@ -223,6 +226,7 @@ impl<'a> View<'a> {
             header,
             form,
             class,
+            value_at,
         })
     }
 
@@ -237,6 +241,12 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn offset(&self) -> Offset {
         self.offset
+    }
+
+    /// Bytes from its start to its value.
+    #[inline]
+    pub(crate) fn value_at(&self) -> usize {
+        self.value_at
     }
 
     /// Its first word.
@@ -286,7 +296,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether its key is `key`. A long key is not looked at without the lock: `None`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inline_key_is(&self, key: &[u8]) -> Option<bool> {
         let len = usize::from(self.header.fields().inline_key?);
         Some(len == key.len() && self.arena.matches(self.offset, self.header.key_at(), key))
@@ -331,13 +341,13 @@ impl<'a> View<'a> {
     /// The word in place of bytes: a number, or what names a blob.
     #[inline]
     pub(crate) fn value_word(&self) -> u64 {
-        self.word(self.header.value_at() / WORD_BYTES)
+        self.word(self.value_at / WORD_BYTES)
     }
 
     /// Changes the word in place of bytes; for the holder.
     #[inline]
     pub(crate) fn set_value_word(&self, word: u64) {
-        self.set_word(self.header.value_at() / WORD_BYTES, word);
+        self.set_word(self.value_at / WORD_BYTES, word);
     }
 
     /// The number; of a record that is one.
@@ -367,20 +377,20 @@ impl<'a> View<'a> {
     /// Writes bytes of an inline value, from `at` on; for the holder.
     #[inline]
     pub(crate) fn write_value(&self, at: usize, bytes: &[u8]) {
-        let at = self.header.value_at() + at;
+        let at = self.value_at + at;
         self.arena.copy_in(self.offset, at, bytes);
     }
 
     /// Makes bytes of an inline value zero; for the holder.
     pub(crate) fn zero_value(&self, at: usize, len: usize) {
-        let at = self.header.value_at() + at;
+        let at = self.value_at + at;
         self.arena.zero(self.offset, at, len);
     }
 
     /// Bytes that the value may have in this slot.
     #[inline]
     pub(crate) fn value_room(&self) -> usize {
-        class_bytes(self.class) - self.header.value_at()
+        class_bytes(self.class) - self.value_at
     }
 
     /// Replaces the first word; for the holder.
@@ -432,7 +442,7 @@ impl<'a> View<'a> {
     pub(crate) unsafe fn with_inline_value<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
         debug_assert!(self.form.is_inline_bytes());
         // SAFETY: passed on to the caller.
-        unsafe { self.with_bytes(self.header.value_at(), self.header.value_len(), look) }
+        unsafe { self.with_bytes(self.value_at, self.header.value_len(), look) }
     }
 
     /// # Safety

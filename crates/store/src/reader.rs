@@ -14,7 +14,7 @@
 //! Everything that is read before the word was looked at again may be torn: lengths are checked
 //! ([`View::load`]) and chains are followed for a bounded number of steps.
 
-use crate::bucket::{Bucket, LINKS, Link, Word};
+use crate::bucket::{Bucket, Link, Word};
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::Key;
@@ -123,7 +123,7 @@ fn read_freely<R>(
 }
 
 /// Searches a chain whose word was `word`, without the lock.
-#[inline]
+#[inline(always)]
 fn search<'a>(
     shared: &'a Shared,
     index: &'a Index,
@@ -134,11 +134,8 @@ fn search<'a>(
     let mut bucket = home;
     let mut next = word.overflow();
     for _ in 0..=HOPS_MAX {
-        for at in 0..LINKS {
+        for at in bucket.candidates(key.hash()) {
             let link = bucket.link(at);
-            if !link.may_be(key.hash()) {
-                continue;
-            }
             let Some(offset) = link.offset() else {
                 continue;
             };

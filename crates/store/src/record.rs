@@ -264,7 +264,7 @@ impl<'a> Slot<'a> {
                 let len = self.len();
                 let start = start.min(len);
                 let count = out.len().min(len - start);
-                let at = self.view.header().value_at() + start;
+                let at = self.view.value_at() + start;
                 let arena = self.view.arena();
                 arena.copy_out(self.view.offset(), at, &mut out[..count]);
             }

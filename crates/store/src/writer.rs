@@ -456,7 +456,7 @@ impl<'a> Writer<'a> {
     ) -> Option<View<'a>> {
         let mut view = self.view().filter(|view| view.form() != Form::Blob)?;
         let header = view.header();
-        let bytes = header.value_at() + value_bytes;
+        let bytes = view.value_at() + value_bytes;
         let slot_bytes = class_bytes(view.class());
         let lacks_deadline = deadline.is_some() && !header.has_deadline();
         let lacks_clock = self.local.clock().is_kept() && header.clock_at().is_none();
