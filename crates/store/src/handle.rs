@@ -403,6 +403,22 @@ impl Handle {
             .map_or(0, |way| way.local.deadlines.len())
     }
 
+    /// Hands the free slots of this thread to the others.
+    #[cfg(all(test, any(loom, shuttle)))]
+    pub(crate) fn give_slots_back(&mut self) {
+        if let Some(way) = self.indexed_mut() {
+            let fresh = way.shared.slab.cache();
+            drop(std::mem::replace(&mut way.local.cache, fresh));
+        }
+    }
+
+    /// Home buckets of a database.
+    #[cfg(test)]
+    pub(crate) fn buckets(&mut self, database: DatabaseId) -> u64 {
+        let index = self.indexed_mut().and_then(|way| way.find_index(database));
+        index.map_or(0, |index| index.state().buckets())
+    }
+
     /// Overflow buckets of a database.
     #[cfg(test)]
     pub(crate) fn overflow_buckets(&mut self, database: DatabaseId) -> u64 {

@@ -84,3 +84,6 @@ pub use value::{Cause, Deadline, Encoding, Kind, StoreError};
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests;
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
