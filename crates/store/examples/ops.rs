@@ -71,11 +71,17 @@ fn measure_store(size: Size, value_len: usize) {
     println!("  insert while growing      {load:7.1} ns");
     handle.enter();
     let mut out = [0; 128];
-    let get = batched(&mut handle, size, true, |handle, key| get_one(handle, key, &mut out));
+    let get = batched(&mut handle, size, true, |handle, key| {
+        get_one(handle, key, &mut out)
+    });
     println!("  GET                       {get:7.1} ns");
-    let get = batched(&mut handle, size, false, |handle, key| get_one(handle, key, &mut out));
+    let get = batched(&mut handle, size, false, |handle, key| {
+        get_one(handle, key, &mut out)
+    });
     println!("  GET without prefetch      {get:7.1} ns");
-    let set = batched(&mut handle, size, true, |handle, key| set_one(handle, key, &value));
+    let set = batched(&mut handle, size, true, |handle, key| {
+        set_one(handle, key, &value)
+    });
     println!("  SET                       {set:7.1} ns");
     let incr = batched(&mut handle, size, true, incr_one);
     println!("  INCR                      {incr:7.1} ns");
