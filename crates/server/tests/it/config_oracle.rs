@@ -17,7 +17,6 @@ const ALIKE: &[&str] = &[
     "maxmemory",
     "maxmemory-policy",
     "maxmemory-samples",
-    "maxmemory-eviction-tenacity",
     "maxmemory-clients",
     "lfu-log-factor",
     "lfu-decay-time",
