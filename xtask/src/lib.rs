@@ -4,10 +4,14 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a tool for a terminal")]
 
+pub mod big_endian;
+pub mod coverage;
+mod debian;
 pub mod figures;
 pub mod parts;
 pub mod run;
 pub mod tidy;
+mod toolchain;
 pub mod tools;
 
 use std::path::PathBuf;

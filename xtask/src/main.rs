@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use xtask::figures;
 use xtask::parts::{self, PARTS, Part};
 use xtask::run::{self, Outcome};
-use xtask::{tidy, workspace_root};
+use xtask::{big_endian, coverage, tidy, workspace_root};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
         ["figures", report] => measure(Some(report)),
+        ["big-endian"] => answer(big_endian::run()),
+        ["coverage"] => answer(coverage::run()),
         ["transcribe" | "transcripts" | "differential", ..] => testkit(&words),
         _ => help(),
     }
@@ -125,10 +127,20 @@ fn help() -> ExitCode {
     println!(
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
+    println!(
+        "cargo xtask coverage           line coverage of each room by all tests; fails below 80 %"
+    );
     println!("cargo xtask transcribe [--write] FILE...");
     println!("cargo xtask transcripts oracle|iolite FILE...");
     println!("cargo xtask differential [--seed N] [--round N] [--requests N] [ARG...]");
     ExitCode::FAILURE
+}
+
+fn answer(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
 }
 
 fn failed(what: &str) -> ExitCode {

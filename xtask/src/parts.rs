@@ -93,6 +93,13 @@ pub const PARTS: &[Part] = &[
         commands: || vec![model("shuttle")],
     },
     Part {
+        name: "big-endian",
+        purpose: "the lower rooms where the high byte comes first",
+        minutes_max: 4.0,
+        needs: &[],
+        commands: || vec![cargo(&["xtask", "big-endian"])],
+    },
+    Part {
         name: "differential",
         purpose: "200,000 random commands on Redis and on the server",
         minutes_max: 3.0,
@@ -152,7 +159,7 @@ fn model(checker: &str) -> Command {
     test
 }
 
-fn target_directory() -> std::path::PathBuf {
+pub(crate) fn target_directory() -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace_root().join("target"), std::path::PathBuf::from)
 }

@@ -41,6 +41,16 @@ pub static MAVEN: Tool = Tool {
     programs: &["mvn", "javac"],
     packages: &["maven", "default-jdk-headless"],
 };
+/// Links programs for a big-endian processor, and brings its C library.
+pub static S390X_COMPILER: Tool = Tool {
+    programs: &["s390x-linux-gnu-gcc"],
+    packages: &["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross"],
+};
+/// Reads the counters of coverage; of the version that the pinned compiler is built on.
+pub static LLVM: Tool = Tool {
+    programs: &["llvm-profdata-22", "llvm-cov-22"],
+    packages: &["llvm-22"],
+};
 
 impl Tool {
     /// Makes sure that it is there; installs it when it is not and that can be done.
@@ -87,7 +97,7 @@ impl Tool {
     }
 }
 
-fn is_in_path(program: &str) -> bool {
+pub(crate) fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }

@@ -1,0 +1,202 @@
+//! The tests of the lower rooms on a processor that stores the high byte first.
+//!
+//! Two ways, the better one first:
+//! 1. Miri of the nightly toolchain interprets the rooms for s390x and sees undefined behaviour
+//!    too. The component is added with rustup where that works.
+//! 2. The tests are compiled for s390x and run by QEMU. Where the toolchain has no standard library
+//!    for s390x and none can be added, it is built from the compiler's source of the same version,
+//!    once (40 s on two cores).
+//!
+//! All that is fetched or built for it stays in `target/big-endian`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::parts::{cargo, target_directory};
+use crate::tools::{self, is_in_path};
+use crate::{debian, toolchain};
+
+const TARGET: &str = "s390x-unknown-linux-gnu";
+/// What `TARGET` is called in the names of cargo's settings.
+const TARGET_SETTING: &str = "CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU";
+const LINKER: &str = "s390x-linux-gnu-gcc";
+/// The C library of `TARGET`, as Debian's cross compiler brings it.
+const C_LIBRARY: &str = "/usr/s390x-linux-gnu";
+
+/// Cases of a property under Miri, which is some hundred times slower than the processor.
+const MIRI_CASES: &str = "4";
+/// Below this version QEMU keeps a table of every page of a reserved range: gigabytes for a store.
+const QEMU_MAJOR_MIN: u32 = 9;
+
+/// Runs the tests.
+///
+/// # Errors
+/// What failed, or what is missing and how to get it.
+pub fn run() -> Result<(), String> {
+    match has_miri() {
+        true => with_miri(),
+        false => with_emulator(),
+    }
+}
+
+fn has_miri() -> bool {
+    let has = || {
+        let setup = [
+            "run", "nightly", "cargo", "miri", "setup", "--target", TARGET,
+        ];
+        succeeds(Command::new("rustup").args(setup).stdin(Stdio::null()))
+    };
+    let add = [
+        "component",
+        "add",
+        "--toolchain",
+        "nightly",
+        "miri",
+        "rust-src",
+    ];
+    has() || (succeeds(Command::new("rustup").args(add)) && has())
+}
+
+fn with_miri() -> Result<(), String> {
+    println!("with Miri");
+    let mut test = Command::new("rustup");
+    test.args([
+        "run", "nightly", "cargo", "miri", "test", "--target", TARGET,
+    ]);
+    test.args(["-p", "base", "-p", "protocol", "-p", "store", "--lib"]);
+    test.current_dir(crate::workspace_root());
+    test.env("CARGO_TARGET_DIR", directory().join("miri"));
+    // Files that tests write and the clock they read are the machine's.
+    test.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    test.env("PROPTEST_CASES", MIRI_CASES);
+    done(&mut test, "the tests under Miri")
+}
+
+fn with_emulator() -> Result<(), String> {
+    println!("with QEMU");
+    tools::S390X_COMPILER.ensure()?;
+    let emulator = emulator()?;
+    let mut test = cargo(&["test", "--target", TARGET, "--lib", "--tests"]);
+    for room in ["base", "protocol", "store", "commands"] {
+        test.args(["-p", room]);
+    }
+    test.env("CARGO_TARGET_DIR", directory().join("qemu"));
+    test.env(format!("{TARGET_SETTING}_LINKER"), LINKER);
+    test.env(format!("{TARGET_SETTING}_RUNNER"), emulator);
+    test.env("QEMU_LD_PREFIX", C_LIBRARY);
+    // Compiling this much better takes less time than it saves under an emulator.
+    test.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    if let Some(sysroot) = sysroot()? {
+        test.env("CARGO_ENCODED_RUSTFLAGS", option("--sysroot", &sysroot));
+    }
+    done(&mut test, "the tests under QEMU")
+}
+
+/// A QEMU that is new enough: the machine's, or one fetched.
+fn emulator() -> Result<PathBuf, String> {
+    let ours = directory().join("usr/bin/qemu-s390x");
+    let there = ["qemu-s390x", "qemu-s390x-static"].map(PathBuf::from);
+    if let Some(found) = there
+        .into_iter()
+        .chain([ours.clone()])
+        .find(|program| qemu_major(program) >= Some(QEMU_MAJOR_MIN))
+    {
+        return Ok(found);
+    }
+    debian::unpack("qemu-user", &directory())
+        .map_err(|error| format!("qemu-s390x {QEMU_MAJOR_MIN} or newer: {error}"))?;
+    Ok(ours)
+}
+
+fn qemu_major(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let version = text.split_whitespace().nth(2)?;
+    version.split('.').next()?.parse().ok()
+}
+
+/// Where the standard library for `TARGET` is, unless the toolchain itself has one.
+fn sysroot() -> Result<Option<PathBuf>, String> {
+    if toolchain::has_target(TARGET) {
+        return Ok(None);
+    }
+    if is_in_path("rustup") {
+        let add = ["target", "add", TARGET];
+        if succeeds(Command::new("rustup").args(add)) && toolchain::has_target(TARGET) {
+            return Ok(None);
+        }
+    }
+    let release = toolchain::fact("release")?;
+    let sysroot = directory().join(format!("sysroot-{release}"));
+    if !sysroot.exists() {
+        build_standard_library(&release, &sysroot)?;
+    }
+    Ok(Some(sysroot))
+}
+
+fn build_standard_library(release: &str, sysroot: &Path) -> Result<(), String> {
+    let library = directory().join(format!("usr/src/rustc-{release}/library"));
+    if !library.exists() {
+        debian::unpack(&format!("rust-src={release}*"), &directory())
+            .map_err(|error| format!("standard library for {TARGET} of Rust {release}: {error}"))?;
+    }
+    let built = directory().join("library");
+    let mut build = cargo(&["build", "--quiet", "--release", "--target", TARGET]);
+    build.args(["-p", "sysroot"]).current_dir(&library);
+    // The standard library may use what is unstable; it is the compiler's own.
+    build.env("RUSTC_BOOTSTRAP", "1");
+    build.env("CARGO_TARGET_DIR", &built);
+    build.env(format!("{TARGET_SETTING}_LINKER"), LINKER);
+    build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    build.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+    build.env("RUSTFLAGS", "-Zforce-unstable-if-unmarked");
+    done(&mut build, "building the standard library")?;
+    collect(&built.join(TARGET).join("release/deps"), sysroot)
+        .map_err(|error| format!("{}: {error}", sysroot.display()))
+}
+
+/// Copies the compiled crates to where a compiler looks for them. The sysroot appears whole or not
+/// at all.
+fn collect(crates: &Path, sysroot: &Path) -> io::Result<()> {
+    let unfinished = sysroot.with_extension("unfinished");
+    let libraries = unfinished.join("lib/rustlib").join(TARGET).join("lib");
+    fs::create_dir_all(&libraries)?;
+    for entry in fs::read_dir(crates)? {
+        let path = entry?.path();
+        if let (Some("rlib"), Some(name)) =
+            (path.extension().and_then(OsStr::to_str), path.file_name())
+        {
+            fs::copy(&path, libraries.join(name))?;
+        }
+    }
+    fs::rename(unfinished, sysroot)
+}
+
+fn directory() -> PathBuf {
+    target_directory().join("big-endian")
+}
+
+/// `name=path` for a list of options that cargo does not split at blanks.
+fn option(name: &str, path: &Path) -> std::ffi::OsString {
+    let mut option = std::ffi::OsString::from(name);
+    option.push("=");
+    option.push(path);
+    option
+}
+
+fn done(command: &mut Command, what: &str) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
+/// For what may fail: its words are not shown.
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

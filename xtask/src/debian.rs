@@ -1,0 +1,106 @@
+//! Files out of packages of a newer Debian release, unpacked below `target/`.
+//!
+//! Nothing of the machine's own system changes: apt runs with lists, a cache and a status file of
+//! its own, and the packages are unpacked, never installed. The mirror is the one that the machine
+//! is set up for. Only programs that need no library of that release can be used this way.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The release asked: it keeps several versions of the Rust compiler's source side by side.
+const SUITE: &str = "trixie-backports";
+
+/// Unpacks `package`, as `name` or `name=version` with `*` at the end of the version, into
+/// `directory`.
+///
+/// # Errors
+/// Why it could not be had: no apt, no network, no such version.
+pub(crate) fn unpack(package: &str, directory: &Path) -> Result<(), String> {
+    println!("fetching {package} from {SUITE}");
+    let place = directory.join("apt");
+    let failed = |error: io::Error| format!("{package}: {error}");
+    let apt = Apt::new(&place).map_err(failed)?;
+    let downloaded = apt.run(&["update"]) && apt.run(&["download", package]);
+    if !downloaded {
+        return Err(format!("{package} (Debian package of {SUITE})"));
+    }
+    for archive in archives(&place).map_err(failed)? {
+        let mut unpack = Command::new("dpkg");
+        unpack.arg("-x").arg(&archive).arg(directory);
+        if !unpack.status().is_ok_and(|status| status.success()) {
+            return Err(format!("{package}: dpkg -x failed"));
+        }
+    }
+    fs::remove_dir_all(&place).map_err(failed)
+}
+
+/// An apt with a state of its own.
+struct Apt {
+    place: PathBuf,
+}
+
+impl Apt {
+    fn new(place: &Path) -> io::Result<Self> {
+        for directory in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(place.join(directory))?;
+        }
+        let mirror = mirror().ok_or(io::ErrorKind::NotFound)?;
+        let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
+        let source = format!("deb [signed-by={keys}] {mirror} {SUITE} main\n");
+        fs::write(place.join("sources.list"), source)?;
+        fs::write(place.join("status"), "")?;
+        Ok(Self {
+            place: place.to_path_buf(),
+        })
+    }
+
+    fn run(&self, words: &[&str]) -> bool {
+        let mut command = Command::new("apt-get");
+        let settings = [
+            ("Dir::Etc::SourceList", "sources.list"),
+            ("Dir::State::Lists", "lists"),
+            ("Dir::State::Status", "status"),
+            ("Dir::Cache", "cache"),
+        ];
+        for (name, file) in settings {
+            let path = self.place.join(file);
+            command.arg("-o").arg(format!("{name}={}", path.display()));
+        }
+        for setting in [
+            "Dir::Etc::SourceParts=-",
+            "Acquire::Languages=none",
+            // The directory is not one that apt's own user may write to.
+            "APT::Sandbox::User=root",
+        ] {
+            command.args(["-o", setting]);
+        }
+        command.args(words).current_dir(&self.place);
+        command
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+}
+
+/// The first mirror of Debian that the machine's apt knows.
+fn mirror() -> Option<String> {
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", "$(REPO_URI)"]);
+    command.args(["Created-By: Packages", "Origin: Debian"]);
+    let output = command.output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+fn archives(place: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut archives = Vec::new();
+    for entry in fs::read_dir(place)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            archives.push(path);
+        }
+    }
+    Ok(archives)
+}
