@@ -128,6 +128,9 @@ fn help() -> ExitCode {
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
     println!(
+        "cargo xtask big-endian         the lower rooms where the high byte comes first, QEMU and Miri"
+    );
+    println!(
         "cargo xtask coverage           line coverage of each room by all tests; fails below 80 %"
     );
     println!("cargo xtask transcribe [--write] FILE...");

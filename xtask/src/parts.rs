@@ -93,13 +93,6 @@ pub const PARTS: &[Part] = &[
         commands: || vec![model("shuttle")],
     },
     Part {
-        name: "big-endian",
-        purpose: "the lower rooms where the high byte comes first",
-        minutes_max: 4.0,
-        needs: &[],
-        commands: || vec![cargo(&["xtask", "big-endian"])],
-    },
-    Part {
         name: "differential",
         purpose: "200,000 random commands on Redis and on the server",
         minutes_max: 3.0,
