@@ -67,7 +67,7 @@ impl Link {
     }
 
     /// Whether the record's key may be one with `hash`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn may_be(self, hash: u64) -> bool {
         (self.0 ^ hash) >> Self::TAG_SHIFT == 0
     }

@@ -413,7 +413,7 @@ impl Handle {
     }
 
     /// Home buckets of a database.
-    #[cfg(test)]
+    #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn buckets(&mut self, database: DatabaseId) -> u64 {
         let index = self.indexed_mut().and_then(|way| way.find_index(database));
         index.map_or(0, |index| index.state().buckets())

@@ -16,6 +16,7 @@ use crate::slab::class_bytes;
 use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind};
 
 /// What a record's place in the index costs: its share of a bucket at the load the table grows at.
+#[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 const INDEX_SHARE_BYTES: usize = BUCKET_BYTES / LOAD as usize;
 
 /// A live record, as a reader sees it.
