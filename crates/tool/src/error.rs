@@ -48,7 +48,7 @@ impl fmt::Display for BenchError {
             Self::File(path, reason) => write!(f, "{}: {reason}", path.display()),
             Self::HoldsData { server, keys } => write!(
                 f,
-                "{server} holds {keys} keys, which this would delete; say --flush to allow it"
+                "{server} holds data (DBSIZE {keys}), which this would delete; --flush allows it"
             ),
         }
     }

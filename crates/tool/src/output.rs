@@ -183,6 +183,43 @@ pub(crate) fn comparison(workload: &str, servers: &[&Server], runs: &[&Run]) -> 
         }
         text.push('\n');
     }
+    for server in servers {
+        let of_server = runs.iter().filter(|run| run.server == server.name);
+        text += &remarks(&server.name, of_server.copied());
+    }
+    text
+}
+
+/// What makes the figures of a server say something else than they seem to.
+fn remarks<'a>(name: &str, runs: impl Iterator<Item = &'a Run> + Clone) -> String {
+    let mut text = String::new();
+    let outcomes = runs.map(|run| &run.outcome);
+    let misses: u64 = outcomes.clone().map(|outcome| outcome.misses).sum();
+    if misses > 0 {
+        let _infallible = writeln!(text, "  {name}: {} keys were not there", grouped(misses));
+    }
+    let errors: u64 = outcomes.clone().map(|outcome| outcome.errors).sum();
+    if let Some(first) = outcomes
+        .clone()
+        .find_map(|outcome| outcome.first_error.as_ref())
+    {
+        let _infallible = writeln!(
+            text,
+            "  {name}: {} errors, the first: {first}",
+            grouped(errors)
+        );
+    }
+    let disturbed = outcomes
+        .clone()
+        .filter(|outcome| outcome.is_disturbed())
+        .count();
+    if disturbed > 0 {
+        let all = outcomes.count();
+        let _infallible = writeln!(
+            text,
+            "  {name}: in {disturbed} of {all} runs something else had its processor"
+        );
+    }
     text
 }
 
@@ -255,5 +292,9 @@ mod tests {
         let text = comparison("GET", &[&servers[0], &servers[1]], &[&one, &two]);
         assert!(text.contains("300 ns (3.00\u{d7})"), "{text}");
         assert!(!text.contains("900 ns ("), "{text}");
+        assert!(
+            text.ends_with("  a: 1 keys were not there\n  b: 1 keys were not there\n"),
+            "{text}"
+        );
     }
 }

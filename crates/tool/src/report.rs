@@ -169,9 +169,12 @@ fn show_time(figure: f64) -> String {
     short_duration(figure)
 }
 
-/// `3.71×`.
+/// Two digits after the point where they say something.
 fn show_ratio(ratio: f64) -> String {
-    format!("{}\u{d7}", three_digits(ratio))
+    match ratio {
+        ratio if ratio < 9.995 => format!("{ratio:.2}\u{d7}"),
+        ratio => format!("{}\u{d7}", three_digits(ratio)),
+    }
 }
 
 #[cfg(test)]

@@ -103,3 +103,53 @@ fn an_open_run_keeps_its_rate_and_writes_its_file() {
     }
     std::fs::remove_dir_all(directory).unwrap();
 }
+
+#[test]
+fn servers_take_turns_and_their_runs_make_a_page() {
+    let (one, _) = started();
+    let (two, _) = started();
+    let directory = temporary_directory("bench-page").unwrap();
+    let (json, page) = (directory.join("runs.json"), directory.join("page.html"));
+    let text = printed(&format!(
+        "--compare one={} two={} --rounds 2 --duration 0.1 --warmup 0 -t set -P 1,16 --json {}",
+        one.socket().display(),
+        two.socket().display(),
+        json.display()
+    ));
+    assert!(
+        text.contains("SET, pipeline 16") && text.contains("\u{d7})"),
+        "{text}"
+    );
+    let path = printed(&format!("report {} -o {}", json.display(), page.display()));
+    assert_eq!(path.trim_end(), page.display().to_string());
+    let page = std::fs::read_to_string(&page).unwrap();
+    for part in ["By pipeline depth", "<b>two</b>", "Latency under full load"] {
+        assert!(page.contains(part), "{part}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn data_that_is_not_its_own_is_never_deleted() {
+    let (server, address) = started();
+    let mut client = server.client().unwrap();
+    client.command(&["SET", "mine", "1"]).unwrap();
+    let port = address.port().to_string();
+    let suite = |more: &[&str]| {
+        let mut command = Command::new(iolite_program());
+        command.args([
+            "bench", "suite", "--only", "m", "-n", "10", "--warmup", "0.001", "-p", &port,
+        ]);
+        command.args(more).output().unwrap()
+    };
+    let refused = suite(&[]);
+    assert!(!refused.status.success());
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("DBSIZE 1"), "{text}");
+    assert_eq!(
+        client.command(&["GET", "mine"]).unwrap(),
+        Value::Bulk(b"1".to_vec())
+    );
+    assert!(suite(&["--flush"]).status.success());
+    assert_eq!(client.command(&["GET", "mine"]).unwrap(), Value::Null);
+}

@@ -8,7 +8,7 @@ use super::scale::Scale;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 56.0;
 /// Room for the names of the lines.
 const RIGHT: f64 = 92.0;
 const TOP: f64 = 12.0;
@@ -23,7 +23,6 @@ pub(super) struct Chart<'a> {
     /// For those who cannot see it.
     pub(super) description: String,
     pub(super) x_title: &'a str,
-    pub(super) y_title: &'a str,
     /// Figures named on the horizontal axis, with their names; in ascending order.
     pub(super) x_ticks: Vec<(f64, String)>,
     pub(super) is_x_log: bool,
@@ -113,14 +112,10 @@ impl Chart<'_> {
         }
         let _infallible = write!(
             svg,
-            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text class=\"axis\" transform=\"translate(12 {:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">{}</text>",
+            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             f64::midpoint(LEFT, WIDTH - RIGHT),
             HEIGHT - 6.0,
-            escape(self.x_title),
-            f64::midpoint(TOP, HEIGHT - BOTTOM),
-            escape(self.y_title)
+            escape(self.x_title)
         );
     }
 
@@ -159,7 +154,7 @@ impl Chart<'_> {
                 escape(&point.tip)
             );
             if let Some(label) = &point.label {
-                let distance = if label.is_below { 20.0 } else { -11.0 };
+                let distance = if label.is_below { 21.0 } else { -12.0 };
                 let _infallible = write!(
                     svg,
                     "<text class=\"label s{index}\" x=\"{left:.1}\" y=\"{:.1}\" \
@@ -214,7 +209,6 @@ mod tests {
         let chart = Chart {
             description: "a & b".to_owned(),
             x_title: "pipeline",
-            y_title: "requests/s",
             x_ticks: vec![(1.0, "1".to_owned()), (100.0, "100".to_owned())],
             is_x_log: true,
             show_y: |figure| format!("{figure:.0}"),

@@ -46,6 +46,15 @@ pub(super) fn push_summary(figures: &Figures<'_>, out: &mut String) {
     out.push_str("</table></div>\n</section>\n");
 }
 
+/// A name in which no unit stands on another line than its number.
+fn unbroken(name: &str) -> String {
+    let mut text = name.to_owned();
+    for unit in ["B", "KB", "K", "M"] {
+        text = text.replace(&format!(" {unit}"), &format!("\u{a0}{unit}"));
+    }
+    text
+}
+
 /// The greatest ratio of CPU: the length of the longest bar.
 fn longest_bar(figures: &Figures<'_>) -> f64 {
     let mut longest: f64 = 1.0;
@@ -76,7 +85,7 @@ fn push_summary_rows(
                 out,
                 "<th rowspan=\"{}\" scope=\"rowgroup\">{}</th>",
                 present.len(),
-                escape(&workload.shape.workload)
+                escape(&unbroken(&workload.shape.workload))
             );
         }
         let _infallible = write!(out, "<td><i class=\"s{index}\"></i>{}</td>", escape(name));
@@ -143,7 +152,7 @@ pub(super) fn push_sweeps(figures: &Figures<'_>, out: &mut String) {
             let _infallible = writeln!(
                 out,
                 "<h3>{}</h3>\n<div class=\"charts\">",
-                escape(&sweep.title)
+                escape(&unbroken(&sweep.title))
             );
             // An open run has the throughput that was asked for.
             let is_open = sweep
@@ -209,7 +218,6 @@ fn sweep_chart<'a>(figures: &Figures<'_>, sweep: &Sweep<'_>, metric: Metric) -> 
     Chart {
         description: format!("{}, {}", sweep.title, metric_title(metric)),
         x_title: sweep.axis.title(),
-        y_title: metric.title(),
         x_ticks,
         is_x_log: true,
         show_y: if metric == Metric::Throughput {
@@ -338,7 +346,6 @@ fn push_latency(figures: &Figures<'_>, workload: &Workload<'_>, out: &mut String
     let chart = Chart {
         description: format!("Latency of {title}"),
         x_title: "share of requests",
-        y_title: "latency",
         x_ticks: ticks
             .iter()
             .map(|(place, name)| (*place, (*name).to_owned()))
@@ -348,7 +355,7 @@ fn push_latency(figures: &Figures<'_>, workload: &Workload<'_>, out: &mut String
         lines: figures.servers().iter().enumerate().map(line).collect(),
         has_points: false,
     };
-    push_figure(&title, &chart, out);
+    push_figure(&unbroken(&title), &chart, out);
 }
 
 fn latency_points(workload: &Workload<'_>, server: &str) -> Vec<Point> {

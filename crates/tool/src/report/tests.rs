@@ -71,8 +71,8 @@ fn the_page_has_all_its_parts_and_needs_nothing_else() {
         "By pipeline depth",
         "Latency under full load",
         "Memory per key",
-        "c: &lt;mixed&gt;, pipeline 500",
-        "<b>4\u{d7}</b>",
+        "c: &lt;mixed&gt;, pipeline 500</th>",
+        "<b>4.00\u{d7}</b>",
         "<b>50 B</b>",
         "iolite bench --start &#39;a=",
     ] {
