@@ -1,6 +1,7 @@
 //! Decimal digits of a fixed width, written over those of the request before.
 //!
-//! A generator at five million requests a second has 200 ns for each; eight digits at once take 3.
+//! A generator at five million requests a second has 200 ns for each, so the eight digits that usually
+//! change are made at once, without a division per digit.
 
 /// Values of at most eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;

@@ -1,7 +1,7 @@
 //! Which keys a thread of the generator asks for, in which order.
 //!
 //! A key is a number below the key space. Uniform choices are drawn as they are needed; a Zipf
-//! choice costs two powers (100 ns), so those are drawn before the run, and walked in order.
+//! choice costs several powers, so those are drawn before the run, and walked in order.
 
 use std::sync::Arc;
 
