@@ -92,16 +92,21 @@ pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> usize {
     clients.retain(|client| {
         !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
     });
-    let mut held_bytes: u64 = clients.iter().map(|client| held_by(client)).sum();
-    clients.retain(|client| !client.has_flag(ClientRecord::NO_EVICT));
-    clients.sort_by_key(|client| std::cmp::Reverse(held_by(client)));
-    let too_much = |client: &Arc<ClientRecord>| {
+    // Other workers change the figures meanwhile; order and sum need one reading of each.
+    let mut clients: Vec<_> = clients
+        .into_iter()
+        .map(|client| (held_by(&client), client))
+        .collect();
+    let mut held_bytes: u64 = clients.iter().map(|(held, _)| held).sum();
+    clients.retain(|(_, client)| !client.has_flag(ClientRecord::NO_EVICT));
+    clients.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
+    let too_much = |(held, _): &(u64, Arc<ClientRecord>)| {
         let is_too_much = held_bytes > bytes_max;
-        held_bytes = held_bytes.saturating_sub(held_by(client));
+        held_bytes = held_bytes.saturating_sub(*held);
         is_too_much
     };
     let evicted: Vec<_> = clients.into_iter().take_while(too_much).collect();
-    for client in &evicted {
+    for (_, client) in &evicted {
         node.evict(client);
     }
     evicted.len()

@@ -22,6 +22,9 @@ const ATTACK: Duration = Duration::from_secs(10);
 const GOOD_EXCHANGES_MIN: u64 = 100;
 /// What all clients together may hold in buffers (`maxmemory-clients`).
 const CLIENT_MEMORY_BYTES: u64 = 64 << 20;
+/// A buffer doubles when it grows, and what an evicted client held is given back by its own worker
+/// a turn later: so much more than the limit may be held for a moment.
+const OVERSHOOT: u64 = 2;
 /// What a connection may cost beyond its buffers: state, and one reading's worth of input.
 const CONNECTION_BYTES: u64 = 32 << 10;
 /// What the attack may leave in the keyspace and in the allocator's free lists.
@@ -251,10 +254,20 @@ fn a_thousand_bad_clients_harm_nobody() {
             be_good(&mut good, now() + ATTACK)
         }));
         stop.store(true, Ordering::Relaxed);
-        good.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        good.unwrap_or_else(|panic| {
+            println!("the server's log:\n{}", server.log());
+            let stats = server
+                .client()
+                .and_then(|mut late| late.command(&["INFO", "stats"]));
+            if let Ok(Value::Bulk(stats)) = stats {
+                println!("{}", String::from_utf8_lossy(&stats));
+            }
+            std::panic::resume_unwind(panic)
+        })
     });
     let grown = server.rss_peak_bytes().unwrap().saturating_sub(before);
-    let bound = CLIENT_MEMORY_BYTES + CLIENTS_COUNT as u64 * CONNECTION_BYTES + SLACK_BYTES;
+    let bound =
+        OVERSHOOT * CLIENT_MEMORY_BYTES + CLIENTS_COUNT as u64 * CONNECTION_BYTES + SLACK_BYTES;
     println!(
         "good exchanges {exchanges}, the longest {longest:?}; bad clients closed {} times; \
          memory grew by {} MiB at most, allowed {} MiB",
