@@ -121,6 +121,8 @@ impl ServerBuilder {
             .arg("--unixsocket")
             .arg(directory.join("socket"))
             .args(&self.args)
+            // It names the server to us; to the server it would be a directive it does not know.
+            .env_remove("IOLITE_BIN")
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)

@@ -344,6 +344,8 @@ fn strangers_make_the_server_hold_little() {
     }
 }
 
+/// Measured with the optimised server: it grows by 27 MiB with one worker, 31 with two, 34 with
+/// four.
 #[test]
 #[ignore = "ten thousand connections: run by hand, with the optimised server"]
 #[allow(clippy::print_stdout, reason = "the figure is what it is run for")]
