@@ -431,6 +431,12 @@ impl List {
 }
 
 impl SlabCache {
+    /// The memory behind the slots.
+    #[cfg(all(test, any(loom, shuttle)))]
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.slab.arena
+    }
+
     /// A slot of `class`; its content may be anything.
     ///
     /// # Errors
