@@ -352,10 +352,9 @@ impl Engine {
             return false;
         }
         let writes_only = self.settings.paused_writes_only.load(Ordering::Relaxed) != 0;
-        command.is_some_and(|Found { spec, .. }| {
-            let writes = spec.flags.has(Flags::WRITE);
-            writes || (!writes_only && !spec.flags.has(Flags::ADMIN) && spec.name != "CLIENT")
-        })
+        // What is no command at all is refused at once. Everything else waits for the end of a pause
+        // of all, CLIENT UNPAUSE too.
+        command.is_some_and(|Found { spec, .. }| !writes_only || spec.flags.has(Flags::WRITE))
     }
 }
 

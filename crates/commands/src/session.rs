@@ -144,6 +144,8 @@ impl ClientRecord {
     pub const KILLED: u8 = 4;
     /// Its worker was asked to close it because all clients together hold too much.
     pub const EVICTED: u8 = 8;
+    /// A request of it waits for something, such as the end of CLIENT PAUSE.
+    pub const BLOCKED: u8 = 16;
 
     /// A record for a client that has just connected.
     #[must_use]

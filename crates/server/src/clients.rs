@@ -83,6 +83,15 @@ impl Clients {
             })
     }
 
+    /// Clients of which a request waits.
+    #[must_use]
+    pub fn blocked(&self) -> usize {
+        self.lock()
+            .values()
+            .filter(|client| client.has_flag(ClientRecord::BLOCKED))
+            .count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientRecord>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,6 +163,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
 /// Letters for what is special about a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
+        (client.has_flag(ClientRecord::BLOCKED), 'b'),
         (client.has_flag(ClientRecord::KILLED), 'A'),
         (client.local_address.starts_with('/'), 'U'),
         (client.has_flag(ClientRecord::NO_EVICT), 'e'),

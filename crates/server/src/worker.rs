@@ -142,6 +142,8 @@ impl Worker {
         self.paused_count = 0;
         for connected in self.sessions.iter_mut() {
             if std::mem::take(&mut connected.is_paused) {
+                let client = &connected.session.client;
+                client.set_flag(ClientRecord::BLOCKED, false);
                 io.resume(connected.id);
             }
         }
@@ -327,6 +329,7 @@ impl Service for Worker {
             Next::Yield => Then::Yield,
             Next::Close => Then::CloseAfterFlush,
             Next::Paused => {
+                client.set_flag(ClientRecord::BLOCKED, true);
                 connected.is_paused = true;
                 self.paused_count += 1;
                 Then::Pause

@@ -71,6 +71,37 @@ fn paused_writes_wait_and_reads_pass() {
 }
 
 #[test]
+fn who_waits_for_the_end_of_a_pause_counts_as_blocked() {
+    let server = start(&[]);
+    let mut operator = server.client().unwrap();
+    let pause = ["CLIENT", "PAUSE", "600000", "WRITE"];
+    assert_eq!(ask(&mut operator, &pause), "+OK");
+    let mut writer = server.client().unwrap();
+    writer.send(&["SET", "key", "value"]).unwrap();
+    eventually("one client is blocked", || {
+        ask(&mut operator, &["INFO", "clients"]).contains("blocked_clients:1")
+            && ask(&mut operator, &["CLIENT", "LIST"]).contains(" flags=b")
+    });
+    assert_eq!(ask(&mut operator, &["CLIENT", "UNPAUSE"]), "+OK");
+    assert!(writer.receive().unwrap().is_some());
+    eventually("nobody is blocked", || {
+        ask(&mut operator, &["INFO", "clients"]).contains("blocked_clients:0")
+            && !ask(&mut operator, &["CLIENT", "LIST"]).contains(" flags=b")
+    });
+}
+
+#[test]
+fn a_pause_of_all_holds_whatever_a_client_asks() {
+    let server = start(&[]);
+    let mut operator = server.client().unwrap();
+    let start = std::time::Instant::now();
+    assert_eq!(ask(&mut operator, &["CLIENT", "PAUSE", "300"]), "+OK");
+    assert_eq!(ask(&mut operator, &["CLIENT", "UNPAUSE"]), "+OK");
+    let waited_ms = start.elapsed().as_millis();
+    assert!(waited_ms >= 290, "{waited_ms} ms");
+}
+
+#[test]
 fn a_pause_ends_by_itself_and_keeps_the_order_of_a_pipeline() {
     let server = start(&[]);
     let mut operator = server.client().unwrap();

@@ -376,12 +376,10 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let mut names = Vec::new();
     for spec in table().commands() {
         names.extend(Some(full_name(spec, None)).filter(|name| filter(name, spec)));
-        if args.request().len() > 2 {
-            let subcommands = spec.subcommands.iter();
-            names.extend(subcommands.filter_map(|sub| {
-                Some(full_name(sub, Some(spec.name))).filter(|name| filter(name, sub))
-            }));
-        }
+        let subcommands = spec.subcommands.iter();
+        names.extend(subcommands.filter_map(|sub| {
+            Some(full_name(sub, Some(spec.name))).filter(|name| filter(name, sub))
+        }));
     }
     reply.array(names.len());
     for name in names {
@@ -460,6 +458,13 @@ mod tests {
     #[test]
     fn lists_are_filtered() {
         let mut server = TestServer::new();
+        let all = texts(server.run("COMMAND LIST"));
+        assert!(
+            ["get", "client", "client|list"]
+                .map(str::to_owned)
+                .iter()
+                .all(|name| all.contains(name))
+        );
         let listed = texts(server.run("COMMAND LIST FILTERBY PATTERN object|f*"));
         assert_eq!(listed, ["object|freq"]);
         assert!(texts(server.run("COMMAND LIST FILTERBY MODULE any")).is_empty());
