@@ -206,8 +206,8 @@ fn clients(report: &mut Report<'_>) {
     let (query_max, output_max) = node.clients.buffer_bytes_max();
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
+    report.field("blocked_clients", node.clients.blocked());
     report.zeros(&[
-        "blocked_clients",
         "tracking_clients",
         "pubsub_clients",
         "watching_clients",
@@ -323,7 +323,7 @@ fn persistence(report: &mut Report<'_>) {
     ]);
     report.field("current_fork_perc", "0.00");
     report.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    report.field("rdb_changes_since_last_save", 0);
+    report.field("rdb_changes_since_last_save", report.statistics.changes);
     report.field("rdb_bgsave_in_progress", 0);
     report.field("rdb_last_save_time", report.node.started_unix_ms / 1000);
     report.field("rdb_last_bgsave_status", "ok");

@@ -373,7 +373,10 @@ impl Handle {
     /// States an effect of the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
     pub fn effect(&mut self, database: DatabaseId, state: impl FnOnce(&mut Effect<'_>)) {
         let sink = match &mut self.way {
-            Way::Indexed(way) => way.local.sink.as_deref_mut(),
+            Way::Indexed(way) => {
+                way.local.cell.events.changes.count();
+                way.local.sink.as_deref_mut()
+            }
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.sink.as_deref_mut(),
         };

@@ -58,6 +58,8 @@ pub struct Statistics {
     pub expired: u64,
     /// Records that went away because memory was needed.
     pub evicted: u64,
+    /// Effects stated since the start, whether somebody listened or not.
+    pub changes: u64,
     /// Large values that wait to be freed behind the scenes.
     pub lazyfree_pending: u64,
     /// Large values freed behind the scenes so far.
@@ -216,6 +218,7 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
         misses: sums.misses,
         expired: sums.expired,
         evicted: sums.evicted,
+        changes: sums.changes,
         lazyfree_pending: shared.lazy.pending_objects(),
         lazyfreed: shared.lazy.freed_objects(),
         memory: MemoryUsage {

@@ -19,6 +19,8 @@ pub(crate) struct Events {
     pub(crate) misses: Event,
     pub(crate) expired: Event,
     pub(crate) evicted: Event,
+    /// Effects stated, whether somebody listened or not.
+    pub(crate) changes: Event,
 }
 
 /// One counter, written by one thread.
@@ -49,6 +51,7 @@ impl Events {
         self.misses.add(other.misses.get());
         self.expired.add(other.expired.get());
         self.evicted.add(other.evicted.get());
+        self.changes.add(other.changes.get());
     }
 }
 
@@ -172,6 +175,8 @@ pub(crate) struct Sums {
     pub(crate) misses: u64,
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
+    /// Since the start, whenever counting was started anew.
+    pub(crate) changes: u64,
 }
 
 impl Tallies {
@@ -210,6 +215,7 @@ impl Tallies {
             misses: all.misses.get().wrapping_sub(past.misses.get()),
             expired: all.expired.get().wrapping_sub(past.expired.get()),
             evicted: all.evicted.get().wrapping_sub(past.evicted.get()),
+            changes: all.changes.get(),
         }
     }
 

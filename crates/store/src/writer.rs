@@ -409,9 +409,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// States what was done, if somebody listens.
+    /// Counts a change and states it, if somebody listens.
     #[inline]
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.local.cell.events.changes.count();
         if let Some(sink) = self.local.sink.as_deref_mut() {
             let sink: &mut dyn EffectSink = sink;
             state(&mut Effect::new(sink, self.key.database()));

@@ -223,6 +223,7 @@ fn what_was_done_is_counted_and_can_be_forgotten() {
             "keyspace_hits:8",
             "keyspace_misses:8",
             "connected_clients:8",
+            "rdb_changes_since_last_save:8",
         ] {
             // Whoever looked whether the server is ready said PING.
             let with_ping = line.replace("processed:40", "processed:41");
@@ -236,6 +237,7 @@ fn what_was_done_is_counted_and_can_be_forgotten() {
             "total_error_replies:0",
             "total_connections_received:0",
             "keyspace_hits:0",
+            "rdb_changes_since_last_save:8",
         ] {
             assert!(info.lines().any(|one| one == line), "{threads}: no {line}");
         }
