@@ -271,7 +271,7 @@ impl Engine {
     /// Runs one request and writes its reply.
     fn execute(&mut self, visit: &mut Visit<'_>, request: Request<'_>, planned: &Planned) -> Next {
         if self.settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
-            && self.is_paused(planned.command, visit.now_unix_ms)
+            && self.is_paused(planned.command, request, visit)
         {
             return Next::Paused;
         }
@@ -345,16 +345,21 @@ impl Engine {
         result
     }
 
+    /// Whether the request has to wait. What would be refused is refused at once; everything else
+    /// waits for the end of a pause of all, CLIENT UNPAUSE too.
     #[cold]
-    fn is_paused(&self, command: Option<Found>, now_unix_ms: u64) -> bool {
+    fn is_paused(&self, command: Option<Found>, request: Request<'_>, visit: &Visit<'_>) -> bool {
         let until = self.settings.paused_until_unix_ms.load(Ordering::Relaxed);
-        if until <= now_unix_ms {
+        if until <= visit.now_unix_ms {
             return false;
         }
         let writes_only = self.settings.paused_writes_only.load(Ordering::Relaxed) != 0;
-        // What is no command at all is refused at once. Everything else waits for the end of a pause
-        // of all, CLIENT UNPAUSE too.
-        command.is_some_and(|Found { spec, .. }| !writes_only || spec.flags.has(Flags::WRITE))
+        let resolved = command.map(|found| resolve(self.table, found, request));
+        let Some(Ok((index, spec, _))) = resolved else {
+            return false;
+        };
+        check(self.table, (index, spec), request, visit.session).is_ok()
+            && (!writes_only || spec.flags.has(Flags::WRITE))
     }
 }
 

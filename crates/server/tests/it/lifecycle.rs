@@ -82,6 +82,8 @@ fn who_waits_for_the_end_of_a_pause_counts_as_blocked() {
         ask(&mut operator, &["INFO", "clients"]).contains("blocked_clients:1")
             && ask(&mut operator, &["CLIENT", "LIST"]).contains(" flags=b")
     });
+    let refused = ask(&mut operator, &["SET", "key"]);
+    assert!(refused.contains("wrong number of arguments"), "{refused}");
     assert_eq!(ask(&mut operator, &["CLIENT", "UNPAUSE"]), "+OK");
     assert!(writer.receive().unwrap().is_some());
     eventually("nobody is blocked", || {
