@@ -46,7 +46,7 @@ fn the_limit_holds_under_every_policy() {
         let mut handle = store.handle();
         let mut random = base::random::Prng::seeded(11);
         let mut evicted_at_most = 0;
-        for round in 0..30_000_u64 {
+        for round in 0..15_000_u64 {
             handle.begin(1_000 + round);
             let len = random.index(1_000);
             let key = format!("key:{}", random.below(20_000));

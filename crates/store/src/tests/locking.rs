@@ -66,7 +66,7 @@ fn total(handle: &mut Handle) -> i64 {
 fn no_money_is_made_or_lost() {
     let store = Force::TINY.store(1);
     open_accounts(&mut store.handle());
-    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let rounds = if cfg!(miri) { 20 } else { 8_000 };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..3)

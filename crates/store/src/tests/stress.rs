@@ -53,7 +53,7 @@ fn delete(handle: &mut Handle, key: u64) {
 #[test]
 fn no_value_is_ever_torn() {
     let store = Force::TINY.store(1);
-    let (threads, rounds) = if cfg!(miri) { (2, 60) } else { (4, 60_000) };
+    let (threads, rounds) = if cfg!(miri) { (2, 60) } else { (4, 25_000) };
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let store = &store;
@@ -96,7 +96,7 @@ fn what_is_never_deleted_is_never_missed() {
         });
         let grower = scope.spawn(|| {
             let mut handle = store.handle();
-            for key in steady..if cfg!(miri) { 200 } else { 150_000 } {
+            for key in steady..if cfg!(miri) { 200 } else { 60_000 } {
                 write(&mut handle, key, 0, 8);
             }
         });
@@ -120,7 +120,7 @@ fn what_is_never_deleted_is_never_missed() {
 #[test]
 fn increments_from_all_sides_add_up() {
     let store = Force::TINY.store(1);
-    let (threads, rounds) = if cfg!(miri) { (2, 30) } else { (4, 20_000) };
+    let (threads, rounds) = if cfg!(miri) { (2, 30) } else { (4, 10_000) };
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {

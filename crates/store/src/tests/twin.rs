@@ -342,7 +342,7 @@ fn compare(force: Force, steps: &[Step]) {
 
 fn cases() -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 128 },
+        cases: if cfg!(miri) { 2 } else { 48 },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -1,0 +1,123 @@
+//! Steady work allocates nothing: a counting allocator looks on.
+//!
+//! In a binary of its own, for the allocator counts for the whole process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use store::{Deadline, Handle, Options, Store};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: passed on to the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: passed on to the caller.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: passed on to the caller.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const KEYS: usize = 1_000;
+const OPERATIONS: usize = 100_000;
+
+fn name(number: usize) -> [u8; 12] {
+    let mut name = *b"key:00000000";
+    let mut rest = number;
+    for digit in name[4..].iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap();
+        rest /= 10;
+    }
+    name
+}
+
+fn increment(handle: &mut Handle, number: usize) {
+    let name = name(number);
+    let key = handle.key(0, &name);
+    handle.modify(&key, |entry| {
+        let record = entry.record();
+        let number = record.and_then(|record| record.integer()).unwrap_or(0);
+        entry.set_integer(number + 1, Deadline::Keep).unwrap();
+    });
+}
+
+fn set(handle: &mut Handle, number: usize, value: &[u8]) {
+    let name = name(KEYS + number);
+    let key = handle.key(0, &name);
+    handle.make_room(value.len()).unwrap();
+    handle
+        .upsert(&key, value, Deadline::Never, |_| ())
+        .unwrap();
+}
+
+fn get(handle: &mut Handle, number: usize, out: &mut [u8]) -> usize {
+    let name = name(KEYS + number);
+    let key = handle.key(0, &name);
+    handle.prefetch_bucket(&key);
+    handle.prefetch_record(&key);
+    handle.read(&key, |record| {
+        record.map_or(0, |record| {
+            let len = record.len();
+            record.copy_to(0, &mut out[..len]);
+            len
+        })
+    })
+}
+
+fn get_two(handle: &mut Handle, number: usize) {
+    let names = [name(KEYS + number), name(KEYS + (number * 7) % KEYS)];
+    let keys = names.each_ref().map(|name| handle.key(0, name));
+    handle.locked(&keys, |handle| {
+        for key in &keys {
+            assert!(handle.read(key, |record| record.is_some()));
+        }
+    });
+}
+
+#[test]
+fn steady_work_allocates_nothing() {
+    let store = Store::new(&Options::default()).unwrap();
+    let mut handle = store.handle();
+    let values = [[b'v'; 90], [b'w'; 90]];
+    let mut out = [0; 128];
+    // Everything is there, and everything that is kept for later was once needed.
+    for number in 0..KEYS {
+        increment(&mut handle, number);
+        set(&mut handle, number, &values[0][..80 + number % 10]);
+        set(&mut handle, number, &values[0][..40]);
+        set(&mut handle, number, &values[0]);
+    }
+    (0..KEYS).for_each(|number| get_two(&mut handle, number));
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for operation in 0..OPERATIONS {
+        handle.begin(1_000 + operation as u64);
+        handle.enter();
+        let number = operation % KEYS;
+        increment(&mut handle, number);
+        // Of sizes that stay in the slot, and some that do not.
+        let len = if operation % 10 == 0 { 40 } else { 90 };
+        set(&mut handle, number, &values[operation % 2][..len]);
+        assert_eq!(get(&mut handle, number, &mut out), len);
+        get_two(&mut handle, number);
+        handle.leave();
+        handle.tick(1_000);
+    }
+    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    assert_eq!(after - before, 0);
+}
