@@ -78,6 +78,12 @@ impl Link {
         self.0 & flag != 0
     }
 
+    /// The same record, moved to `offset`.
+    #[inline]
+    pub(crate) fn with_offset(self, offset: Offset) -> Self {
+        Self((self.0 & !Self::OFFSET_MASK) | offset.bytes())
+    }
+
     /// The same record with `flags`.
     #[inline]
     pub(crate) fn with_flags(self, flags: u64) -> Self {

@@ -15,7 +15,7 @@ use crate::index::Index;
 
 /// Records per bucket at which the table grows. Measured: at 5 of 7 a lookup is 2 ns slower than at
 /// 3, at 6 a fifth of the buckets overflow.
-pub(crate) const LOAD: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 5 };
+pub(crate) const LOAD: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 5 };
 
 /// From so many bytes of buckets on huge pages are asked for.
 const HUGE_FROM_BYTES: u64 = 64 << 20;
@@ -39,7 +39,7 @@ impl Index {
     /// Whether the table should grow to hold `keys` records.
     #[inline]
     pub(crate) fn wants_split(&self, keys: u64) -> bool {
-        keys > self.state().buckets() * LOAD
+        keys > self.state().buckets() * u64::from(LOAD)
     }
 
     /// Splits the bucket whose turn it is. The caller holds no bucket. `hash_of` gives the hash of

@@ -21,9 +21,12 @@ pub struct Handle {
     way: Way,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per thread, and on the path of every operation"
+#[cfg_attr(
+    any(test, feature = "naive"),
+    expect(
+        clippy::large_enum_variant,
+        reason = "one per thread, and on the path of every operation"
+    )
 )]
 enum Way {
     Indexed(Indexed),
@@ -47,8 +50,8 @@ impl Handle {
         let way = match &store.backend {
             Backend::Indexed(shared) => Way::Indexed(Indexed::new(shared)),
             #[cfg(any(test, feature = "naive"))]
-            Backend::Naive(databases) => {
-                Way::Naive(NaiveHandle::new(databases.clone(), store.hasher.clone()))
+            Backend::Naive(databases, hasher) => {
+                Way::Naive(NaiveHandle::new(databases.clone(), hasher.clone()))
             }
         };
         Self {

@@ -445,6 +445,15 @@ impl<'a> View<'a> {
         unsafe { self.with_bytes(self.value_at, self.header.value_len(), look) }
     }
 
+    /// Runs `look` with the first `bytes` of the slot, which has that many.
+    ///
+    /// # Safety
+    /// The caller holds the record's bucket.
+    pub(crate) unsafe fn with_slot<R>(&self, bytes: usize, look: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: passed on to the caller.
+        unsafe { self.with_bytes(0, bytes, look) }
+    }
+
     /// # Safety
     /// The caller holds the record's bucket.
     #[inline]

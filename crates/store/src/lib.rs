@@ -13,7 +13,7 @@
 //! ```
 //!
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
-//! `scan`, `expire`, `evict`, `whole` (the operations); `index` with `bucket`, `growth`, `overflow`
+//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
 //! with).
@@ -51,6 +51,7 @@ mod layout;
 mod lazy_free;
 mod local;
 mod locks;
+mod mover;
 #[cfg(any(test, feature = "naive"))]
 mod naive;
 mod overflow;

@@ -16,10 +16,11 @@ use crate::gate::Gate;
 use crate::index::Shape;
 use crate::key::DatabaseId;
 use crate::lazy_free::LazyFree;
+use crate::mover::Mover;
 use crate::policy::PolicyCell;
 use crate::slab::Slab;
 use crate::tally::Tallies;
-use crate::upkeep::LastMeasure;
+use crate::upkeep::LastTime;
 
 /// What all threads share of a store.
 #[derive(Debug)]
@@ -34,7 +35,9 @@ pub(crate) struct Shared {
     pub(crate) tallies: Tallies,
     pub(crate) lazy: LazyFree,
     pub(crate) orphans: Orphans,
-    pub(crate) last_measure: LastMeasure,
+    pub(crate) last_measure: LastTime,
+    pub(crate) last_move: LastTime,
+    pub(crate) mover: Mover,
     pub(crate) active_expire: AtomicBool,
 }
 
@@ -61,7 +64,9 @@ impl Shared {
             tallies: Tallies::new(count),
             lazy: LazyFree::new(),
             orphans: Orphans::default(),
-            last_measure: LastMeasure::default(),
+            last_measure: LastTime::default(),
+            last_move: LastTime::default(),
+            mover: Mover::default(),
             active_expire: AtomicBool::new(true),
         })
     }

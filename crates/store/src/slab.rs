@@ -169,20 +169,13 @@ impl Slab {
     }
 
     /// Bytes of the chunks of one class.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
+    #[cfg(test)]
     pub(crate) fn held_bytes(&self, class: SizeClass) -> u64 {
         lock(&self.pools[class.index()]).chunks * CHUNK_BYTES as u64
     }
 
     /// Takes chunks out of service of which less than `percent` of the slots are out; how many it
     /// took. Looks at all chunks ever used, a few nanoseconds each.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     pub(crate) fn retire_sparse(&self, percent: u32) -> usize {
         let end = self.arena.chunks().unused().number();
         let retired = (1..end)
@@ -197,29 +190,17 @@ impl Slab {
 
     /// Makes every cache hand its free slots back the next time it settles: what was freed in
     /// retired chunks since the last time may be all that keeps them.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     pub(crate) fn recall(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Whether the record at `offset` should be moved away.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     #[inline]
     pub(crate) fn is_retired(&self, offset: Offset) -> bool {
         let info = self.arena.chunks().info(ChunkId::of(offset));
         info.state.load(Ordering::Relaxed) & state::RETIRED != 0
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     fn retire_if_sparse(&self, chunk: ChunkId, percent: u32) -> bool {
         let info = self.arena.chunks().info(chunk);
         let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
@@ -496,10 +477,6 @@ impl SlabCache {
     }
 
     /// Frees a slot of a retired chunk: not into the list, which would give it out again.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     pub(crate) fn free_moved(&mut self, offset: Offset, class: SizeClass) {
         self.slab.give_back(class, offset.bytes(), 1);
         self.count_live(-i64::from(slot_bytes(class)));

@@ -33,7 +33,6 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Store {
     pub(crate) backend: Backend,
-    pub(crate) hasher: Hasher,
     count: DatabaseId,
 }
 
@@ -42,7 +41,7 @@ pub struct Store {
 pub(crate) enum Backend {
     Indexed(Arc<Shared>),
     #[cfg(any(test, feature = "naive"))]
-    Naive(naive::Databases),
+    Naive(naive::Databases, Hasher),
 }
 
 /// What a store counts. Sums over all handles, a moment old.
@@ -110,10 +109,9 @@ impl Store {
         shape: Shape,
     ) -> io::Result<StdArc<Self>> {
         let arena = Shared::arena()?;
-        let shared = Shared::new(options.databases, hasher.clone(), arena, shape)?;
+        let shared = Shared::new(options.databases, hasher, arena, shape)?;
         Ok(StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
-            hasher,
             count: options.databases,
         }))
     }
@@ -123,10 +121,9 @@ impl Store {
     pub(crate) fn for_model(chunks: usize, shape: Shape) -> StdArc<Self> {
         let hasher = Hasher::new(KeyHasher::seeded(1));
         let arena = crate::arena::Arena::with_chunks(chunks).expect("a small arena");
-        let shared = Shared::new(1, hasher.clone(), arena, shape).expect("a small store");
+        let shared = Shared::new(1, hasher, arena, shape).expect("a small store");
         StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
-            hasher,
             count: 1,
         })
     }
@@ -138,8 +135,7 @@ impl Store {
     pub fn naive(options: &Options) -> StdArc<Self> {
         let databases = naive::Databases::new(usize::from(options.databases));
         StdArc::new(Self {
-            backend: Backend::Naive(databases),
-            hasher: Hasher::new(KeyHasher::from_os()),
+            backend: Backend::Naive(databases, Hasher::new(KeyHasher::from_os())),
             count: options.databases,
         })
     }
@@ -201,7 +197,7 @@ impl Store {
         match &self.backend {
             Backend::Indexed(shared) => Some(shared),
             #[cfg(any(test, feature = "naive"))]
-            Backend::Naive(_) => None,
+            Backend::Naive(..) => None,
         }
     }
 }

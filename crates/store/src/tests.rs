@@ -3,6 +3,7 @@
 mod eviction;
 mod expiry;
 mod locking;
+mod moving;
 mod stress;
 mod twin;
 mod walking;

@@ -9,17 +9,23 @@ use crate::shared::Shared;
 /// The resident set is measured so often.
 const MEASURE_EVERY_MS: u64 = 100;
 
+/// It is looked so often whether records should be moved together.
+const MOVE_EVERY_MS: u64 = 1_000;
+
 impl Indexed {
     /// One bounded step; whether more is waiting.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) -> bool {
         let entered = self.enter();
         self.local.now_unix_ms = now_unix_ms;
         self.local.cache.settle();
-        let more = self.expire_due();
+        let more = self.expire_due() | self.move_some();
         if self.is_measure_due(now_unix_ms) {
             let shared = &*self.shared;
             self.local.tell_bytes(shared);
             measure(shared, now_unix_ms);
+            if shared.last_move.is_due(now_unix_ms, MOVE_EVERY_MS) {
+                shared.mover.begin_if_due(shared);
+            }
         }
         if entered {
             self.leave();
@@ -27,10 +33,13 @@ impl Indexed {
         more
     }
 
-    /// Gives free memory back to the system.
+    /// Gives free memory back to the system: what is free at once, and what is wholly free once the
+    /// records that lie in its way were moved, in the ticks that follow.
     pub(crate) fn purge(&mut self) {
         let shared = &*self.shared;
         self.local.tell_bytes(shared);
+        shared.mover.begin_asked(shared);
+        shared.slab.recall();
         self.local.cache.settle();
     }
 
@@ -46,15 +55,15 @@ impl Indexed {
     }
 }
 
-/// When the resident set was measured last.
+/// When something was done last that one thread does for all.
 #[derive(Debug, Default)]
-pub(crate) struct LastMeasure(AtomicU64);
+pub(crate) struct LastTime(AtomicU64);
 
-impl LastMeasure {
-    /// Whether the caller is the one to measure now.
-    fn is_due(&self, now_unix_ms: u64) -> bool {
+impl LastTime {
+    /// Whether it is time again, and the caller is the one to do it.
+    fn is_due(&self, now_unix_ms: u64, every_ms: u64) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        now_unix_ms.abs_diff(last) >= MEASURE_EVERY_MS
+        now_unix_ms.abs_diff(last) >= every_ms
             && self
                 .0
                 .compare_exchange(last, now_unix_ms, Ordering::Relaxed, Ordering::Relaxed)
@@ -64,7 +73,9 @@ impl LastMeasure {
 
 /// Corrects what the counters say by what the system says, where there is a limit.
 fn measure(shared: &Shared, now_unix_ms: u64) {
-    if shared.budget.limit_bytes() == 0 || !shared.last_measure.is_due(now_unix_ms) {
+    if shared.budget.limit_bytes() == 0
+        || !shared.last_measure.is_due(now_unix_ms, MEASURE_EVERY_MS)
+    {
         return;
     }
     if let Ok(resident) = resident_bytes() {

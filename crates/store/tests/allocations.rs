@@ -2,6 +2,8 @@
 //!
 //! In a binary of its own, for the allocator counts for the whole process.
 
+#![allow(clippy::unwrap_used, reason = "a wrong test fails")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,9 +63,7 @@ fn set(handle: &mut Handle, number: usize, value: &[u8]) {
     let name = name(KEYS + number);
     let key = handle.key(0, &name);
     handle.make_room(value.len()).unwrap();
-    handle
-        .upsert(&key, value, Deadline::Never, |_| ())
-        .unwrap();
+    handle.upsert(&key, value, Deadline::Never, |_| ()).unwrap();
 }
 
 fn get(handle: &mut Handle, number: usize, out: &mut [u8]) -> usize {
