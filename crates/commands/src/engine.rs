@@ -83,7 +83,7 @@ struct Visit<'a> {
 /// What the plan of a batch found out about one request.
 #[derive(Clone, Copy)]
 struct Planned {
-    command: Option<Found>,
+    command: Option<&'static Found>,
     /// Hash of the argument at the command's first key.
     key_hash: Option<u64>,
 }
@@ -213,11 +213,15 @@ impl Engine {
             outcome.consumed = start + decoded.consumed;
             outcome.needed = decoded.needed;
             if let Some(error) = decoded.error {
+                let reply_start = visit.output.len();
                 error.write_to(&mut Reply::new(visit.output, visit.session.resp));
+                // Behind the byte that makes it an error.
+                let text = visit.output.as_slice().get(reply_start + 1..);
+                self.counters.count_error(text.unwrap_or_default());
                 outcome.next = Next::Close;
                 return outcome;
             }
-            if batch.len() < most {
+            if batch.len() < most || outcome.consumed == input.len() {
                 return outcome;
             }
             if outcome.executed >= share.requests_max {
@@ -306,7 +310,7 @@ impl Engine {
         &mut self,
         visit: &mut Visit<'_>,
         request: Request<'_>,
-        found: Found,
+        found: &Found,
         key_hash: Option<u64>,
     ) -> CommandResult {
         let (index, spec, first) = resolve(self.table, found, request)?;
@@ -348,7 +352,7 @@ impl Engine {
     /// Whether the request has to wait. What would be refused is refused at once; everything else
     /// waits for the end of a pause of all, CLIENT UNPAUSE too.
     #[cold]
-    fn is_paused(&self, command: Option<Found>, request: Request<'_>, visit: &Visit<'_>) -> bool {
+    fn is_paused(&self, command: Option<&Found>, request: Request<'_>, visit: &Visit<'_>) -> bool {
         let until = self.settings.paused_until_unix_ms.load(Ordering::Relaxed);
         if until <= visit.now_unix_ms {
             return false;
@@ -382,7 +386,7 @@ fn is_from_a_browser(request: Request<'_>) -> bool {
 #[inline]
 fn resolve(
     table: &Table,
-    Found { index, spec, .. }: Found,
+    &Found { index, spec, .. }: &Found,
     request: Request<'_>,
 ) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
     if spec.subcommands.is_empty() {

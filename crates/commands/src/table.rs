@@ -1,8 +1,8 @@
 //! From a command's name to its row.
 //!
 //! Names are compared as packed integers: the first eight bytes, in capitals, are one `u64`; only
-//! longer names look at the rest. The table is open-addressed and at most half full, so a known name
-//! takes one probe nearly always.
+//! longer names look at the rest. The table is open-addressed and at most a quarter full, so a known
+//! name takes one probe nearly always.
 
 use std::sync::LazyLock;
 
@@ -111,8 +111,7 @@ impl Table {
         (index, container): (CommandIndex, &'static CommandSpec),
         word: &[u8],
     ) -> Option<(CommandIndex, &'static CommandSpec)> {
-        let is_it = |spec: &CommandSpec| spec.name.as_bytes().eq_ignore_ascii_case(word);
-        let at = container.subcommands.iter().position(is_it)?;
+        let at = subcommand_at(container, word)?;
         let first = self.rows.get(usize::from(index))?.first_subcommand;
         Some((first + command_index(at), &container.subcommands[at]))
     }
@@ -120,22 +119,26 @@ impl Table {
     /// Looks a name up, in any case.
     #[inline]
     #[must_use]
-    pub fn find(&self, name: &[u8]) -> Option<Found> {
+    pub fn find(&self, name: &[u8]) -> Option<&Found> {
         let packed = pack(name);
         let mut at = place(packed, name.len(), self.mask);
         loop {
-            let slot = self.slots[at];
-            let found = slot.command?;
-            let spec = found.spec;
-            if slot.packed == packed
-                && spec.name.len() == name.len()
-                && (name.len() <= 8 || spec.name.as_bytes()[8..].eq_ignore_ascii_case(&name[8..]))
-            {
+            let slot = &self.slots[at];
+            let found = slot.command.as_ref()?;
+            if slot.packed == packed && is_rest_equal(found.spec.name.as_bytes(), name) {
                 return Some(found);
             }
             at = (at + 1) & self.mask;
         }
     }
+}
+
+/// Whether a row's name is the one wanted, when their packed bytes are equal.
+#[inline]
+fn is_rest_equal(name: &[u8], wanted: &[u8]) -> bool {
+    name.len() == wanted.len()
+        && (name.len() <= PACKED_BYTES
+            || name[PACKED_BYTES..].eq_ignore_ascii_case(&wanted[PACKED_BYTES..]))
 }
 
 /// The subcommand of a container, in any case.
@@ -144,10 +147,12 @@ pub fn find_subcommand(
     container: &'static CommandSpec,
     word: &[u8],
 ) -> Option<&'static CommandSpec> {
-    container
-        .subcommands
-        .iter()
-        .find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
+    subcommand_at(container, word).map(|at| &container.subcommands[at])
+}
+
+fn subcommand_at(container: &CommandSpec, word: &[u8]) -> Option<usize> {
+    let is_it = |spec: &CommandSpec| spec.name.as_bytes().eq_ignore_ascii_case(word);
+    container.subcommands.iter().position(is_it)
 }
 
 fn rows(commands: &[&'static CommandSpec]) -> Vec<Row> {
@@ -173,12 +178,37 @@ fn command_index(index: usize) -> CommandIndex {
     CommandIndex::try_from(index).expect("fewer than 65,535 commands and subcommands")
 }
 
-/// The first eight bytes in capitals, as one integer.
+/// Bytes of a name that its packed form tells.
+const PACKED_BYTES: usize = 8;
+
+/// The first eight bytes in capitals, as one integer: names of the same length have the same one
+/// exactly when those bytes are equal. Shorter names are read in two pieces that overlap, which
+/// takes no loop.
 #[inline]
 fn pack(name: &[u8]) -> u64 {
-    name.iter().take(8).fold(0, |packed, byte| {
-        packed << 8 | u64::from(byte.to_ascii_uppercase())
-    })
+    let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+    let word = if let Some(bytes) = name.first_chunk() {
+        u64::from_le_bytes(*bytes)
+    } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        half(first) | half(last) << 32
+    } else {
+        name.iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    capitals(word)
+}
+
+/// Eight bytes at once in capitals; bytes that are no ASCII letters stay as they are.
+#[inline]
+const fn capitals(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let low = word & !HIGH;
+    // The sums carry into a byte's high bit, never beyond: from 'a' on, and after 'z'.
+    let from_a = low + (0x80 - b'a' as u64) * ONES;
+    let after_z = low + (0x7F - b'z' as u64) * ONES;
+    let is_small = (from_a ^ after_z) & !word & HIGH;
+    word ^ (is_small >> 2)
 }
 
 #[inline]
@@ -222,6 +252,16 @@ mod tests {
             }
         }
         assert_eq!(seen.len(), table().rows_count());
+    }
+
+    #[test]
+    fn every_byte_becomes_a_capital_as_ascii_has_it() {
+        for byte in 0..=u8::MAX {
+            let word = u64::from_le_bytes([byte, b'a', byte, 0xFF, b'Z', byte, b'{', byte]);
+            let capital = byte.to_ascii_uppercase();
+            let expected = [capital, b'A', capital, 0xFF, b'Z', capital, b'{', capital];
+            assert_eq!(capitals(word).to_le_bytes(), expected);
+        }
     }
 
     #[test]

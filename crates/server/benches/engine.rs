@@ -83,7 +83,10 @@ impl Bench {
         let mut requests = Vec::new();
         for number in 0..keys {
             let key = format!("memtier-{number:08}");
-            encode_request(&mut requests, &[b"SET".as_slice(), key.as_bytes(), b"xxxxxxxx"]);
+            encode_request(
+                &mut requests,
+                &[b"SET".as_slice(), key.as_bytes(), b"xxxxxxxx"],
+            );
             if requests.len() > 1 << 16 {
                 self.run(&requests);
                 requests.clear();
