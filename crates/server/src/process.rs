@@ -44,7 +44,7 @@ pub fn operating_system() -> String {
     let text = |field: &[libc::c_char]| -> String {
         field
             .iter()
-            .map(|byte| byte.cast_unsigned())
+            .map(|byte| byte.to_ne_bytes()[0])
             .take_while(|b| *b != 0)
             .map(char::from)
             .collect()
