@@ -1,7 +1,7 @@
 //! The tests of the lower rooms on a processor that stores the high byte first.
 //!
 //! First QEMU runs all tests of these rooms, compiled for s390x. Where the toolchain has no standard
-//! library for s390x and rustup cannot add it, it is built from the compiler's source of the same
+//! library for s390x, it is built from the compiler's source of the same
 //! version, once (40 s on two cores). Then Miri, of the nightly toolchain, interprets what a few
 //! minutes allow for the same processor and sees undefined behaviour too; it is left out, with a
 //! line that says so, where that component cannot be had.
@@ -39,28 +39,17 @@ pub fn run() -> Result<(), String> {
     match has_miri() {
         true => with_miri(),
         false => {
-            println!("without Miri: rustup component add --toolchain nightly miri rust-src");
+            println!("without Miri: the nightly toolchain has no such component");
             Ok(())
         }
     }
 }
 
 fn has_miri() -> bool {
-    let has = || {
-        let setup = [
-            "run", "nightly", "cargo", "miri", "setup", "--target", TARGET,
-        ];
-        succeeds(Command::new("rustup").args(setup).stdin(Stdio::null()))
-    };
-    let add = [
-        "component",
-        "add",
-        "--toolchain",
-        "nightly",
-        "miri",
-        "rust-src",
+    let setup = [
+        "run", "nightly", "cargo", "miri", "setup", "--target", TARGET,
     ];
-    has() || (succeeds(Command::new("rustup").args(add)) && has())
+    succeeds(Command::new("rustup").args(setup).stdin(Stdio::null()))
 }
 
 fn with_miri() -> Result<(), String> {
@@ -125,12 +114,6 @@ fn qemu_major(program: &Path) -> Option<u32> {
 fn sysroot() -> Result<Option<PathBuf>, String> {
     if toolchain::has_target(TARGET) {
         return Ok(None);
-    }
-    if is_in_path("rustup") {
-        let add = ["target", "add", TARGET];
-        if succeeds(Command::new("rustup").args(add)) && toolchain::has_target(TARGET) {
-            return Ok(None);
-        }
     }
     let release = toolchain::fact("release")?;
     let sysroot = directory().join(format!("sysroot-{release}"));

@@ -163,12 +163,6 @@ fn llvm_programs() -> Result<PathBuf, String> {
     if has_llvm(&own) {
         return Ok(own);
     }
-    let mut add = Command::new("rustup");
-    add.args(["component", "add", "llvm-tools"]);
-    add.current_dir(workspace_root());
-    if add.status().is_ok_and(|status| status.success()) && has_llvm(&own) {
-        return Ok(own);
-    }
     tools::LLVM.ensure()?;
     let major = toolchain::fact("LLVM version")?;
     let major = major.split('.').next().unwrap_or_default();
