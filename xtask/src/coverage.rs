@@ -44,6 +44,8 @@ pub fn run() -> Result<(), String> {
     let files = lines::of_files(&report, &workspace_root());
     let (table, too_low) = table(&files);
     println!("{table}");
+    // A test that fails is shown beside the figures, not instead of them.
+    tests?;
     match too_low.is_empty() {
         true => Ok(()),
         false => Err(format!("below {COVERED_MIN} %: {}", too_low.join(", "))),
