@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::parts::{cargo, target_directory};
-use crate::tools::{self, is_in_path};
+use crate::tools;
 use crate::{debian, toolchain};
 
 const TARGET: &str = "s390x-unknown-linux-gnu";

@@ -11,9 +11,23 @@ pub struct ProcessMemory {
     pub private_bytes: u64,
 }
 
+/// Below this the process is walked page by page to know what it holds. The counters of `statm` are
+/// kept per processor and told in batches: on a machine with many of them they are megabytes behind,
+/// which is much of a small process and little of a large one, while a walk costs the large one more.
+const WALKED_BELOW_BYTES: u64 = 64 << 20;
+
 /// What this process holds now.
 #[must_use]
 pub fn memory() -> ProcessMemory {
+    let counted = memory_counted();
+    if counted.resident_bytes >= WALKED_BELOW_BYTES {
+        return counted;
+    }
+    memory_walked().unwrap_or(counted)
+}
+
+/// What the counters say.
+fn memory_counted() -> ProcessMemory {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map_while(|word| word.parse().ok());
     let (resident, shared): (u64, u64) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
@@ -21,6 +35,20 @@ pub fn memory() -> ProcessMemory {
         resident_bytes: resident * page_bytes(),
         private_bytes: resident.saturating_sub(shared) * page_bytes(),
     }
+}
+
+/// What the page tables say.
+fn memory_walked() -> Option<ProcessMemory> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let bytes = |name: &str| -> Option<u64> {
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kilobytes: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kilobytes << 10)
+    };
+    Some(ProcessMemory {
+        resident_bytes: bytes("Rss:")?,
+        private_bytes: bytes("Anonymous:")?,
+    })
 }
 
 /// Bytes of memory the machine has; 0 where the system does not say.
