@@ -1,0 +1,396 @@
+//! Lists: elements in an order that clients choose.
+//!
+//! ```text
+//!   small   one Packed                         (OBJECT ENCODING: listpack)
+//!   large   Blocks ─ [Packed] [Packed] …       (quicklist)
+//! ```
+//!
+//! Both ends are pushed and popped in O(1). An element by its number is found by the counts of the
+//! blocks, from the nearer end, and then inside of one block. A change touches one block, or removes
+//! whole ones; a block that is full is split in two.
+//!
+//! How long a block may be is configured ([`BlockLimit`]) and given to every operation that adds,
+//! so that a change of the configuration works from then on. A list leaves its first block when it
+//! passes the limit, and returns when it has shrunk to half of it.
+//!
+//! Invariants
+//!  1. No block is empty, unless it is the only one.
+//!  2. `len` and `buffer_bytes` of blocks are the sums over the blocks.
+
+use std::ops::Range;
+
+use crate::element::Element;
+use crate::object::Encoding;
+use crate::packed::Packed;
+
+mod blocks;
+mod limit;
+#[cfg(test)]
+mod tests;
+
+pub use limit::BlockLimit;
+
+use blocks::{Blocks, Place};
+
+/// One end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where LPUSH adds (LEFT).
+    Front,
+    /// Where RPUSH adds (RIGHT).
+    Back,
+}
+
+/// A list. See the module's head.
+#[derive(Clone, Debug)]
+pub struct List {
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Small(Packed),
+    Large(Box<Blocks>),
+}
+
+impl List {
+    /// Without elements.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            form: Form::Small(Packed::new()),
+        }
+    }
+
+    /// Number of elements.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Small(packed) => packed.len(),
+            Form::Large(blocks) => blocks.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        match &self.form {
+            Form::Small(_) => Encoding::Listpack,
+            Form::Large(_) => Encoding::Quicklist,
+        }
+    }
+
+    /// Bytes it takes beyond itself. O(1).
+    #[inline]
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.form {
+            Form::Small(packed) => packed.memory_bytes(),
+            Form::Large(blocks) => blocks.memory_bytes(),
+        }
+    }
+
+    /// Pieces of memory it is made of. O(1).
+    #[must_use]
+    pub fn allocations(&self) -> usize {
+        match &self.form {
+            Form::Small(_) => 1,
+            Form::Large(blocks) => 2 + blocks.count(),
+        }
+    }
+
+    /// Number of elements, fewer than which are in one block (DEBUG, tests).
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        match &self.form {
+            Form::Small(_) => 1,
+            Form::Large(blocks) => blocks.count(),
+        }
+    }
+
+    /// The element at an end.
+    #[inline]
+    #[must_use]
+    pub fn peek(&self, end: End) -> Option<Element<'_>> {
+        let block = match &self.form {
+            Form::Small(packed) => packed,
+            Form::Large(blocks) => blocks.end_block(end)?,
+        };
+        match end {
+            End::Front => block.front(),
+            End::Back => block.back(),
+        }
+    }
+
+    /// The element with number `index` from the front. O(blocks).
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Element<'_>> {
+        if index >= self.len() {
+            return None;
+        }
+        match &self.form {
+            Form::Small(packed) => packed.get(packed.seek(index)),
+            Form::Large(blocks) => {
+                let (number, inside) = blocks.locate(index);
+                let block = blocks.block(number)?;
+                block.get(block.seek(inside))
+            }
+        }
+    }
+
+    /// All elements in order; from both ends.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Element<'_>> {
+        let (front, back) = self.slices();
+        front.iter().chain(back).flat_map(Packed::iter)
+    }
+
+    /// Runs `visit` for the elements with numbers in `range`, in order. Numbers that the list does
+    /// not have are left out.
+    #[inline]
+    pub fn for_each(&self, range: Range<usize>, mut visit: impl FnMut(Element<'_>)) {
+        let end = range.end.min(self.len());
+        if range.start >= end {
+            return;
+        }
+        let mut left = end - range.start;
+        match &self.form {
+            Form::Small(packed) => {
+                let from = packed.iter_from(packed.seek(range.start));
+                from.take(left).for_each(visit);
+            }
+            Form::Large(blocks) => {
+                let (mut number, mut inside) = blocks.locate(range.start);
+                while left > 0
+                    && let Some(block) = blocks.block(number)
+                {
+                    let part = left.min(block.len() - inside);
+                    let from = block.iter_from(block.seek(inside));
+                    from.take(part).for_each(&mut visit);
+                    left -= part;
+                    number += 1;
+                    inside = 0;
+                }
+            }
+        }
+    }
+
+    /// Says that `count` elements of `bytes` in all are to be added: a small list that they make too
+    /// long becomes a large one. Only for the sake of the encoding, which depends on what is added
+    /// at once.
+    pub fn expect(&mut self, bytes: usize, count: usize, limit: BlockLimit) {
+        if let Form::Small(packed) = &mut self.form {
+            let content_bytes = packed.content_bytes().saturating_add(bytes);
+            if limit.is_passed_by(content_bytes, packed.len() + count) {
+                let blocks = Blocks::with(std::mem::take(packed));
+                self.form = Form::Large(Box::new(blocks));
+            }
+        }
+    }
+
+    /// Adds an element at an end. O(1), but for what a buffer moves when it grows.
+    #[inline]
+    pub fn push(&mut self, end: End, element: Element<'_>, limit: BlockLimit) {
+        self.expect(element.len(), 1, limit);
+        match &mut self.form {
+            Form::Small(packed) => match end {
+                End::Front => packed.push_front(element),
+                End::Back => packed.push_back(element),
+            },
+            Form::Large(blocks) => blocks.push(end, element, limit),
+        }
+    }
+
+    /// Removes `count` elements, or all, from an end. O(1) for one; blocks go as wholes.
+    #[inline]
+    pub fn pop(&mut self, end: End, count: usize, limit: BlockLimit) {
+        match &mut self.form {
+            Form::Small(packed) => {
+                match end {
+                    End::Front => packed.pop_front(count),
+                    End::Back => packed.pop_back(count),
+                };
+            }
+            Form::Large(blocks) => {
+                blocks.pop(end, count);
+                self.shrink(limit);
+            }
+        }
+    }
+
+    /// Puts another element in place of number `index`; whether there is such a one. O(blocks).
+    pub fn set(&mut self, index: usize, element: Element<'_>, limit: BlockLimit) -> bool {
+        if index >= self.len() {
+            return false;
+        }
+        self.expect(element.len(), 0, limit);
+        match &mut self.form {
+            Form::Small(packed) => packed.replace(packed.seek(index), element),
+            Form::Large(blocks) => {
+                let place = place_of(blocks, index);
+                blocks.replace(place, element, limit);
+                self.shrink(limit);
+            }
+        }
+        true
+    }
+
+    /// Puts an element before (or behind) the first that equals `pivot`; whether there is one. O(n)
+    /// for the search, one block for the change.
+    pub fn insert_beside(
+        &mut self,
+        pivot: Element<'_>,
+        before: bool,
+        element: Element<'_>,
+        limit: BlockLimit,
+    ) -> bool {
+        let Some(Place { block, at }) = self.find(pivot) else {
+            return false;
+        };
+        self.expect(element.len(), 1, limit);
+        let beside = |packed: &Packed| if before { at } else { packed.after(at) };
+        match &mut self.form {
+            Form::Small(packed) => packed.insert(beside(packed), element),
+            Form::Large(blocks) => {
+                let at = blocks.block(block).map_or(at, beside);
+                blocks.insert(Place { block, at }, element, limit);
+            }
+        }
+        true
+    }
+
+    /// Removes the elements with numbers in `range`, as far as there are such. O(blocks).
+    pub fn remove(&mut self, range: Range<usize>, limit: BlockLimit) {
+        let end = range.end.min(self.len());
+        let range = range.start.min(end)..end;
+        match &mut self.form {
+            Form::Small(packed) => {
+                packed.remove(packed.seek(range.start), range.len());
+            }
+            Form::Large(blocks) => {
+                blocks.remove(range, limit);
+                self.shrink(limit);
+            }
+        }
+    }
+
+    /// Removes at most `count` elements that equal `element`, the first ones seen from `from`; how
+    /// many went. O(n).
+    pub fn remove_equal(
+        &mut self,
+        element: Element<'_>,
+        count: usize,
+        from: End,
+        limit: BlockLimit,
+    ) -> usize {
+        match &mut self.form {
+            Form::Small(packed) => remove_equal_in(packed, element, count, from),
+            Form::Large(blocks) => {
+                let (mut removed, all) = (0, blocks.count());
+                for step in 0..all {
+                    if removed == count {
+                        break;
+                    }
+                    let number = match from {
+                        End::Front => step,
+                        End::Back => all - 1 - step,
+                    };
+                    removed += blocks.change(number, |block| {
+                        remove_equal_in(block, element, count - removed, from)
+                    });
+                }
+                if removed > 0 {
+                    blocks.settle(limit);
+                    self.shrink(limit);
+                }
+                removed
+            }
+        }
+    }
+
+    fn slices(&self) -> (&[Packed], &[Packed]) {
+        match &self.form {
+            Form::Small(packed) => (std::slice::from_ref(packed), &[]),
+            Form::Large(blocks) => blocks.as_slices(),
+        }
+    }
+
+    /// The place of the first element that equals `element`.
+    fn find(&self, element: Element<'_>) -> Option<Place> {
+        let (front, back) = self.slices();
+        let mut blocks = front.iter().chain(back).enumerate();
+        blocks.find_map(|(number, block)| {
+            let at = block.find(element, block.first(), 1)?;
+            Some(Place { block: number, at })
+        })
+    }
+
+    /// Becomes small again, if it is.
+    #[inline]
+    fn shrink(&mut self, limit: BlockLimit) {
+        if let Form::Large(blocks) = &mut self.form
+            && blocks.count() <= 1
+            && let Some(packed) = blocks.take_small(limit)
+        {
+            self.form = Form::Small(packed);
+        }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Equal are lists with the same elements, whatever their blocks.
+impl PartialEq for List {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+fn place_of(blocks: &Blocks, index: usize) -> Place {
+    let (block, inside) = blocks.locate(index);
+    let at = blocks.block(block).map(|packed| packed.seek(inside));
+    Place {
+        block,
+        at: at.unwrap_or_default(),
+    }
+}
+
+/// Removes at most `count` elements of a block that equal `element`, the first ones seen from
+/// `from`; how many went.
+fn remove_equal_in(block: &mut Packed, element: Element<'_>, count: usize, from: End) -> usize {
+    let mut removed = 0;
+    match from {
+        End::Front => {
+            let mut place = block.first();
+            while removed < count
+                && let Some(found) = block.find(element, place, 1)
+            {
+                removed += block.remove(found, 1);
+                place = found;
+            }
+        }
+        End::Back => {
+            let mut place = block.end();
+            while removed < count
+                && let Some(before) = block.before(place)
+            {
+                if block.get(before) == Some(element) {
+                    removed += block.remove(before, 1);
+                }
+                place = before;
+            }
+        }
+    }
+    removed
+}

@@ -1,0 +1,299 @@
+//! A large list: blocks of packed elements, with their sums.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::{BlockLimit, End};
+use crate::element::Element;
+use crate::memory::allocated;
+use crate::packed::{At, Packed};
+
+/// Blocks of packed elements, none of them empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blocks {
+    blocks: VecDeque<Packed>,
+    len: usize,
+    /// What the blocks' buffers take.
+    buffer_bytes: usize,
+}
+
+/// The place of an element: its block, and the place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) block: usize,
+    pub(super) at: At,
+}
+
+impl Blocks {
+    /// With the elements of one block, if there are any.
+    pub(super) fn with(first: Packed) -> Self {
+        let mut blocks = Self::default();
+        if !first.is_empty() {
+            blocks.len = first.len();
+            blocks.buffer_bytes = first.memory_bytes();
+            blocks.blocks.push_back(first);
+        }
+        blocks
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        allocated(size_of::<Self>())
+            + allocated(self.blocks.capacity() * size_of::<Packed>())
+            + self.buffer_bytes
+    }
+
+    pub(super) fn as_slices(&self) -> (&[Packed], &[Packed]) {
+        self.blocks.as_slices()
+    }
+
+    pub(super) fn block(&self, number: usize) -> Option<&Packed> {
+        self.blocks.get(number)
+    }
+
+    /// The block at one end.
+    pub(super) fn end_block(&self, end: End) -> Option<&Packed> {
+        match end {
+            End::Front => self.blocks.front(),
+            End::Back => self.blocks.back(),
+        }
+    }
+
+    /// The only block, if `limit` says that the list is small; the blocks are then empty.
+    pub(super) fn take_small(&mut self, limit: BlockLimit) -> Option<Packed> {
+        let [only] = self.blocks.make_contiguous() else {
+            return None;
+        };
+        limit
+            .is_half_full_with(only.content_bytes(), only.len())
+            .then(|| std::mem::take(only))
+    }
+
+    /// The block in which the element with number `index` is, and its number there. O(blocks), from
+    /// the nearer end. `index` is below `len`.
+    pub(super) fn locate(&self, index: usize) -> (usize, usize) {
+        if index <= self.len / 2 {
+            let mut before = 0;
+            for (number, block) in self.blocks.iter().enumerate() {
+                if index < before + block.len() {
+                    return (number, index - before);
+                }
+                before += block.len();
+            }
+        }
+        let mut start = self.len;
+        for (number, block) in self.blocks.iter().enumerate().rev() {
+            start -= block.len();
+            if start <= index {
+                return (number, index - start);
+            }
+        }
+        (0, 0)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, end: End, element: Element<'_>, limit: BlockLimit) {
+        let bytes = Packed::entry_bytes(element);
+        if !self
+            .end_block(end)
+            .is_some_and(|block| takes(block, bytes, limit))
+        {
+            match end {
+                End::Front => self.blocks.push_front(Packed::new()),
+                End::Back => self.blocks.push_back(Packed::new()),
+            }
+        }
+        let block = match end {
+            End::Front => self.blocks.front_mut(),
+            End::Back => self.blocks.back_mut(),
+        };
+        let Some(block) = block else {
+            unreachable!("there is one, or one was added");
+        };
+        let before = block.memory_bytes();
+        match end {
+            End::Front => block.push_front(element),
+            End::Back => block.push_back(element),
+        }
+        self.buffer_bytes = self.buffer_bytes + block.memory_bytes() - before;
+        self.len += 1;
+    }
+
+    /// Removes `count` elements, or all, from one end.
+    pub(super) fn pop(&mut self, end: End, count: usize) {
+        let mut left = count.min(self.len);
+        while left > 0 {
+            let number = match end {
+                End::Front => 0,
+                End::Back => self.blocks.len() - 1,
+            };
+            let whole = self.blocks[number].len();
+            if whole <= left {
+                self.drop_blocks(number..number + 1);
+                left -= whole;
+                continue;
+            }
+            self.change(number, |block| match end {
+                End::Front => block.pop_front(left),
+                End::Back => block.pop_back(left),
+            });
+            left = 0;
+        }
+    }
+
+    /// Puts an element before the one at `place`, which may be the end of a block.
+    pub(super) fn insert(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
+        let Place { block, at } = place;
+        let bytes = Packed::entry_bytes(element);
+        if takes(&self.blocks[block], bytes, limit) {
+            self.change(block, |block| block.insert(at, element));
+        } else if at == self.blocks[block].first() {
+            self.insert_between(block, element, bytes, limit);
+        } else if at == self.blocks[block].end() {
+            self.insert_between(block + 1, element, bytes, limit);
+        } else {
+            let tail = self.change(block, |block| block.split_off(at));
+            self.add_block(block + 1, tail);
+            self.insert_between(block + 1, element, bytes, limit);
+        }
+    }
+
+    /// Puts an element between block `number` and the one before it.
+    fn insert_between(
+        &mut self,
+        number: usize,
+        element: Element<'_>,
+        bytes: usize,
+        limit: BlockLimit,
+    ) {
+        let has_room = |blocks: &Self, number| {
+            let block: Option<&Packed> = blocks.block(number);
+            block.is_some_and(|block| takes(block, bytes, limit))
+        };
+        if number > 0 && has_room(self, number - 1) {
+            self.change(number - 1, |block| block.push_back(element));
+        } else if has_room(self, number) {
+            self.change(number, |block| block.push_front(element));
+        } else {
+            let mut block = Packed::new();
+            block.push_back(element);
+            self.add_block(number, block);
+        }
+    }
+
+    /// Puts another element in place of the one at `place`.
+    pub(super) fn replace(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
+        let Place { block, at } = place;
+        let bytes = Packed::entry_bytes(element);
+        if self.blocks[block].len() == 1 || takes(&self.blocks[block], bytes, limit) {
+            self.change(block, |block| block.replace(at, element));
+            return;
+        }
+        self.change(block, |block| block.remove(at, 1));
+        self.insert(place, element, limit);
+    }
+
+    /// Removes the elements with numbers in `range`, which lies in the list.
+    pub(super) fn remove(&mut self, range: Range<usize>, limit: BlockLimit) {
+        if range.is_empty() {
+            return;
+        }
+        let mut left = range.len();
+        let (mut number, inside) = self.locate(range.start);
+        if inside > 0 {
+            let removed = self.change(number, |block| block.remove(block.seek(inside), left));
+            left -= removed;
+            number += 1;
+        }
+        let first = number;
+        while left > 0 && self.blocks[number].len() <= left {
+            left -= self.blocks[number].len();
+            number += 1;
+        }
+        self.drop_blocks(first..number);
+        if left > 0 {
+            self.change(first, |block| block.pop_front(left));
+        }
+        self.join(first, limit);
+        self.join(first.saturating_sub(1), limit);
+    }
+
+    /// Drops the empty blocks, and joins those of which little is left.
+    pub(super) fn settle(&mut self, limit: BlockLimit) {
+        self.blocks.retain(|block| !block.is_empty());
+        self.buffer_bytes = self.blocks.iter().map(Packed::memory_bytes).sum();
+        let mut number = 0;
+        while number + 1 < self.blocks.len() {
+            if !self.join(number, limit) {
+                number += 1;
+            }
+        }
+    }
+
+    /// Changes a block and keeps the sums.
+    #[inline]
+    pub(super) fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
+        let block = &mut self.blocks[number];
+        let (bytes, len) = (block.memory_bytes(), block.len());
+        let answer = change(block);
+        self.buffer_bytes = self.buffer_bytes + block.memory_bytes() - bytes;
+        self.len = self.len + block.len() - len;
+        answer
+    }
+
+    fn add_block(&mut self, number: usize, block: Packed) {
+        self.buffer_bytes += block.memory_bytes();
+        self.len += block.len();
+        self.blocks.insert(number, block);
+    }
+
+    fn drop_blocks(&mut self, range: Range<usize>) {
+        match range.len() {
+            0 => {}
+            1 if range.start == 0 => {
+                let gone = self.blocks.pop_front();
+                gone.into_iter().for_each(|block| self.forget(&block));
+            }
+            _ => {
+                let gone: Vec<_> = self.blocks.drain(range).collect();
+                gone.iter().for_each(|block| self.forget(block));
+            }
+        }
+    }
+
+    fn forget(&mut self, gone: &Packed) {
+        self.buffer_bytes -= gone.memory_bytes();
+        self.len -= gone.len();
+    }
+
+    /// Joins a block with the next, when both fit into half a block; whether they were joined.
+    fn join(&mut self, number: usize, limit: BlockLimit) -> bool {
+        let (Some(one), Some(next)) = (self.block(number), self.block(number + 1)) else {
+            return false;
+        };
+        let bytes = one.content_bytes() + next.content_bytes();
+        if !limit.is_half_full_with(bytes, one.len() + next.len())
+            || limit.is_passed_by(bytes, one.len() + next.len())
+        {
+            return false;
+        }
+        if let Some(next) = self.blocks.remove(number + 1) {
+            self.forget(&next);
+            self.change(number, |block| block.append(&next));
+        }
+        true
+    }
+}
+
+/// Whether a block takes an entry of `bytes` more.
+#[inline]
+fn takes(block: &Packed, bytes: usize, limit: BlockLimit) -> bool {
+    block.is_empty() || !limit.is_passed_by(block.content_bytes() + bytes, block.len() + 1)
+}

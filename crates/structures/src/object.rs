@@ -1,0 +1,211 @@
+//! What the store keeps for a key that holds no string, and what it asks of it.
+
+use crate::list::List;
+use crate::memory::allocated;
+
+/// What kind of structure it is (the answer of TYPE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Elements in an order that clients choose.
+    List,
+    /// Fields with values.
+    Hash,
+    /// Members without order.
+    Set,
+    /// Members ordered by score.
+    SortedSet,
+    /// Entries in order of time.
+    Stream,
+}
+
+impl Kind {
+    /// The word that TYPE answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// How it is kept (the answer of OBJECT ENCODING).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Elements one behind another in one allocation.
+    Listpack,
+    /// Blocks of packed elements.
+    Quicklist,
+    /// A table by hash.
+    Hashtable,
+    /// Whole numbers in order.
+    Intset,
+    /// An index by score and one by member.
+    Skiplist,
+    /// Blocks of entries in an ordered index.
+    Stream,
+}
+
+impl Encoding {
+    /// The word that OBJECT ENCODING answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listpack => "listpack",
+            Self::Quicklist => "quicklist",
+            Self::Hashtable => "hashtable",
+            Self::Intset => "intset",
+            Self::Skiplist => "skiplist",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// A value that is no string.
+///
+/// `Clone` copies it whole (COPY); `PartialEq` compares what clients can see, not how it is kept.
+/// A variant is at most [`VARIANT_BYTES_MAX`] long: a structure with more keeps it in a box.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A list.
+    List(List),
+    // A type that lands adds its variant here, its arms below, and its `Structure`.
+}
+
+/// The longest variant of [`Object`] in bytes: every small collection pays for it.
+pub const VARIANT_BYTES_MAX: usize = 40;
+
+/// Freeing fewer allocations than this is done at once: some microseconds.
+const LAZY_ALLOCATIONS_MIN: usize = 128;
+
+/// Calls the same method of whichever structure it is.
+macro_rules! with_structure {
+    ($object:expr, $name:ident => $body:expr) => {
+        match $object {
+            Object::List($name) => $body,
+        }
+    };
+}
+
+impl Object {
+    /// What TYPE answers.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::List(_) => List::KIND,
+        }
+    }
+
+    /// What OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        with_structure!(self, structure => structure.encoding())
+    }
+
+    /// Number of elements, fields, members or entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        with_structure!(self, structure => structure.len())
+    }
+
+    /// Whether there is nothing in it. The store removes a key whose object became empty, unless
+    /// its kind [may be empty](Object::is_to_be_removed).
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the key goes with the last element, as it does for all kinds but streams.
+    #[inline]
+    #[must_use]
+    pub fn is_to_be_removed(&self) -> bool {
+        match self {
+            Self::List(list) => list.is_empty(),
+        }
+    }
+
+    /// Bytes it takes, with what the allocator adds. Kept up to date by the structure: O(1).
+    #[inline]
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let inner = with_structure!(self, structure => structure.memory_bytes());
+        allocated(size_of::<Self>()) + inner
+    }
+
+    /// Whether freeing it takes so long that another thread should do it. O(1).
+    #[must_use]
+    pub fn is_slow_to_free(&self) -> bool {
+        with_structure!(self, structure => structure.allocations()) >= LAZY_ALLOCATIONS_MIN
+    }
+}
+
+/// A type that [`Object`] can hold; what family code is generic over.
+pub trait Structure: Sized {
+    /// Its kind.
+    const KIND: Kind;
+
+    /// An empty one.
+    fn empty() -> Self;
+
+    /// The structure in `object`, if it is of this type.
+    fn of(object: &Object) -> Option<&Self>;
+
+    /// The structure in `object` for a change, if it is of this type.
+    fn of_mut(object: &mut Object) -> Option<&mut Self>;
+
+    /// As a value that the store can keep.
+    fn into_object(self) -> Object;
+}
+
+/// Implements [`Structure`] for the type in one variant of [`Object`].
+macro_rules! structure {
+    ($type:ty, $variant:ident) => {
+        impl Structure for $type {
+            const KIND: Kind = Kind::$variant;
+
+            fn empty() -> Self {
+                Self::new()
+            }
+
+            #[inline]
+            #[allow(unreachable_patterns, reason = "one type has landed so far")]
+            fn of(object: &Object) -> Option<&Self> {
+                match object {
+                    Object::$variant(structure) => Some(structure),
+                    _ => None,
+                }
+            }
+
+            #[inline]
+            #[allow(unreachable_patterns, reason = "one type has landed so far")]
+            fn of_mut(object: &mut Object) -> Option<&mut Self> {
+                match object {
+                    Object::$variant(structure) => Some(structure),
+                    _ => None,
+                }
+            }
+
+            fn into_object(self) -> Object {
+                Object::$variant(self)
+            }
+        }
+    };
+}
+
+structure!(List, List);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_short() {
+        assert!(size_of::<Object>() <= VARIANT_BYTES_MAX + 8);
+        assert!(size_of::<List>() <= VARIANT_BYTES_MAX);
+    }
+}

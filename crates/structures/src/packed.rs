@@ -1,0 +1,576 @@
+//! Elements one behind another in one allocation: what every small collection is made of.
+//!
+//! ```text
+//!   buffer   ░░░░░░ entry entry entry entry ░░░░░░░░
+//!            └ gap ┘└──────── content ──────┘└ room ┘
+//! ```
+//!
+//! There may be a gap in front, so that both ends are pushed and popped in O(1); what changes in
+//! the middle moves the shorter side. Entries lead to both neighbours (their length stands behind
+//! them too). A place in the block is an [`At`], the entry's distance from the content's start: any
+//! change of the block makes those behind the change stale.
+//!
+//! Invariants
+//!  1. The content is whole entries, `count` of them, and less than 4 GiB.
+//!  2. An element whose text spells a canonical number is kept as that number.
+
+use crate::element::Element;
+use crate::memory::allocated;
+
+mod entry;
+
+#[cfg(test)]
+mod tests;
+
+use entry::{Encoded, decode, entry_len, last_entry_len};
+
+/// The content of a block has at most this many bytes: 4 GiB, less what a gap may have more.
+pub const CONTENT_BYTES_MAX: usize = u32::MAX as usize - (64 << 10);
+
+/// A buffer with fewer bytes is not made smaller.
+const SHRINK_FROM_BYTES: usize = 128;
+/// A buffer grows by this part of what it has to hold …
+const SPARE_PART: usize = 4;
+/// … but not by more bytes than this, and is a multiple of the step long.
+const SPARE_BYTES_MAX: usize = 2 << 10;
+const STEP_BYTES: usize = 16;
+
+/// Elements one behind another. See the module's head.
+#[derive(Clone, Default)]
+pub struct Packed {
+    buffer: Vec<u8>,
+    /// Bytes of the gap in front.
+    gap: u32,
+    count: u32,
+}
+
+/// A place in a block: that of an element, or the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At(u32);
+
+impl Packed {
+    /// Without elements; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            buffer: Vec::new(),
+            gap: 0,
+            count: 0,
+        }
+    }
+
+    /// Number of elements.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        index(self.count)
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the entries.
+    #[inline]
+    #[must_use]
+    pub fn content_bytes(&self) -> usize {
+        self.buffer.len() - index(self.gap)
+    }
+
+    /// The entries, as listpack entries one behind another (a dump adds head and end).
+    #[inline]
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        &self.buffer[index(self.gap)..]
+    }
+
+    /// Bytes its buffer takes, with what the allocator adds.
+    #[inline]
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        allocated(self.buffer.capacity())
+    }
+
+    /// Bytes that `element` takes in a block.
+    #[inline]
+    #[must_use]
+    pub fn entry_bytes(element: Element<'_>) -> usize {
+        entry::encoded_len(element)
+    }
+
+    /// Whether there is room for `bytes` more: [`CONTENT_BYTES_MAX`] is the bound.
+    #[inline]
+    #[must_use]
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.content_bytes()
+            .checked_add(bytes)
+            .is_some_and(|bytes| bytes <= CONTENT_BYTES_MAX)
+    }
+
+    /// The place of the first element; the end when there is none.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> At {
+        At(0)
+    }
+
+    /// The place behind the last element.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> At {
+        at(self.content_bytes())
+    }
+
+    /// The place of the last element, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn last(&self) -> Option<At> {
+        self.before(self.end())
+    }
+
+    /// The element at `place`; none at the end.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, place: At) -> Option<Element<'_>> {
+        let bytes = &self.content()[index(place.0)..];
+        (!bytes.is_empty()).then(|| decode(bytes).0)
+    }
+
+    /// The place behind the element at `place`; the end stays the end.
+    #[inline]
+    #[must_use]
+    pub fn after(&self, place: At) -> At {
+        let start = index(place.0);
+        let bytes = &self.content()[start..];
+        if bytes.is_empty() {
+            return place;
+        }
+        at(start + entry_len(bytes))
+    }
+
+    /// The place of the element before `place`; none at the beginning.
+    #[inline]
+    #[must_use]
+    pub fn before(&self, place: At) -> Option<At> {
+        let bytes = &self.content()[..index(place.0)];
+        (!bytes.is_empty()).then(|| at(bytes.len() - last_entry_len(bytes)))
+    }
+
+    /// The place of the element with number `number` from the front; the end when there are not so
+    /// many. O(n), from the nearer end.
+    #[must_use]
+    pub fn seek(&self, number: usize) -> At {
+        let len = self.len();
+        if number >= len {
+            return self.end();
+        }
+        if number <= len / 2 {
+            return self.skip(self.first(), number);
+        }
+        let mut place = self.end();
+        for _ in number..len {
+            place = self.before(place).unwrap_or(place);
+        }
+        place
+    }
+
+    /// The place `count` elements behind `place`; the end when there are not so many.
+    #[inline]
+    #[must_use]
+    pub fn skip(&self, place: At, count: usize) -> At {
+        let content = self.content();
+        let mut start = index(place.0);
+        for _ in 0..count {
+            if start == content.len() {
+                break;
+            }
+            start += entry_len(&content[start..]);
+        }
+        at(start)
+    }
+
+    /// The first element.
+    #[inline]
+    #[must_use]
+    pub fn front(&self) -> Option<Element<'_>> {
+        self.get(self.first())
+    }
+
+    /// The last element.
+    #[inline]
+    #[must_use]
+    pub fn back(&self) -> Option<Element<'_>> {
+        self.get(self.last()?)
+    }
+
+    /// The elements in order; from both ends.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            bytes: self.content(),
+        }
+    }
+
+    /// The elements from `place` on.
+    #[inline]
+    #[must_use]
+    pub fn iter_from(&self, place: At) -> Iter<'_> {
+        Iter {
+            bytes: &self.content()[index(place.0)..],
+        }
+    }
+
+    /// The elements before `place`.
+    #[inline]
+    #[must_use]
+    pub fn iter_to(&self, place: At) -> Iter<'_> {
+        Iter {
+            bytes: &self.content()[..index(place.0)],
+        }
+    }
+
+    /// The place of the first element equal to `element` among those at `from`, and every
+    /// `stride`-th behind it (2 for the fields of a hash).
+    #[must_use]
+    pub fn find(&self, element: Element<'_>, from: At, stride: usize) -> Option<At> {
+        let content = self.content();
+        let mut start = index(from.0);
+        while start < content.len() {
+            let (found, len) = decode(&content[start..]);
+            if found == element {
+                return Some(at(start));
+            }
+            start += len;
+            for _ in 1..stride {
+                if start == content.len() {
+                    break;
+                }
+                start += entry_len(&content[start..]);
+            }
+        }
+        None
+    }
+
+    /// Adds an element behind the last. Amortized O(1).
+    ///
+    /// # Panics
+    /// When there is no [room](Packed::has_room_for).
+    #[inline]
+    pub fn push_back(&mut self, element: Element<'_>) {
+        let encoded = Encoded::new(element);
+        self.room_behind(encoded.len());
+        let end = self.buffer.len();
+        self.buffer.resize(end + encoded.len(), 0);
+        encoded.write_to(&mut self.buffer[end..]);
+        self.count += 1;
+    }
+
+    /// Adds an element before the first. Amortized O(1).
+    ///
+    /// # Panics
+    /// As [`Packed::push_back`].
+    #[inline]
+    pub fn push_front(&mut self, element: Element<'_>) {
+        let encoded = Encoded::new(element);
+        self.room_in_front(encoded.len());
+        let start = index(self.gap) - encoded.len();
+        encoded.write_to(&mut self.buffer[start..start + encoded.len()]);
+        self.gap = number(start);
+        self.count += 1;
+    }
+
+    /// Puts an element before the one at `place`, or at the end. O(bytes of the shorter side).
+    ///
+    /// # Panics
+    /// As [`Packed::push_back`].
+    pub fn insert(&mut self, place: At, element: Element<'_>) {
+        let encoded = Encoded::new(element);
+        let start = self.open(index(place.0), encoded.len());
+        encoded.write_to(&mut self.buffer[start..start + encoded.len()]);
+        self.count += 1;
+    }
+
+    /// Puts another element in place of the one at `place`, which must not be the end.
+    ///
+    /// # Panics
+    /// As [`Packed::push_back`].
+    pub fn replace(&mut self, place: At, element: Element<'_>) {
+        let encoded = Encoded::new(element);
+        let old = entry_len(&self.content()[index(place.0)..]);
+        if old == encoded.len() {
+            let start = index(self.gap) + index(place.0);
+            encoded.write_to(&mut self.buffer[start..start + old]);
+            return;
+        }
+        self.close(index(place.0), old);
+        let start = self.open(index(place.0), encoded.len());
+        encoded.write_to(&mut self.buffer[start..start + encoded.len()]);
+    }
+
+    /// Removes the element at `place` and those behind it, `count` in all or as many as there are;
+    /// the place is then that of the next. How many went.
+    pub fn remove(&mut self, place: At, count: usize) -> usize {
+        let start = index(place.0);
+        let content = self.content();
+        let (mut end, mut removed) = (start, 0);
+        while removed < count && end < content.len() {
+            end += entry_len(&content[end..]);
+            removed += 1;
+        }
+        self.close(start, end - start);
+        self.count -= number(removed);
+        self.shrink();
+        removed
+    }
+
+    /// Removes the first `count` elements, or all. How many went.
+    #[inline]
+    pub fn pop_front(&mut self, count: usize) -> usize {
+        self.remove(self.first(), count)
+    }
+
+    /// Removes the last `count` elements, or all. How many went.
+    #[inline]
+    pub fn pop_back(&mut self, count: usize) -> usize {
+        let mut place = self.end();
+        let mut removed = 0;
+        while removed < count
+            && let Some(before) = self.before(place)
+        {
+            place = before;
+            removed += 1;
+        }
+        self.buffer.truncate(index(self.gap) + index(place.0));
+        self.count -= number(removed);
+        self.shrink();
+        removed
+    }
+
+    /// Takes the elements from `place` on into a block of their own.
+    #[must_use]
+    pub fn split_off(&mut self, place: At) -> Self {
+        let moved = self.iter_from(place).count();
+        let mut tail = Self::new();
+        let start = index(self.gap) + index(place.0);
+        tail.reserve_exact(self.buffer.len() - start);
+        tail.buffer.extend_from_slice(&self.buffer[start..]);
+        tail.count = number(moved);
+        self.buffer.truncate(start);
+        self.count -= tail.count;
+        self.shrink();
+        tail
+    }
+
+    /// Adds the elements of `other` behind the last.
+    ///
+    /// # Panics
+    /// As [`Packed::push_back`].
+    pub fn append(&mut self, other: &Self) {
+        self.room_behind(other.content_bytes());
+        self.buffer.extend_from_slice(other.content());
+        self.count += other.count;
+    }
+
+    /// Removes all elements and keeps the buffer.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.gap = 0;
+        self.count = 0;
+    }
+
+    /// Gives back what the buffer has to spare.
+    pub fn shrink_to_fit(&mut self) {
+        if self.buffer.capacity() > self.content_bytes() + STEP_BYTES {
+            self.rebuild(self.content_bytes(), 0);
+        }
+    }
+
+    /// Makes room for `bytes` behind the content: in the buffer, if it has that much, by moving the
+    /// content to its start; otherwise in a longer one.
+    #[inline]
+    fn room_behind(&mut self, bytes: usize) {
+        assert!(self.has_room_for(bytes), "a block of 4 GiB");
+        if self.buffer.capacity() - self.buffer.len() < bytes {
+            self.make_room_behind(bytes);
+        }
+    }
+
+    #[cold]
+    fn make_room_behind(&mut self, bytes: usize) {
+        let content = self.content_bytes();
+        // Moving costs as much as the content is long, so it has to pay for many pushes.
+        if index(self.gap) >= bytes.max(content / SPARE_PART) {
+            self.buffer.drain(..index(self.gap));
+            self.gap = 0;
+            return;
+        }
+        if self.gap == 0 {
+            self.reserve_exact(grown(content + bytes) - content);
+            return;
+        }
+        self.rebuild(grown(content + bytes), 0);
+    }
+
+    /// As [`Packed::room_behind`], in front of the content.
+    #[inline]
+    fn room_in_front(&mut self, bytes: usize) {
+        assert!(self.has_room_for(bytes), "a block of 4 GiB");
+        if index(self.gap) < bytes {
+            self.make_room_in_front(bytes);
+        }
+    }
+
+    #[cold]
+    fn make_room_in_front(&mut self, bytes: usize) {
+        let content = self.content_bytes();
+        let capacity = self.buffer.capacity();
+        let spare = capacity - content;
+        if spare >= bytes.max(content / SPARE_PART) {
+            let old = index(self.gap);
+            self.buffer.resize(capacity, 0);
+            self.buffer
+                .copy_within(old..old + content, capacity - content);
+            self.gap = number(capacity - content);
+            return;
+        }
+        let capacity = grown(content + bytes);
+        self.rebuild(capacity, capacity - content);
+    }
+
+    /// Moves the content into a buffer of `capacity` bytes, with `gap` of them in front.
+    fn rebuild(&mut self, capacity: usize, gap: usize) {
+        let mut buffer = Vec::new();
+        buffer.reserve_exact(capacity);
+        buffer.resize(gap, 0);
+        buffer.extend_from_slice(self.content());
+        self.buffer = buffer;
+        self.gap = number(gap);
+    }
+
+    fn reserve_exact(&mut self, bytes: usize) {
+        self.buffer.reserve_exact(bytes);
+    }
+
+    /// Opens a hole of `bytes` at `place` of the content; where it begins in the buffer.
+    fn open(&mut self, place: usize, bytes: usize) -> usize {
+        let content = self.content_bytes();
+        if place < content - place {
+            self.room_in_front(bytes);
+            let gap = index(self.gap);
+            self.buffer.copy_within(gap..gap + place, gap - bytes);
+            self.gap = number(gap - bytes);
+        } else {
+            self.room_behind(bytes);
+            let start = index(self.gap) + place;
+            let end = self.buffer.len();
+            self.buffer.resize(end + bytes, 0);
+            self.buffer.copy_within(start..end, start + bytes);
+        }
+        index(self.gap) + place
+    }
+
+    /// Takes `bytes` out of the content at `place`.
+    fn close(&mut self, place: usize, bytes: usize) {
+        let gap = index(self.gap);
+        let behind = self.content_bytes() - place - bytes;
+        if place < behind {
+            self.buffer.copy_within(gap..gap + place, gap + bytes);
+            self.gap = number(gap + bytes);
+        } else {
+            let start = gap + place;
+            let end = self.buffer.len();
+            self.buffer.copy_within(start + bytes..end, start);
+            self.buffer.truncate(end - bytes);
+        }
+    }
+
+    /// Gives a buffer back of which little is in use.
+    #[inline]
+    fn shrink(&mut self) {
+        let capacity = self.buffer.capacity();
+        if self.count == 0 {
+            self.clear();
+        } else if capacity >= SHRINK_FROM_BYTES && self.content_bytes() < capacity / SPARE_PART {
+            self.rebuild(grown(self.content_bytes()), 0);
+        }
+    }
+}
+
+impl std::fmt::Debug for Packed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Equal are blocks with the same elements, whatever their buffers have to spare.
+impl PartialEq for Packed {
+    fn eq(&self, other: &Self) -> bool {
+        self.content() == other.content()
+    }
+}
+
+/// The elements of a block, or of a part of it.
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let (element, len) = decode(self.bytes);
+        self.bytes = &self.bytes[len..];
+        Some(element)
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let (rest, entry) = self
+            .bytes
+            .split_at(self.bytes.len() - last_entry_len(self.bytes));
+        self.bytes = rest;
+        Some(decode(entry).0)
+    }
+}
+
+/// Length of a buffer for `bytes` that is expected to grow.
+fn grown(bytes: usize) -> usize {
+    let spare = (bytes / SPARE_PART).min(SPARE_BYTES_MAX);
+    // Eight bytes short of a step: what an allocator puts in front fills it up.
+    (bytes + spare + STEP_BYTES / 2).next_multiple_of(STEP_BYTES) - STEP_BYTES / 2
+}
+
+#[inline]
+fn index(number: u32) -> usize {
+    number as usize
+}
+
+/// A distance or count inside of a block, which [`CONTENT_BYTES_MAX`] bounds.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "bounded where content is added"
+)]
+fn number(index: usize) -> u32 {
+    debug_assert!(u32::try_from(index).is_ok());
+    index as u32
+}
+
+#[inline]
+fn at(place: usize) -> At {
+    At(number(place))
+}
