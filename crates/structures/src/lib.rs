@@ -1,4 +1,4 @@
-//! What a key holds besides a string: lists and their kin, as pure memory.
+//! What a key holds besides a string: lists, hashes, sets and their kin, as pure memory.
 //!
 //! No keys, no expiry, no wire: a structure is an ordinary value behind `&mut`, which the store
 //! keeps in a record and hands out while it holds the record's lock. Each has a naive twin that it
@@ -6,22 +6,34 @@
 //!
 //! ```text
 //!   Object ─ List ─ one Packed (small), or blocks of them
+//!          ─ Hash ─ one Packed, or a Table
+//!          ─ Set ── an IntSet, one Packed, or a Table
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
 //! `object` (what the store keeps, and what it asks of it); `element` (text or number);
-//! `packed` (elements one behind another in one allocation); `list`; `memory` (what an allocation
-//! costs).
+//! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
+//! deadlines) and `hashing`; `int_set` (few whole numbers); `list`, `hash`, `set`; `memory` (what an
+//! allocation costs).
 
 #![forbid(unsafe_code)]
 
 pub mod element;
+pub mod hash;
+pub mod hashing;
+pub mod int_set;
 pub mod list;
 pub mod memory;
 pub mod object;
 pub mod packed;
+pub mod set;
+pub mod table;
 
 pub use element::{ELEMENT_BYTES_MAX, Element, ElementText};
+pub use hash::{Field, FieldDeadline, Hash, HashLimits};
+pub use int_set::IntSet;
 pub use list::{BlockLimit, End, List};
 pub use object::{Encoding, Kind, Object, Structure};
 pub use packed::Packed;
+pub use set::{Set, SetLimits};
+pub use table::Full;

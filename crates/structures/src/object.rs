@@ -1,7 +1,9 @@
 //! What the store keeps for a key that holds no string, and what it asks of it.
 
+use crate::hash::Hash;
 use crate::list::List;
 use crate::memory::allocated;
+use crate::set::Set;
 
 /// What kind of structure it is (the answer of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum Encoding {
     Listpack,
     /// Blocks of packed elements.
     Quicklist,
+    /// A hash of few fields, some of which have deadlines.
+    ListpackEx,
     /// A table by hash.
     Hashtable,
     /// Whole numbers in order.
@@ -56,6 +60,7 @@ impl Encoding {
         match self {
             Self::Listpack => "listpack",
             Self::Quicklist => "quicklist",
+            Self::ListpackEx => "listpackex",
             Self::Hashtable => "hashtable",
             Self::Intset => "intset",
             Self::Skiplist => "skiplist",
@@ -72,6 +77,10 @@ impl Encoding {
 pub enum Object {
     /// A list.
     List(List),
+    /// A hash.
+    Hash(Hash),
+    /// A set.
+    Set(Set),
     // A type that lands adds its variant here, its arms below, and its `Structure`.
 }
 
@@ -86,6 +95,8 @@ macro_rules! with_structure {
     ($object:expr, $name:ident => $body:expr) => {
         match $object {
             Object::List($name) => $body,
+            Object::Hash($name) => $body,
+            Object::Set($name) => $body,
         }
     };
 }
@@ -96,6 +107,8 @@ impl Object {
     pub fn kind(&self) -> Kind {
         match self {
             Self::List(_) => List::KIND,
+            Self::Hash(_) => Hash::KIND,
+            Self::Set(_) => Set::KIND,
         }
     }
 
@@ -126,6 +139,8 @@ impl Object {
     pub fn is_to_be_removed(&self) -> bool {
         match self {
             Self::List(list) => list.is_empty(),
+            Self::Hash(hash) => hash.is_empty(),
+            Self::Set(set) => set.is_empty(),
         }
     }
 
@@ -173,7 +188,6 @@ macro_rules! structure {
             }
 
             #[inline]
-            #[allow(unreachable_patterns, reason = "one type has landed so far")]
             fn of(object: &Object) -> Option<&Self> {
                 match object {
                     Object::$variant(structure) => Some(structure),
@@ -182,7 +196,6 @@ macro_rules! structure {
             }
 
             #[inline]
-            #[allow(unreachable_patterns, reason = "one type has landed so far")]
             fn of_mut(object: &mut Object) -> Option<&mut Self> {
                 match object {
                     Object::$variant(structure) => Some(structure),
@@ -198,6 +211,8 @@ macro_rules! structure {
 }
 
 structure!(List, List);
+structure!(Hash, Hash);
+structure!(Set, Set);
 
 #[cfg(test)]
 mod tests {
@@ -207,5 +222,7 @@ mod tests {
     fn a_variant_is_short() {
         assert!(size_of::<Object>() <= VARIANT_BYTES_MAX + 8);
         assert!(size_of::<List>() <= VARIANT_BYTES_MAX);
+        assert!(size_of::<Hash>() <= VARIANT_BYTES_MAX);
+        assert!(size_of::<Set>() <= VARIANT_BYTES_MAX);
     }
 }

@@ -1,0 +1,14 @@
+//! The hash of members and fields, under one secret for the whole process.
+
+use std::sync::LazyLock;
+
+use base::hash::KeyHasher;
+
+static HASHER: LazyLock<KeyHasher> = LazyLock::new(KeyHasher::from_os);
+
+/// Hash of a member or a field; all 64 bits are usable. Differs from run to run.
+#[inline]
+#[must_use]
+pub fn hash(bytes: &[u8]) -> u64 {
+    HASHER.hash(bytes)
+}

@@ -1,0 +1,411 @@
+//! A set of members: whole numbers in order, few members in one block, or a table.
+//!
+//! Which of the three follows the rules of Redis 7.2, so that OBJECT ENCODING says the same: numbers
+//! until there are too many of them or another member comes, then a block, then a table. A set never
+//! goes back.
+
+use base::number::parse_i64;
+
+use crate::element::{Element, ElementText};
+use crate::int_set::IntSet;
+use crate::memory::allocated;
+use crate::object::Encoding;
+use crate::packed::Packed;
+use crate::table::{Entry, Full, Table};
+
+/// Up to what a set is kept small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetLimits {
+    /// Numbers in an intset: `set-max-intset-entries`.
+    pub intset_entries: usize,
+    /// Members in a block: `set-max-listpack-entries`.
+    pub listpack_entries: usize,
+    /// Bytes of a member in a block: `set-max-listpack-value`.
+    pub listpack_value_bytes: usize,
+}
+
+/// Members, each once.
+#[derive(Clone, Debug)]
+pub struct Set {
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Ints(IntSet),
+    Packed(Packed),
+    Table(Box<Table>),
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Sets are equal when their members are, however they are kept.
+impl PartialEq for Set {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|one| other.contains(one.as_bytes()))
+    }
+}
+
+impl Set {
+    /// A set without members, whose first decides how it is kept.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::from(IntSet::new())
+    }
+
+    /// A set that is about to get `count` members, of which `first` is one: kept at once as it will
+    /// have to be.
+    #[must_use]
+    pub fn for_members(first: &[u8], count: usize, limits: &SetLimits) -> Self {
+        let form = if parse_i64(first).is_some() && count <= limits.intset_entries {
+            Form::Ints(IntSet::new())
+        } else if count <= limits.listpack_entries {
+            Form::Packed(Packed::new())
+        } else {
+            Form::Table(Box::default())
+        };
+        Self { form }
+    }
+
+    /// Number of members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Ints(ints) => ints.len(),
+            Form::Packed(packed) => packed.len(),
+            Form::Table(table) => table.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING says.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        match &self.form {
+            Form::Ints(_) => Encoding::Intset,
+            Form::Packed(_) => Encoding::Listpack,
+            Form::Table(_) => Encoding::Hashtable,
+        }
+    }
+
+    /// Bytes it takes beside itself, with what the allocator adds. Constant time.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.form {
+            Form::Ints(ints) => allocated(ints.capacity_bytes()),
+            Form::Packed(packed) => packed.memory_bytes(),
+            Form::Table(table) => table.memory_bytes(),
+        }
+    }
+
+    /// About how many allocations it has, which is what freeing it costs.
+    #[must_use]
+    pub fn allocations(&self) -> usize {
+        match &self.form {
+            Form::Ints(_) | Form::Packed(_) => 1,
+            Form::Table(table) => table.allocations(),
+        }
+    }
+
+    /// The numbers, if it is kept so.
+    #[must_use]
+    pub fn ints(&self) -> Option<&IntSet> {
+        match &self.form {
+            Form::Ints(ints) => Some(ints),
+            _ => None,
+        }
+    }
+
+    /// The block, if it is kept so.
+    #[must_use]
+    pub fn packed(&self) -> Option<&Packed> {
+        match &self.form {
+            Form::Packed(packed) => Some(packed),
+            _ => None,
+        }
+    }
+
+    /// Whether `member` is there.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match &self.form {
+            Form::Ints(ints) => parse_i64(member).is_some_and(|number| ints.contains(number)),
+            Form::Packed(packed) => find(packed, member).is_some(),
+            Form::Table(table) => table.contains(member),
+        }
+    }
+
+    /// Adds `member`. True when it was not there.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for another member; the set is unchanged.
+    pub fn insert(&mut self, member: &[u8], limits: &SetLimits) -> Result<bool, Full> {
+        match &mut self.form {
+            Form::Ints(ints) => {
+                let Some(number) = parse_i64(member) else {
+                    self.leave_ints(member, limits)?;
+                    return self.insert(member, limits);
+                };
+                let added = ints.insert(number);
+                if ints.len() > limits.intset_entries {
+                    self.make_table()?;
+                }
+                Ok(added)
+            }
+            Form::Packed(packed) => {
+                if find(packed, member).is_some() {
+                    return Ok(false);
+                }
+                let element = Element::parse(member);
+                let fits = packed.len() < limits.listpack_entries
+                    && member.len() <= limits.listpack_value_bytes
+                    && packed.has_room_for(Packed::entry_bytes(element));
+                if !fits {
+                    self.make_table()?;
+                    return self.insert(member, limits);
+                }
+                packed.push_back(element);
+                Ok(true)
+            }
+            Form::Table(table) => table.insert(&entry(member)),
+        }
+    }
+
+    /// Removes `member`. True when it was there.
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        match &mut self.form {
+            Form::Ints(ints) => parse_i64(member).is_some_and(|number| ints.remove(number)),
+            Form::Packed(packed) => match find(packed, member) {
+                Some(place) => packed.remove(place, 1) == 1,
+                None => false,
+            },
+            Form::Table(table) => table.remove(member),
+        }
+    }
+
+    /// All members: numbers ascending, a block's in the order in which they came, a table's in none.
+    pub fn iter(&self) -> impl Iterator<Item = ElementText<'_>> {
+        let (ints, packed, table) = match &self.form {
+            Form::Ints(ints) => (Some(ints.iter()), None, None),
+            Form::Packed(packed) => (None, Some(packed.iter()), None),
+            Form::Table(table) => (None, None, Some(table.iter())),
+        };
+        let ints = ints
+            .into_iter()
+            .flatten()
+            .map(|one| Element::Integer(one).text());
+        let packed = packed.into_iter().flatten().map(|one| one.text());
+        let table = table.into_iter().flatten();
+        let table = table.map(|one| ElementText::Bytes(one.key));
+        ints.chain(packed).chain(table)
+    }
+
+    /// A member drawn from all with equal chances, by numbers from `random`.
+    pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<ElementText<'_>> {
+        match &self.form {
+            Form::Ints(ints) => {
+                let number = ints.get(below(random(), ints.len()))?;
+                Some(Element::Integer(number).text())
+            }
+            Form::Packed(packed) => {
+                let place = packed.seek(below(random(), packed.len()));
+                packed.get(place).map(|element| element.text())
+            }
+            Form::Table(table) => table.random(random).map(|one| ElementText::Bytes(one.key)),
+        }
+    }
+
+    /// Shows about `count` members from `cursor` on and returns where to go on, 0 at the end. A small
+    /// set is shown at once. What is there from the first call to the last is shown once.
+    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(ElementText<'_>)) -> u64 {
+        if let Form::Table(table) = &self.form {
+            return table.scan(cursor, count, |one| visit(ElementText::Bytes(one.key)));
+        }
+        self.iter().for_each(visit);
+        0
+    }
+
+    /// A member that is no number comes to a set of numbers.
+    fn leave_ints(&mut self, member: &[u8], limits: &SetLimits) -> Result<(), Full> {
+        let Form::Ints(ints) = &self.form else {
+            return Ok(());
+        };
+        let ends = [ints.iter().next(), ints.iter().next_back()];
+        let longest = ends.into_iter().flatten();
+        let longest = longest.map(|number| Element::Integer(number).len()).max();
+        let fits = ints.len() < limits.listpack_entries
+            && member.len().max(longest.unwrap_or(0)) <= limits.listpack_value_bytes;
+        if !fits {
+            return self.make_table();
+        }
+        let mut packed = Packed::new();
+        ints.iter()
+            .for_each(|number| packed.push_back(Element::Integer(number)));
+        self.form = Form::Packed(packed);
+        Ok(())
+    }
+
+    fn make_table(&mut self) -> Result<(), Full> {
+        let mut table = Table::new();
+        for member in self.iter() {
+            table.insert(&entry(member.as_bytes()))?;
+        }
+        self.form = Form::Table(Box::new(table));
+        Ok(())
+    }
+}
+
+impl From<IntSet> for Set {
+    fn from(ints: IntSet) -> Self {
+        Self {
+            form: Form::Ints(ints),
+        }
+    }
+}
+
+fn entry(member: &[u8]) -> Entry<'_> {
+    Entry {
+        key: member,
+        value: b"",
+        deadline_unix_ms: None,
+    }
+}
+
+fn find(packed: &Packed, member: &[u8]) -> Option<crate::packed::At> {
+    packed.find(Element::parse(member), packed.first(), 1)
+}
+
+/// A number below `length` from 64 random bits (Lemire's multiplication); 0 when there is none.
+#[allow(clippy::cast_possible_truncation, reason = "below a length")]
+fn below(random: u64, length: usize) -> usize {
+    ((u128::from(random) * length as u128) >> 64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use base::random::Prng;
+
+    use super::*;
+
+    const LIMITS: SetLimits = SetLimits {
+        intset_entries: 512,
+        listpack_entries: 128,
+        listpack_value_bytes: 64,
+    };
+
+    fn set_of(members: impl IntoIterator<Item = String>) -> Set {
+        let mut set = Set::new();
+        for member in members {
+            set.insert(member.as_bytes(), &LIMITS).unwrap();
+        }
+        set
+    }
+
+    fn members(set: &Set) -> BTreeSet<Vec<u8>> {
+        set.iter().map(|one| one.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn behaves_like_a_sorted_set() {
+        for (seed, range, is_numeric) in [
+            (1, 400, true),
+            (2, 3_000, true),
+            (3, 60, false),
+            (4, 600, false),
+        ] {
+            let mut random = Prng::seeded(seed);
+            let (mut set, mut twin) = (Set::new(), BTreeSet::new());
+            for _ in 0..5_000 {
+                let number = random.below(range);
+                let member = match is_numeric || number.is_multiple_of(5) {
+                    true => number.to_string(),
+                    false => format!("member {number}"),
+                };
+                let member = member.into_bytes();
+                if random.below(5) < 2 {
+                    assert_eq!(set.remove(&member), twin.remove(&member));
+                } else {
+                    assert_eq!(
+                        set.insert(&member, &LIMITS),
+                        Ok(twin.insert(member.clone()))
+                    );
+                }
+                assert_eq!(set.contains(&member), twin.contains(&member));
+            }
+            assert_eq!(members(&set), twin);
+            assert_eq!(set.len(), twin.len());
+            let drawn = set.random(|| random.next_u64()).unwrap();
+            assert!(twin.contains(drawn.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn the_form_follows_what_is_in_it() {
+        let mut set = set_of((0..512).map(|number| number.to_string()));
+        assert_eq!(set.encoding(), Encoding::Intset);
+        set.insert(b"512", &LIMITS).unwrap();
+        assert_eq!(set.encoding(), Encoding::Hashtable);
+        let mut set = set_of((0..127).map(|number| number.to_string()));
+        set.insert(b"x", &LIMITS).unwrap();
+        assert_eq!(set.encoding(), Encoding::Listpack);
+        set.insert(b"y", &LIMITS).unwrap();
+        assert_eq!(set.encoding(), Encoding::Hashtable);
+        let mut set = set_of(["x".to_owned()]);
+        assert_eq!(set.encoding(), Encoding::Listpack);
+        set.insert(&[b'x'; 65], &LIMITS).unwrap();
+        assert_eq!(set.encoding(), Encoding::Hashtable);
+        let set = set_of(
+            (0..128)
+                .map(|number| number.to_string())
+                .chain(["x".to_owned()]),
+        );
+        assert_eq!(set.encoding(), Encoding::Hashtable);
+        let of_many = |count| Set::for_members(b"1", count, &LIMITS).encoding();
+        assert_eq!(of_many(512), Encoding::Intset);
+        assert_eq!(of_many(513), Encoding::Hashtable);
+        let of_words = |count| Set::for_members(b"x", count, &LIMITS).encoding();
+        assert_eq!(of_words(128), Encoding::Listpack);
+        assert_eq!(of_words(129), Encoding::Hashtable);
+    }
+
+    #[test]
+    fn equal_sets_may_be_kept_differently() {
+        let few = set_of((0..10).map(|number| number.to_string()));
+        let mut many = set_of((0..600).map(|number| number.to_string()));
+        (10..600).for_each(|number| assert!(many.remove(number.to_string().as_bytes())));
+        assert_ne!(few.encoding(), many.encoding());
+        assert_eq!(few, many);
+        many.remove(b"3");
+        assert_ne!(few, many);
+    }
+
+    #[test]
+    fn a_walk_shows_every_member_of_every_form() {
+        for count in [10, 100, 1_000] {
+            let mut names = (0..count).map(|number| format!("m{number}"));
+            let set = set_of(names.by_ref());
+            let (mut seen, mut cursor) = (BTreeSet::new(), 0);
+            loop {
+                cursor = set.scan(cursor, 10, |one| {
+                    assert!(seen.insert(one.as_bytes().to_vec()));
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert_eq!(seen, members(&set));
+        }
+    }
+}

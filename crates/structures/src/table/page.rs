@@ -1,0 +1,331 @@
+//! A page: up to 112 entries whose hashes begin alike, their bytes side by side.
+//!
+//! ```text
+//!   tags     8 groups of 16 × u16    16 bits of the hash, 0 where a slot is free
+//!   offsets  8 groups of 16 × u16    where the slot's entry starts in the heap
+//!   heap     flags lengths key value │ flags lengths key value │ …
+//! ```
+//!
+//! A hash has a home group; an entry stands in the first group from there on with a free slot. Each
+//! group counts the entries that passed it by, so that a search ends at the first group that nobody
+//! passed, and a removal leaves no tombstone.
+//!
+//! Bytes of removed entries stay until a quarter of the heap is such garbage; then it is written
+//! anew. One operation moves at most a page.
+
+use super::entry::{self, Entry, Large, Place};
+
+const GROUP: usize = 16;
+const GROUPS: usize = 8;
+const SLOTS: usize = GROUP * GROUPS;
+
+/// At so many entries a page is full: with seven of eight slots in use a search looks at little
+/// more than one group.
+pub(super) const LEN_MAX: usize = SLOTS * 7 / 8;
+
+/// Offsets are 16 bits wide.
+const HEAP_BYTES_MAX: usize = 1 << 16;
+
+/// What the allocator and the shared pointer to a page cost beside it.
+const KEPT_BESIDE_BYTES: usize = 48;
+
+/// Place of an entry in its page.
+pub(super) type Slot = usize;
+
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    tags: [[u16; GROUP]; GROUPS],
+    offsets: [[u16; GROUP]; GROUPS],
+    /// Entries that found the group full and stand further on.
+    passed: [u8; GROUPS],
+    len: u8,
+    /// How many leading bits the hashes of this page share.
+    pub(super) depth: u8,
+    /// The smallest hash that belongs here.
+    pub(super) first_hash: u64,
+    heap: Vec<u8>,
+    garbage_bytes: usize,
+    large: Vec<Option<Large>>,
+    large_bytes: usize,
+}
+
+impl Page {
+    pub(super) fn new(depth: u8, first_hash: u64) -> Self {
+        Self {
+            tags: [[0; GROUP]; GROUPS],
+            offsets: [[0; GROUP]; GROUPS],
+            passed: [0; GROUPS],
+            len: 0,
+            depth,
+            first_hash,
+            heap: Vec::new(),
+            garbage_bytes: 0,
+            large: Vec::new(),
+            large_bytes: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= LEN_MAX
+    }
+
+    /// Bytes the page holds, bookkeeping included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let large = self.large.capacity() * size_of::<Option<Large>>() + self.large_bytes;
+        size_of::<Self>() + KEPT_BESIDE_BYTES + self.heap.capacity() + large
+    }
+
+    /// The last hash that belongs here.
+    pub(super) fn last_hash(&self) -> u64 {
+        self.first_hash | u64::MAX.checked_shr(u32::from(self.depth)).unwrap_or(0)
+    }
+
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
+        self.find_by(hash, |place| place.key(&self.heap, &self.large) == key)
+    }
+
+    /// The entry with this hash and deadline, whatever its key.
+    pub(super) fn find_due(
+        &self,
+        hash: u64,
+        deadline_unix_ms: u64,
+        hash_of: impl Fn(&[u8]) -> u64,
+    ) -> Option<Slot> {
+        self.find_by(hash, |place| {
+            let entry = place.entry(&self.heap, &self.large);
+            entry.deadline_unix_ms == Some(deadline_unix_ms) && hash_of(entry.key) == hash
+        })
+    }
+
+    #[inline]
+    fn find_by(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Slot> {
+        let tag = tag_of(hash);
+        let mut group = home_of(hash);
+        for _ in 0..GROUPS {
+            let mut hits = slots_with(&self.tags[group], tag);
+            while hits != 0 {
+                let slot = group * GROUP + hits.trailing_zeros() as usize;
+                if is_it(self.place(slot)) {
+                    return Some(slot);
+                }
+                hits &= hits - 1;
+            }
+            if self.passed[group] == 0 {
+                break;
+            }
+            group = (group + 1) % GROUPS;
+        }
+        None
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, slot: Slot) -> Entry<'_> {
+        self.place(slot).entry(&self.heap, &self.large)
+    }
+
+    pub(super) fn is_used(&self, slot: Slot) -> bool {
+        self.tags[slot / GROUP][slot % GROUP] != 0
+    }
+
+    /// A slot drawn from all, which may be free.
+    #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
+    pub(super) fn slot_for(random: u64) -> Slot {
+        random as usize & (SLOTS - 1)
+    }
+
+    /// All entries, in the order of their slots.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..SLOTS)
+            .filter(|slot| self.is_used(*slot))
+            .map(|slot| self.entry(slot))
+    }
+
+    /// Adds an entry whose key is not here. The page must not be full.
+    pub(super) fn add(&mut self, hash: u64, entry: &Entry<'_>) {
+        debug_assert!(!self.is_full());
+        let mut group = home_of(hash);
+        let slot = loop {
+            let free = slots_with(&self.tags[group], 0);
+            if free != 0 {
+                break group * GROUP + free.trailing_zeros() as usize;
+            }
+            self.passed[group] += 1;
+            group = (group + 1) % GROUPS;
+        };
+        // Before the tag is set, or making room would look for the entry behind it.
+        self.write(slot, entry);
+        self.tags[slot / GROUP][slot % GROUP] = tag_of(hash);
+        self.len += 1;
+    }
+
+    /// Puts another value and deadline to the key of `slot`.
+    pub(super) fn replace(&mut self, slot: Slot, entry: &Entry<'_>) {
+        let place = self.place(slot);
+        if place.overwrite(&mut self.heap, entry) {
+            return;
+        }
+        let tag = std::mem::take(&mut self.tags[slot / GROUP][slot % GROUP]);
+        self.discard(place);
+        self.write(slot, entry);
+        self.tags[slot / GROUP][slot % GROUP] = tag;
+    }
+
+    /// Removes the entry of `slot`, whose hash is `hash`.
+    pub(super) fn remove(&mut self, slot: Slot, hash: u64) {
+        let mut group = home_of(hash);
+        while group != slot / GROUP {
+            self.passed[group] -= 1;
+            group = (group + 1) % GROUPS;
+        }
+        let place = self.place(slot);
+        self.tags[slot / GROUP][slot % GROUP] = 0;
+        self.len -= 1;
+        self.discard(place);
+        if self.len == 0 {
+            self.heap = Vec::new();
+            self.large = Vec::new();
+            self.garbage_bytes = 0;
+        } else if self.garbage_bytes > self.heap.len() / 2 {
+            self.compact(0);
+        }
+    }
+
+    /// Splits the page at the next bit of the hashes: the upper half is returned.
+    pub(super) fn split(&mut self, hash_of: impl Fn(&[u8]) -> u64) -> Self {
+        let depth = self.depth + 1;
+        let middle = 1 << (64 - u32::from(depth));
+        let mut lower = Self::new(depth, self.first_hash);
+        let mut upper = Self::new(depth, self.first_hash | middle);
+        let expected = (self.heap.len() - self.garbage_bytes) * 5 / 8;
+        lower.heap.reserve_exact(expected);
+        upper.heap.reserve_exact(expected);
+        for entry in self.entries() {
+            let hash = hash_of(entry.key);
+            let half = if hash & middle == 0 {
+                &mut lower
+            } else {
+                &mut upper
+            };
+            half.add(hash, &entry);
+        }
+        *self = lower;
+        upper
+    }
+
+    /// Takes in the page that holds the other half of this one's interval.
+    pub(super) fn merge(&mut self, other: &Self, hash_of: impl Fn(&[u8]) -> u64) {
+        debug_assert!(self.depth == other.depth && self.len() + other.len() <= LEN_MAX);
+        self.depth -= 1;
+        self.first_hash = self.first_hash.min(other.first_hash);
+        for entry in other.entries() {
+            self.add(hash_of(entry.key), &entry);
+        }
+    }
+
+    fn place(&self, slot: Slot) -> Place {
+        let offset = self.offsets[slot / GROUP][slot % GROUP];
+        Place::of(&self.heap, usize::from(offset))
+    }
+
+    /// Writes an entry for a slot that has none.
+    fn write(&mut self, slot: Slot, entry: &Entry<'_>) {
+        let index = if entry::is_large(entry) {
+            self.keep_outside(entry)
+        } else {
+            0
+        };
+        self.make_room(entry::encoded_bytes(entry));
+        self.set_offset(slot, self.heap.len());
+        entry::append(&mut self.heap, entry, index);
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "make_room keeps the heap below 64 KiB"
+    )]
+    fn set_offset(&mut self, slot: Slot, offset: usize) {
+        debug_assert!(offset < HEAP_BYTES_MAX);
+        self.offsets[slot / GROUP][slot % GROUP] = offset as u16;
+    }
+
+    /// There are at most as many large entries as slots, so their numbers are small.
+    #[allow(clippy::cast_possible_truncation, reason = "at most one a slot")]
+    fn keep_outside(&mut self, entry: &Entry<'_>) -> u16 {
+        let large = Large::new(entry);
+        self.large_bytes += large.len();
+        let free = self.large.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.large.len());
+        if index == self.large.len() {
+            self.large.push(Some(large));
+        } else {
+            self.large[index] = Some(large);
+        }
+        index as u16
+    }
+
+    /// The bytes behind `place` belong to no slot any more.
+    fn discard(&mut self, place: Place) {
+        self.garbage_bytes += place.bytes();
+        if let Some(index) = place.large(&self.heap)
+            && let Some(large) = self.large[index].take()
+        {
+            self.large_bytes -= large.len();
+        }
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        let needed = self.heap.len() + bytes;
+        let is_too_long = needed > HEAP_BYTES_MAX;
+        if needed <= self.heap.capacity() && !is_too_long {
+            return;
+        }
+        if is_too_long || self.garbage_bytes >= self.heap.len() / 4 + 64 {
+            self.compact(bytes);
+            return;
+        }
+        // An eighth at a time: pages are many, so what each holds in reserve counts.
+        let step = bytes.max(self.heap.capacity() / 8);
+        self.heap.reserve_exact(step);
+    }
+
+    /// Writes the heap anew without garbage, with room for `bytes` more.
+    fn compact(&mut self, bytes: usize) {
+        let live = self.heap.len() - self.garbage_bytes;
+        let old = std::mem::replace(&mut self.heap, Vec::with_capacity(live + bytes + live / 8));
+        for slot in 0..SLOTS {
+            if self.is_used(slot) {
+                let offset = usize::from(self.offsets[slot / GROUP][slot % GROUP]);
+                let bytes = Place::of(&old, offset).bytes();
+                self.set_offset(slot, self.heap.len());
+                self.heap.extend_from_slice(&old[offset..offset + bytes]);
+            }
+        }
+        self.garbage_bytes = 0;
+    }
+}
+
+/// Bits of the hash that tell entries of a page apart; never 0, which says free.
+#[allow(clippy::cast_possible_truncation, reason = "the low 16 bits")]
+fn tag_of(hash: u64) -> u16 {
+    (hash as u16).max(1)
+}
+
+/// The group in which an entry stands if it can: bits beside those of the tag and of the directory.
+fn home_of(hash: u64) -> usize {
+    (hash >> 16) as usize % GROUPS
+}
+
+/// One bit for every slot of the group that has this tag.
+#[inline]
+fn slots_with(tags: &[u16; GROUP], tag: u16) -> u32 {
+    let mut hits = 0;
+    for (index, one) in tags.iter().enumerate() {
+        hits |= u32::from(*one == tag) << index;
+    }
+    hits
+}
