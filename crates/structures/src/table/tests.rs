@@ -1,3 +1,5 @@
+//! The table beside a map, and what its memory, cursors and deadlines promise.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::random::Prng;
