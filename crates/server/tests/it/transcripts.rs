@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use server::config::Settings;
 use store::Store;
 use testkit::in_process;
 use testkit::target::Launcher;
@@ -72,12 +73,24 @@ fn transcripts_hold_on_redis() {
 #[test]
 fn transcripts_hold_without_sockets() {
     let launcher = in_process::launcher("in process", |settings| {
-        let databases = settings.config().databases_count;
-        Store::new(&store::Options {
-            databases: u16::try_from(databases).map_err(io::Error::other)?,
-        })
+        Store::new(&store_options(settings)?)
     });
     run_all(&launcher);
+}
+
+#[test]
+fn transcripts_hold_over_a_plain_map() {
+    let launcher = in_process::launcher("plain map", |settings| {
+        Ok(Store::naive(&store_options(settings)?))
+    });
+    run_all(&launcher);
+}
+
+fn store_options(settings: &Settings) -> io::Result<store::Options> {
+    let databases = settings.config().databases_count;
+    Ok(store::Options {
+        databases: u16::try_from(databases).map_err(io::Error::other)?,
+    })
 }
 
 #[test]
