@@ -2,7 +2,7 @@
 //!
 //! A turn
 //! 1. sleeps in epoll until something is ready (not at all when a connection has input left to be
-//!    served);
+//!    served), after looking for a moment where that pays (`spin`);
 //! 2. takes what came: wake-ups and handed-over connections, new peers, input, room for output;
 //!    then gives connections that yielded their next share, and calls [`Service::turn`];
 //! 3. flushes the output of all of them, one send per range, and
@@ -15,9 +15,10 @@ mod accept;
 mod end;
 mod input;
 mod output;
+mod spin;
 
 use std::io;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use crate::service::{CloseReason, OutputArena as _, Service};
 
 use accept::Acceptor;
 use end::Lingering;
+use spin::Spin;
 
 /// Size of the thread's input buffer.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -59,6 +61,9 @@ pub struct Options {
     pub linger: Duration,
     /// How long nothing is accepted after descriptors or memory ran out.
     pub accept_pause: Duration,
+    /// How long the loop at most looks for events before it blocks, where recent sleeps were
+    /// that short; zero for never. Only for loops that have a core to themselves.
+    pub spin: Duration,
 }
 
 impl Default for Options {
@@ -67,6 +72,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock::new()),
             linger: Duration::from_secs(2),
             accept_pause: Duration::from_millis(100),
+            spin: Duration::ZERO,
         }
     }
 }
@@ -79,6 +85,7 @@ pub struct EventLoop<S: Service> {
     /// Input of the connection that is being served; empty while it is lent out.
     buffer: Box<[u8]>,
     state: LoopState,
+    spin: Spin,
     /// Memory for the list of connections that get a share in a turn.
     shares: Vec<ConnectionId>,
     acceptor: Acceptor,
@@ -110,6 +117,7 @@ impl<S: Service> EventLoop<S> {
             output,
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             state,
+            spin: Spin::new(&options.clock, options.spin),
             shares: Vec::new(),
             acceptor,
             lingering: Lingering::new(options),
@@ -124,8 +132,9 @@ impl<S: Service> EventLoop<S> {
     /// # Errors
     /// When epoll itself fails, which no peer can cause.
     pub fn run(mut self) -> io::Result<S> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.is_stopping() {
-            self.turn(None)?;
+            self.turn_with(None, &mut events)?;
         }
         self.close_all();
         Ok(self.service)
@@ -138,8 +147,17 @@ impl<S: Service> EventLoop<S> {
     /// # Errors
     /// When epoll itself fails, which no peer can cause.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
-        let events = self.sleep(timeout, &mut room)?;
+        self.turn_with(timeout, &mut Vec::with_capacity(EVENTS_MAX))
+    }
+
+    /// One turn, with memory for its events.
+    #[inline]
+    fn turn_with(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<epoll::Event>,
+    ) -> io::Result<()> {
+        self.sleep(timeout, events)?;
         self.service.turn_started();
         self.serve_events(events);
         self.serve_software();
@@ -163,17 +181,35 @@ impl<S: Service> EventLoop<S> {
         &mut self.service
     }
 
-    /// Waits for events. Spinning for a while before blocking belongs here.
-    fn sleep<'room>(
-        &self,
+    /// Waits for events.
+    fn sleep(
+        &mut self,
         timeout: Option<Duration>,
-        room: &'room mut [MaybeUninit<epoll::Event>],
-    ) -> io::Result<&'room [epoll::Event]> {
+        events: &mut Vec<epoll::Event>,
+    ) -> io::Result<()> {
         let timeout = self.sleep_max(timeout);
+        if timeout.is_zero() || !self.spin.is_on() {
+            return self.poll(timeout, events);
+        }
+        let sleep = self.spin.begin();
+        while self.spin.goes_on(sleep, timeout) {
+            self.poll(Duration::ZERO, events)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+        }
+        self.poll(self.spin.left(sleep, timeout), events)?;
+        self.spin.blocked(sleep);
+        Ok(())
+    }
+
+    /// Asks epoll for events, blocking for at most `timeout`.
+    fn poll(&self, timeout: Duration, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        events.clear();
         let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        let room = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.state.epoll, room, Some(&timeout)) {
-            Ok((events, _)) => Ok(events),
-            Err(Errno::INTR) => Ok(&[]),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

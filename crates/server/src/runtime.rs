@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use base::clock::{Clock, SystemClock};
 use protocol::ReplyBuffer;
 use reactor::signals::{Signal, Signals, Wakening};
+use reactor::workers::available_cores;
 use reactor::{Balancer, Endpoint, EventLoop, Listener, TcpOptions, UnixOptions};
 use store::Store;
 
@@ -122,19 +124,27 @@ fn spawn_worker(
         .spawn(move || {
             let worker = Worker::new(Arc::clone(&node), index);
             let output = Arena::new(ReplyBuffer::with_capacity(0));
-            let event_loop = EventLoop::new(
-                worker,
-                output,
-                &balancer,
-                index,
-                &listeners,
-                &reactor::Options::default(),
-            )?;
+            let options = reactor::Options {
+                spin: spin(&node.config.current(), available_cores()),
+                ..reactor::Options::default()
+            };
+            let event_loop =
+                EventLoop::new(worker, output, &balancer, index, &listeners, &options)?;
             let ended = event_loop.run().map(drop);
             // One worker that ends takes the server with it: its sessions are gone.
             node.stop();
             ended
         })
+}
+
+/// How long workers may spin on a machine with so many cores: not at all unless a core is left for
+/// everybody else, clients on the same machine and the kernel's part of the network.
+fn spin(config: &Config, cores_count: usize) -> Duration {
+    if usize::from(config.threads_count) < cores_count {
+        Duration::from_micros(config.busy_poll_us.into())
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// Runs a server until it is asked to stop.
@@ -321,4 +331,30 @@ fn listen_tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> 
         .into_iter()
         .map(|address| Listener::tcp(address, TcpOptions { backlog }))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn workers_spin_only_where_a_core_is_left() {
+        let with = |threads_count, busy_poll_us| Config {
+            threads_count,
+            busy_poll_us,
+            ..Settings::default().config()
+        };
+        assert_eq!(spin(&with(1, 50), 2), Duration::from_micros(50));
+        assert_eq!(spin(&with(2, 50), 2), Duration::ZERO);
+        assert_eq!(spin(&with(3, 50), 2), Duration::ZERO);
+        assert_eq!(spin(&with(1, 0), 2), Duration::ZERO);
+    }
+
+    #[test]
+    fn there_are_as_many_workers_as_cores_by_default() {
+        let config = Settings::default().config();
+        assert_eq!(usize::from(config.threads_count), available_cores());
+        assert_eq!(spin(&config, available_cores()), Duration::ZERO);
+    }
 }

@@ -52,7 +52,10 @@ impl Rig {
     }
 
     pub(crate) fn with(workers_count: usize, bounds: Bounds) -> Self {
-        let options = Options::default();
+        Self::with_options(workers_count, bounds, &Options::default())
+    }
+
+    pub(crate) fn with_options(workers_count: usize, bounds: Bounds, options: &Options) -> Self {
         let shared = Arc::new(Shared::default());
         let balancer = Balancer::new(workers_count).unwrap();
         let tcp4 = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into(), TcpOptions::default()).unwrap();
@@ -73,7 +76,7 @@ impl Rig {
             .map(|worker| {
                 let service = Lines::new(&shared, bounds, worker);
                 let event_loop =
-                    EventLoop::new(service, Vec::new(), &balancer, worker, &listeners, &options)
+                    EventLoop::new(service, Vec::new(), &balancer, worker, &listeners, options)
                         .unwrap();
                 thread::spawn(move || event_loop.run().unwrap())
             })

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
+use reactor::Options;
+
+use crate::lines::Bounds;
 use crate::rig::{Rig, eventually};
 
 #[test]
@@ -36,4 +40,25 @@ fn rings_are_merged_and_none_is_lost() {
     eventually("one more", || {
         rig.shared.woken_count.load(Ordering::SeqCst) > 0
     });
+}
+
+/// A loop that spins far longer than any answer takes, so that whatever comes meets it spinning.
+#[test]
+fn a_spinning_loop_misses_nothing() {
+    let options = Options {
+        spin: Duration::from_millis(5),
+        ..Options::default()
+    };
+    let rig = Rig::with_options(1, Bounds::default(), &options);
+    for kind in rig.kinds() {
+        let mut client = rig.connect(kind);
+        for _ in 0..50 {
+            client.send("one\n");
+            client.expect("one\n");
+        }
+        client.send("pause\nafter\n");
+        client.expect("paused\n");
+        rig.wake_all();
+        client.expect("resumed\nafter\n");
+    }
 }

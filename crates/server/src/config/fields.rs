@@ -40,6 +40,9 @@ pub struct Config {
     pub databases_count: u32,
     /// Worker threads.
     pub threads_count: u16,
+    /// Microseconds that a worker at most looks for events before it blocks, where there are more
+    /// cores than workers; 0 means never.
+    pub busy_poll_us: u32,
     /// Housekeeping turns a second, 1 to 500.
     pub hz: u32,
     /// Working directory.

@@ -47,6 +47,7 @@ impl Settings {
             protected_configs: self.choice("enable-protected-configs", &PERMISSIONS),
             databases_count: self.number("databases"),
             threads_count: self.number("threads"),
+            busy_poll_us: self.number("busy-poll-us"),
             hz: self.number("hz"),
             dir: self.path("dir").unwrap_or_else(|| PathBuf::from(".")),
             log_level: self.choice("loglevel", &LEVELS),

@@ -3,6 +3,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use reactor::workers::available_cores;
+
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
 use super::{BYTES, COUNT, INT_MAX, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer};
@@ -61,6 +63,8 @@ const ADDRESSES: Kind = Kind::Words {
     max: ADDRESSES_MAX,
     excess: "Too many bind addresses specified.",
 };
+/// Longer than any kernel takes to wake a thread.
+const BUSY_POLL_US_MAX: i128 = 1_000;
 const OUTPUT_LIMITS_DEFAULT: &str =
     "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 const INPUT_LIMIT: Kind = Kind::Memory {
@@ -93,6 +97,7 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("databases", integer(1, INT_MAX), "16").at_start().admit(numbered_databases),
     Directive::new("threads", integer(0, THREADS_MAX), "0").aliases(&["io-threads"]).at_start()
         .admit(threads_of_the_machine),
+    Directive::new("busy-poll-us", integer(0, BUSY_POLL_US_MAX), "50").at_start(),
     Directive::new("hz", COUNT, "10").admit(hz_in_range),
     Directive::new("dir", TEXT, "./").protected().admit(existing_directory),
     Directive::new("loglevel", LEVEL, "notice"),
@@ -145,8 +150,7 @@ fn threads_of_the_machine(value: Value) -> Result<Value, String> {
     let Value::Integer(0) = value else {
         return Ok(value);
     };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let processors = i128::try_from(processors).unwrap_or(THREADS_MAX);
+    let processors = i128::try_from(available_cores()).unwrap_or(THREADS_MAX);
     Ok(Value::Integer(processors.min(THREADS_MAX)))
 }
 

@@ -19,6 +19,13 @@ The environment stands below the file so that what CONFIG REWRITE has saved hold
 
 *Set*: **always** also by CONFIG SET; **protected** by CONFIG SET where `enable-protected-configs`
 allows it; **at start** only there.
+
+`threads` follows the cores that the process may use: its affinity and the CPU quota of its control
+group. Set it lower when clients run on the same machine. `busy-poll-us` is how long a worker at
+most looks for events before it blocks, in microseconds: it does so only while requests come at
+shorter intervals, and never when there are as many workers as cores or more, as by default. With
+cores to spare (`threads` below the number of cores) it answers a lone client sooner and uses more
+processor time; `0` turns it off.
 ";
 
 #[test]
