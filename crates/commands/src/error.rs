@@ -70,6 +70,7 @@ impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::OutOfMemory => Self::OutOfMemory,
+            StoreError::WrongKind => Self::WrongType,
             StoreError::TooLarge => {
                 Self::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
             }

@@ -23,8 +23,10 @@ pub mod session;
 pub mod settings;
 pub mod spec;
 pub mod table;
+pub mod thresholds;
 
 mod help;
+mod structure;
 #[cfg(test)]
 mod testing;
 
@@ -39,3 +41,4 @@ pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 pub use table::{CommandIndex, Found, Table, table};
+pub use thresholds::{Threshold, Thresholds};

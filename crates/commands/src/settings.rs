@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use crate::thresholds::Thresholds;
+
 /// Written by CONFIG SET, read by any worker; every field by itself.
 #[derive(Debug)]
 pub struct Settings {
@@ -13,6 +15,8 @@ pub struct Settings {
     pub paused_until_unix_ms: AtomicU64,
     /// CLIENT PAUSE … WRITE: 1 when reads pass.
     pub paused_writes_only: AtomicU8,
+    /// Sizes at which collections change their form.
+    pub thresholds: Thresholds,
 }
 
 /// What is kept about the use of a record.
@@ -31,6 +35,7 @@ impl Default for Settings {
             use_clock: AtomicU8::new(0),
             paused_until_unix_ms: AtomicU64::new(0),
             paused_writes_only: AtomicU8::new(0),
+            thresholds: Thresholds::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use structures::Object;
 
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
@@ -20,8 +21,15 @@ pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// One effect: the database and the parts of the canonical command.
 pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
 
-/// One record as it is compared after a replay: database, key, value, deadline, encoding.
-pub(crate) type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+/// One record as it is compared after a replay: database, key, value, deadline, encoding, object.
+pub(crate) type Dumped = (
+    DatabaseId,
+    Vec<u8>,
+    Vec<u8>,
+    Option<u64>,
+    Encoding,
+    Option<Object>,
+);
 
 /// An engine with one client.
 pub(crate) struct TestServer {
@@ -236,6 +244,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.to_vec(),
                 record.deadline_unix_ms(),
                 record.encoding(),
+                record.object().cloned(),
             ));
         });
         if cursor == 0 {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random::Prng;
-use commands::{ClientRecord, Counts, EngineCounters, ServerMemory, Settings, UseClock};
+use commands::{ClientRecord, Counts, EngineCounters, ServerMemory, Settings, Threshold, UseClock};
 use reactor::Waker;
 use store::{LfuTuning, Policy, Store};
 
@@ -163,6 +163,9 @@ impl Node {
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
+        for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
+            self.settings.thresholds.set(threshold, value);
+        }
         let policy = policy_of(config.eviction_policy);
         self.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,

@@ -1,5 +1,7 @@
 //! One key's place in the store, locked for a change.
 
+use structures::Structure;
+
 use crate::effect::Effect;
 use crate::key::Key;
 use crate::layout::Form;
@@ -130,6 +132,31 @@ impl<'a> Entry<'a> {
     /// As [`Entry::set`].
     pub fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
         with_place!(&mut self.place, place => place.write_at(offset, data))
+    }
+
+    /// Runs `change` on the structure that the key holds; `None` when there is no such key. A key
+    /// whose structure is empty afterwards is removed.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongKind`] when the key holds something else; `change` has not run.
+    #[inline]
+    pub fn change<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        with_place!(&mut self.place, place => place.change(change))
+    }
+
+    /// As [`Entry::change`]; an absent key gets an empty structure first.
+    ///
+    /// # Errors
+    /// As [`Entry::change`], or [`StoreError::OutOfMemory`]; `change` has not run.
+    #[inline]
+    pub fn change_or_create<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<R, StoreError> {
+        with_place!(&mut self.place, place => place.change_or_create(change))
     }
 
     /// Sets or clears the deadline of an existing record (`None`: lives on); no effect on an absent

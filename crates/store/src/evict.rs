@@ -341,13 +341,13 @@ fn evict_spot(
 
 /// Bytes that go with a record. The caller holds its bucket.
 fn bytes_of(view: &View<'_>) -> u64 {
-    let blob_bytes = if view.form() == Form::Blob {
+    let value_bytes = match view.form() {
+        Form::Bytes | Form::ChangedBytes | Form::Integer => 0,
         // SAFETY: the record's word names its blob, and the bucket is held.
-        unsafe { Blob::look(view.value_word()) }.memory_bytes()
-    } else {
-        0
+        Form::Blob => unsafe { Blob::look(view.value_word()) }.memory_bytes() as u64,
+        Form::Object => view.object_bytes(),
     };
-    (class_bytes(view.class()) + blob_bytes) as u64
+    class_bytes(view.class()) as u64 + value_bytes
 }
 
 /// Remembers the records of a chain that are better victims than those remembered; how many it

@@ -7,7 +7,8 @@
 //!             etag, if ET
 //!             clock, if CK: use of the record, for policies that ask for it
 //!             key, filled up to a word; or, if LK, one word that names a blob with it
-//!             value: its bytes, a number, or a word that names a blob with it
+//!             value: its bytes, a number, a word that names a blob with it, or two words: the
+//!             pointer to an object, and the bytes that it takes
 //! ```
 //!
 //! Words are written by who holds the record's bucket and read by whoever came through a link, so
@@ -27,6 +28,9 @@ pub(crate) const INLINE_KEY_BYTES_MAX: usize = if cfg!(any(loom, shuttle)) { 8 }
 /// is cheaper than copying them by words.
 pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
 
+/// Bytes of a slot that an object's record has as its value: pointer and byte count.
+pub(crate) const OBJECT_BYTES: usize = 2 * WORD_BYTES;
+
 /// How the value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -38,6 +42,8 @@ pub(crate) enum Form {
     Integer,
     /// Bytes in a blob.
     Blob,
+    /// An object on the heap. Its pointer is followed only by who holds the bucket.
+    Object,
 }
 
 impl Form {
@@ -47,6 +53,7 @@ impl Form {
             1 => Self::ChangedBytes,
             2 => Self::Integer,
             3 => Self::Blob,
+            4 => Self::Object,
             _ => return None,
         })
     }
@@ -57,6 +64,17 @@ impl Form {
             Self::ChangedBytes => 1,
             Self::Integer => 2,
             Self::Blob => 3,
+            Self::Object => 4,
+        }
+    }
+
+    /// Bytes of a value in the slot, whose header says `value_len`.
+    #[inline]
+    fn value_bytes(self, value_len: usize) -> usize {
+        match self {
+            Self::Bytes | Self::ChangedBytes => value_len,
+            Self::Integer | Self::Blob => WORD_BYTES,
+            Self::Object => OBJECT_BYTES,
         }
     }
 
@@ -211,11 +229,7 @@ impl<'a> View<'a> {
     pub(crate) fn load(arena: &'a Arena, offset: Offset) -> Option<Self> {
         let header = Header(arena.word(offset, 0).load(Ordering::Relaxed));
         let (class, form) = (header.class()?, header.form()?);
-        let value_bytes = if form.is_inline_bytes() {
-            header.value_len()
-        } else {
-            WORD_BYTES
-        };
+        let value_bytes = form.value_bytes(header.value_len());
         let slot_bytes = class_bytes(class);
         let value_at = header.value_at();
         let fits = value_at + value_bytes <= slot_bytes;
@@ -267,7 +281,7 @@ impl<'a> View<'a> {
         match self.form {
             Form::Bytes | Form::ChangedBytes => self.header.value_len() <= OPTIMISTIC_BYTES_MAX,
             Form::Integer => true,
-            Form::Blob => false,
+            Form::Blob | Form::Object => false,
         }
     }
 
@@ -348,6 +362,18 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn set_value_word(&self, word: u64) {
         self.set_word(self.value_at / WORD_BYTES, word);
+    }
+
+    /// The bytes that an object was counted with.
+    #[inline]
+    pub(crate) fn object_bytes(&self) -> u64 {
+        self.word(self.value_at / WORD_BYTES + 1)
+    }
+
+    /// Changes the bytes that an object was counted with; for the holder.
+    #[inline]
+    pub(crate) fn set_object_bytes(&self, bytes: u64) {
+        self.set_word(self.value_at / WORD_BYTES + 1, bytes);
     }
 
     /// The number; of a record that is one.

@@ -15,7 +15,7 @@
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
-//! `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
+//! `heap` (objects that records lead to); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
 //! with).
 
 pub mod effect;
@@ -45,6 +45,7 @@ mod expire;
 mod figures;
 mod gate;
 mod growth;
+mod heap;
 mod index;
 mod indexed;
 mod layout;

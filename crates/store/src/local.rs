@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::deadlines::Deadlines;
 use crate::effect::EffectSink;
 use crate::evict::Evictor;
+use crate::heap;
 use crate::index::{Home, Index, Spot};
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
@@ -34,6 +35,7 @@ pub(crate) struct Local {
     /// Whether looking a record up counts as using it.
     pub(crate) notes_use: bool,
     index_bytes: LocalBytes,
+    object_bytes: LocalBytes,
 }
 
 /// A bucket that a lock set holds.
@@ -57,6 +59,7 @@ impl Local {
             in_force: shared.policy.load(),
             notes_use: true,
             index_bytes: LocalBytes::default(),
+            object_bytes: LocalBytes::default(),
         }
     }
 
@@ -113,10 +116,35 @@ impl Local {
         }
     }
 
+    /// Counts what objects take more (or less) than before.
+    #[inline]
+    pub(crate) fn count_object(&mut self, shared: &Shared, before_bytes: u64, now_bytes: u64) {
+        let change = now_bytes.wrapping_sub(before_bytes).cast_signed();
+        if let Some(due) = self.object_bytes.add(change) {
+            shared.ledger.add(due);
+        }
+    }
+
+    /// Takes an object out of its record, and out of what is counted.
+    ///
+    /// # Safety
+    /// The caller holds the record's bucket, the record is one of an object, and its pointer is not
+    /// used again.
+    pub(crate) unsafe fn take_object(
+        &mut self,
+        shared: &Shared,
+        view: &View<'_>,
+    ) -> Box<structures::Object> {
+        self.count_object(shared, view.object_bytes(), 0);
+        // SAFETY: passed on to the caller.
+        unsafe { heap::take(view.value_word()) }
+    }
+
     /// Tells the ledger what this thread counted.
     pub(crate) fn tell_bytes(&mut self, shared: &Shared) {
         self.cache.flush();
         shared.ledger.add(self.index_bytes.take());
+        shared.ledger.add(self.object_bytes.take());
     }
 
     /// Frees the slot of a record that no link names any more, and what it owns.
@@ -124,15 +152,31 @@ impl Local {
     /// # Safety
     /// The caller holds the bucket that the record was in, and the record is not used again.
     pub(crate) unsafe fn free(&mut self, shared: &Shared, view: &View<'_>) {
-        if view.form() == Form::Blob {
-            // SAFETY: the word of a blob's record owns one claim to it, which ends with the record.
-            unsafe { Blob::from_raw(view.value_word()) }.free(&shared.lazy);
-        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.free_value(shared, view) };
         if let Some(word) = view.long_key_word() {
             // SAFETY: as above, for the key.
             unsafe { Blob::from_raw(word) }.free(&shared.lazy);
         }
         self.cache.free(view.offset(), view.class());
+    }
+
+    /// Frees what the value of a record leads to, if it leads anywhere.
+    ///
+    /// # Safety
+    /// The caller holds the bucket that the record was in, and its value is not used again.
+    #[inline]
+    pub(crate) unsafe fn free_value(&mut self, shared: &Shared, view: &View<'_>) {
+        match view.form() {
+            Form::Bytes | Form::ChangedBytes | Form::Integer => {}
+            // SAFETY: the word of a blob's record owns one claim to it, which ends with the record.
+            Form::Blob => unsafe { Blob::from_raw(view.value_word()) }.free(&shared.lazy),
+            Form::Object => {
+                // SAFETY: passed on to the caller.
+                let object = unsafe { self.take_object(shared, view) };
+                heap::free(object, &shared.lazy);
+            }
+        }
     }
 
     /// Takes a record out of the store: the one exit of all deletions. The caller holds `home`.

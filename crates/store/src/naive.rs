@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use structures::{Object, Structure};
+
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
 use crate::key::{DatabaseId, Key};
@@ -38,6 +40,7 @@ pub(crate) enum Data {
         bytes: Vec<u8>,
         changed_in_place: bool,
     },
+    Object(Object),
 }
 
 impl Data {
@@ -55,18 +58,26 @@ impl Data {
         match self {
             Self::Integer(number) => number.to_string().into_bytes(),
             Self::Bytes { bytes, .. } => bytes.clone(),
+            Self::Object(_) => Vec::new(),
         }
     }
 
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),
-            Self::Bytes { .. } => None,
+            Self::Bytes { .. } | Self::Object(_) => None,
+        }
+    }
+
+    pub(crate) fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Integer(_) | Self::Bytes { .. } => None,
         }
     }
 
     /// The bytes for a change in place; a number becomes its text first.
-    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+    fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, StoreError> {
         if let Self::Integer(number) = self {
             *self = Self::Bytes {
                 bytes: number.to_string().into_bytes(),
@@ -79,9 +90,10 @@ impl Data {
                 changed_in_place,
             } => {
                 *changed_in_place = true;
-                bytes
+                Ok(bytes)
             }
             Self::Integer(_) => unreachable!("turned into bytes above"),
+            Self::Object(_) => Err(StoreError::WrongKind),
         }
     }
 
@@ -93,6 +105,7 @@ impl Data {
                 changed_in_place,
             } if *changed_in_place || bytes.len() > EMBEDDED_BYTES_MAX => Encoding::Raw,
             Self::Bytes { .. } => Encoding::Embedded,
+            Self::Object(object) => Encoding::Object(object.encoding()),
         }
     }
 
@@ -106,6 +119,7 @@ impl Data {
                 bytes: bytes.clone(),
                 is_changed: *changed_in_place,
             },
+            Self::Object(object) => Content::Object(Box::new(object.clone())),
         }
     }
 
@@ -116,6 +130,7 @@ impl Data {
                 bytes,
                 changed_in_place: is_changed,
             },
+            Content::Object(object) => Self::Object(*object),
             Content::Blob(_) => Self::Bytes {
                 bytes: owned.to_vec(),
                 changed_in_place: true,
@@ -370,14 +385,14 @@ impl<'a> NaiveEntry<'a> {
     }
 
     pub(crate) fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
-        let bytes = self.bytes_mut();
+        let bytes = self.bytes_mut()?;
         bytes.extend_from_slice(tail);
         Ok(bytes.len())
     }
 
     pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
         let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
-        let bytes = self.bytes_mut();
+        let bytes = self.bytes_mut()?;
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
@@ -425,7 +440,35 @@ impl<'a> NaiveEntry<'a> {
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn change<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let Some(cell) = self.map.get_mut(self.key.bytes()) else {
+            return Ok(None);
+        };
+        let Data::Object(object) = &mut cell.data else {
+            return Err(StoreError::WrongKind);
+        };
+        let answer = change(S::of_mut(object).ok_or(StoreError::WrongKind)?);
+        if object.is_to_be_removed() {
+            self.remove();
+        }
+        Ok(Some(answer))
+    }
+
+    pub(crate) fn change_or_create<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<R, StoreError> {
+        if !self.is_present() {
+            let empty = Data::Object(S::empty().into_object());
+            self.replace(empty, Deadline::Never)?;
+        }
+        self.change(change)?.ok_or(StoreError::OutOfMemory)
+    }
+
+    fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, StoreError> {
         let empty = Data::Bytes {
             bytes: Vec::new(),
             changed_in_place: true,

@@ -1,5 +1,7 @@
 //! A value that is in no record: taken out of one, or copied, to be put under another key.
 
+use structures::Object;
+
 use crate::blob::Blob;
 
 /// A value taken out of, or made for, a record: moves between keys without being rebuilt.
@@ -15,6 +17,7 @@ pub(crate) enum Content {
     Integer(i64),
     Bytes { bytes: Vec<u8>, is_changed: bool },
     Blob(Blob),
+    Object(Box<Object>),
 }
 
 impl Owned {
@@ -24,12 +27,32 @@ impl Owned {
         self.deadline_unix_ms
     }
 
-    /// The value's bytes (its effect needs them).
+    /// A structure that was built outside of the store (RESTORE, the STORE forms), to be
+    /// [put](crate::Entry::put) under a key.
+    #[must_use]
+    pub fn of_object(object: Object, deadline_unix_ms: Option<u64>) -> Self {
+        Self {
+            content: Content::Object(Box::new(object)),
+            deadline_unix_ms,
+        }
+    }
+
+    /// The object, if the value is no string.
+    #[must_use]
+    pub fn object(&self) -> Option<&Object> {
+        match &self.content {
+            Content::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The string's bytes (its effect needs them); none of an object.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.content {
             Content::Integer(number) => number.to_string().into_bytes(),
             Content::Bytes { bytes, .. } => bytes.clone(),
+            Content::Object(_) => Vec::new(),
             Content::Blob(blob) => {
                 let mut bytes = vec![0; blob.len()];
                 blob.copy_to(0, &mut bytes);

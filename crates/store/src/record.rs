@@ -3,17 +3,19 @@
 use std::ops::Range;
 
 use base::number::IntegerText;
+use structures::{Object, Structure};
 
 use crate::blob::{Blob, BlobRef};
 use crate::bucket::BUCKET_BYTES;
 use crate::clock::Clock;
 use crate::growth::LOAD;
+use crate::heap;
 use crate::layout::{Form, OPTIMISTIC_BYTES_MAX, View};
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::Cell;
 use crate::policy::InForce;
 use crate::slab::class_bytes;
-use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind};
+use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind, StoreError};
 
 /// What a record's place in the index costs: its share of a bucket at the load the table grows at.
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
@@ -71,7 +73,7 @@ impl<'a> Record<'a> {
         in_force: InForce,
         now_unix_ms: u64,
     ) -> Self {
-        debug_assert!(view.form() != Form::Blob);
+        debug_assert!(view.is_short());
         Self {
             key,
             source: Source::Slot(Slot::new(view, in_force, now_unix_ms, false)),
@@ -93,9 +95,46 @@ impl<'a> Record<'a> {
     }
 
     /// What TYPE answers.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
-        Kind::String
+        match self.object() {
+            None => Kind::String,
+            Some(object) => Kind::Object(object.kind()),
+        }
+    }
+
+    /// Whether the key holds a string.
+    #[inline]
+    #[must_use]
+    pub fn is_string(&self) -> bool {
+        match &self.source {
+            Source::Slot(slot) => slot.view.form() != Form::Object,
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.data.object().is_none(),
+        }
+    }
+
+    /// What the key holds, if it is no string. A reader without the lock never meets one: the store
+    /// takes the lock for it, so that what is read here is the object itself.
+    #[inline]
+    #[must_use]
+    pub fn object(&self) -> Option<&Object> {
+        match &self.source {
+            Source::Slot(slot) => slot.object(),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.data.object(),
+        }
+    }
+
+    /// The structure that the key holds.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongKind`] when it holds something else.
+    #[inline]
+    pub fn structure<S: Structure>(&self) -> Result<&S, StoreError> {
+        let structure = self.object().and_then(S::of);
+        structure.ok_or(StoreError::WrongKind)
     }
 
     /// What OBJECT ENCODING answers.
@@ -105,14 +144,18 @@ impl<'a> Record<'a> {
             Source::Slot(slot) => match slot.view.form() {
                 Form::Integer => Encoding::Integer,
                 Form::Bytes if slot.len() <= EMBEDDED_BYTES_MAX => Encoding::Embedded,
-                Form::Bytes | Form::ChangedBytes | Form::Blob => Encoding::Raw,
+                Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Object => {
+                    let object = slot.object();
+                    object.map_or(Encoding::Raw, |object| Encoding::Object(object.encoding()))
+                }
             },
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => cell.data.encoding(),
         }
     }
 
-    /// Length of the string in bytes (of its text, when it is kept as a number).
+    /// Length of the string in bytes (of its text, when it is kept as a number); of an object
+    /// nothing.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -199,7 +242,10 @@ impl<'a> Record<'a> {
         match &self.source {
             Source::Slot(slot) => slot.memory_bytes(self.key.len()),
             #[cfg(any(test, feature = "naive"))]
-            Source::Naive(_) => self.key.len() + self.len() + 48,
+            Source::Naive(cell) => {
+                let object = cell.data.object().map_or(0, Object::memory_bytes);
+                self.key.len() + self.len() + object + 48
+            }
         }
     }
 
@@ -253,6 +299,7 @@ impl<'a> Slot<'a> {
         match self.view.form() {
             Form::Integer => base::number::decimal_len(self.number),
             Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),
+            Form::Object => 0,
         }
     }
 
@@ -271,6 +318,7 @@ impl<'a> Slot<'a> {
             Form::Blob => {
                 self.with_blob(|blob| blob.copy_to(start, out));
             }
+            Form::Object => {}
         }
     }
 
@@ -296,6 +344,7 @@ impl<'a> Slot<'a> {
             Form::Blob => {
                 self.with_blob(|blob| blob.chunks(range).for_each(visit));
             }
+            Form::Object => {}
         }
     }
 
@@ -309,11 +358,21 @@ impl<'a> Slot<'a> {
         Some(look(&blob))
     }
 
+    #[inline]
+    fn object(&self) -> Option<&Object> {
+        if self.view.form() != Form::Object || !self.is_locked {
+            return None;
+        }
+        // SAFETY: whoever made this a locked slot holds the bucket for as long as the slot lives.
+        Some(unsafe { heap::look(self.view.value_word()) })
+    }
+
     fn memory_bytes(&self, key_len: usize) -> usize {
         let blob = self.with_blob(Blob::memory_bytes).unwrap_or(0);
         let is_long_key = self.view.header().fields().inline_key.is_none();
         let long_key = if is_long_key { key_len } else { 0 };
-        class_bytes(self.view.class()) + blob + long_key + INDEX_SHARE_BYTES
+        let object = self.object().map_or(0, Object::memory_bytes);
+        class_bytes(self.view.class()) + blob + object + long_key + INDEX_SHARE_BYTES
     }
 
     fn clock(&self) -> Clock {

@@ -2,11 +2,26 @@
 
 use std::fmt;
 
+use structures::{Encoding as ObjectEncoding, Kind as ObjectKind};
+
 /// What kind of value a key holds (the answer of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes or a whole number.
     String,
+    /// A structure.
+    Object(ObjectKind),
+}
+
+impl Kind {
+    /// The word that TYPE answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Object(kind) => kind.name(),
+        }
+    }
 }
 
 /// How a value is kept, in the words of OBJECT ENCODING.
@@ -18,6 +33,21 @@ pub enum Encoding {
     Embedded,
     /// A long string, or one that was changed in place (`raw`).
     Raw,
+    /// That of a structure.
+    Object(ObjectEncoding),
+}
+
+impl Encoding {
+    /// The word that OBJECT ENCODING answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "int",
+            Self::Embedded => "embstr",
+            Self::Raw => "raw",
+            Self::Object(encoding) => encoding.name(),
+        }
+    }
 }
 
 /// Longest string that OBJECT ENCODING calls `embstr`.
@@ -50,6 +80,8 @@ pub enum StoreError {
     OutOfMemory,
     /// A bound of the format (length of key or value) would be passed.
     TooLarge,
+    /// The key holds another kind of value; the record is unchanged.
+    WrongKind,
 }
 
 impl fmt::Display for StoreError {
@@ -57,6 +89,7 @@ impl fmt::Display for StoreError {
         f.write_str(match self {
             Self::OutOfMemory => "out of memory",
             Self::TooLarge => "key or value too large",
+            Self::WrongKind => "another kind of value",
         })
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::accounting::Ledger;
 use crate::blob::Blob;
+use crate::heap;
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
@@ -84,7 +85,7 @@ struct Detached {
 impl Drop for Detached {
     fn drop(&mut self) {
         let mut cache = self.slab.cache();
-        let bytes = self.index.home_bytes();
+        let mut bytes = self.index.home_bytes();
         for number in 0..self.index.state().buckets() {
             let bucket = self.index.bucket(number);
             self.index.for_each(bucket, |spot| {
@@ -92,7 +93,7 @@ impl Drop for Detached {
                 if let Some(offset) = spot.link.offset()
                     && let Some(view) = View::load(arena, offset)
                 {
-                    free(&mut cache, &view);
+                    bytes += free(&mut cache, &view);
                 }
             });
         }
@@ -102,16 +103,27 @@ impl Drop for Detached {
     }
 }
 
-/// Frees the record of a detached index, and what it owns.
-fn free(cache: &mut SlabCache, view: &View<'_>) {
-    if view.form() == Form::Blob {
-        // SAFETY: the index was detached while nobody was inside, so that nobody comes to its
-        // records any more; the claim of each word ends here.
-        drop(unsafe { Blob::from_raw(view.value_word()) });
+/// Frees the record of a detached index, and what it owns; the bytes that its object was counted
+/// with.
+fn free(cache: &mut SlabCache, view: &View<'_>) -> u64 {
+    let mut object_bytes = 0;
+    match view.form() {
+        Form::Bytes | Form::ChangedBytes | Form::Integer => {}
+        Form::Blob => {
+            // SAFETY: the index was detached while nobody was inside, so that nobody comes to its
+            // records any more; the claim of each word ends here.
+            drop(unsafe { Blob::from_raw(view.value_word()) });
+        }
+        Form::Object => {
+            object_bytes = view.object_bytes();
+            // SAFETY: as above.
+            drop(unsafe { heap::take(view.value_word()) });
+        }
     }
     if let Some(word) = view.long_key_word() {
         // SAFETY: as above.
         drop(unsafe { Blob::from_raw(word) });
     }
     cache.free(view.offset(), view.class());
+    object_bytes
 }

@@ -5,16 +5,20 @@
 //! and the old slot is freed. So a record that cannot be written (no memory) is left as it was.
 
 use base::number::{IntegerText, parse_i64};
+use structures::{Object, Structure};
 
 use crate::arena::WORD_BYTES;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
+use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::Key;
-use crate::layout::{Fields, Form, Header, INLINE_KEY_BYTES_MAX, OPTIMISTIC_BYTES_MAX, View};
+use crate::layout::{
+    Fields, Form, Header, INLINE_KEY_BYTES_MAX, OBJECT_BYTES, OPTIMISTIC_BYTES_MAX, View,
+};
 use crate::local::{Local, view_of};
 use crate::owned::{Content, Owned};
 use crate::record::Record;
@@ -225,6 +229,88 @@ impl<'a> Writer<'a> {
         self.publish(draft, old_value)
     }
 
+    /// Makes the key hold an object. Where there is an object already, this does not fail.
+    fn set_object(
+        &mut self,
+        object: Box<Object>,
+        deadline_unix_ms: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let bytes = object.memory_bytes() as u64;
+        let in_place = self.view().filter(|view| {
+            let has_room = deadline_unix_ms.is_none() || view.header().has_deadline();
+            view.form() == Form::Object && has_room
+        });
+        if let Some(view) = in_place {
+            self.changed = true;
+            // SAFETY: the bucket is held, and the pointer is replaced below.
+            unsafe { self.local.free_value(self.shared, &view) };
+            if view.header().has_deadline() {
+                let old = view.deadline_unix_ms();
+                view.set_deadline(deadline_unix_ms);
+                self.note_deadline(old, deadline_unix_ms);
+            }
+            self.keep_object(&view, object, bytes);
+            self.use_again(&view);
+            return Ok(());
+        }
+        let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline_unix_ms)?;
+        self.keep_object(&draft, object, bytes);
+        self.publish(draft, OldValue::Free)
+    }
+
+    /// Writes an object into its record, and counts it.
+    fn keep_object(&mut self, view: &View<'a>, object: Box<Object>, bytes: u64) {
+        view.set_value_word(heap::leak(object));
+        view.set_object_bytes(bytes);
+        self.local.count_object(self.shared, 0, bytes);
+    }
+
+    /// Runs `change` on the structure that the key holds, if it exists; then counts what it takes,
+    /// and removes the key if nothing is left in it.
+    #[inline]
+    pub(crate) fn change<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let Some(view) = self.view() else {
+            return Ok(None);
+        };
+        if view.form() != Form::Object {
+            return Err(StoreError::WrongKind);
+        }
+        // SAFETY: the bucket is held, and all other uses of the object go through `self`.
+        let object = unsafe { heap::change(view.value_word()) };
+        let Some(structure) = S::of_mut(object) else {
+            return Err(StoreError::WrongKind);
+        };
+        self.changed = true;
+        let answer = change(structure);
+        if object.is_to_be_removed() {
+            self.remove();
+            return Ok(Some(answer));
+        }
+        let (before, now) = (view.object_bytes(), object.memory_bytes() as u64);
+        if before != now {
+            view.set_object_bytes(now);
+            self.local.count_object(self.shared, before, now);
+        }
+        self.use_again(&view);
+        Ok(Some(answer))
+    }
+
+    /// As [`Writer::change`], with an empty structure for an absent key.
+    #[inline]
+    pub(crate) fn change_or_create<S: Structure, R>(
+        &mut self,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> Result<R, StoreError> {
+        if self.spot.is_none() {
+            self.set_object(Box::new(S::empty().into_object()), None)?;
+        }
+        let answer = self.change(change)?;
+        answer.ok_or(StoreError::OutOfMemory)
+    }
+
     /// Adds `tail` behind the string; the new length.
     pub(crate) fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
         let len = self.record().map_or(0, |record| record.len());
@@ -235,6 +321,9 @@ impl<'a> Writer<'a> {
     pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
         let len = self.record().map_or(0, |record| record.len());
         let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
+        if self.view().is_some_and(|view| view.form() == Form::Object) {
+            return Err(StoreError::WrongKind);
+        }
         let new_len = len.max(end);
         let header_len = length(new_len)?;
         match self.view() {
@@ -336,6 +425,12 @@ impl<'a> Writer<'a> {
             draft.set_value_word(view.value_word());
             return self.publish(draft, OldValue::Moved);
         }
+        if form == Form::Object {
+            let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline)?;
+            draft.set_value_word(view.value_word());
+            draft.set_object_bytes(view.object_bytes());
+            return self.publish(draft, OldValue::Moved);
+        }
         if !self.fits_slot(header.value_len(), true) {
             let blob = with_text(Some(view), |text| Blob::from_bytes(&self.shared.slab, text))?;
             return self.set_blob(blob, deadline, OldValue::Free);
@@ -366,9 +461,25 @@ impl<'a> Writer<'a> {
 
     /// Moves the value out.
     pub(crate) fn take(&mut self) -> Option<Owned> {
+        if let Some(view) = self.view().filter(|view| view.form() == Form::Object) {
+            return Some(self.take_object(view));
+        }
         let owned = self.duplicate()?;
         self.remove();
         Some(owned)
+    }
+
+    /// Moves the object of a record out, and removes the record.
+    fn take_object(&mut self, mut view: View<'a>) -> Owned {
+        let deadline_unix_ms = view.deadline_unix_ms();
+        // SAFETY: the bucket is held, and the record forgets the pointer before it is removed.
+        let object = unsafe { self.local.take_object(self.shared, &view) };
+        view.set_header(view.header().with_value(Form::Integer, 0));
+        self.remove();
+        Owned {
+            content: Content::Object(object),
+            deadline_unix_ms,
+        }
     }
 
     /// A copy of the value; a blob is shared until one of the two is changed.
@@ -380,6 +491,11 @@ impl<'a> Writer<'a> {
                 // SAFETY: the record's word names its blob, and the bucket is held.
                 let blob = unsafe { Blob::look(view.value_word()) };
                 Content::Blob(Blob::clone(&blob))
+            }
+            Form::Object => {
+                // SAFETY: the record's word leads to its object, and the bucket is held.
+                let object = unsafe { heap::look(view.value_word()) };
+                Content::Object(Box::new(object.clone()))
             }
             form => Content::Bytes {
                 bytes: with_text(Some(view), <[u8]>::to_vec),
@@ -406,6 +522,7 @@ impl<'a> Writer<'a> {
                 self.set_bytes(&bytes, form, deadline.into())
             }
             Content::Blob(blob) => self.set_blob(blob, deadline, OldValue::Free),
+            Content::Object(object) => self.set_object(object, deadline),
         }
     }
 
@@ -455,7 +572,9 @@ impl<'a> Writer<'a> {
         value_len: u32,
         deadline: Option<u64>,
     ) -> Option<View<'a>> {
-        let mut view = self.view().filter(|view| view.form() != Form::Blob)?;
+        let mut view = self
+            .view()
+            .filter(|view| !matches!(view.form(), Form::Blob | Form::Object))?;
         let header = view.header();
         let bytes = view.value_at() + value_bytes;
         let slot_bytes = class_bytes(view.class());
@@ -523,9 +642,9 @@ impl<'a> Writer<'a> {
         self.spot = Some(Spot { link, ..spot });
         if let Some(old) = old {
             self.note_deadline(old.deadline_unix_ms(), deadline);
-            if old.form() == Form::Blob && old_value == OldValue::Free {
-                // SAFETY: the claim of the old record, which no link names any more.
-                unsafe { Blob::from_raw(old.value_word()) }.free(&self.shared.lazy);
+            if old_value == OldValue::Free {
+                // SAFETY: the value of the old record, which no link names any more.
+                unsafe { self.local.free_value(self.shared, &old) };
             }
             self.local.cache.free(old.offset(), old.class());
         }
@@ -599,7 +718,7 @@ enum OldValue {
 #[inline]
 fn flags_of(view: &View<'_>) -> u64 {
     let header = view.header();
-    let is_long = view.form() == Form::Blob
+    let is_long = matches!(view.form(), Form::Blob | Form::Object)
         || header.fields().inline_key.is_none()
         || header.value_len() > OPTIMISTIC_BYTES_MAX;
     let mut flags = 0;
@@ -612,8 +731,8 @@ fn flags_of(view: &View<'_>) -> u64 {
     flags
 }
 
-/// Runs `look` with the text of a record that is not a blob; of none, with nothing. The caller
-/// holds its bucket.
+/// Runs `look` with the text of a record that is neither blob nor object; of none, with nothing. The
+/// caller holds its bucket.
 fn with_text<R>(view: Option<View<'_>>, look: impl FnOnce(&[u8]) -> R) -> R {
     match view {
         None => look(b""),

@@ -118,6 +118,14 @@ impl Object {
         with_structure!(self, structure => structure.encoding())
     }
 
+    /// An empty one of the same kind.
+    #[must_use]
+    pub fn to_empty(&self) -> Self {
+        match self {
+            Self::List(_) => List::empty().into_object(),
+        }
+    }
+
     /// Number of elements, fields, members or entries.
     #[inline]
     #[must_use]

@@ -7,6 +7,7 @@ use base::random::Prng;
 use commands::{ClientRecord, Engine, Session, Settings, Share};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use structures::Object;
 
 use crate::idle_port::IdlePort;
 
@@ -16,8 +17,15 @@ pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// An effect: the database and the parts of the canonical command.
 pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
 
-/// A record as it is compared: database, key, value, deadline, encoding.
-pub(crate) type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+/// A record as it is compared: database, key, value, deadline, encoding, object.
+pub(crate) type Dumped = (
+    DatabaseId,
+    Vec<u8>,
+    Vec<u8>,
+    Option<u64>,
+    Encoding,
+    Option<Object>,
+);
 
 /// An engine with one client.
 pub(crate) struct TestServer {
@@ -140,6 +148,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.to_vec(),
                 record.deadline_unix_ms(),
                 record.encoding(),
+                record.object().cloned(),
             ));
         });
         if cursor == 0 {

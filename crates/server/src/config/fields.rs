@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use commands::Threshold;
+
 use crate::log::Level;
 
 /// The settings of a running server.
@@ -78,6 +80,8 @@ pub struct Config {
     pub query_buffer_bytes_max: u64,
     /// Length of one argument.
     pub bulk_bytes_max: u64,
+    /// Sizes at which collections change their form, in the order of [`Threshold::ALL`].
+    pub thresholds: [i64; Threshold::ALL.len()],
     /// Limits of unread output, per client class.
     pub output_limits: OutputLimits,
 }

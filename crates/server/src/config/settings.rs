@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use base::words;
+use commands::Threshold;
 
 use super::directive::{self, Directive};
 use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
@@ -65,6 +66,7 @@ impl Settings {
             clients_memory: self.clients_memory(),
             query_buffer_bytes_max: self.number("client-query-buffer-limit"),
             bulk_bytes_max: self.number("proto-max-bulk-len"),
+            thresholds: Threshold::ALL.map(|(_, directive, _)| self.number(directive)),
             output_limits: self.output_limits(),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use structures::{BlockLimit, Element, End, List, Object};
 
 use super::{Force, Notes};
 use crate::handle::Handle;
@@ -20,6 +21,7 @@ struct Seen {
     integer: Option<i64>,
     encoding: Encoding,
     deadline_unix_ms: Option<u64>,
+    object: Option<Object>,
 }
 
 fn seen(record: &Record<'_>) -> Seen {
@@ -32,11 +34,15 @@ fn seen(record: &Record<'_>) -> Seen {
     record.for_each_chunk(half..value.len(), |piece| part.extend_from_slice(piece));
     assert_eq!(part, &value[half..]);
     assert_eq!(record.is_empty(), value.is_empty());
-    assert!(record.memory_bytes() >= value.len().min(8));
+    let object = record.object();
+    assert_eq!(record.is_string(), object.is_none());
+    let least_bytes = object.map_or(value.len().min(8), Object::memory_bytes);
+    assert!(record.memory_bytes() >= least_bytes);
     Seen {
         integer: record.integer(),
         encoding: record.encoding(),
         deadline_unix_ms: record.deadline_unix_ms(),
+        object: object.cloned(),
         value,
     }
 }
@@ -55,6 +61,8 @@ enum Step {
     Rename(Name, Name),
     Copy(Name, Name),
     Touch(Name),
+    Push(Name, Value, End),
+    Pop(Name, usize),
     Increment(Name),
     ReadSeveral(Vec<Name>),
     WriteSeveral(Vec<(Name, Value)>),
@@ -103,6 +111,10 @@ fn value() -> impl Strategy<Value = Value> {
     .prop_map(Value)
 }
 
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![Just(End::Front), Just(End::Back)]
+}
+
 fn when() -> impl Strategy<Value = When> {
     prop_oneof![
         Just(When::Keep),
@@ -125,6 +137,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (name(), name()).prop_map(|(a, b)| Step::Rename(a, b)),
         3 => (name(), name()).prop_map(|(a, b)| Step::Copy(a, b)),
         1 => name().prop_map(Step::Touch),
+        8 => (name(), value(), end()).prop_map(|(n, v, end)| Step::Push(n, v, end)),
+        4 => (name(), 0..3_usize).prop_map(|(n, count)| Step::Pop(n, count)),
         4 => name().prop_map(Step::Increment),
         2 => proptest::collection::vec(name(), 0..8).prop_map(Step::ReadSeveral),
         2 => proptest::collection::vec((name(), value()), 0..8).prop_map(Step::WriteSeveral),
@@ -218,13 +232,7 @@ fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
                 }
             })
         }
-        Step::Touch(name) => {
-            let key = key!(name);
-            handle.modify(&key, |entry| {
-                entry.touch();
-                Answer::Flag(entry.is_present())
-            })
-        }
+        Step::Touch(_) | Step::Push(..) | Step::Pop(..) => run_on_object(handle, step),
         Step::Increment(name) => {
             let key = key!(name);
             handle.modify(&key, |entry| {
@@ -275,6 +283,37 @@ fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
             while handle.tick(*now) {}
             Answer::Nothing
         }
+    }
+}
+
+fn run_on_object(handle: &mut Handle, step: &Step) -> Answer {
+    let limit = BlockLimit::default();
+    match step {
+        Step::Push(name, value, end) => {
+            let key = handle.key(name.database, &name.bytes);
+            let push = |list: &mut List| {
+                list.push(*end, Element::parse(&value.0), limit);
+                list.len()
+            };
+            Answer::Length(handle.modify(&key, |entry| entry.change_or_create(push)))
+        }
+        Step::Pop(name, count) => {
+            let key = handle.key(name.database, &name.bytes);
+            let pop = |list: &mut List| {
+                list.pop(End::Front, *count, limit);
+                list.len()
+            };
+            let left = handle.modify(&key, |entry| entry.change(pop));
+            Answer::Length(left.map(|left| left.unwrap_or(usize::MAX)))
+        }
+        Step::Touch(name) => {
+            let key = handle.key(name.database, &name.bytes);
+            handle.modify(&key, |entry| {
+                entry.touch();
+                Answer::Flag(entry.is_present())
+            })
+        }
+        _ => Answer::Nothing,
     }
 }
 

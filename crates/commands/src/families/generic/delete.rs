@@ -141,15 +141,8 @@ fn kind(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let kind = context
         .store
         .peek(&key, |record| record.map(store::Record::kind));
-    reply.simple(kind.map_or("none", kind_name));
+    reply.simple(kind.map_or("none", Kind::name));
     Ok(())
-}
-
-/// The name TYPE gives.
-pub(super) fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::String => "string",
-    }
 }
 
 #[cfg(test)]

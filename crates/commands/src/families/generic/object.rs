@@ -1,7 +1,6 @@
 //! OBJECT: how a value is kept and how it was used.
 
 use protocol::Reply;
-use store::Encoding;
 
 use crate::args::Args;
 use crate::context::Context;
@@ -100,9 +99,7 @@ fn encoding(
         .peek(&key, |record| record.map(store::Record::encoding))
     {
         None => reply.null(),
-        Some(Encoding::Integer) => reply.bulk(b"int"),
-        Some(Encoding::Embedded) => reply.bulk(b"embstr"),
-        Some(Encoding::Raw) => reply.bulk(b"raw"),
+        Some(encoding) => reply.bulk_str(encoding.name()),
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{DatabaseId, Key};
+use store::{DatabaseId, Key, Owned};
+use structures::Object;
 
 use crate::args::Args;
 use crate::context::Context;
@@ -104,9 +105,8 @@ fn rename(
         if !overwrite && is_present(context, &target) {
             return Ok(false);
         }
-        place(context, &source, &target)?;
+        shift(context, &source, &target)?;
         context.store.modify(&source, |entry| {
-            entry.remove();
             entry.effect(|effect| {
                 effect.command(&[b"RENAME", source.bytes(), target.bytes()]);
             });
@@ -169,9 +169,8 @@ fn relocate(
         if !is_present(context, &source) || is_present(context, &target) {
             return Ok(false);
         }
-        place(context, &source, &target)?;
+        shift(context, &source, &target)?;
         context.store.modify(&source, |entry| {
-            entry.remove();
             entry.effect(|effect| {
                 let database = IntegerText::new_u64(u64::from(target.database()));
                 effect.command(&[b"MOVE", source.bytes(), database.as_bytes()]);
@@ -183,8 +182,32 @@ fn relocate(
     Ok(())
 }
 
-/// Gives `target` the value and deadline of `source`, which keeps them until it is removed: when
-/// there is no room for the one, the other is not lost.
+/// Moves value and deadline of `source` to `target`. When there is no room for the one, the other is
+/// not lost: a string stays where it is until its copy is made, and an object, which is not copied,
+/// until its place is.
+fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
+    let found = context.store.modify(source, |entry| {
+        let record = entry.record()?;
+        Some((
+            record.object().map(Object::to_empty),
+            record.deadline_unix_ms(),
+        ))
+    });
+    let (empty, deadline_unix_ms) = found.ok_or(CommandError::NoSuchKey)?;
+    let Some(empty) = empty else {
+        place(context, source, target)?;
+        context.store.modify(source, |entry| entry.remove());
+        return Ok(());
+    };
+    let kept = Owned::of_object(empty, deadline_unix_ms);
+    context.store.modify(target, |entry| entry.put(kept))?;
+    if let Some(value) = context.store.modify(source, |entry| entry.take()) {
+        context.store.modify(target, |entry| entry.put(value))?;
+    }
+    Ok(())
+}
+
+/// Gives `target` the value and deadline of `source`, which keeps them.
 fn place(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let value = context.store.modify(source, |entry| entry.duplicate());
     let value = value.ok_or(CommandError::NoSuchKey)?;

@@ -4,7 +4,6 @@ use base::glob::{self, Case};
 use protocol::Reply;
 use store::Record;
 
-use super::delete::kind_name;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -107,7 +106,7 @@ impl<'a> Filter<'a> {
     }
 
     fn accepts(&self, record: &Record<'_>) -> bool {
-        let kind = kind_name(record.kind()).as_bytes();
+        let kind = record.kind().name().as_bytes();
         self.kind
             .is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
             && self

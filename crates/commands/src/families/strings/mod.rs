@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Deadline, Entry, Kind, Record};
+use store::{Deadline, Entry, Record};
 
 use crate::error::{CommandError, CommandResult};
 use crate::settings::Settings;
@@ -85,7 +85,7 @@ const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
 #[inline]
 pub(super) fn check_string(record: Option<&Record<'_>>) -> CommandResult {
     match record {
-        Some(record) if record.kind() != Kind::String => Err(CommandError::WrongType),
+        Some(record) if !record.is_string() => Err(CommandError::WrongType),
         _ => Ok(()),
     }
 }

@@ -21,6 +21,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::PROCESS,
     works::MEMORY,
     works::LIMITS,
+    works::THRESHOLDS,
     without_effect::ROWS,
     fixed::DURABILITY,
     fixed::REPLICATION,
@@ -43,6 +44,11 @@ const PORT_MAX: i128 = 65_535;
 const COUNT: Kind = integer(0, INT_MAX);
 /// A whole number from 0 up to the largest C `long`.
 const LONG_COUNT: Kind = integer(0, LONG_MAX);
+/// A number of bytes from 0 up to the largest C `long`.
+const LONG_BYTES: Kind = Kind::Memory {
+    min: 0,
+    max: LONG_MAX,
+};
 /// A number of bytes from 0 up to the largest C `unsigned long`.
 const BYTES: Kind = Kind::Memory {
     min: 0,

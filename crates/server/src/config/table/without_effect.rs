@@ -6,9 +6,9 @@
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
 use super::works::PERMISSION;
-use super::{COUNT, INT_MAX, INT_MIN, LONG_COUNT, LONG_MAX, SWITCH, TEXT, integer};
+use super::{COUNT, LONG_MAX, SWITCH, TEXT, integer};
 
-const ENCODING: &str = "tunes an encoding of values that this server has no commands for";
+const COMPRESSION: &str = "lists are never compressed";
 const FREED_BESIDE: &str = "large values are always freed beside the commands";
 const SPREAD: &str = "every worker reads and writes for its own clients";
 const TITLE: &str = "the process keeps the name it was started with";
@@ -20,12 +20,6 @@ const NO_FILE: &str = "names a file that is neither read nor written";
 const ALLOCATOR: &str = "the allocator has no thread of its own";
 const WARNINGS: &str = "there is no such warning to ignore";
 const DEFRAG_OFF: &str = "tunes activedefrag, which is off";
-
-/// A memory size that may not be negative.
-const LONG_BYTES: Kind = Kind::Memory {
-    min: 0,
-    max: LONG_MAX,
-};
 
 /// A memory size of at least one byte.
 const SOME_BYTES: Kind = Kind::Memory {
@@ -42,23 +36,7 @@ pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
-    accepted("hash-max-listpack-entries", LONG_COUNT, "512", ENCODING)
-        .aliases(&["hash-max-ziplist-entries"]),
-    accepted("hash-max-listpack-value", LONG_BYTES, "64", ENCODING)
-        .aliases(&["hash-max-ziplist-value"]),
-    accepted("list-max-listpack-size", integer(INT_MIN, INT_MAX), "-2", ENCODING)
-        .aliases(&["list-max-ziplist-size"]),
-    accepted("list-compress-depth", COUNT, "0", ENCODING),
-    accepted("set-max-intset-entries", LONG_COUNT, "512", ENCODING),
-    accepted("set-max-listpack-entries", LONG_COUNT, "128", ENCODING),
-    accepted("set-max-listpack-value", LONG_BYTES, "64", ENCODING),
-    accepted("zset-max-listpack-entries", LONG_COUNT, "128", ENCODING)
-        .aliases(&["zset-max-ziplist-entries"]),
-    accepted("zset-max-listpack-value", LONG_BYTES, "64", ENCODING)
-        .aliases(&["zset-max-ziplist-value"]),
-    accepted("hll-sparse-max-bytes", LONG_BYTES, "3000", ENCODING),
-    accepted("stream-node-max-bytes", LONG_BYTES, "4096", ENCODING),
-    accepted("stream-node-max-entries", LONG_COUNT, "100", ENCODING),
+    accepted("list-compress-depth", COUNT, "0", COMPRESSION),
     accepted("activerehashing", SWITCH, "yes", GROWTH),
     accepted("dynamic-hz", SWITCH, "yes", PACED),
     accepted("active-expire-effort", integer(1, 10), "1", PUNCTUAL),

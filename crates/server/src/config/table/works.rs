@@ -7,7 +7,10 @@ use reactor::workers::available_cores;
 
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
-use super::{BYTES, COUNT, INT_MAX, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer};
+use super::{
+    BYTES, COUNT, INT_MAX, INT_MIN, LONG_BYTES, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT,
+    UINT_MAX, integer,
+};
 use crate::config::{EvictionPolicy, Permission, Supervised, system_reason};
 use crate::log::Level;
 
@@ -124,6 +127,27 @@ pub(super) const LIMITS: &[Directive] = &[
     Directive::new("client-query-buffer-limit", INPUT_LIMIT, "1073741824"),
     Directive::new("client-output-buffer-limit", Kind::OutputLimits, OUTPUT_LIMITS_DEFAULT),
     Directive::new("proto-max-bulk-len", INPUT_LIMIT, "536870912"),
+];
+
+/// Sizes at which collections change their form.
+#[rustfmt::skip] // One row, one directive.
+pub(super) const THRESHOLDS: &[Directive] = &[
+    Directive::new("hash-max-listpack-entries", LONG_COUNT, "512")
+        .aliases(&["hash-max-ziplist-entries"]),
+    Directive::new("hash-max-listpack-value", LONG_BYTES, "64")
+        .aliases(&["hash-max-ziplist-value"]),
+    Directive::new("list-max-listpack-size", integer(INT_MIN, INT_MAX), "-2")
+        .aliases(&["list-max-ziplist-size"]),
+    Directive::new("set-max-intset-entries", LONG_COUNT, "512"),
+    Directive::new("set-max-listpack-entries", LONG_COUNT, "128"),
+    Directive::new("set-max-listpack-value", LONG_BYTES, "64"),
+    Directive::new("zset-max-listpack-entries", LONG_COUNT, "128")
+        .aliases(&["zset-max-ziplist-entries"]),
+    Directive::new("zset-max-listpack-value", LONG_BYTES, "64")
+        .aliases(&["zset-max-ziplist-value"]),
+    Directive::new("hll-sparse-max-bytes", LONG_BYTES, "3000"),
+    Directive::new("stream-node-max-bytes", LONG_BYTES, "4096"),
+    Directive::new("stream-node-max-entries", LONG_COUNT, "100"),
 ];
 
 const fn spellings<C: Copy, const N: usize>(choices: [(&'static str, C); N]) -> [&'static str; N] {

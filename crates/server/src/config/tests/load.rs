@@ -232,14 +232,13 @@ fn settings_without_effect_are_named_with_their_reasons() {
         loader.finish().unwrap().remark
     };
     assert_eq!(remark("port 1\nsave \"\"\n"), None);
-    let told = remark(
-        "lazyfree-lazy-expire yes\nhash-max-ziplist-entries 7\nlazyfree-lazy-eviction yes\n",
-    );
+    let told =
+        remark("lazyfree-lazy-expire yes\nlist-compress-depth 7\nlazyfree-lazy-eviction yes\n");
     assert_eq!(
         told.as_deref(),
         Some(
-            "Accepted without effect: hash-max-listpack-entries (tunes an encoding of values \
-             that this server has no commands for); lazyfree-lazy-eviction, lazyfree-lazy-expire \
+            "Accepted without effect: list-compress-depth (lists are never compressed); \
+             lazyfree-lazy-eviction, lazyfree-lazy-expire \
              (large values are always freed beside the commands)"
         )
     );

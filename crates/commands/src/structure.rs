@@ -1,0 +1,42 @@
+//! What the families of structures have in common: reading the structure at a key.
+//!
+//! ```text
+//!   read     structure::read(context, &key, reply, |list: Option<&List>, reply| …)
+//!   change   context.store.modify(&key, |entry| {
+//!                let answer = entry.change(|list: &mut List| …)?;          an absent key: None
+//!                let answer = entry.change_or_create(|list: &mut List| …)?;
+//!                entry.effect(|effect| effect.command(&[…]));              if anything changed
+//!                …
+//!            })
+//! ```
+//!
+//! Both refuse a key that holds something else, and `change` removes a key whose structure became
+//! empty. A change writes its reply inside the closure: it runs exactly once.
+
+use protocol::Reply;
+use store::{Key, Record};
+use structures::Structure;
+
+use crate::context::Context;
+use crate::error::CommandError;
+
+/// Shows the structure at a key to `visit`, with the reply to write to; an absent key as `None`.
+/// What `visit` wrote is taken back when it is run again.
+///
+/// # Errors
+/// WRONGTYPE when the key holds something else.
+#[inline]
+#[allow(dead_code, reason = "the first family of structures lands next")]
+pub(crate) fn read<S: Structure, R>(
+    context: &mut Context<'_>,
+    key: &Key<'_>,
+    reply: &mut Reply<'_>,
+    mut visit: impl FnMut(Option<&S>, &mut Reply<'_>) -> R,
+) -> Result<R, CommandError> {
+    let mark = reply.mark();
+    context.store.read(key, |record| {
+        reply.rollback(mark);
+        let structure = record.map(Record::structure).transpose()?;
+        Ok(visit(structure, reply))
+    })
+}
