@@ -123,6 +123,8 @@ impl Object {
     pub fn to_empty(&self) -> Self {
         match self {
             Self::List(_) => List::empty().into_object(),
+            Self::Hash(_) => Hash::empty().into_object(),
+            Self::Set(_) => Set::empty().into_object(),
         }
     }
 

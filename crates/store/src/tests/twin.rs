@@ -36,7 +36,8 @@ fn seen(record: &Record<'_>) -> Seen {
     assert_eq!(record.is_empty(), value.is_empty());
     let object = record.object();
     assert_eq!(record.is_string(), object.is_none());
-    let least_bytes = object.map_or(value.len().min(8), Object::memory_bytes);
+    let text_bytes = value.len().min(8);
+    let least_bytes = object.map_or(text_bytes, Object::memory_bytes);
     assert!(record.memory_bytes() >= least_bytes);
     Seen {
         integer: record.integer(),
