@@ -12,8 +12,10 @@
 //! Rules that keep the correction from emptying the store:
 //!
 //! 1. It is never negative: memory that was promised but not touched yet will be.
-//! 2. Memory that is held but free for new records (free slots, dirty chunks) is subtracted first:
-//!    evicting does not lower it, and the next writes use it up without growing the process.
+//! 2. A little memory that is held but free for new records (free slots, dirty chunks) is subtracted
+//!    first: evicting does not lower it, and the next writes use it up without growing the process.
+//!    What is free beyond that may fit no record to come: writers make chunks of it
+//!    ([`Budget::excess_bytes`], [`crate::mover`]), and as far as they cannot it counts as used.
 //! 3. It is at most a quarter of the limit, however large the rest of the process is.
 //! 4. It rises by at most 1/64 of the limit per measurement and falls at once, so that a short
 //!    spike evicts little.
@@ -31,6 +33,10 @@ const CORRECTION_PART_MAX: u64 = 4;
 
 /// The correction rises per measurement by at most the limit divided by this.
 const CORRECTION_PART_STEP: u64 = 64;
+
+/// The part of the limit that may lie idle, and the least that may.
+const IDLE_PART: u64 = 32;
+const IDLE_BYTES_MIN: u64 = 1 << 20;
 
 /// A number of bytes that all threads add to.
 #[derive(Debug, Default)]
@@ -132,19 +138,40 @@ impl Budget {
             .saturating_sub(limit_bytes)
     }
 
+    /// By how many bytes the limit is passed, with what may be idle added, when the counters say
+    /// `used_bytes` and `idle_bytes` are held without being used; 0 when it is not.
+    #[inline]
+    #[must_use]
+    pub fn excess_bytes(&self, used_bytes: u64, idle_bytes: u64) -> u64 {
+        let limit_bytes = self.limit_bytes();
+        let idle_max = idle_bytes_max(limit_bytes);
+        if limit_bytes == 0 || idle_bytes <= idle_max {
+            return 0;
+        }
+        let excess = self.over_bytes(used_bytes.saturating_add(idle_bytes - idle_max));
+        excess.min(idle_bytes)
+    }
+
     /// Learns from a measurement: the process has `resident_bytes`, the counters said `used_bytes`,
-    /// and `reusable_bytes` are held without being used. For one caller, ten times a second.
-    pub fn correct(&self, resident_bytes: u64, used_bytes: u64, reusable_bytes: u64) {
+    /// and `idle_bytes` are held without being used. For one caller, ten times a second.
+    pub fn correct(&self, resident_bytes: u64, used_bytes: u64, idle_bytes: u64) {
         let limit_bytes = self.limit_bytes();
         let unknown = resident_bytes
             .saturating_sub(used_bytes)
-            .saturating_sub(reusable_bytes);
+            .saturating_sub(idle_bytes.min(idle_bytes_max(limit_bytes)));
         let rise_max = self
             .correction_bytes()
             .saturating_add(limit_bytes / CORRECTION_PART_STEP);
         let correction = unknown.min(limit_bytes / CORRECTION_PART_MAX).min(rise_max);
         self.correction_bytes.store(correction, Ordering::Relaxed);
     }
+}
+
+/// What a limit allows to be held without being used: 1/32 of it, and what a few caches hold.
+#[inline]
+#[must_use]
+pub(crate) fn idle_bytes_max(limit_bytes: u64) -> u64 {
+    (limit_bytes / IDLE_PART).max(IDLE_BYTES_MIN)
 }
 
 /// Bytes of this process that are in memory.
@@ -200,14 +227,32 @@ mod tests {
     fn memory_that_counters_do_not_know_counts_a_step_at_a_time() {
         let budget = Budget::new(64 * MIB);
         assert_eq!(budget.over_bytes(64 * MIB), 0);
-        budget.correct(70 * MIB, 60 * MIB, 7 * MIB);
+        budget.correct(65 * MIB, 60 * MIB, 2 * MIB);
         assert_eq!(budget.over_bytes(64 * MIB), MIB, "a step is 1/64");
+        for _ in 0..10 {
+            budget.correct(65 * MIB, 60 * MIB, 2 * MIB);
+        }
+        assert_eq!(budget.correction_bytes(), 3 * MIB);
         for _ in 0..10 {
             budget.correct(70 * MIB, 60 * MIB, 7 * MIB);
         }
-        assert_eq!(budget.correction_bytes(), 3 * MIB);
+        assert_eq!(budget.correction_bytes(), 8 * MIB, "2 MiB may lie idle");
         budget.correct(60 * MIB, 60 * MIB, 0);
         assert_eq!(budget.correction_bytes(), 0, "falls at once");
+    }
+
+    #[test]
+    fn what_lies_idle_beyond_its_part_is_to_be_used() {
+        let budget = Budget::new(64 * MIB);
+        assert_eq!(budget.excess_bytes(62 * MIB, 2 * MIB), 0);
+        assert_eq!(budget.excess_bytes(62 * MIB, 4 * MIB), 0, "there is room");
+        assert_eq!(budget.excess_bytes(62 * MIB, 5 * MIB), MIB);
+        assert_eq!(
+            budget.excess_bytes(90 * MIB, 5 * MIB),
+            5 * MIB,
+            "no more than there is"
+        );
+        assert_eq!(Budget::new(0).excess_bytes(u64::MAX, u64::MAX), 0);
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub(crate) struct Chunks {
     free: CachePadded<Mutex<Free>>,
     in_use: AtomicU64,
     dirty: AtomicU64,
+    dirty_max: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -138,6 +139,7 @@ impl Chunks {
             })),
             in_use: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
+            dirty_max: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -165,17 +167,27 @@ impl Chunks {
     }
 
     /// The first chunk that was never used: all in use are below it.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     pub(crate) fn unused(&self) -> ChunkId {
         lock(&self.free).unused
     }
 
+    /// Keeps at most `chunks` dirty ones, for who has to hold a limit.
+    pub(crate) fn set_dirty_max(&self, chunks: u64) {
+        self.dirty_max.store(chunks, Ordering::Relaxed);
+    }
+
     fn dirty_max(&self) -> usize {
         let by_use = self.in_use.load(Ordering::Relaxed) / IN_USE_PER_DIRTY;
-        distance(by_use).max(DIRTY_MIN)
+        let by_limit = distance(self.dirty_max.load(Ordering::Relaxed));
+        distance(by_use).max(DIRTY_MIN).min(by_limit)
+    }
+
+    /// Takes all dirty chunks but `kept` out of their stack.
+    fn surplus(&self, free: &mut Free, kept: usize) -> Vec<ChunkId> {
+        let surplus = free.dirty.split_off(kept.min(free.dirty.len()));
+        self.dirty
+            .fetch_sub(surplus.len() as u64, Ordering::Relaxed);
+        surplus
     }
 
     fn wants_huge(&self, chunk: ChunkId) -> bool {
@@ -226,16 +238,28 @@ impl Arena {
                 return;
             }
             // Half of what is allowed stays, so that this happens once for many chunks.
-            let surplus = free.dirty.split_off(dirty_max / 2);
-            chunks
-                .dirty
-                .fetch_sub(surplus.len() as u64, Ordering::Relaxed);
-            surplus
+            chunks.surplus(&mut free, dirty_max / 2)
         };
-        // Nobody can take these while they are in neither stack, so the lock is not held over the
-        // system calls.
+        self.clean_free(surplus);
+    }
+
+    /// Gives the memory of all free chunks back to the system; the bytes given.
+    pub(crate) fn give_dirty(&self) -> u64 {
+        let chunks = self.chunks();
+        if chunks.dirty.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let surplus = chunks.surplus(&mut lock(&chunks.free), 0);
+        let bytes = surplus.len() as u64 * CHUNK_BYTES as u64;
+        self.clean_free(surplus);
+        bytes
+    }
+
+    /// Gives the memory of chunks back that were taken out of the dirty stack. Nobody can take them
+    /// while they are in neither stack, so no lock is held over the system calls.
+    fn clean_free(&self, surplus: Vec<ChunkId>) {
         let cleaned = self.clean(surplus);
-        lock(&chunks.free).clean.extend_from_slice(&cleaned);
+        lock(&self.chunks().free).clean.extend_from_slice(&cleaned);
     }
 
     /// Gives the memory of free chunks back to the system, neighbours with one call.

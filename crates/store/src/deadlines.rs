@@ -20,6 +20,8 @@ const REPLACE_FROM: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     wheels: Vec<Armed>,
+    /// Bytes of the wheels that the ledger knows of.
+    told_bytes: i64,
 }
 
 /// The wheel of an index.
@@ -39,6 +41,11 @@ pub(crate) struct Replacement {
 }
 
 impl Armed {
+    fn bytes(&self) -> usize {
+        let replacement = self.replacement.as_ref();
+        self.wheel.bytes() + replacement.map_or(0, |other| other.wheel.bytes())
+    }
+
     /// Whether most of what is armed belongs to records that are gone, `live` being left.
     pub(crate) fn is_stale(&self, live: usize) -> bool {
         self.replacement.is_none() && self.wheel.len() > REPLACE_FROM.max(live.saturating_mul(2))
@@ -91,6 +98,15 @@ impl Deadlines {
     /// Takes the wheels out, to work on them.
     pub(crate) fn take(&mut self) -> Vec<Armed> {
         std::mem::take(&mut self.wheels)
+    }
+
+    /// Bytes by which the wheels grew since this was asked last.
+    pub(crate) fn take_growth(&mut self) -> i64 {
+        let bytes: usize = self.wheels.iter().map(Armed::bytes).sum();
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let growth = bytes - self.told_bytes;
+        self.told_bytes = bytes;
+        growth
     }
 
     /// Times armed for an index, those of records that are gone included.

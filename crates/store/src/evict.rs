@@ -84,10 +84,40 @@ impl Indexed {
     /// Makes sure that `bytes` more may be held.
     #[inline]
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
-        if self.shared.budget.limit_bytes() == 0 || self.over_bytes(bytes) == 0 {
+        if self.shared.budget.limit_bytes() == 0 {
             return Ok(());
         }
-        self.evict_for(bytes)
+        if self.over_bytes(bytes) > 0 {
+            self.evict_for(bytes)?;
+        }
+        if self.excess_bytes(bytes) > 0 {
+            self.make_use(bytes);
+        }
+        Ok(())
+    }
+
+    /// By how much memory that lies idle passes the limit.
+    #[inline]
+    fn excess_bytes(&self, more_bytes: usize) -> u64 {
+        let used = self.shared.ledger.used_bytes();
+        let wanted = used.saturating_add(more_bytes as u64);
+        let idle = self.shared.idle_bytes();
+        self.shared.budget.excess_bytes(wanted, idle)
+    }
+
+    /// Makes memory that lies idle free for what is to come.
+    #[cold]
+    fn make_use(&mut self, bytes: usize) {
+        let entered = self.enter();
+        let shared = Arc::clone(&self.shared);
+        self.local.tell_bytes(&shared);
+        let excess = self.excess_bytes(bytes);
+        if excess > 0 {
+            self.compact_for(bytes, excess);
+        }
+        if entered {
+            self.leave();
+        }
     }
 
     /// By how much the limit would be passed.

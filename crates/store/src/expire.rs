@@ -50,12 +50,22 @@ impl Indexed {
             true
         });
         self.local.deadlines.put_back(wheels);
+        self.tell_deadlines();
         more
+    }
+
+    /// Tells the ledger by how much the wheels of this thread grew.
+    fn tell_deadlines(&mut self) {
+        let growth = self.local.deadlines.take_growth();
+        if growth != 0 {
+            self.shared.ledger.add(growth);
+        }
     }
 
     /// Leaves the deadlines of a thread that ends to the others.
     pub(crate) fn hand_over_deadlines(&mut self) {
         let mut wheels = self.local.deadlines.take();
+        self.tell_deadlines();
         wheels.retain(|armed| armed.wheel.len() > 0);
         if !wheels.is_empty() {
             self.shared.orphans.leave(wheels);

@@ -255,6 +255,15 @@ impl Index {
         }
     }
 
+    /// Locks the bucket of `hash` if it is free.
+    pub(crate) fn try_lock(&self, hash: u64) -> Option<&Bucket> {
+        let home = self.state().home(hash);
+        let bucket = self.bucket(home.number);
+        let word = bucket.word();
+        let free = !word.is_locked() && word.depth() == home.depth;
+        (free && bucket.try_lock(word)).then_some(bucket)
+    }
+
     /// Locks the bucket of a number if it is live and free.
     pub(crate) fn try_lock_number(&self, number: u64) -> Option<&Bucket> {
         let bucket = self.bucket(number);

@@ -196,6 +196,11 @@ impl Header {
         self.key_at() + key.map_or(WORD_BYTES, |len| pad(usize::from(len)))
     }
 
+    /// The same record in a slot of another class.
+    pub(crate) fn with_class(self, class: SizeClass) -> Self {
+        Self(self.0 & !(0xff << 16) | u64::from(class.number()) << 16)
+    }
+
     /// The same record with another value.
     #[inline]
     pub(crate) fn with_value(self, form: Form, value_len: u32) -> Self {
@@ -263,10 +268,32 @@ impl<'a> View<'a> {
         self.value_at
     }
 
+    /// Bytes of its slot that it uses.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> usize {
+        let value_bytes = if self.form.is_inline_bytes() {
+            self.header.value_len()
+        } else {
+            WORD_BYTES
+        };
+        self.value_at + value_bytes
+    }
+
     /// Its first word.
     #[inline]
     pub(crate) fn header(&self) -> Header {
         self.header
+    }
+
+    /// Copies its key to `out`, which may be torn without the lock; whether it is in the slot.
+    pub(crate) fn copy_inline_key(&self, out: &mut Vec<u8>) -> bool {
+        let Some(len) = self.header.fields().inline_key else {
+            return false;
+        };
+        out.clear();
+        out.resize(usize::from(len), 0);
+        self.arena.copy_out(self.offset, self.header.key_at(), out);
+        true
     }
 
     /// How its value is kept.

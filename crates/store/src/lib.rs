@@ -31,6 +31,7 @@ pub mod value;
 mod accounting;
 mod arena;
 mod blob;
+mod blocks;
 mod bucket;
 mod buckets;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models copy by words"))]

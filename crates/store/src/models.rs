@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::sync::thread;
 
@@ -143,6 +144,37 @@ fn a_slot_handed_over_fools_nobody() {
         deleter.join().unwrap();
         writer.join().unwrap();
     });
+}
+
+/// Three records in two chunks of which one goes: the others are moved together. A reader meanwhile
+/// finds each of them whole, and a writer's change is in whichever slot the record has afterwards.
+#[test]
+fn a_move_hides_nothing() {
+    static MOVED: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        let store = store(1);
+        let mut handle = store.handle();
+        for key in 0..3_u8 {
+            set(&mut handle, &[key], &[b'0' + key; 16]);
+        }
+        let key = handle.key(0, &[1]);
+        handle.delete(&key, |_| ());
+        let mut other = store.handle();
+        let reader = thread::spawn(move || {
+            assert_eq!(get(&mut other, &[2]).unwrap(), [b'2'; 16]);
+            set(&mut other, &[0], &[b'9'; 16]);
+        });
+        handle.purge();
+        handle.tick(1);
+        reader.join().unwrap();
+        assert_eq!(get(&mut handle, &[0]).unwrap(), [b'9'; 16]);
+        assert_eq!(get(&mut handle, &[2]).unwrap(), [b'2'; 16]);
+        MOVED.fetch_add(store.statistics().moved, Ordering::Relaxed);
+    });
+    assert!(
+        MOVED.load(Ordering::Relaxed) > 0,
+        "there was nothing to move"
+    );
 }
 
 /// Two writers of one key: no increment is lost.

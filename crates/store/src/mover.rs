@@ -1,158 +1,443 @@
-//! Moving records together, so that memory that is mostly free becomes wholly free.
+//! Moving records together, so that memory that is partly free becomes wholly free.
 //!
 //! When sizes of values drift, or most records are deleted, what is left lies thinly over many
-//! chunks, and their free slots fit no other size. Chunks of which little is in use are taken out
-//! of service, a walk over the indexes moves the records that are left in them, and the emptied
-//! chunks go back to the system. A link is the only thing that names a record, so a move is a copy
-//! and a new link under the bucket's lock, with a new version for readers that hold no lock.
+//! chunks, and their free slots fit no other size. Chunks whose records have room elsewhere are
+//! taken out of service ([`crate::slab::Slab::retire_surplus`]), the records in them are moved, and
+//! the emptied chunks go to whoever needs one or back to the system. A record in a slot larger than
+//! it needs is moved to one that fits.
 //!
-//! The walk is shared: whichever thread comes by does the next few buckets.
+//! The mover goes through the slots of a chunk. What lies in a slot may be a record, a free slot,
+//! the remains of an earlier record, or something half written: it is read as a reader without the
+//! lock would read it, the key leads to a bucket, and only if a link of that bucket, now locked,
+//! names this very slot, there is a record in it. A link is the only thing that names a record, so a
+//! move is a copy and a new link, with a new version for readers that hold no lock.
+//!
+//! Who moves: every tick does a bounded piece of the work at hand ([`Indexed::move_some`]), and a
+//! writer that needs memory which only moving can give does a piece in proportion to what it adds
+//! ([`Indexed::compact_for`]). Nobody waits for a bucket: what is in use is left for another round.
 
-use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard};
 
-use crate::bucket::{Bucket, Link};
-use crate::index::{Index, Spot};
+use crate::arena::{CHUNK_BYTES, Offset};
+use crate::chunk::ChunkId;
+use crate::databases::Seen;
 use crate::indexed::Indexed;
-use crate::key::DatabaseId;
+use crate::layout::View;
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
-use crate::slab::class_bytes;
+use crate::size_class::{SizeClass, capacity, class_bytes, class_for};
 
-/// Buckets walked in one tick: some tens of microseconds.
-const BUCKETS_PER_TICK: usize = 64;
+/// Work of one tick, in bytes moved: some tens of microseconds.
+const WORK_PER_TICK: u64 = 128 << 10;
 
-/// Chunks with a smaller part of their slots in use are emptied when somebody asks …
-const ASKED_PERCENT: u32 = 80;
-/// … and without being asked.
-const UNASKED_PERCENT: u32 = 50;
+/// What a slot costs that is only looked at, as bytes moved.
+const LOOK_COST: u64 = 16;
 
-/// Without being asked nothing is moved while less than this is free …
-const WASTE_BYTES_MIN: u64 = 16 << 20;
-/// … or less than this part of what is in use.
-const WASTE_PART: u64 = 5;
+/// What a move costs besides its bytes.
+const MOVE_COST: u64 = 256;
 
-/// The walk in progress, if there is one.
-#[derive(Debug, Default)]
+/// Passes over the chunks when somebody asked: the first also moves records into slots that fit,
+/// which leaves room for the others to close.
+const ASKED_PASSES: u32 = 3;
+
+/// Chunks of which more than this is in use are left alone …
+const ASKED_PERCENT: u32 = 100;
+/// … and when nobody asked.
+const UNASKED_PERCENT: u32 = 75;
+
+/// A chunk that could not be emptied so often goes back into service.
+const TRIES_MAX: u8 = 3;
+
+/// A writer in need moves so many times what it adds …
+const NEED_TIMES: u64 = 6;
+/// … and at least so much.
+const NEED_WORK_MIN: u64 = 8 << 10;
+
+/// The part of a limit that is freed by one plan of a writer in need.
+const NEED_PLAN_PART: u64 = 128;
+
+/// When memory that lies idle is worth the work, and what was done about it.
+#[derive(Debug)]
 pub(crate) struct Mover {
-    is_walking: AtomicBool,
-    walk: Mutex<Option<Walk>>,
+    is_moving: AtomicBool,
+    work: Mutex<Work>,
+    /// Nothing is moved while less than this lies idle …
+    ignore_bytes: AtomicU64,
+    /// … or fewer per cent of what is in use.
+    threshold_percent: AtomicU64,
+    /// A writer in need found nothing to do while so much lay idle.
+    in_vain_bytes: AtomicU64,
+    pub(crate) moved: AtomicU64,
+    pub(crate) left: AtomicU64,
 }
 
-/// How far a walk has come.
-#[derive(Clone, Copy, Debug, Default)]
-struct Walk {
-    database: DatabaseId,
-    position: u64,
+/// The work at hand.
+#[derive(Debug, Default)]
+struct Work {
+    pass: Option<Pass>,
+    /// Retired chunks that were gone through and still hold something.
+    leftovers: Vec<Leftover>,
+    key: Vec<u8>,
+}
+
+/// A way through chunks.
+#[derive(Debug)]
+struct Pass {
+    source: Source,
+    /// The chunk being gone through, and its next slot.
+    chunk: ChunkId,
+    slot: u32,
+    /// Passes to come after this one.
+    more_passes: u32,
+    percent: u32,
+}
+
+/// Which chunks a pass goes through.
+#[derive(Debug)]
+enum Source {
+    /// These, which are retired.
+    Retired(Vec<ChunkId>),
+    /// All, up to a number.
+    All { next: u32, end: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leftover {
+    chunk: ChunkId,
+    tries: u8,
+}
+
+impl Source {
+    fn next(&mut self) -> Option<ChunkId> {
+        match self {
+            Self::Retired(chunks) => chunks.pop(),
+            Self::All { next, end } => {
+                let chunk = (*next < *end).then(|| ChunkId::from_number(*next));
+                *next += 1;
+                chunk
+            }
+        }
+    }
+}
+
+impl Default for Mover {
+    fn default() -> Self {
+        Self {
+            is_moving: AtomicBool::new(false),
+            work: Mutex::new(Work::default()),
+            ignore_bytes: AtomicU64::new(Self::IGNORE_BYTES),
+            threshold_percent: AtomicU64::new(Self::THRESHOLD_PERCENT),
+            in_vain_bytes: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Mover {
-    fn lock(&self) -> MutexGuard<'_, Option<Walk>> {
-        self.walk
+    /// Without being asked nothing is moved while less than this lies idle …
+    pub(crate) const IGNORE_BYTES: u64 = 16 << 20;
+    /// … or less than this part of what is in use.
+    pub(crate) const THRESHOLD_PERCENT: u64 = 20;
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Takes sparse chunks out of service and begins a walk, unless one is in progress.
-    fn begin(&self, shared: &Shared, percent: u32) {
-        let mut walk = self.lock();
-        if walk.is_none() && shared.slab.retire_sparse(percent) > 0 {
-            *walk = Some(Walk::default());
-            self.is_walking.store(true, Ordering::Release);
-        }
+    /// Says from when on memory that lies idle is worth the work.
+    pub(crate) fn tune(&self, ignore_bytes: u64, threshold_percent: u64) {
+        self.ignore_bytes.store(ignore_bytes, Ordering::Relaxed);
+        self.threshold_percent
+            .store(threshold_percent, Ordering::Relaxed);
     }
 
-    /// Begins a walk because somebody asked for it.
-    pub(crate) fn begin_asked(&self, shared: &Shared) {
-        self.begin(shared, ASKED_PERCENT);
-    }
-
-    /// Begins a walk if much is free that new records do not use.
-    pub(crate) fn begin_if_due(&self, shared: &Shared) {
-        let usage = shared.slab.usage();
-        let waste_bytes = usage.held_bytes.saturating_sub(usage.live_bytes);
-        if waste_bytes > WASTE_BYTES_MIN.max(usage.live_bytes / WASTE_PART) {
-            self.begin(shared, UNASKED_PERCENT);
-        }
-    }
-
-    /// Whether a walk is in progress: one load.
+    /// Whether there is work at hand: one load.
     #[inline]
-    pub(crate) fn is_walking(&self) -> bool {
-        self.is_walking.load(Ordering::Acquire)
+    pub(crate) fn is_moving(&self) -> bool {
+        self.is_moving.load(Ordering::Acquire)
+    }
+
+    /// Begins to move everything that lies apart, because somebody asked for it.
+    pub(crate) fn begin_asked(&self, shared: &Shared) {
+        let mut work = self.lock();
+        drop(shared.slab.retire_surplus(ASKED_PERCENT, u64::MAX));
+        let end = shared.arena_ref().chunks().unused().number();
+        let source = Source::All { next: 1, end };
+        self.begin(&mut work, source, ASKED_PASSES - 1, ASKED_PERCENT);
+    }
+
+    /// Begins to move if much lies idle, or something was left over from before.
+    pub(crate) fn begin_if_due(&self, shared: &Shared) {
+        self.in_vain_bytes.store(0, Ordering::Relaxed);
+        let mut work = self.lock();
+        if work.pass.is_some() {
+            return;
+        }
+        let usage = shared.slab.usage();
+        let part = usage.live_bytes / 100 * self.threshold_percent.load(Ordering::Relaxed);
+        let least = self.ignore_bytes.load(Ordering::Relaxed).max(part);
+        let goal = if usage.waste_bytes() > least {
+            u64::MAX
+        } else {
+            0
+        };
+        self.begin_retired(&mut work, shared, UNASKED_PERCENT, goal);
+    }
+
+    /// Begins to free `goal_bytes` of chunks for a writer in need; whether there is work at hand.
+    fn begin_needed(&self, work: &mut Work, shared: &Shared, goal_bytes: u64) -> bool {
+        if work.pass.is_some() {
+            return true;
+        }
+        let waste = shared.slab.usage().waste_bytes();
+        let in_vain = self.in_vain_bytes.load(Ordering::Relaxed);
+        if in_vain > 0 && waste < in_vain.saturating_add(CHUNK_BYTES as u64) {
+            return false;
+        }
+        let begun = self.begin_retired(work, shared, ASKED_PERCENT, goal_bytes);
+        self.in_vain_bytes
+            .store(if begun { 0 } else { waste }, Ordering::Relaxed);
+        begun
+    }
+
+    /// Takes chunks out of service and begins to empty them; whether there are any.
+    fn begin_retired(&self, work: &mut Work, shared: &Shared, percent: u32, goal: u64) -> bool {
+        let mut chunks = work.take_leftovers(shared);
+        if goal > 0 {
+            chunks.append(&mut shared.slab.retire_surplus(percent, goal));
+        }
+        let begins = !chunks.is_empty();
+        if begins {
+            self.begin(work, Source::Retired(chunks), 0, percent);
+        }
+        begins
+    }
+
+    fn begin(&self, work: &mut Work, source: Source, more_passes: u32, percent: u32) {
+        work.pass = Some(Pass {
+            source,
+            chunk: ChunkId::ZERO,
+            slot: 0,
+            more_passes,
+            percent,
+        });
+        self.is_moving.store(true, Ordering::Release);
+    }
+}
+
+impl Work {
+    /// Chunks that are to be tried again; those tried often enough go back into service.
+    fn take_leftovers(&mut self, shared: &Shared) -> Vec<ChunkId> {
+        self.leftovers
+            .retain(|left| shared.slab.is_retired_chunk(left.chunk));
+        let tired = |left: &&Leftover| left.tries >= TRIES_MAX;
+        for left in self.leftovers.iter().filter(tired) {
+            shared.slab.reinstate(left.chunk);
+        }
+        self.leftovers.retain(|left| left.tries < TRIES_MAX);
+        self.leftovers.iter().map(|left| left.chunk).collect()
+    }
+
+    /// Notes that a chunk was gone through.
+    fn leave(&mut self, shared: &Shared, chunk: ChunkId) {
+        if !shared.slab.is_retired_chunk(chunk) {
+            return;
+        }
+        let known = self.leftovers.iter_mut().find(|left| left.chunk == chunk);
+        match known {
+            Some(left) => left.tries += 1,
+            None => self.leftovers.push(Leftover { chunk, tries: 1 }),
+        }
     }
 }
 
 impl Indexed {
-    /// Goes on with the walk, in a bounded step; whether there is more to do.
+    /// Goes on with the work at hand, in a bounded step; whether there is more.
     pub(crate) fn move_some(&mut self) -> bool {
-        if !self.shared.mover.is_walking() {
+        if !self.shared.mover.is_moving() {
             return false;
         }
         let shared = std::sync::Arc::clone(&self.shared);
-        let mut guard = shared.mover.lock();
-        let Some(walk) = guard.as_mut() else {
-            return false;
+        // Whoever has it does the work; one is enough.
+        let Ok(mut work) = shared.mover.work.try_lock() else {
+            return true;
         };
-        for _ in 0..BUCKETS_PER_TICK {
-            if walk.database >= shared.databases.count() {
-                *guard = None;
-                shared.mover.is_walking.store(false, Ordering::Release);
-                // What was freed in retired chunks meanwhile may be all that keeps them.
-                shared.slab.recall();
-                self.local.cache.settle();
+        self.work_on(&mut work, WORK_PER_TICK)
+    }
+
+    /// Makes memory that is held but lies idle in slots of other sizes free for what is about to be
+    /// added, as far as `bytes` justify the work. This thread is inside and holds nothing.
+    #[cold]
+    pub(crate) fn compact_for(&mut self, bytes: usize, over_bytes: u64) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        if shared.arena_ref().give_dirty() >= over_bytes {
+            return;
+        }
+        let Ok(mut work) = shared.mover.work.try_lock() else {
+            return;
+        };
+        let goal = over_bytes.max(shared.budget.limit_bytes() / NEED_PLAN_PART);
+        if shared.mover.begin_needed(&mut work, &shared, goal) {
+            let needed = (bytes as u64).saturating_mul(NEED_TIMES);
+            self.work_on(&mut work, needed.max(NEED_WORK_MIN));
+        }
+    }
+
+    /// Does as much of the work as `work_left` says; whether there is more.
+    fn work_on(&mut self, work: &mut Work, mut work_left: u64) -> bool {
+        let shared = std::sync::Arc::clone(&self.shared);
+        // Slots of chunks that were just retired must not be given out again.
+        self.local.cache.settle();
+        while work_left > 0 {
+            let Some(pass) = &mut work.pass else {
+                return false;
+            };
+            if pass.chunk.is_zero() {
+                let Some(chunk) = pass.source.next() else {
+                    self.finish_pass(&shared, work);
+                    continue;
+                };
+                (pass.chunk, pass.slot) = (chunk, 0);
+            }
+            let (chunk, mut slot) = (pass.chunk, pass.slot);
+            let mut moving = Moving {
+                shared: &shared,
+                seen: &self.seen,
+                local: &mut self.local,
+                key: &mut work.key,
+            };
+            let is_done = moving.empty(chunk, &mut slot, &mut work_left);
+            pass.slot = slot;
+            if is_done {
+                pass.chunk = ChunkId::ZERO;
+                work.leave(&shared, chunk);
+            }
+        }
+        work.pass.is_some()
+    }
+
+    /// Ends a pass; begins the next if there is to be one and it has something to do.
+    fn finish_pass(&mut self, shared: &Shared, work: &mut Work) {
+        // What was freed in retired chunks meanwhile may be all that keeps them.
+        shared.slab.recall();
+        self.local.cache.settle();
+        let Some(pass) = work.pass.take() else {
+            return;
+        };
+        let next = pass.more_passes > 0
+            && shared
+                .mover
+                .begin_retired(work, shared, pass.percent, u64::MAX);
+        if next && let Some(next) = &mut work.pass {
+            next.more_passes = pass.more_passes - 1;
+        } else {
+            shared.mover.is_moving.store(false, Ordering::Release);
+            shared.arena_ref().give_dirty();
+        }
+    }
+}
+
+/// What moving one record after the other takes.
+struct Moving<'a> {
+    shared: &'a Shared,
+    seen: &'a Seen,
+    local: &'a mut Local,
+    key: &'a mut Vec<u8>,
+}
+
+impl Moving<'_> {
+    /// Goes through the slots of a chunk from `slot` on; whether it came to the end.
+    fn empty(&mut self, chunk: ChunkId, slot: &mut u32, work_left: &mut u64) -> bool {
+        let slab = &self.shared.slab;
+        let Some(class) = slab.class_of_chunk(chunk) else {
+            return true;
+        };
+        let bytes = u32::try_from(class_bytes(class)).unwrap_or(u32::MAX);
+        while *slot < capacity(class) {
+            if *work_left == 0 {
                 return false;
             }
-            self.move_bucket(&shared, walk);
+            let is_retired = slab.is_retired_chunk(chunk);
+            let offset = chunk.offset(*slot * bytes);
+            *slot += 1;
+            let cost = offset.map_or(0, |offset| self.move_from(offset, class, is_retired));
+            *work_left = work_left.saturating_sub(LOOK_COST + cost);
         }
         true
     }
 
-    /// Moves what is to be moved of the bucket at the walk's position.
-    fn move_bucket(&mut self, shared: &Shared, walk: &mut Walk) {
-        let mut end = 0;
-        if let Some(index) = self.seen.get(walk.database) {
-            let home = index.lock(walk.position.reverse_bits());
-            let bucket = index.bucket(home.number);
-            let moved = move_chain(shared, &mut self.local, index, bucket);
-            bucket.unlock(moved);
-            end = home.end_position();
+    /// Moves the record in a slot, if there is one and it should be moved; what that cost.
+    fn move_from(&mut self, offset: Offset, class: SizeClass, is_retired: bool) -> u64 {
+        let seen = View::load(self.shared.arena_ref(), offset)
+            .filter(|view| view.class() == class)
+            .filter(|view| {
+                is_retired || class_for(view.used_bytes()).is_some_and(|fit| fit < class)
+            });
+        let Some(seen) = seen else {
+            return 0;
+        };
+        if !seen.copy_inline_key(self.key) {
+            return 0;
         }
-        walk.position = end;
-        if end == 0 {
-            walk.database += 1;
+        let hash = self.shared.hasher.hash(self.key);
+        let moved = self.move_of(hash, offset);
+        let counter = if moved {
+            &self.shared.mover.moved
+        } else {
+            &self.shared.mover.left
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        MOVE_COST + class_bytes(class) as u64
+    }
+
+    /// Moves the record at `offset` if it is one, of a key with `hash`; whether it was.
+    fn move_of(&mut self, hash: u64, offset: Offset) -> bool {
+        for (_, index) in self.seen.iter() {
+            let Some(bucket) = index.try_lock(hash) else {
+                continue;
+            };
+            let found = index.find(bucket, hash, |link| link.offset() == Some(offset));
+            let moved = found.is_some_and(|spot| {
+                view_of(self.shared, spot.link)
+                    .and_then(|view| self.copy_elsewhere(&view))
+                    .inspect(|&to| spot.bucket.set_link(spot.at, spot.link.with_offset(to)))
+                    .is_some()
+            });
+            if moved {
+                // While the bucket is held, so that nobody finds the old slot used again first.
+                self.free_moved(offset);
+            }
+            bucket.unlock(moved);
+            if moved {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Copies a record to a slot that fits it; where that is. The caller holds its bucket.
+    fn copy_elsewhere(&mut self, view: &View<'_>) -> Option<Offset> {
+        let arena = self.shared.arena_ref();
+        let class = class_for(view.used_bytes())?;
+        let to = self.local.cache.allocate(class).ok()?;
+        let used = view.used_bytes();
+        // SAFETY: the caller holds the bucket, and what is written is another slot.
+        unsafe { view.with_slot(used, |record| arena.copy_in(to, 0, record)) };
+        View::create(arena, to, view.header().with_class(class)).map(|_| to)
+    }
+
+    /// Frees the slot that a record was moved away from.
+    fn free_moved(&mut self, offset: Offset) {
+        let chunk = ChunkId::of(offset);
+        if let Some(class) = self.shared.slab.class_of_chunk(chunk) {
+            if self.shared.slab.is_retired_chunk(chunk) {
+                self.local.cache.free_moved(offset, class);
+            } else {
+                self.local.cache.free(offset, class);
+            }
         }
     }
-}
-
-/// Moves the records of a chain that lie in retired chunks; whether there were any. The caller holds
-/// the chain's bucket.
-fn move_chain(shared: &Shared, local: &mut Local, index: &Index, home: &Bucket) -> bool {
-    let mut moved = false;
-    index.for_each(home, |spot| {
-        if let Some(offset) = spot.link.offset()
-            && shared.slab.is_retired(offset)
-        {
-            moved |= move_record(shared, local, spot);
-        }
-    });
-    moved
-}
-
-/// Moves one record to another slot of its class; whether there was one. The caller holds its
-/// bucket.
-fn move_record(shared: &Shared, local: &mut Local, spot: Spot<'_>) -> bool {
-    let Some(view) = view_of(shared, spot.link) else {
-        return false;
-    };
-    let Ok(offset) = local.cache.allocate(view.class()) else {
-        return false;
-    };
-    let bytes = class_bytes(view.class());
-    // SAFETY: the caller holds the bucket, and what is written is another slot.
-    unsafe { view.with_slot(bytes, |slot| shared.arena_ref().copy_in(offset, 0, slot)) };
-    let link: Link = spot.link.with_offset(offset);
-    spot.bucket.set_link(spot.at, link);
-    local.cache.free_moved(view.offset(), view.class());
-    true
 }

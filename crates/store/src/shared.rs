@@ -6,10 +6,10 @@ use base::hash::KeyHasher;
 use base::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use crate::accounting::{Budget, Ledger};
-use crate::arena::Arena;
+use crate::accounting::{Budget, Ledger, idle_bytes_max};
 #[cfg(not(any(loom, shuttle)))]
 use crate::arena::HugePages;
+use crate::arena::{Arena, CHUNK_BYTES};
 use crate::databases::Databases;
 use crate::expire::Orphans;
 use crate::gate::Gate;
@@ -84,6 +84,22 @@ impl Shared {
     #[inline]
     pub(crate) fn arena_ref(&self) -> &Arena {
         self.slab.arena()
+    }
+
+    /// Memory that is held without being used: free slots and free chunks.
+    #[inline]
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        self.slab.usage().waste_bytes() + self.arena_ref().chunks().dirty_bytes()
+    }
+
+    /// Limits what the process may hold; 0 is no limit.
+    pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
+        self.budget.set_limit_bytes(limit_bytes);
+        let dirty_max = match limit_bytes {
+            0 => u64::MAX,
+            _ => idle_bytes_max(limit_bytes) / 2 / CHUNK_BYTES as u64,
+        };
+        self.arena_ref().chunks().set_dirty_max(dirty_max);
     }
 
     /// Whether expired records are removed before anyone asks for them.

@@ -19,11 +19,10 @@
 //! in batches, under the pool's lock, and the way to zero leads through there. What a thread
 //! strands per class is at most one list of 64 KiB and one chunk not yet cut.
 //!
-//! Moving records together: [`Slab::retire_sparse`] takes chunks that are mostly free out of
-//! service; who walks the index moves each record for which [`Slab::is_retired`] says yes
-//! (allocate, copy, swap, [`SlabCache::free_moved`]); caches hand their free slots back
-//! ([`SlabCache::settle`], after the walk once more for [`Slab::recall`]), and the emptied chunk
-//! goes back to the arena by itself.
+//! Moving records together: [`Slab::retire_surplus`] takes chunks out of service whose slots in use
+//! have room elsewhere; who walks them moves each record (allocate, copy, swap,
+//! [`SlabCache::free_moved`]); caches hand their free slots back ([`SlabCache::settle`], after the
+//! walk once more for [`Slab::recall`]), and the emptied chunk goes back to the arena by itself.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{CachePadded, Mutex};
 
 use crate::accounting::{Ledger, LocalBytes};
-use crate::arena::{Arena, CHUNK_BYTES, Offset};
+use crate::arena::{Arena, CHUNK_BYTES, Offset, distance};
 pub(crate) use crate::chunk::OutOfMemory;
 use crate::chunk::{ChunkId, ChunkInfo, lock};
 use crate::size_class::{CLASS_BYTES, CLASS_COUNT, capacity};
@@ -97,6 +96,8 @@ pub(crate) struct Slab {
     ledger: Arc<Ledger>,
     pools: Box<[CachePadded<Mutex<Pool>>]>,
     live: Ledger,
+    /// Chunks of all classes.
+    chunks: CachePadded<AtomicU64>,
     /// Raised whenever chunks were retired.
     generation: AtomicU64,
 }
@@ -112,10 +113,18 @@ struct Pool {
 /// What the slots of a store amount to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlabUsage {
-    /// Bytes of the slots in use, up to 64 KiB per thread old.
+    /// Bytes of the slots in use with their shares of chunks' ends, up to 64 KiB per thread old.
     pub(crate) live_bytes: u64,
     /// Bytes of the chunks that hold slots, free ones included.
     pub(crate) held_bytes: u64,
+}
+
+impl SlabUsage {
+    /// Bytes held without being in use.
+    #[inline]
+    pub(crate) fn waste_bytes(self) -> u64 {
+        self.held_bytes.saturating_sub(self.live_bytes)
+    }
 }
 
 impl Slab {
@@ -133,6 +142,7 @@ impl Slab {
                 })
                 .collect(),
             live: Ledger::default(),
+            chunks: CachePadded::new(AtomicU64::new(0)),
             generation: AtomicU64::new(0),
         })
     }
@@ -159,12 +169,12 @@ impl Slab {
         }
     }
 
-    /// Sums over all classes.
+    /// Sums over all classes: two loads.
+    #[inline]
     pub(crate) fn usage(&self) -> SlabUsage {
-        let chunks: u64 = self.pools.iter().map(|pool| lock(pool).chunks).sum();
         SlabUsage {
             live_bytes: self.live.used_bytes(),
-            held_bytes: chunks * CHUNK_BYTES as u64,
+            held_bytes: self.chunks.load(Ordering::Relaxed) * CHUNK_BYTES as u64,
         }
     }
 
@@ -175,17 +185,91 @@ impl Slab {
     }
 
     /// Takes chunks out of service of which less than `percent` of the slots are out; how many it
-    /// took. Looks at all chunks ever used, a few nanoseconds each.
+    /// took.
+    #[cfg(test)]
     pub(crate) fn retire_sparse(&self, percent: u32) -> usize {
-        let end = self.arena.chunks().unused().number();
-        let retired = (1..end)
-            .map(ChunkId::from_number)
-            .filter(|&chunk| self.retire_if_sparse(chunk, percent))
+        let retired = self
+            .all_chunks()
+            .filter(|&chunk| {
+                self.retire_if(chunk, |class, out| {
+                    u64::from(out) * 100 < u64::from(percent) * u64::from(capacity(class))
+                })
+            })
             .count();
         if retired > 0 {
             self.recall();
         }
         retired
+    }
+
+    /// Takes chunks out of service whose slots in use have room in the other chunks of their class:
+    /// the emptiest first, of those of which less than `percent` is in use, until about `goal_bytes`
+    /// of chunks were taken. Looks at all chunks ever used, twice, a few nanoseconds each.
+    pub(crate) fn retire_surplus(&self, percent: u32, goal_bytes: u64) -> Vec<ChunkId> {
+        let mut surplus = Surplus::default();
+        for chunk in self.all_chunks() {
+            if let Some((class, out)) = self.in_service(chunk) {
+                surplus.count(class, out);
+            }
+        }
+        surplus.choose(percent, goal_bytes);
+        let chosen: Vec<ChunkId> = self
+            .all_chunks()
+            .filter(|&chunk| {
+                self.in_service(chunk)
+                    .is_some_and(|(class, out)| surplus.take(class, out))
+            })
+            .collect();
+        let mut retired = chosen;
+        retired.retain(|&chunk| self.retire_if(chunk, |_, _| true));
+        if !retired.is_empty() {
+            self.recall();
+        }
+        retired
+    }
+
+    /// Puts a retired chunk back into service, for what is in it cannot be moved now.
+    pub(crate) fn reinstate(&self, chunk: ChunkId) {
+        let info = self.arena.chunks().info(chunk);
+        let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
+            return;
+        };
+        let mut pool = lock(&self.pools[class.index()]);
+        let now = info.state.load(Ordering::Relaxed);
+        if class_of(now) != Some(class) || now & state::RETIRED == 0 {
+            return;
+        }
+        info.state.store(now & !state::RETIRED, Ordering::Relaxed);
+        let has_free = info.free_head.load(Ordering::Relaxed) != 0
+            || info.fresh.load(Ordering::Relaxed) < slots_end(class);
+        if has_free {
+            self.list(&mut pool, chunk);
+        }
+    }
+
+    /// All chunks that were ever used.
+    pub(crate) fn all_chunks(&self) -> impl Iterator<Item = ChunkId> + use<> {
+        (1..self.arena.chunks().unused().number()).map(ChunkId::from_number)
+    }
+
+    /// The class of a chunk of slots.
+    #[inline]
+    pub(crate) fn class_of_chunk(&self, chunk: ChunkId) -> Option<SizeClass> {
+        class_of(
+            self.arena
+                .chunks()
+                .info(chunk)
+                .state
+                .load(Ordering::Acquire),
+        )
+    }
+
+    /// The class of a chunk that gives out slots, and how many of them are out.
+    fn in_service(&self, chunk: ChunkId) -> Option<(SizeClass, u32)> {
+        let info = self.arena.chunks().info(chunk);
+        let now = info.state.load(Ordering::Acquire);
+        let class = class_of(now).filter(|_| now & state::RETIRED == 0)?;
+        Some((class, info.count.load(Ordering::Relaxed)))
     }
 
     /// Makes every cache hand its free slots back the next time it settles: what was freed in
@@ -196,12 +280,20 @@ impl Slab {
 
     /// Whether the record at `offset` should be moved away.
     #[inline]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn is_retired(&self, offset: Offset) -> bool {
-        let info = self.arena.chunks().info(ChunkId::of(offset));
+        self.is_retired_chunk(ChunkId::of(offset))
+    }
+
+    /// Whether a chunk is out of service.
+    #[inline]
+    pub(crate) fn is_retired_chunk(&self, chunk: ChunkId) -> bool {
+        let info = self.arena.chunks().info(chunk);
         info.state.load(Ordering::Relaxed) & state::RETIRED != 0
     }
 
-    fn retire_if_sparse(&self, chunk: ChunkId, percent: u32) -> bool {
+    /// Takes a chunk out of service if its class and the number of its slots that are out suit.
+    fn retire_if(&self, chunk: ChunkId, suits: impl Fn(SizeClass, u32) -> bool) -> bool {
         let info = self.arena.chunks().info(chunk);
         let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
             return false;
@@ -209,9 +301,8 @@ impl Slab {
         let mut pool = lock(&self.pools[class.index()]);
         // Only under the lock of its class does a chunk keep its class.
         let now = info.state.load(Ordering::Relaxed);
-        let out = u64::from(info.count.load(Ordering::Relaxed));
-        let sparse = out * 100 < u64::from(percent) * u64::from(capacity(class));
-        if class_of(now) != Some(class) || now & state::RETIRED != 0 || !sparse {
+        let out = info.count.load(Ordering::Relaxed);
+        if class_of(now) != Some(class) || now & state::RETIRED != 0 || !suits(class, out) {
             return false;
         }
         self.unlist(&mut pool, chunk);
@@ -232,6 +323,7 @@ impl Slab {
         let chunk = self.arena.take_chunk().inspect_err(|_| {
             lock(&self.pools[class.index()]).chunks -= 1;
         })?;
+        self.chunks.fetch_add(1, Ordering::Relaxed);
         let info = self.arena.chunks().info(chunk);
         let end = slots_end(class);
         info.count.store(capacity(class), Ordering::Relaxed);
@@ -336,6 +428,7 @@ impl Slab {
         if out == 0 {
             self.unlist(pool, chunk);
             pool.chunks -= 1;
+            self.chunks.fetch_sub(1, Ordering::Relaxed);
             info.free_head.store(0, Ordering::Relaxed);
             info.state.store(0, Ordering::Release);
             return true;
@@ -443,7 +536,7 @@ impl SlabCache {
             }
             self.slab.refill(class, list)?;
         };
-        self.count_live(slot_bytes(class).into());
+        self.count_live(share_bytes(class));
         Ok(offset)
     }
 
@@ -473,13 +566,13 @@ impl SlabCache {
             list.head = self.slab.give_back(class, list.head, half);
             list.count -= half;
         }
-        self.count_live(-i64::from(slot_bytes(class)));
+        self.count_live(-share_bytes(class));
     }
 
     /// Frees a slot of a retired chunk: not into the list, which would give it out again.
     pub(crate) fn free_moved(&mut self, offset: Offset, class: SizeClass) {
         self.slab.give_back(class, offset.bytes(), 1);
-        self.count_live(-i64::from(slot_bytes(class)));
+        self.count_live(-share_bytes(class));
     }
 
     /// Hands all free slots back when chunks were retired since the last call; one load if not. To
@@ -530,6 +623,97 @@ impl Drop for SlabCache {
         self.give_back_all();
     }
 }
+
+/// Which chunks are more than their class needs: counted by how full they are.
+struct Surplus {
+    classes: Vec<ClassFill>,
+}
+
+/// The chunks of one class.
+#[derive(Clone, Copy, Default)]
+struct ClassFill {
+    chunks: u64,
+    out: u64,
+    by_fill: [u32; FILLS],
+    /// How many of each fill are to be taken.
+    wanted: [u32; FILLS],
+}
+
+/// Degrees of fullness told apart.
+const FILLS: usize = 32;
+
+impl Default for Surplus {
+    fn default() -> Self {
+        Self {
+            classes: vec![ClassFill::default(); CLASS_COUNT],
+        }
+    }
+}
+
+impl Surplus {
+    fn fill(class: SizeClass, out: u32) -> usize {
+        let fill = u64::from(out) * FILLS as u64 / u64::from(capacity(class));
+        distance(fill).min(FILLS - 1)
+    }
+
+    fn count(&mut self, class: SizeClass, out: u32) {
+        let of_class = &mut self.classes[class.index()];
+        of_class.chunks += 1;
+        of_class.out += u64::from(out);
+        of_class.by_fill[Self::fill(class, out)] += 1;
+    }
+
+    /// Decides how many chunks of each class and fill are to be taken.
+    fn choose(&mut self, percent: u32, goal_bytes: u64) {
+        let mut goal = u32::try_from(goal_bytes.div_ceil(CHUNK_BYTES as u64)).unwrap_or(u32::MAX);
+        let fullest = FILLS * distance(u64::from(percent)) / 100;
+        let mut spare: Vec<u32> = self
+            .classes
+            .iter()
+            .zip(SizeClass::all())
+            .map(|(of_class, class)| {
+                let needed = of_class.out.div_ceil(u64::from(capacity(class)));
+                u32::try_from(of_class.chunks - needed).unwrap_or(u32::MAX)
+            })
+            .collect();
+        for fill in 0..fullest.min(FILLS) {
+            for (of_class, spare) in self.classes.iter_mut().zip(&mut spare) {
+                let taken = of_class.by_fill[fill].min(*spare).min(goal);
+                of_class.wanted[fill] = taken;
+                *spare -= taken;
+                goal -= taken;
+            }
+        }
+    }
+
+    /// Whether a chunk is one of those to be taken.
+    fn take(&mut self, class: SizeClass, out: u32) -> bool {
+        let wanted = &mut self.classes[class.index()].wanted[Self::fill(class, out)];
+        let takes = *wanted > 0;
+        *wanted -= u32::from(takes);
+        takes
+    }
+}
+
+/// Bytes of a chunk that a slot of `class` stands for: those of the slot, and its share of what is
+/// left at the chunk's end.
+#[inline]
+fn share_bytes(class: SizeClass) -> i64 {
+    SHARE_BYTES[class.index()]
+}
+
+const SHARE_BYTES: [i64; CLASS_COUNT] = {
+    let mut shares = [0; CLASS_COUNT];
+    let mut index = 0;
+    while index < CLASS_COUNT {
+        let slots = CHUNK_BYTES / CLASS_BYTES[index];
+        #[expect(clippy::cast_possible_wrap, reason = "at most 64 KiB")]
+        let share = (CHUNK_BYTES / slots) as i64;
+        shares[index] = share;
+        index += 1;
+    }
+    shares
+};
 
 /// Bytes of a slot of `class`.
 #[inline]

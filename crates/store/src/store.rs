@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::handle::Handle;
 use crate::index::Shape;
 use crate::key::DatabaseId;
+use crate::mover::Mover;
 #[cfg(any(test, feature = "naive"))]
 use crate::naive;
 use crate::policy::{InForce, LfuTuning, Policy};
@@ -59,6 +60,12 @@ pub struct Statistics {
     pub evicted: u64,
     /// Effects stated since the start, whether somebody listened or not.
     pub changes: u64,
+    /// Records moved so that memory becomes free.
+    pub moved: u64,
+    /// Places looked at for that and left as they are.
+    pub left: u64,
+    /// Whether records are being moved now.
+    pub is_moving: bool,
     /// Large values that wait to be freed behind the scenes.
     pub lazyfree_pending: u64,
     /// Large values freed behind the scenes so far.
@@ -170,12 +177,22 @@ impl Store {
     /// `policy`, which looks at `samples` records where it has to choose among some.
     pub fn set_memory_limit(&self, limit_bytes: u64, policy: Policy, samples: u8) {
         if let Some(shared) = self.shared() {
-            shared.budget.set_limit_bytes(limit_bytes);
+            shared.set_limit_bytes(limit_bytes);
             shared.policy.store(InForce {
                 policy,
                 samples: samples.max(1),
                 lfu: shared.policy.load().lfu,
             });
+        }
+    }
+
+    /// Says from when on records are moved together without being asked: when at least `ignore_bytes`
+    /// and `threshold_percent` of what is in use lie idle. `None` is the store's own choice.
+    pub fn set_moving(&self, threshold: Option<(u64, u64)>) {
+        if let Some(shared) = self.shared() {
+            let own = (Mover::IGNORE_BYTES, Mover::THRESHOLD_PERCENT);
+            let (ignore_bytes, threshold_percent) = threshold.unwrap_or(own);
+            shared.mover.tune(ignore_bytes, threshold_percent);
         }
     }
 
@@ -215,6 +232,9 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
         expired: sums.expired,
         evicted: sums.evicted,
         changes: sums.changes,
+        moved: shared.mover.moved.load(Ordering::Relaxed),
+        left: shared.mover.left.load(Ordering::Relaxed),
+        is_moving: shared.mover.is_moving(),
         lazyfree_pending: shared.lazy.pending_objects(),
         lazyfreed: shared.lazy.freed_objects(),
         memory: MemoryUsage {

@@ -41,6 +41,7 @@ impl Indexed {
         shared.mover.begin_asked(shared);
         shared.slab.recall();
         self.local.cache.settle();
+        shared.arena_ref().give_dirty();
     }
 
     /// Whether this thread has not told what it counted for a while.
@@ -79,10 +80,7 @@ fn measure(shared: &Shared, now_unix_ms: u64) {
         return;
     }
     if let Ok(resident) = resident_bytes() {
-        let slots = shared.slab.usage();
-        let free_slots = slots.held_bytes.saturating_sub(slots.live_bytes);
-        let dirty = shared.arena_ref().chunks().dirty_bytes();
         let used = shared.ledger.used_bytes();
-        shared.budget.correct(resident, used, free_slots + dirty);
+        shared.budget.correct(resident, used, shared.idle_bytes());
     }
 }

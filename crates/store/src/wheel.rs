@@ -25,6 +25,8 @@
 //!     every entry of a level is due before every entry of the levels above.
 //!  2. Time never passes the start of a slot with entries.
 
+use crate::blocks::{Blocks, List};
+
 /// Low bits of a hash that a wheel keeps.
 pub(crate) const POSITION_BITS: u32 = 40;
 
@@ -35,13 +37,11 @@ const DIGIT_BITS: u32 = 8;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 8;
 
-/// Entries of a block: 256 bytes with its link and length.
-const BLOCK_ENTRIES: usize = 30;
-
 /// When to look at which keys. One per thread and database, not shared.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     now_unix_ms: u64,
+    blocks: Blocks,
     levels: [Option<Box<Level>>; LEVELS],
     /// To be visited now.
     due: List,
@@ -55,9 +55,10 @@ impl Wheel {
     pub(crate) fn new(now_unix_ms: u64) -> Self {
         Self {
             now_unix_ms,
+            blocks: Blocks::default(),
             levels: [const { None }; LEVELS],
-            due: List::default(),
-            spreading: (0, List::default()),
+            due: List::EMPTY,
+            spreading: (0, List::EMPTY),
             len: 0,
         }
     }
@@ -121,6 +122,11 @@ impl Wheel {
         self.len
     }
 
+    /// Bytes that hold entries, or held them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.bytes()
+    }
+
     /// Forgets all entries and frees their memory; time stays. The way to get rid of entries that
     /// mean nothing any more is to clear, and to arm again what a walk over the records finds.
     #[cfg_attr(
@@ -134,7 +140,7 @@ impl Wheel {
     /// Puts an entry where it belongs at this time.
     fn file(&mut self, position: u64, deadline_unix_ms: u64) {
         if deadline_unix_ms <= self.now_unix_ms {
-            self.due.push(position);
+            self.due.push(&mut self.blocks, position);
             return;
         }
         let level = (deadline_unix_ms ^ self.now_unix_ms).ilog2() / DIGIT_BITS;
@@ -142,14 +148,14 @@ impl Wheel {
         let slot = digit(level, deadline_unix_ms);
         self.levels[level as usize]
             .get_or_insert_with(Level::boxed)
-            .push(slot, position | rest);
+            .push(&mut self.blocks, slot, position | rest);
     }
 
     /// Spreads what is to be spread; whether all of it was.
     fn spread(&mut self, work_left: &mut usize) -> bool {
         let level = self.spreading.0;
         while *work_left > 0 {
-            let Some(entry) = self.spreading.1.pop() else {
+            let Some(entry) = self.spreading.1.pop(&mut self.blocks) else {
                 return true;
             };
             *work_left -= 1;
@@ -168,7 +174,7 @@ impl Wheel {
         visit: &mut impl FnMut(u64) -> Option<u64>,
     ) -> bool {
         while *work_left > 0 {
-            let Some(position) = self.due.pop() else {
+            let Some(position) = self.due.pop(&mut self.blocks) else {
                 return true;
             };
             *work_left -= 1;
@@ -236,13 +242,13 @@ impl Level {
     fn boxed() -> Box<Self> {
         Box::new(Self {
             occupied: [0; SLOTS / 64],
-            slots: [const { List { first: None } }; SLOTS],
+            slots: [const { List::EMPTY }; SLOTS],
         })
     }
 
-    fn push(&mut self, slot: usize, entry: u64) {
+    fn push(&mut self, blocks: &mut Blocks, slot: usize, entry: u64) {
         self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.slots[slot].push(entry);
+        self.slots[slot].push(blocks, entry);
     }
 
     fn take(&mut self, slot: usize) -> List {
@@ -254,61 +260,6 @@ impl Level {
     fn first(&self) -> Option<usize> {
         let word = self.occupied.iter().position(|&word| word != 0)?;
         Some(word * 64 + self.occupied[word].trailing_zeros() as usize)
-    }
-}
-
-/// Entries in blocks, which are freed as they empty.
-#[derive(Debug, Default)]
-struct List {
-    first: Option<Box<Block>>,
-}
-
-#[derive(Debug)]
-struct Block {
-    next: Option<Box<Block>>,
-    len: usize,
-    entries: [u64; BLOCK_ENTRIES],
-}
-
-impl List {
-    fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    fn push(&mut self, entry: u64) {
-        let block = match &mut self.first {
-            Some(block) if block.len < BLOCK_ENTRIES => block,
-            first => {
-                let next = first.take();
-                first.insert(Box::new(Block {
-                    next,
-                    len: 0,
-                    entries: [0; BLOCK_ENTRIES],
-                }))
-            }
-        };
-        block.entries[block.len] = entry;
-        block.len += 1;
-    }
-
-    fn pop(&mut self) -> Option<u64> {
-        let block = self.first.as_mut()?;
-        block.len -= 1;
-        let entry = block.entries[block.len];
-        if block.len == 0 {
-            self.first = block.next.take();
-        }
-        Some(entry)
-    }
-}
-
-impl Drop for List {
-    /// One block after the other: a chain dropped as it is nested would overflow the stack.
-    fn drop(&mut self) {
-        let mut next = self.first.take();
-        while let Some(mut block) = next {
-            next = block.next.take();
-        }
     }
 }
 
