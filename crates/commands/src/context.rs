@@ -4,6 +4,7 @@ use base::random::Prng;
 use store::{DatabaseId, Handle, Key};
 
 use crate::error::CommandError;
+use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -22,8 +23,8 @@ pub struct Context<'a> {
     pub random: &'a mut Prng,
     /// Time of this command, in milliseconds since 1970 UTC.
     pub now_unix_ms: u64,
-    /// The first key and its hash, when the plan of the batch has computed it.
-    pub(crate) planned: Option<Key<'a>>,
+    /// What is known about the batch that the command is part of.
+    pub(crate) plan: &'a mut Plan,
 }
 
 impl Context<'_> {
@@ -31,9 +32,9 @@ impl Context<'_> {
     #[inline]
     #[must_use]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        let hash = match &self.planned {
-            Some(planned) if std::ptr::eq(planned.bytes(), bytes) => planned.hash(),
-            _ => self.store.hash(bytes),
+        let hash = match self.plan.hash_of(bytes) {
+            Some(hash) => hash,
+            None => self.store.hash(bytes),
         };
         Key::with_hash(bytes, hash, self.session.database)
     }
@@ -58,7 +59,7 @@ impl Context<'_> {
             settings,
             random,
             now_unix_ms,
-            planned,
+            plan,
         } = self;
         store.locked(keys, |store| {
             body(&mut Context {
@@ -68,7 +69,7 @@ impl Context<'_> {
                 settings,
                 random,
                 now_unix_ms: *now_unix_ms,
-                planned: *planned,
+                plan,
             })
         })
     }

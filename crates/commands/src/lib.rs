@@ -26,6 +26,7 @@ pub mod table;
 pub mod thresholds;
 
 mod help;
+mod plan;
 mod structure;
 #[cfg(test)]
 mod testing;
@@ -33,9 +34,10 @@ mod testing;
 pub use args::Args;
 pub use context::Context;
 pub use counters::{Counts, EngineCounters, RowCounts};
-pub use engine::{BATCH_MAX, Engine, Next, Outcome, Share};
+pub use engine::{Engine, Next, Outcome, Share};
 pub use error::{CommandError, CommandResult};
 pub use keys::KeyList;
+pub use plan::BATCH_MAX;
 pub use port::{ClientFilter, ClientKind, KillCount, ServerMemory, ServerPort, ShutdownRequest};
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};

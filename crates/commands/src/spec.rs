@@ -233,6 +233,16 @@ pub enum Group {
 }
 
 impl Group {
+    /// Whether its commands are about keys and nothing else: they change neither the session nor
+    /// the server, and answer with one reply.
+    #[must_use]
+    pub(crate) const fn is_data(self) -> bool {
+        match self {
+            Self::Generic | Self::String | Self::Bitmap => true,
+            Self::Connection | Self::Server | Self::Cluster => false,
+        }
+    }
+
     /// The name `COMMAND DOCS` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -315,20 +325,6 @@ impl CommandSpec {
         handler: crate::error::container,
         subcommands: &[],
     };
-
-    /// Position of the first key when it stands at a fixed place; 0 when there is none.
-    #[inline]
-    #[must_use]
-    pub fn first_key(&self) -> u16 {
-        match self.keys.first() {
-            Some(KeySpec {
-                begin: Begin::Index(at),
-                find: Find::Range { .. },
-                ..
-            }) => *at,
-            _ => 0,
-        }
-    }
 }
 
 /// Categories a user may be given or denied, in the order they are shown.

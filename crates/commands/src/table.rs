@@ -1,13 +1,16 @@
 //! From a command's name to its row.
 //!
-//! Names are compared as packed integers: the first eight bytes, in capitals, are one `u64`; only
-//! longer names look at the rest. The table is open-addressed and at most a quarter full, so a known
-//! name takes one probe nearly always.
+//! Two ways. Names of up to seven bytes that are written all in capitals or all in small letters, as
+//! client libraries write them, are found by one comparison of a word ([`Table::find_key`]). Any
+//! name is found by its first eight bytes, made capitals, and the rest of it ([`Table::find`]). Both
+//! tables are open-addressed and sparse, so that a known name takes one probe nearly always.
 
 use std::sync::LazyLock;
 
+use protocol::NameKey;
+
 use crate::families;
-use crate::spec::CommandSpec;
+use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, Handler, KeySpec};
 
 /// Index of a row: of a command in [`Table::commands`], or of a subcommand, behind all commands.
 pub type CommandIndex = u16;
@@ -18,7 +21,11 @@ pub struct Table {
     rows: Vec<Row>,
     slots: Vec<Slot>,
     mask: usize,
+    spellings: Box<[Spelling; SPELLINGS_MAX]>,
 }
+
+/// Places for spellings; at least twice as many as there are, so that probes stay short.
+const SPELLINGS_MAX: usize = 1024;
 
 /// A command or a subcommand.
 struct Row {
@@ -28,21 +35,104 @@ struct Row {
     first_subcommand: CommandIndex,
 }
 
-/// What a name leads to.
-#[derive(Clone, Copy)]
+/// What a name leads to: the row, and what every request needs of it in few words.
 pub struct Found {
     /// The command's row.
     pub spec: &'static CommandSpec,
     /// Its index.
     pub index: CommandIndex,
-    /// Where its first key stands among the arguments; 0 when at no fixed place.
-    pub first_key: u16,
+    /// Where its keys stand, when that is fixed.
+    pub(crate) keys: KeyPlaces,
+    /// What it does.
+    pub(crate) handler: Handler,
+    /// The fewest arguments it takes.
+    arguments_min: u16,
+    /// How many more it may take.
+    arguments_more: u16,
+    /// Touches nothing but keys and its reply, and is so quick that the next command may see the
+    /// same time.
+    pub(crate) is_plain: bool,
+    /// Refused when memory is full.
+    pub(crate) needs_room: bool,
+}
+
+/// The arguments that are keys, when they are every `step` from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyPlaces {
+    /// The first; 0 when there is none, or at no fixed place.
+    pub(crate) first: u16,
+    /// The last, relative to the first; when negative, from the end of the request.
+    pub(crate) last: i16,
+    /// Distance between two.
+    pub(crate) step: u16,
+}
+
+impl Found {
+    fn new(index: CommandIndex, spec: &'static CommandSpec) -> Self {
+        let (arguments_min, arguments_more) = match spec.arity {
+            Arity::Exactly(count) => (count, 0),
+            Arity::AtLeast(count) => (count, u16::MAX),
+        };
+        let keys = KeyPlaces::of(spec);
+        let is_quick = spec.flags.has(Flags::FAST) || spec.group == Group::String;
+        let is_plain = spec.group.is_data()
+            && keys.first != 0
+            && spec.subcommands.is_empty()
+            && !spec.flags.has(Flags::BLOCKING)
+            && is_quick;
+        Self {
+            spec,
+            index,
+            keys,
+            handler: spec.handler,
+            arguments_min,
+            arguments_more,
+            is_plain,
+            needs_room: spec.flags.has(Flags::DENYOOM),
+        }
+    }
+
+    /// Whether it is known without a look at its row that it takes so many arguments.
+    #[inline(always)]
+    pub(crate) fn surely_takes(&self, count: usize) -> bool {
+        count.wrapping_sub(usize::from(self.arguments_min)) <= usize::from(self.arguments_more)
+    }
+}
+
+impl KeyPlaces {
+    const NONE: Self = Self {
+        first: 0,
+        last: 0,
+        step: 1,
+    };
+
+    fn of(spec: &CommandSpec) -> Self {
+        match spec.keys.first() {
+            Some(&KeySpec {
+                begin: Begin::Index(first),
+                find: Find::Range { last, step, .. },
+                ..
+            }) => Self {
+                first,
+                last,
+                step: step.max(1),
+            },
+            _ => Self::NONE,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
     packed: u64,
-    command: Option<Found>,
+    command: Option<&'static Found>,
+}
+
+/// A name as it is written mostly.
+#[derive(Clone, Copy)]
+struct Spelling {
+    key: NameKey,
+    command: Option<&'static Found>,
 }
 
 /// The one table.
@@ -50,6 +140,17 @@ struct Slot {
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
     &TABLE
+}
+
+/// What all names lead to, by index.
+fn all_found() -> &'static [Found] {
+    static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
+        let numbered = families::all().enumerate();
+        numbered
+            .map(|(index, spec)| Found::new(command_index(index), spec))
+            .collect()
+    });
+    &FOUND
 }
 
 impl Table {
@@ -64,24 +165,24 @@ impl Table {
             size
         ];
         let mask = size - 1;
-        for (index, spec) in commands.iter().enumerate() {
+        for found in all_found() {
+            let spec = found.spec;
             let packed = pack(spec.name.as_bytes());
             let mut at = place(packed, spec.name.len(), mask);
             while slots[at].command.is_some() {
                 at = (at + 1) & mask;
             }
-            let command = Some(Found {
-                spec,
-                index: command_index(index),
-                first_key: spec.first_key(),
-            });
-            slots[at] = Slot { packed, command };
+            slots[at] = Slot {
+                packed,
+                command: Some(found),
+            };
         }
         Self {
             rows: rows(&commands),
             commands,
             slots,
             mask,
+            spellings: spellings(),
         }
     }
 
@@ -116,21 +217,71 @@ impl Table {
         Some((first + command_index(at), &container.subcommands[at]))
     }
 
-    /// Looks a name up, in any case.
-    #[inline]
+    /// Looks a name up that has a key, if it is written as most are; otherwise it is left to
+    /// [`find`](Self::find).
+    #[inline(always)]
     #[must_use]
-    pub fn find(&self, name: &[u8]) -> Option<&Found> {
+    pub(crate) fn find_key(&self, key: NameKey) -> Option<&'static Found> {
+        let mut at = spelling_place(key);
+        loop {
+            let spelling = &self.spellings[at];
+            if spelling.key == key {
+                return spelling.command;
+            }
+            spelling.command?;
+            at = (at + 1) % SPELLINGS_MAX;
+        }
+    }
+
+    /// Looks a name up, in any case.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&'static Found> {
         let packed = pack(name);
         let mut at = place(packed, name.len(), self.mask);
         loop {
             let slot = &self.slots[at];
-            let found = slot.command.as_ref()?;
+            let found = slot.command?;
             if slot.packed == packed && is_rest_equal(found.spec.name.as_bytes(), name) {
                 return Some(found);
             }
             at = (at + 1) & self.mask;
         }
     }
+}
+
+/// Every name in capitals and in small letters.
+fn spellings() -> Box<[Spelling; SPELLINGS_MAX]> {
+    let empty = Spelling {
+        key: NameKey::NONE,
+        command: None,
+    };
+    let mut places = Box::new([empty; SPELLINGS_MAX]);
+    let mut used = 0;
+    for found in all_found() {
+        for name in [found.spec.name.to_owned(), found.spec.name.to_lowercase()] {
+            let key = NameKey::of(name.as_bytes());
+            if key == NameKey::NONE {
+                continue;
+            }
+            let mut at = spelling_place(key);
+            while places[at].command.is_some() {
+                at = (at + 1) % SPELLINGS_MAX;
+            }
+            places[at] = Spelling {
+                key,
+                command: Some(found),
+            };
+            used += 1;
+        }
+    }
+    assert!(used <= SPELLINGS_MAX / 2, "probes stay short");
+    places
+}
+
+#[inline(always)]
+fn spelling_place(key: NameKey) -> usize {
+    let mixed = key.word().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from(mixed >> (u64::BITS - SPELLINGS_MAX.ilog2())).unwrap_or(0)
 }
 
 /// Whether a row's name is the one wanted, when their packed bytes are equal.
@@ -226,8 +377,11 @@ mod tests {
         for spec in table().commands() {
             for name in [spec.name.to_owned(), spec.name.to_lowercase()] {
                 let found = table().find(name.as_bytes()).expect("known");
-                let (index, found) = (found.index, found.spec);
-                assert_eq!(found.name, spec.name);
+                let (index, row) = (found.index, found.spec);
+                assert_eq!(row.name, spec.name);
+                let key = NameKey::of(name.as_bytes());
+                let by_key = table().find_key(key).map(|found| found.spec.name);
+                assert_eq!(by_key, (key != NameKey::NONE).then_some(spec.name));
                 let lower = spec.name.to_lowercase();
                 assert_eq!(table().full_name(index), Some(lower.as_str()));
             }
@@ -276,6 +430,17 @@ mod tests {
             "get\0",
         ] {
             assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
+            assert!(table().find_key(NameKey::of(name.as_bytes())).is_none());
+        }
+    }
+
+    #[test]
+    fn counts_that_are_surely_taken_are_taken() {
+        for found in all_found() {
+            for count in (0..20).chain([usize::from(u16::MAX), 100_000]) {
+                let accepted = found.spec.arity.accepts(count);
+                assert_eq!(found.surely_takes(count), accepted && count < 100_000);
+            }
         }
     }
 }

@@ -31,5 +31,5 @@ pub use decoder::{Decoded, Decoder};
 pub use error::ProtocolError;
 pub use limits::Limits;
 pub use reply::{Deferred, Reply, Resp};
-pub use request::{Batch, OwnedRequest, Request, RequestIter};
+pub use request::{Batch, NameKey, OwnedRequest, Request, RequestIter};
 pub use value::{Double, Value, ValueError, decode_value, encode_request};

@@ -1,13 +1,12 @@
 //! What a peer may send.
 
 use crate::ProtocolError;
+use crate::request::SHORT_ARGUMENTS_MAX;
 
 /// Arguments a client may send in one request before it is authenticated.
 const UNAUTHENTICATED_ARGUMENTS_MAX: u32 = 10;
 /// Length of an argument a client may send before it is authenticated.
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16_384;
-/// Arguments of a request that is decoded the short way.
-const SHORT_ARGUMENTS_MAX: usize = 9;
 /// Length of an argument that is decoded the short way: far from where sums exceed `u32`.
 const SHORT_BULK_BYTES_MAX: usize = 1 << 30;
 
@@ -42,8 +41,8 @@ pub(crate) struct Ceilings {
     limits: Limits,
     arguments_max: u64,
     bulk_bytes_max: u64,
-    /// Arguments of a request that needs no further check.
-    pub(crate) short_arguments_max: usize,
+    /// Whether a request of few arguments needs no further check of their number.
+    pub(crate) allow_short: bool,
     /// Length of an argument that needs no further check.
     pub(crate) short_bulk_bytes_max: usize,
 }
@@ -64,7 +63,7 @@ impl Ceilings {
             limits: *limits,
             arguments_max,
             bulk_bytes_max,
-            short_arguments_max: at_most(arguments_max, SHORT_ARGUMENTS_MAX),
+            allow_short: arguments_max >= SHORT_ARGUMENTS_MAX as u64,
             short_bulk_bytes_max: at_most(bulk_bytes_max, SHORT_BULK_BYTES_MAX),
         }
     }

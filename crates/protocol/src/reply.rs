@@ -70,6 +70,11 @@ impl<'a> Reply<'a> {
         self.buffer.truncate(mark);
     }
 
+    /// What was written since `mark`.
+    pub fn since(&self, mark: usize) -> &[u8] {
+        self.buffer.as_slice().get(mark..).unwrap_or_default()
+    }
+
     /// Bytes in the buffer, replies before this one included.
     #[inline]
     pub fn len(&self) -> usize {

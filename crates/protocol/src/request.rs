@@ -14,6 +14,59 @@ const SPANS_KEPT_MAX: usize = 64 * 1024;
 /// Unescaped bytes a batch may keep between two decodings.
 const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
 
+/// Arguments of a request that is decoded the short way.
+pub(crate) const SHORT_ARGUMENTS_MAX: usize = 9;
+
+/// A command's name of up to seven bytes as one word, which no other name has: its bytes as they
+/// were sent, the first in the lowest place, and how many they are in the highest. For a quick
+/// look into a table of known spellings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NameKey(u64);
+
+impl NameKey {
+    /// The key of no name: of those that are longer, or were not decoded the short way.
+    pub const NONE: Self = Self(0);
+    /// The longest name that has a key.
+    pub const BYTES_MAX: usize = 7;
+
+    /// The key of `name`, if it has one.
+    #[must_use]
+    pub fn of(name: &[u8]) -> Self {
+        if name.len() > Self::BYTES_MAX {
+            return Self::NONE;
+        }
+        let word = name
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte));
+        Self::new(word, name.len())
+    }
+
+    /// The key of the first `name_bytes` of `bytes`; none when fewer than eight are there.
+    #[inline(always)]
+    pub(crate) fn at_front(bytes: &[u8], name_bytes: usize) -> Self {
+        match bytes.first_chunk() {
+            Some(word) if name_bytes.wrapping_sub(1) < Self::BYTES_MAX => {
+                let above = 64 - 8 * name_bytes;
+                Self::new(u64::from_le_bytes(*word) << above >> above, name_bytes)
+            }
+            _ => Self::NONE,
+        }
+    }
+
+    #[inline(always)]
+    fn new(word: u64, name_bytes: usize) -> Self {
+        Self(word | (name_bytes as u64) << 56)
+    }
+
+    /// The word itself.
+    #[inline]
+    #[must_use]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+}
+
 /// Where an argument lies in the bytes it belongs to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
@@ -61,28 +114,28 @@ impl Spans {
         self.used
     }
 
-    #[inline]
+    /// All of them.
+    #[cfg(test)]
     pub(crate) fn as_slice(&self) -> &[Span] {
         &self.slots[..self.used]
     }
 
-    /// Room for exactly `count` more, to be declared as used by [`commit`](Self::commit).
-    #[inline]
-    pub(crate) fn reserve(&mut self, count: usize) -> &mut [Span] {
-        if self.slots.len() - self.used < count {
-            self.grow(count);
+    /// Room for a request that is decoded the short way; [`Batch::push_short`] declares it as used.
+    #[inline(always)]
+    pub(crate) fn next_few(&mut self) -> &mut [Span; SHORT_ARGUMENTS_MAX] {
+        if self.slots.len() - self.used < SHORT_ARGUMENTS_MAX {
+            self.grow(SHORT_ARGUMENTS_MAX);
         }
-        &mut self.slots[self.used..][..count]
-    }
-
-    #[inline]
-    pub(crate) fn commit(&mut self, count: usize) {
-        self.used = self.slots.len().min(self.used + count);
+        let room = self.slots[self.used..].first_chunk_mut();
+        room.expect("the list has just grown")
     }
 
     #[inline]
     pub(crate) fn push(&mut self, span: Span) {
-        self.reserve(1)[0] = span;
+        if self.used == self.slots.len() {
+            self.grow(1);
+        }
+        self.slots[self.used] = span;
         self.used += 1;
     }
 
@@ -126,6 +179,7 @@ struct RequestRange {
     spans_start: u32,
     spans_end: u32,
     encoding: Span,
+    name: NameKey,
     /// The spans point into the batch's side buffer instead of the input.
     unescaped: bool,
 }
@@ -180,15 +234,28 @@ impl Batch {
     /// When `index` is not below [`len`](Self::len).
     #[inline]
     pub fn request<'a>(&'a self, index: usize, input: &'a [u8]) -> Request<'a> {
-        let range = self.requests[index];
+        self.view(&self.requests[index], input)
+    }
+
+    /// All requests in order. `input` must be the bytes the batch was decoded from.
+    #[inline]
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Request<'a>> {
+        self.requests
+            .iter()
+            .map(move |range| self.view(range, input))
+    }
+
+    #[inline(always)]
+    fn view<'a>(&'a self, range: &RequestRange, input: &'a [u8]) -> Request<'a> {
         Request {
-            spans: &self.spans.as_slice()[range.spans_start as usize..range.spans_end as usize],
+            spans: &self.spans.slots[range.spans_start as usize..range.spans_end as usize],
             bytes: if range.unescaped {
                 &self.unescaped
             } else {
                 input
             },
             wire_bytes: range.encoding.len,
+            name: range.name,
         }
     }
 
@@ -218,7 +285,22 @@ impl Batch {
             spans_start: spans.start,
             spans_end: spans.start + spans.len,
             encoding: Span::new(start, end - start),
+            name: NameKey::NONE,
             unescaped,
+        });
+    }
+
+    /// Declares the next `count` spans to be one request with this name, encoded in `start..end`.
+    #[inline(always)]
+    pub(crate) fn push_short(&mut self, count: usize, start: usize, end: usize, name: NameKey) {
+        let spans = Span::new(self.spans.used, count);
+        self.spans.used += count;
+        self.requests.push(RequestRange {
+            spans_start: spans.start,
+            spans_end: spans.start + spans.len,
+            encoding: Span::new(start, end - start),
+            name,
+            unescaped: false,
         });
     }
 }
@@ -229,6 +311,7 @@ pub struct Request<'a> {
     spans: &'a [Span],
     bytes: &'a [u8],
     wire_bytes: u32,
+    name: NameKey,
 }
 
 impl<'a> Request<'a> {
@@ -236,6 +319,12 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.arg(0).unwrap_or_default()
+    }
+
+    /// The name's key, when the request was decoded the short way.
+    #[inline]
+    pub fn name_key(&self) -> NameKey {
+        self.name
     }
 
     /// How many arguments there are, the name included.
@@ -352,6 +441,7 @@ impl OwnedRequest {
             spans: &self.spans,
             bytes: &self.bytes,
             wire_bytes: wire.len,
+            name: NameKey::NONE,
         }
     }
 }
@@ -379,6 +469,36 @@ fn encoded_spans(args: &[&[u8]], encoded_bytes: usize) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_has_one_name_at_most() {
+        let names = [
+            &b"GET"[..],
+            b"get",
+            b"GET\0",
+            b"GET\r",
+            b"G",
+            b"GETEX",
+            b"GETRANG",
+            b"\0",
+            b"\x03",
+        ];
+        for one in names {
+            for other in names {
+                let (key, other_key) = (NameKey::of(one), NameKey::of(other));
+                assert_eq!(key == other_key, one == other);
+                assert_ne!(key, NameKey::NONE);
+            }
+            let sent = [one, b"\r\n$3\r\nkey\r\n"].concat();
+            assert_eq!(NameKey::at_front(&sent, one.len()), NameKey::of(one));
+        }
+        for long in [&b"GETRANGE"[..], b"GET\0\0\0\0\x03", b"SETRANGE2"] {
+            assert_eq!(NameKey::of(long), NameKey::NONE);
+            assert_eq!(NameKey::at_front(long, long.len()), NameKey::NONE);
+        }
+        assert_eq!(NameKey::of(b""), NameKey::at_front(b"\r\n*1\r\n$4", 0));
+        assert_eq!(NameKey::at_front(b"PING\r\n", 4), NameKey::NONE);
+    }
 
     #[test]
     fn an_owned_request_shows_its_arguments() {

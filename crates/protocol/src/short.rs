@@ -6,7 +6,7 @@
 //! where the next one begins. Hence the care to find a length with one load and few steps.
 
 use crate::limits::Ceilings;
-use crate::request::{Batch, Span};
+use crate::request::{Batch, NameKey, SHORT_ARGUMENTS_MAX, Span};
 
 /// Decodes requests from `start` on until one is not short or `batch` has `max`. Returns the end
 /// of the last one.
@@ -19,12 +19,47 @@ pub(crate) fn decode_short_requests(
     batch: &mut Batch,
 ) -> usize {
     let mut consumed = start;
+    if !ceilings.allow_short {
+        return consumed;
+    }
+    let mut head = Head::NONE;
     while batch.len() < max
-        && let Some(end) = decode_short_request(input, consumed, ceilings, batch)
+        && let Some(end) = decode_short_request(input, consumed, ceilings, &mut head, batch)
     {
         consumed = end;
     }
     consumed
+}
+
+/// What the first eight bytes of a request say: `*2 CR LF $3 CR LF`.
+///
+/// Kept from one request to the next, since requests of a pipeline are mostly alike.
+struct Head {
+    word: u64,
+    arguments: usize,
+    name_bytes: usize,
+}
+
+impl Head {
+    /// One that no request has.
+    const NONE: Self = Self {
+        word: 0,
+        arguments: 0,
+        name_bytes: 0,
+    };
+
+    #[inline(always)]
+    fn read(word: u64) -> Option<Self> {
+        let (arguments, name_bytes) = (digit(word >> 8), digit(word >> 40));
+        let is_short = word & 0xffff_00ff_ffff_00ff == u64::from_le_bytes(*b"*\0\r\n$\0\r\n")
+            && arguments.wrapping_sub(1) < SHORT_ARGUMENTS_MAX
+            && name_bytes <= 9;
+        is_short.then_some(Self {
+            word,
+            arguments,
+            name_bytes,
+        })
+    }
 }
 
 /// Decodes the request at `start` and returns its end.
@@ -33,37 +68,47 @@ fn decode_short_request(
     input: &[u8],
     start: usize,
     ceilings: &Ceilings,
+    head: &mut Head,
     batch: &mut Batch,
 ) -> Option<usize> {
-    // `*2 CR LF $3 CR LF`: one look for the count and for the length of the command's name.
-    let head = u64::from_le_bytes(*input.get(start..)?.first_chunk()?);
-    let (count, name_bytes) = (digit(head >> 8), digit(head >> 40));
-    if head & 0xffff_00ff_ffff_00ff != u64::from_le_bytes(*b"*\0\r\n$\0\r\n")
-        || count.wrapping_sub(1) >= ceilings.short_arguments_max
-        || name_bytes > 9
-    {
-        return None;
+    let request = input.get(start..)?;
+    let word = u64::from_le_bytes(*request.first_chunk()?);
+    if word != head.word {
+        *head = Head::read(word)?;
     }
-    let [name, others @ ..] = batch.spans.reserve(count) else {
-        return None;
-    };
-    *name = Span::new(start + 8, name_bytes);
-    let mut position = start + 8 + name_bytes + 2;
+    let slots = batch.spans.next_few();
+    let (name, others) = slots.get_mut(..head.arguments)?.split_first_mut()?;
+    *name = Span::new(start + 8, head.name_bytes);
+    let name = NameKey::at_front(&request[8..], head.name_bytes);
+    let mut rest = request.get(8 + head.name_bytes + 2..)?;
     for slot in others {
-        let (length, header_bytes) = bulk_header(input.get(position..)?)?;
+        let (length, header_bytes) = short_bulk_header(rest)?;
         if length > ceilings.short_bulk_bytes_max {
             return None;
         }
+        let position = input.len() - rest.len();
         *slot = Span::new(position + header_bytes, length);
-        position += header_bytes + length + 2;
+        rest = rest.get(header_bytes + length + 2..)?;
     }
-    if position > input.len() {
-        return None;
+    let end = input.len() - rest.len();
+    batch.push_short(head.arguments, start, end, name);
+    Some(end)
+}
+
+/// As [`bulk_header`], with one look for two digits, which most keys have.
+#[inline(always)]
+fn short_bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
+    if let Some(head) = bytes.first_chunk() {
+        let head = u64::from_le_bytes(*head);
+        let (tens, ones) = (digit(head >> 8), digit(head >> 16));
+        let length = tens.wrapping_mul(10).wrapping_add(ones);
+        let has_form = head & 0xff_ff00_00ff == u64::from_le_bytes(*b"$\0\0\r\n\0\0\0");
+        // Ones that are a digit leave no number of two digits to tens that are not.
+        if has_form && ones <= 9 && length.wrapping_sub(10) < 90 {
+            return Some((length, 5));
+        }
     }
-    let spans_start = batch.spans.len();
-    batch.spans.commit(count);
-    batch.push_request(spans_start, start, position, false);
-    Some(position)
+    bulk_header(bytes)
 }
 
 /// The length an argument announces and the size of the announcement, if it is written as client

@@ -1,0 +1,350 @@
+//! One call of [`Engine::run`](super::Engine::run): the requests of one client, batch by batch.
+//!
+//! Most requests are plain: of a command that touches nothing but keys, from a client in no special
+//! state. Whether the client is in one is found out once a batch, and again after every request that
+//! was not plain, the only ones that can change it. What holds for a request that is not plain stands
+//! in [`Visit::execute_with_care`]; the short way ([`Visit::execute`]) leaves out what cannot apply.
+
+use std::sync::atomic::Ordering;
+
+use base::clock::Clock;
+use protocol::{Batch, Decoded, Limits, Reply, Request};
+use store::StoreError;
+
+use super::{Next, Outcome, Share};
+use crate::args::Args;
+use crate::context::Context;
+use crate::counters::EngineCounters;
+use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
+use crate::plan::BATCH_MAX;
+use crate::session::{Fate, ReplyMode, Session};
+use crate::spec::{CommandSpec, Flags, Group};
+use crate::table::{CommandIndex, Found, Table};
+
+/// Who is served, through what, and where the replies go.
+pub(super) struct Visit<'a> {
+    pub(super) reply: Reply<'a>,
+    pub(super) context: Context<'a>,
+    pub(super) table: &'static Table,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) counters: &'a EngineCounters,
+}
+
+/// Where a batch was left before its end.
+struct Left {
+    /// The request that ran last, or that has to wait.
+    index: usize,
+    next: Next,
+}
+
+impl Visit<'_> {
+    /// Executes the complete requests at the front of `input`, as many as `share` allows.
+    pub(super) fn run(&mut self, input: &[u8], share: Share, batch: &mut Batch) -> Outcome {
+        let mut outcome = Outcome {
+            consumed: 0,
+            needed: 0,
+            executed: 0,
+            next: Next::Read,
+        };
+        let reply_bytes_end = self.reply.len().saturating_add(share.reply_bytes_max);
+        let mut now_unix_ms = self.context.now_unix_ms;
+        loop {
+            let rest = &input[outcome.consumed..];
+            // Before authentication one request at a time: it may be the one that lifts the limits.
+            let authenticated = self.context.session.authenticated;
+            let most = if authenticated { BATCH_MAX } else { 1 };
+            let decoded = self.decode(rest, most, batch);
+            if outcome.executed > 0 {
+                now_unix_ms = self.clock.now_unix_ms();
+            }
+            self.set_time(now_unix_ms);
+            let Context {
+                plan,
+                store,
+                session,
+                ..
+            } = &mut self.context;
+            plan.make(self.table, store, session.database, batch, rest);
+            if let Some(left) = self.execute_batch(batch, rest, reply_bytes_end) {
+                self.context.session.decoder.reset();
+                return leave(outcome, batch, &left);
+            }
+            outcome.executed += batch.len();
+            outcome.consumed += decoded.consumed;
+            outcome.needed = decoded.needed;
+            if let Some(error) = decoded.error {
+                let start = self.reply.mark();
+                error.write_to(&mut self.reply);
+                // Behind the byte that makes it an error.
+                let text = self.reply.since(start).get(1..);
+                self.counters.count_error(text.unwrap_or_default());
+                outcome.next = Next::Close;
+                return outcome;
+            }
+            if batch.len() < most || outcome.consumed == input.len() {
+                return outcome;
+            }
+            if outcome.executed >= share.requests_max {
+                outcome.next = Next::Yield;
+                return outcome;
+            }
+        }
+    }
+
+    #[inline]
+    fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
+        let session = &mut *self.context.session;
+        let limits = Limits {
+            bulk_bytes_max: self.context.settings.string_bytes_max(),
+            authenticated: session.authenticated,
+            ..Limits::default()
+        };
+        session.decoder.decode(input, &limits, most, batch)
+    }
+
+    /// The time that the next commands see.
+    #[inline]
+    fn set_time(&mut self, now_unix_ms: u64) {
+        self.context.now_unix_ms = now_unix_ms;
+        self.context.store.begin(now_unix_ms);
+    }
+
+    /// Runs a batch in order; `None` when all of it ran and there is room for more.
+    #[inline]
+    fn execute_batch(
+        &mut self,
+        batch: &Batch,
+        input: &[u8],
+        reply_bytes_end: usize,
+    ) -> Option<Left> {
+        let mut ordinary = is_ordinary(self.context.session);
+        for (index, request) in batch.iter(input).enumerate() {
+            let command = self.context.plan.begin(index);
+            let next = match command {
+                Some(found) if ordinary && self.is_plain(found, &request) => {
+                    self.execute(&request, found);
+                    Next::Read
+                }
+                _ => {
+                    let next = self.execute_with_care(request, command);
+                    ordinary = is_ordinary(self.context.session);
+                    next
+                }
+            };
+            if next != Next::Read || self.reply.len() >= reply_bytes_end {
+                return Some(Left { index, next });
+            }
+        }
+        None
+    }
+
+    /// Whether a request of a client in no special state is one to [`execute`](Self::execute).
+    #[inline(always)]
+    fn is_plain(&self, found: &Found, request: &Request<'_>) -> bool {
+        found.is_plain
+            && found.surely_takes(request.len())
+            && self
+                .context
+                .settings
+                .paused_until_unix_ms
+                .load(Ordering::Relaxed)
+                == 0
+    }
+
+    /// Runs a plain request and writes its reply.
+    #[inline(always)]
+    fn execute(&mut self, request: &Request<'_>, found: &Found) {
+        let client = &self.context.session.client;
+        client.last_command.store(found.index, Ordering::Relaxed);
+        if found.needs_room && !self.make_room(found.index, request) {
+            return self.refuse(self.reply.mark(), &CommandError::OutOfMemory);
+        }
+        let start = self.reply.mark();
+        let mut args = Args::new(*request, 1);
+        let result = (found.handler)(&mut self.context, &mut args, &mut self.reply);
+        self.counters.count_call(found.index, result.is_err());
+        if let Err(error) = result {
+            self.refuse(start, &error);
+        }
+    }
+
+    /// Sees to it that there is memory for a request; whether there is.
+    #[inline(always)]
+    fn make_room(&mut self, index: CommandIndex, request: &Request<'_>) -> bool {
+        let made = self.context.store.make_room(request.wire_bytes());
+        if let Err(StoreError::OutOfMemory) = made {
+            self.counters.count_rejection(index);
+            return false;
+        }
+        true
+    }
+
+    /// Answers with an error instead of whatever was written since `start`.
+    #[cold]
+    fn refuse(&mut self, start: usize, error: &CommandError) {
+        let text = error.text();
+        self.counters.count_error(&text);
+        self.reply.rollback(start);
+        self.reply.error_bytes(&text);
+    }
+
+    /// Runs any request and writes its reply.
+    #[inline(never)]
+    fn execute_with_care(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
+        let settings = self.context.settings;
+        if settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
+            && self.is_paused(command, request)
+        {
+            return Next::Paused;
+        }
+        let start = self.reply.mark();
+        if self.context.session.reply_mode == ReplyMode::SkipNext {
+            self.context.session.reply_mode = ReplyMode::Skip;
+        }
+        let result = match command {
+            None if is_from_a_browser(request) => {
+                self.context.session.fate = Fate::Close;
+                return Next::Close;
+            }
+            None => Err(unknown_command(request)),
+            Some(found) => self.call(request, found),
+        };
+        if let Err(error) = result {
+            self.refuse(start, &error);
+        }
+        let session = &mut *self.context.session;
+        if session.reply_mode != ReplyMode::On {
+            suppress_reply(session, &mut self.reply, start);
+        }
+        match session.fate {
+            Fate::Stay => Next::Read,
+            Fate::Close => Next::Close,
+        }
+    }
+
+    fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
+        let (index, spec, first) = resolve(self.table, found, request)?;
+        let session = &mut *self.context.session;
+        session.client.last_command.store(index, Ordering::Relaxed);
+        if let Err(refusal) = check(self.table, (index, spec), request, session) {
+            self.counters.count_rejection(index);
+            return Err(refusal);
+        }
+        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, &request) {
+            return Err(CommandError::OutOfMemory);
+        }
+        let mut args = Args::new(request, first);
+        let result = (spec.handler)(&mut self.context, &mut args, &mut self.reply);
+        self.counters.count_call(index, result.is_err());
+        if may_take_long(spec) {
+            self.set_time(self.clock.now_unix_ms());
+        }
+        result
+    }
+
+    /// Whether the request has to wait. What would be refused is refused at once; everything else
+    /// waits for the end of a pause of all, CLIENT UNPAUSE too.
+    #[cold]
+    fn is_paused(&self, command: Option<&Found>, request: Request<'_>) -> bool {
+        let settings = self.context.settings;
+        let until = settings.paused_until_unix_ms.load(Ordering::Relaxed);
+        if until <= self.context.now_unix_ms {
+            return false;
+        }
+        let writes_only = settings.paused_writes_only.load(Ordering::Relaxed) != 0;
+        let resolved = command.map(|found| resolve(self.table, found, request));
+        let Some(Ok((index, spec, _))) = resolved else {
+            return false;
+        };
+        check(self.table, (index, spec), request, self.context.session).is_ok()
+            && (!writes_only || spec.flags.has(Flags::WRITE))
+    }
+}
+
+/// What came of a visit that ended within a batch.
+#[cold]
+fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
+    let done = match left.next {
+        Next::Paused => left.index,
+        _ => left.index + 1,
+    };
+    let consumed = done.checked_sub(1).map_or(0, |last| batch.end_of(last));
+    Outcome {
+        consumed: before.consumed + consumed,
+        needed: 0,
+        executed: before.executed + done,
+        next: match left.next {
+            Next::Read => Next::Yield,
+            next => next,
+        },
+    }
+}
+
+/// Whether a client is in no state that a plain request would have to heed.
+#[inline]
+fn is_ordinary(session: &Session) -> bool {
+    session.authenticated && session.reply_mode == ReplyMode::On && session.fate == Fate::Stay
+}
+
+/// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
+/// What is as quick as a GET or a SET shares one with the rest of its batch.
+#[inline]
+fn may_take_long(spec: &CommandSpec) -> bool {
+    !spec.flags.has(Flags::FAST) && spec.group != Group::String
+}
+
+/// Whether this is a line of an HTTP request. A page in somebody's browser can have one sent to any
+/// port of that machine, commands and all in its body, so nothing behind it is looked at.
+#[cold]
+fn is_from_a_browser(request: Request<'_>) -> bool {
+    let name = request.name();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// The row that runs: the subcommand's where there is one. Also where its arguments start.
+#[inline]
+fn resolve(
+    table: &Table,
+    &Found { index, spec, .. }: &Found,
+    request: Request<'_>,
+) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
+    if spec.subcommands.is_empty() {
+        return Ok((index, spec, 1));
+    }
+    let Some(word) = request.arg(1) else {
+        return Ok((index, spec, 1));
+    };
+    match table.find_subcommand((index, spec), word) {
+        Some((index, subcommand)) => Ok((index, subcommand, 2)),
+        None => Err(unknown_subcommand(request)),
+    }
+}
+
+#[inline]
+fn check(
+    table: &'static Table,
+    (index, spec): (CommandIndex, &'static CommandSpec),
+    request: Request<'_>,
+    session: &Session,
+) -> CommandResult {
+    if !spec.arity.accepts(request.len()) {
+        let full_name = table.full_name(index).unwrap_or_default();
+        return Err(CommandError::WrongArity(full_name.into()));
+    }
+    if !session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
+        return Err(CommandError::fixed("NOAUTH Authentication required."));
+    }
+    Ok(())
+}
+
+#[cold]
+fn suppress_reply(session: &mut Session, reply: &mut Reply<'_>, start: usize) {
+    match session.reply_mode {
+        ReplyMode::On | ReplyMode::SkipNext => {}
+        ReplyMode::Off => reply.rollback(start),
+        ReplyMode::Skip => {
+            reply.rollback(start);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}
