@@ -275,12 +275,41 @@ impl Bucket {
         self.word.store(word.unlocked(changed).0, Ordering::Release);
     }
 
-    /// Gives the lock of a bucket back that was split: what is left has a longer common ending.
+    /// Gives the lock of a bucket back that was split or merged: what is in it now has another common
+    /// ending.
     pub(crate) fn unlock_split(&self, depth: u32) {
         let word = Word(self.word.load(Ordering::Relaxed));
         debug_assert!(word.is_locked());
         self.word
             .store(word.with_depth(depth).unlocked(true).0, Ordering::Release);
+    }
+
+    /// The depth of a bucket that is no longer part of the table: no hash leads there.
+    pub(crate) const DEAD_DEPTH: u32 = 63;
+
+    /// Whether both buckets are on the same side of the last snapshot cut.
+    pub(crate) fn is_on_side_of(&self, other: &Self) -> bool {
+        let sides = self.word.load(Ordering::Relaxed) ^ other.word.load(Ordering::Relaxed);
+        sides & Word::SNAPSHOT == 0
+    }
+
+    /// Takes over that somebody listens from a bucket whose records come here; for the holder of
+    /// both.
+    pub(crate) fn inherit_listeners(&self, from: &Self) {
+        let listen = from.word.load(Ordering::Relaxed) & Word::LISTEN;
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word | listen, Ordering::Relaxed);
+    }
+
+    /// Gives a bucket whose memory went back to the system a version that it probably never had:
+    /// a reader may remember it from before. `era` is another one each time. For a bucket that
+    /// nobody can find yet.
+    pub(crate) fn renew(&self, era: u64) {
+        const CHANGES_PER_ERA: u64 = 1 << 12;
+        if self.word.load(Ordering::Relaxed) == 0 {
+            let version = era.wrapping_mul(CHANGES_PER_ERA * Word::VERSION_ONE);
+            self.word.store(version, Ordering::Relaxed);
+        }
     }
 
     /// Starts a bucket that nobody can find yet. Its version goes on from what it was, for a reader

@@ -104,6 +104,18 @@ impl Buckets {
         let _ = first;
     }
 
+    /// Gives the memory of some buckets back to the system; they read as zero from now on.
+    pub(crate) fn discard_range(&self, numbers: std::ops::Range<usize>) {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let (start, end) = (numbers.start * BUCKET_BYTES, numbers.end * BUCKET_BYTES);
+            let end = end.min(self.range.bytes());
+            self.range.discard(start.min(end)..end);
+        }
+        #[cfg(any(loom, shuttle))]
+        let _ = numbers;
+    }
+
     /// Gives the memory of all buckets back to the system; they read as zero from now on. For an
     /// index that nobody uses any more.
     pub(crate) fn discard(&self) {

@@ -18,7 +18,7 @@ use crate::index::Index;
 pub(crate) const LOAD: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 5 };
 
 /// From so many bytes of buckets on huge pages are asked for.
-const HUGE_FROM_BYTES: u64 = 64 << 20;
+pub(crate) const HUGE_FROM_BYTES: u64 = 64 << 20;
 
 /// How far ahead of the split buckets are brought into the cache, and of them how far their records.
 const BUCKETS_AHEAD: u64 = 8;
@@ -75,6 +75,7 @@ impl Index {
             self.advise_huge(target_number);
         }
         let target = self.bucket(target_number);
+        target.renew(self.shrinking.era());
         target.begin(depth, source.word());
         let moves = |link: Link| hash_of(link) >> state.level & 1 != 0;
         if self.distribute(source, target, moves) {

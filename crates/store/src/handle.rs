@@ -418,8 +418,15 @@ impl Handle {
         }
     }
 
-    /// Home buckets of a database.
+    /// Merges the last bucket of a database; whether nothing was in the way.
     #[cfg(all(test, any(loom, shuttle)))]
+    pub(crate) fn merge(&mut self, database: DatabaseId) -> bool {
+        let index = self.indexed_mut().and_then(|way| way.find_index(database));
+        index.is_some_and(|index| index.merge() == crate::shrink::Merge::Done)
+    }
+
+    /// Home buckets of a database.
+    #[cfg(test)]
     pub(crate) fn buckets(&mut self, database: DatabaseId) -> u64 {
         let index = self.indexed_mut().and_then(|way| way.find_index(database));
         index.map_or(0, |index| index.state().buckets())

@@ -27,6 +27,7 @@ use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
 use crate::buckets::Buckets;
 use crate::overflow::Overflow;
+use crate::shrink::Shrinking;
 use crate::tally::Counts;
 use crate::wait::Wait;
 
@@ -49,8 +50,10 @@ pub(crate) struct Index {
     buckets: Buckets,
     overflow: Overflow,
     state: CachePadded<AtomicU64>,
-    /// Held by who splits.
+    /// Held by who splits or merges.
     pub(crate) splitting: CachePadded<AtomicBool>,
+    /// Whether the table is on the way to a smaller size, and how it got there so far.
+    pub(crate) shrinking: Shrinking,
     /// What handles told; the rest is in their cells.
     pub(crate) counts: CachePadded<Counts>,
     /// Where the eviction hand is.
@@ -94,6 +97,28 @@ impl State {
             number: hash & ((1 << depth) - 1),
             depth,
         }
+    }
+
+    /// The depth of a live bucket.
+    #[inline]
+    pub(crate) fn depth_of(self, number: u64) -> Option<u32> {
+        let is_split = number < self.split || number >= 1 << self.level;
+        (number < self.buckets()).then_some(self.level + u32::from(is_split))
+    }
+
+    /// The state before the last split; none for one bucket.
+    pub(crate) fn previous(self) -> Option<Self> {
+        if self.split > 0 {
+            return Some(Self {
+                split: self.split - 1,
+                ..self
+            });
+        }
+        let level = self.level.checked_sub(1)?;
+        Some(Self {
+            level,
+            split: (1 << level) - 1,
+        })
     }
 
     /// The state after one more split.
@@ -157,6 +182,7 @@ impl Index {
             overflow: Overflow::new(shape.overflow_max)?,
             state: CachePadded::new(AtomicU64::new(state.to_word())),
             splitting: CachePadded::new(AtomicBool::new(false)),
+            shrinking: Shrinking::new(shape.level),
             counts: CachePadded::new(Counts::default()),
             hand: CachePadded::new(AtomicU64::new(0)),
         };
@@ -179,7 +205,7 @@ impl Index {
         State::from_word(self.state.load(Ordering::Acquire))
     }
 
-    /// Makes a split known; for who holds `splitting`.
+    /// Makes a split or a merge known; for who holds `splitting`.
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.to_word(), Ordering::Release);
     }
@@ -193,6 +219,12 @@ impl Index {
     #[inline]
     pub(crate) fn bucket(&self, number: u64) -> &Bucket {
         self.buckets.at(narrow(number))
+    }
+
+    /// Gives the memory of home buckets back that are not live; they read as zero from now on.
+    pub(crate) fn discard_buckets(&self, numbers: std::ops::Range<u64>) {
+        self.buckets
+            .discard_range(narrow(numbers.start)..narrow(numbers.end));
     }
 
     /// Asks for huge pages for what begins with a bucket.
@@ -266,9 +298,10 @@ impl Index {
 
     /// Locks the bucket of a number if it is live and free.
     pub(crate) fn try_lock_number(&self, number: u64) -> Option<&Bucket> {
+        let depth = self.state().depth_of(number)?;
         let bucket = self.bucket(number);
         let word = bucket.word();
-        let free = !word.is_locked() && !word.is_long();
+        let free = !word.is_locked() && !word.is_long() && word.depth() == depth;
         (free && bucket.try_lock(word)).then_some(bucket)
     }
 
@@ -341,7 +374,7 @@ impl Index {
     }
 
     /// Adds an empty bucket behind the last of a chain.
-    fn extend(&self, last: &Bucket) -> Option<&Bucket> {
+    pub(crate) fn extend(&self, last: &Bucket) -> Option<&Bucket> {
         let number = self.overflow.take()?;
         last.set_overflow(number);
         self.overflow.get(number)
@@ -411,6 +444,15 @@ mod tests {
             }
             let next = state.next();
             assert_eq!(next.buckets(), state.buckets() + 1);
+            assert_eq!(next.previous(), Some(state));
+            for number in 0..state.buckets() {
+                let home = state.home(number);
+                assert_eq!(
+                    (home.number, Some(home.depth)),
+                    (number, state.depth_of(number))
+                );
+            }
+            assert_eq!(state.depth_of(state.buckets()), None);
             assert_eq!(State::from_word(next.to_word()), next);
             state = next;
         }

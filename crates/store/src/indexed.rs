@@ -175,7 +175,7 @@ impl Indexed {
             {
                 return;
             }
-            self.local.count_bucket(shared);
+            self.local.count_buckets(shared, 1);
         }
     }
 

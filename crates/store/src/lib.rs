@@ -13,7 +13,7 @@
 //! ```
 //!
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
-//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `overflow`
+//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `heap` (objects that records lead to); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
 //! with).
@@ -62,6 +62,7 @@ mod reader;
 mod reservation;
 mod scan;
 mod shared;
+mod shrink;
 mod size_class;
 mod slab;
 mod tally;

@@ -108,10 +108,10 @@ impl Local {
         (index.counts.about().keys + own).max(0).unsigned_abs()
     }
 
-    /// Counts one more bucket of an index.
-    pub(crate) fn count_bucket(&mut self, shared: &Shared) {
+    /// Counts buckets of an index that came (positive) or went.
+    pub(crate) fn count_buckets(&mut self, shared: &Shared, change: i64) {
         #[expect(clippy::cast_possible_wrap, reason = "64")]
-        if let Some(due) = self.index_bytes.add(BUCKET_BYTES as i64) {
+        if let Some(due) = self.index_bytes.add(change * BUCKET_BYTES as i64) {
             shared.ledger.add(due);
         }
     }

@@ -235,6 +235,73 @@ fn a_split_loses_no_write() {
     });
 }
 
+/// A table of two buckets with a key in each.
+fn two_buckets() -> (Arc<Store>, Handle) {
+    let store = store(2);
+    let mut handle = store.handle();
+    let [near, far] = moving(&handle);
+    for key in [near, far, 0] {
+        set(&mut handle, &[key], b"1");
+    }
+    assert_eq!(handle.buckets(0), 2);
+    (store, handle)
+}
+
+/// Two buckets become one: a reader meanwhile finds what is there.
+#[test]
+fn a_merge_hides_nothing_from_readers() {
+    check(|| {
+        let (store, mut handle) = two_buckets();
+        let mut other = store.handle();
+        let reader = thread::spawn(move || {
+            for key in moving(&other) {
+                assert_eq!(number(&mut other, &[key]), Some(1));
+            }
+        });
+        handle.merge(0);
+        reader.join().unwrap();
+    });
+}
+
+/// Two buckets become one and, by another thread's insertion, two again, while a third looks.
+#[test]
+#[cfg_attr(loom, ignore = "too many interleavings of three threads")]
+fn a_merge_undone_hides_nothing() {
+    check(|| {
+        let (store, mut handle) = two_buckets();
+        let (mut other, mut third) = (store.handle(), store.handle());
+        let reader = thread::spawn(move || {
+            for key in moving(&other) {
+                assert_eq!(number(&mut other, &[key]), Some(1));
+            }
+        });
+        let writer = thread::spawn(move || set(&mut third, &[3], b"1"));
+        handle.merge(0);
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!(number(&mut handle, &[3]), Some(1));
+    });
+}
+
+/// A change made while two buckets become one is in the one.
+#[test]
+fn a_merge_loses_no_write() {
+    check(|| {
+        let (store, mut handle) = two_buckets();
+        let mut other = store.handle();
+        let writer = thread::spawn(move || {
+            for key in moving(&other) {
+                increment(&mut other, &[key]);
+            }
+        });
+        handle.merge(0);
+        writer.join().unwrap();
+        for key in moving(&handle) {
+            assert_eq!(number(&mut handle, &[key]), Some(2));
+        }
+    });
+}
+
 /// A key in an overflow bucket moves to the home bucket when another goes, and the overflow bucket
 /// is used again in the same chain: the key is found all the time.
 #[test]

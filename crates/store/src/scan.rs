@@ -2,7 +2,8 @@
 //!
 //! The cursor is the position where the next bucket's interval begins. Keys never change their
 //! position and growing only halves intervals, so a walk meets every record that is there from its
-//! beginning to its end, and meets none twice.
+//! beginning to its end, and meets none twice. When the table shrinks two neighbouring intervals
+//! become one: a walk that stood between them meets what was in the first once more.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ impl Indexed {
         let entered = self.enter();
         self.local.now_unix_ms = now_unix_ms;
         self.local.cache.settle();
-        let more = self.expire_due() | self.move_some();
+        let more = self.expire_due() | self.move_some() | self.shrink_some();
         if self.is_measure_due(now_unix_ms) {
             let shared = &*self.shared;
             self.local.tell_bytes(shared);

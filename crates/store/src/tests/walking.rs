@@ -54,6 +54,83 @@ fn a_walk_meets_everything_once_while_the_table_grows() {
 }
 
 #[test]
+fn a_walk_loses_nothing_while_the_table_shrinks() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let (all, each) = if cfg!(miri) { (300, 15) } else { (30_000, 30) };
+    for number in 0..all {
+        set(&mut handle, &format!("key:{number}"));
+    }
+    let full = handle.buckets(0);
+    for number in (0..all).filter(|number| number % each != 0) {
+        let name = format!("key:{number}");
+        let key = handle.key(0, name.as_bytes());
+        handle.delete(&key, |_| ());
+    }
+    // A walk of the large table ends in the small one.
+    let mut sizes = HashSet::new();
+    let seen = walk(&mut handle, 1, |handle| {
+        sizes.insert(handle.buckets(0));
+        handle.tick(1_000);
+    });
+    let left = (0..all).step_by(each);
+    assert!(
+        left.clone()
+            .all(|number| seen.contains_key(format!("key:{number}").as_bytes()))
+    );
+    assert_eq!(seen.len(), left.count());
+    assert!(
+        sizes.len() > 1 && sizes.contains(&full),
+        "it shrank on the way"
+    );
+    while handle.tick(1_000) {}
+    let small = handle.buckets(0);
+    assert!(small <= full / 8, "{full} buckets, {small} left");
+    assert_eq!(walk(&mut handle, 10, |_| ()).len(), seen.len());
+}
+
+#[test]
+fn nobody_notices_that_a_table_goes_up_and_down() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let steady = if cfg!(miri) { 5 } else { 100 };
+    (0..steady).for_each(|number| set(&mut handle, &format!("steady:{number}")));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                let mut handle = store.handle();
+                let mut random = base::random::Prng::seeded(thread);
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let name = format!("steady:{}", random.below(steady));
+                    let key = handle.key(0, name.as_bytes());
+                    assert!(handle.read(&key, |record| record.is_some()));
+                    if thread == 0 {
+                        set(&mut handle, &name);
+                        handle.tick(1_000);
+                    }
+                }
+            });
+        }
+        let (rounds, more) = if cfg!(miri) { (1, 30) } else { (10, 10_000) };
+        for _ in 0..rounds {
+            for number in 0..more {
+                set(&mut handle, &format!("passing:{number}"));
+            }
+            for number in 0..more {
+                let name = format!("passing:{number}");
+                let key = handle.key(0, name.as_bytes());
+                handle.delete(&key, |_| ());
+            }
+            while handle.tick(1_000) {}
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(handle.len(0), usize::try_from(steady).unwrap());
+}
+
+#[test]
 fn a_walk_loses_nothing_while_others_write_and_delete() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
