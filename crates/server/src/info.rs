@@ -234,10 +234,11 @@ fn memory(report: &mut Report<'_>) {
     report.field("mem_clients_normal", report.memory.clients);
     report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     report.field("mem_allocator", "iolite-slab");
-    report.zeros(&[
-        "mem_overhead_db_hashtable_rehashing",
+    report.zeros(&["mem_overhead_db_hashtable_rehashing"]);
+    report.field(
         "active_defrag_running",
-    ]);
+        u8::from(report.statistics.is_moving),
+    );
     report.field(
         "lazyfree_pending_objects",
         report.statistics.lazyfree_pending,
@@ -268,10 +269,16 @@ fn used_memory(report: &mut Report<'_>) {
     let of_rest = percent(dataset.min(since_startup), since_startup);
     report.field("used_memory_dataset_perc", format_args!("{of_rest:.2}%"));
     report.field("allocator_allocated", memory.used);
-    report.field("allocator_active", memory.resident);
+    report.field("allocator_active", memory.used + idle_slots(report));
     report.field("allocator_resident", memory.resident);
     report.field("allocator_muzzy", 0);
     report.bytes("total_system_memory", process::machine_bytes());
+}
+
+/// Bytes of slots that are held and not used.
+fn idle_slots(report: &Report<'_>) -> u64 {
+    let memory = &report.statistics.memory;
+    memory.slot_held_bytes.saturating_sub(memory.slot_bytes)
 }
 
 fn script_memory(report: &mut Report<'_>) {
@@ -291,16 +298,32 @@ fn script_memory(report: &mut Report<'_>) {
 
 fn fragmentation(report: &mut Report<'_>) {
     let memory = report.memory;
-    let ratio = format!("{:.2}", percent(memory.resident, memory.used) / 100.0);
+    let active = memory.used + idle_slots(report);
     let unused = memory.resident.saturating_sub(memory.used);
-    report.field("allocator_frag_ratio", &ratio);
-    report.field("allocator_frag_bytes", unused);
-    report.field("allocator_rss_ratio", "1.00");
-    report.field("allocator_rss_bytes", 0);
+    let ratio = |part, whole| format!("{:.2}", percent(part, whole) / 100.0);
+    report.field("allocator_frag_ratio", ratio(active, memory.used));
+    report.field("allocator_frag_bytes", active - memory.used);
+    report.field("allocator_rss_ratio", ratio(memory.resident, active));
+    report.field(
+        "allocator_rss_bytes",
+        memory.resident.saturating_sub(active),
+    );
     report.field("rss_overhead_ratio", "1.00");
     report.field("rss_overhead_bytes", 0);
-    report.field("mem_fragmentation_ratio", &ratio);
+    report.field(
+        "mem_fragmentation_ratio",
+        ratio(memory.resident, memory.used),
+    );
     report.field("mem_fragmentation_bytes", unused);
+}
+
+/// What was moved so that memory becomes free: every record is one allocation and one key.
+fn defragmentation(report: &mut Report<'_>) {
+    let (moved, left) = (report.statistics.moved, report.statistics.left);
+    report.field("active_defrag_hits", moved);
+    report.field("active_defrag_misses", left);
+    report.field("active_defrag_key_hits", moved);
+    report.field("active_defrag_key_misses", left);
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
@@ -405,10 +428,9 @@ fn stats(report: &mut Report<'_>) {
         "total_forks",
         "migrate_cached_sockets",
         "slave_expires_tracked_keys",
-        "active_defrag_hits",
-        "active_defrag_misses",
-        "active_defrag_key_hits",
-        "active_defrag_key_misses",
+    ]);
+    defragmentation(report);
+    report.zeros(&[
         "total_active_defrag_time",
         "current_active_defrag_time",
         "tracking_total_keys",

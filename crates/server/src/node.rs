@@ -174,6 +174,11 @@ impl Node {
         let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
         self.store
             .set_memory_limit(config.memory_bytes_max, policy, samples);
+        let moving = config.defragmentation.map(|own| {
+            let percent = u64::from(own.idle_percent_min);
+            (own.idle_bytes_min, percent)
+        });
+        self.store.set_moving(moving);
         self.store.set_lfu_tuning(LfuTuning {
             log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
             decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),

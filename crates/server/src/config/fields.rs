@@ -74,6 +74,8 @@ pub struct Config {
     pub lfu_log_factor: u32,
     /// Minutes after which the LFU counter falls by one.
     pub lfu_decay_minutes: u32,
+    /// When records are moved together without being asked; the store's own choice when absent.
+    pub defragmentation: Option<Defragmentation>,
     /// Memory of all clients together.
     pub clients_memory: ClientsMemory,
     /// Bytes of unanswered input a client may pile up.
@@ -128,6 +130,15 @@ pub enum Supervised {
     Upstart,
     /// Whichever the environment shows.
     Auto,
+}
+
+/// From when on records are moved together (`activedefrag`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defragmentation {
+    /// Bytes that must lie idle.
+    pub idle_bytes_min: u64,
+    /// Hundredths of what is in use that must lie idle.
+    pub idle_percent_min: u32,
 }
 
 /// Values of `maxmemory-policy`.

@@ -26,8 +26,8 @@ use std::io;
 
 pub use error::ConfigError;
 pub use fields::{
-    BindAddress, ClientsMemory, Config, EvictionPolicy, Origin, OutputLimit, OutputLimits,
-    Permission, Supervised,
+    BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, Origin, OutputLimit,
+    OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use settings::Settings;

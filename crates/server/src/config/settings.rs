@@ -11,7 +11,7 @@ use commands::Threshold;
 use super::directive::{self, Directive};
 use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
 use super::value::{Gathering, Kind, Value};
-use super::{BindAddress, ClientsMemory, Config, OutputLimits};
+use super::{BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits};
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.
 const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
@@ -63,12 +63,20 @@ impl Settings {
             eviction_samples_count: self.number("maxmemory-samples"),
             lfu_log_factor: self.number("lfu-log-factor"),
             lfu_decay_minutes: self.number("lfu-decay-time"),
+            defragmentation: self.defragmentation(),
             clients_memory: self.clients_memory(),
             query_buffer_bytes_max: self.number("client-query-buffer-limit"),
             bulk_bytes_max: self.number("proto-max-bulk-len"),
             thresholds: Threshold::ALL.map(|(_, directive, _)| self.number(directive)),
             output_limits: self.output_limits(),
         }
+    }
+
+    fn defragmentation(&self) -> Option<Defragmentation> {
+        self.switch("activedefrag").then(|| Defragmentation {
+            idle_bytes_min: self.number("active-defrag-ignore-bytes"),
+            idle_percent_min: self.number("active-defrag-threshold-lower"),
+        })
     }
 
     /// Makes `dir` the working directory, and its absolute path the value of `dir`.

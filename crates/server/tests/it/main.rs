@@ -11,6 +11,7 @@ mod hostile;
 mod info;
 mod lifecycle;
 mod limits;
+mod memory;
 mod start;
 mod time;
 mod transcripts;

@@ -21,7 +21,6 @@ const NO_RESTORE: &str = "has no RESTORE";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
 const EVICTS_A_LITTLE: &str = "evicts as many keys as each write needs, up to a fixed number";
-const NO_DEFRAG: &str = "has no active defragmentation";
 const NO_SYSLOG: &str = "does not log to syslog";
 const NO_SLOWLOG: &str = "has no slow log";
 const NO_LATENCY: &str = "has no latency monitor";
@@ -151,7 +150,6 @@ pub(super) const SECURITY: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const MACHINE: &[Directive] = &[
-    lacking("activedefrag", SWITCH, "no", NO_DEFRAG),
     lacking("maxmemory-eviction-tenacity", integer(0, 100), "10", EVICTS_A_LITTLE),
     lacking("disable-thp", SWITCH, "yes", HUGE_PAGES).at_start(),
     lacking("oom-score-adj", Kind::Choice(OOM_RANKS), "no", NO_OOM),

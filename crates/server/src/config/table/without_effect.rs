@@ -19,13 +19,7 @@ const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
 const NO_FILE: &str = "names a file that is neither read nor written";
 const ALLOCATOR: &str = "the allocator has no thread of its own";
 const WARNINGS: &str = "there is no such warning to ignore";
-const DEFRAG_OFF: &str = "tunes activedefrag, which is off";
-
-/// A memory size of at least one byte.
-const SOME_BYTES: Kind = Kind::Memory {
-    min: 1,
-    max: LONG_MAX,
-};
+const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
 pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
@@ -52,12 +46,10 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("dbfilename", TEXT, "dump.rdb", NO_FILE).protected().admit(plain_file_name),
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
     accepted("ignore-warnings", TEXT, "", WARNINGS),
-    accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_OFF),
-    accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_OFF),
-    accepted("active-defrag-threshold-lower", integer(0, 1000), "10", DEFRAG_OFF),
-    accepted("active-defrag-threshold-upper", integer(0, 1000), "100", DEFRAG_OFF),
-    accepted("active-defrag-ignore-bytes", SOME_BYTES, "104857600", DEFRAG_OFF),
-    accepted("active-defrag-max-scan-fields", integer(1, LONG_MAX), "1000", DEFRAG_OFF),
+    accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_STEPS),
+    accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_STEPS),
+    accepted("active-defrag-threshold-upper", integer(0, 1000), "100", DEFRAG_STEPS),
+    accepted("active-defrag-max-scan-fields", integer(1, LONG_MAX), "1000", DEFRAG_STEPS),
 ];
 
 const fn accepted(

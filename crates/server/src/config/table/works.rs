@@ -70,6 +70,11 @@ const ADDRESSES: Kind = Kind::Words {
 const BUSY_POLL_US_MAX: i128 = 1_000;
 const OUTPUT_LIMITS_DEFAULT: &str =
     "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+/// A memory size of at least one byte.
+const SOME_BYTES: Kind = Kind::Memory {
+    min: 1,
+    max: LONG_MAX,
+};
 const INPUT_LIMIT: Kind = Kind::Memory {
     min: INPUT_LIMIT_MIN,
     max: LONG_MAX,
@@ -120,6 +125,9 @@ pub(super) const MEMORY: &[Directive] = &[
     Directive::new("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     Directive::new("lfu-log-factor", COUNT, "10"),
     Directive::new("lfu-decay-time", COUNT, "1"),
+    Directive::new("activedefrag", SWITCH, "no"),
+    Directive::new("active-defrag-ignore-bytes", SOME_BYTES, "104857600"),
+    Directive::new("active-defrag-threshold-lower", integer(0, 1000), "10"),
 ];
 
 #[rustfmt::skip] // One row, one directive.

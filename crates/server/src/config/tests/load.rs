@@ -183,10 +183,6 @@ fn what_this_version_lacks_is_refused_by_name() {
             "renames no commands; 'rename-command' is refused",
         ),
         (
-            "activedefrag yes",
-            "has no active defragmentation; only 'activedefrag no' is accepted",
-        ),
-        (
             "notify-keyspace-events Ex",
             "sends no keyspace events; only 'notify-keyspace-events \"\"' is accepted",
         ),

@@ -26,6 +26,12 @@ most looks for events before it blocks, in microseconds: it does so only while r
 shorter intervals, and never when there are as many workers as cores or more, as by default. With
 cores to spare (`threads` below the number of cores) it answers a lone client sooner and uses more
 processor time; `0` turns it off.
+
+Memory that lies idle between records is given back by moving records together, in short steps
+between commands. `MEMORY PURGE` asks for it; with `activedefrag yes` it begins when
+`active-defrag-ignore-bytes` and `active-defrag-threshold-lower` per cent of what is in use lie idle;
+with `activedefrag no`, the default, at 16 MiB and 20 %; and under `maxmemory` as much of it is done
+as the limit needs.
 ";
 
 #[test]

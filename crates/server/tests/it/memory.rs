@@ -1,0 +1,86 @@
+//! Memory that lies idle is found and given back, as `activedefrag` and MEMORY PURGE ask.
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::ServerBuilder;
+
+use crate::limits::eventually;
+
+const KEYS: usize = 60_000;
+const KEYS_PER_COMMAND: usize = 500;
+
+/// Loads [`KEYS`] keys of 100 bytes, then deletes nine of ten.
+fn leave_holes(client: &mut Client) {
+    let value = "v".repeat(100);
+    let names: Vec<_> = (0..KEYS)
+        .map(|number| format!("key:{number:012}"))
+        .collect();
+    for some in names.chunks(KEYS_PER_COMMAND) {
+        let mut all = vec!["MSET"];
+        some.iter()
+            .for_each(|name| all.extend([name, value.as_str()]));
+        assert_eq!(client.command(&all).unwrap(), Value::Simple(b"OK".to_vec()));
+    }
+    for some in names.chunks(KEYS_PER_COMMAND) {
+        let mut nine_of_ten = vec!["DEL"];
+        let gone = some.iter().enumerate().filter(|(at, _)| at % 10 != 0);
+        nine_of_ten.extend(gone.map(|(_, name)| name.as_str()));
+        client.command(&nine_of_ten).unwrap();
+    }
+}
+
+/// A number that INFO shows.
+fn figure(client: &mut Client, name: &str) -> u64 {
+    let Value::Bulk(text) = client.command(&["INFO", "everything"]).unwrap() else {
+        panic!("INFO is a text");
+    };
+    let text = String::from_utf8(text).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn idle_memory_is_given_back_by_itself_from_the_threshold_on() {
+    let args = [
+        "--activedefrag",
+        "no",
+        "--active-defrag-ignore-bytes",
+        "1mb",
+        "--threads",
+        "1",
+    ];
+    let server = ServerBuilder::iolite().args(&args).start().unwrap();
+    let mut client = server.client().unwrap();
+    leave_holes(&mut client);
+    let idle = figure(&mut client, "allocator_frag_bytes");
+    assert!(idle > 3 << 20, "{idle} bytes idle");
+    assert_eq!(figure(&mut client, "active_defrag_key_hits"), 0);
+    let set = client
+        .command(&["CONFIG", "SET", "activedefrag", "yes"])
+        .unwrap();
+    assert_eq!(set, Value::Simple(b"OK".to_vec()));
+    eventually("holes are closed", || {
+        figure(&mut client, "allocator_frag_bytes") < 2 << 20
+            && figure(&mut client, "active_defrag_running") == 0
+    });
+    assert!(figure(&mut client, "active_defrag_key_hits") > 1_000);
+    let count = client.command(&["DBSIZE"]).unwrap();
+    assert_eq!(count, Value::Integer((KEYS / 10).try_into().unwrap()));
+}
+
+#[test]
+fn memory_purge_gives_idle_memory_back() {
+    let server = ServerBuilder::iolite()
+        .args(&["--threads", "1"])
+        .start()
+        .unwrap();
+    let mut client = server.client().unwrap();
+    leave_holes(&mut client);
+    assert!(figure(&mut client, "allocator_frag_bytes") > 3 << 20);
+    client.command(&["MEMORY", "PURGE"]).unwrap();
+    eventually("holes are closed", || {
+        figure(&mut client, "allocator_frag_bytes") < 1 << 20
+    });
+}
