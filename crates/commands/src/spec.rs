@@ -224,6 +224,20 @@ pub enum Group {
     String,
     /// Bits of strings.
     Bitmap,
+    /// Lists.
+    List,
+    /// Hashes.
+    Hash,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Streams.
+    Stream,
+    /// Counts of distinct elements.
+    HyperLogLog,
+    /// Places on earth.
+    Geo,
     /// The connection itself.
     Connection,
     /// The server itself.
@@ -250,6 +264,13 @@ impl Group {
             Self::Generic => "generic",
             Self::String => "string",
             Self::Bitmap => "bitmap",
+            Self::List => "list",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
+            Self::Stream => "stream",
+            Self::HyperLogLog => "hyperloglog",
+            Self::Geo => "geo",
             Self::Connection => "connection",
             Self::Server => "server",
             Self::Cluster => "cluster",
@@ -365,6 +386,13 @@ pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
         "slow" => !spec.flags.has(Flags::FAST),
         "string" => spec.group == Group::String,
         "bitmap" => spec.group == Group::Bitmap,
+        "list" => spec.group == Group::List,
+        "hash" => spec.group == Group::Hash,
+        "set" => spec.group == Group::Set,
+        "sortedset" => spec.group == Group::SortedSet,
+        "stream" => spec.group == Group::Stream,
+        "hyperloglog" => spec.group == Group::HyperLogLog,
+        "geo" => spec.group == Group::Geo,
         _ => false,
     };
     let is_in = |category: &&&str| spec.categories.contains(*category) || derived(category);

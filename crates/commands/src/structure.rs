@@ -14,8 +14,8 @@
 //! empty. A change writes its reply inside the closure: it runs exactly once.
 
 use protocol::Reply;
-use store::{Key, Record};
-use structures::Structure;
+use store::{Key, Record, StoreError};
+use structures::{ELEMENT_BYTES_MAX, Element, Structure};
 
 use crate::context::Context;
 use crate::error::CommandError;
@@ -26,7 +26,6 @@ use crate::error::CommandError;
 /// # Errors
 /// WRONGTYPE when the key holds something else.
 #[inline]
-#[allow(dead_code, reason = "the first family of structures lands next")]
 pub(crate) fn read<S: Structure, R>(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -39,4 +38,31 @@ pub(crate) fn read<S: Structure, R>(
         let structure = record.map(Record::structure).transpose()?;
         Ok(visit(structure, reply))
     })
+}
+
+/// An argument as an element of a structure.
+///
+/// # Errors
+/// When it is longer than any element may be.
+#[inline]
+pub(crate) fn element(argument: &[u8]) -> Result<Element<'_>, CommandError> {
+    if argument.len() > ELEMENT_BYTES_MAX {
+        return Err(StoreError::TooLarge.into());
+    }
+    Ok(Element::parse(argument))
+}
+
+/// Writes an element as a string, straight from where it is.
+#[inline]
+pub(crate) fn write_element(reply: &mut Reply<'_>, element: Element<'_>) {
+    match element {
+        Element::Integer(number) => reply.bulk_integer(number),
+        Element::Bytes(bytes) => reply.bulk(bytes),
+    }
+}
+
+/// Writes a number of elements.
+#[inline]
+pub(crate) fn write_count(reply: &mut Reply<'_>, count: usize) {
+    reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
 }

@@ -170,6 +170,18 @@ impl TestServer {
         }
     }
 
+    /// The texts that an array reply holds.
+    pub(crate) fn texts(&mut self, line: &str) -> Vec<String> {
+        let text = |value| match value {
+            Value::Bulk(text) => String::from_utf8(text).expect("text"),
+            other => panic!("{line}: expected a string, got {other:?}"),
+        };
+        match self.run(line) {
+            Value::Array(items) => items.into_iter().map(text).collect(),
+            other => panic!("{line}: expected an array, got {other:?}"),
+        }
+    }
+
     /// The client.
     pub(crate) fn session(&self) -> &Session {
         &self.session

@@ -6,6 +6,7 @@ pub mod bitmaps;
 pub mod cluster;
 pub mod connection;
 pub mod generic;
+pub mod lists;
 pub mod server;
 pub mod strings;
 
@@ -13,6 +14,7 @@ pub mod strings;
 const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[strings::COMMANDS],
     &[bitmaps::COMMANDS],
+    lists::COMMANDS,
     generic::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,

@@ -14,7 +14,7 @@ const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
 const DATABASES: u64 = 3;
 
-/// `{k}` is a key, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and `{s}` a time to
+/// `{k}` is a key, `{l}` one that is mostly a list, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and `{s}` a time to
 /// live, `{at}` and `{ats}` a time, `{d}` a database.
 const FORMS: &[&str] = &[
     "SET {k} {v}",
@@ -51,6 +51,37 @@ const FORMS: &[&str] = &[
     "BITFIELD {k} SET u8 {o} {n} INCRBY i5 {o} {n}",
     "BITFIELD {k} GET u8 {o}",
     "BITFIELD {k} OVERFLOW FAIL INCRBY u2 {o} {n}",
+    "LPUSH {l} {v}",
+    "LPUSH {l} {v} {v} {v}",
+    "RPUSH {l} {v}",
+    "RPUSH {l} {v} {v} {v} {v}",
+    "LPUSHX {l} {v}",
+    "RPUSHX {l} {v} {v}",
+    "LPOP {l}",
+    "RPOP {l}",
+    "LPOP {l} {n}",
+    "RPOP {l} 2",
+    "LMPOP 2 {l} {l} LEFT COUNT 2",
+    "LMPOP 1 {l} RIGHT",
+    "LMOVE {l} {l} LEFT RIGHT",
+    "LMOVE {l} {l} RIGHT RIGHT",
+    "RPOPLPUSH {l} {l}",
+    "LSET {l} {n} {v}",
+    "LSET {l} -1 {v}",
+    "LINSERT {l} BEFORE {v} {v}",
+    "LINSERT {l} AFTER {v} {v}",
+    "LREM {l} 0 {v}",
+    "LREM {l} -1 {v}",
+    "LTRIM {l} {n} -2",
+    "LTRIM {l} 0 {n}",
+    "LPUSH {k} {v}",
+    "RPUSH {k} {v} {v}",
+    "RPOP {k}",
+    "RENAME {l} {l}",
+    "COPY {l} {l} REPLACE",
+    "COPY {l} {k} REPLACE",
+    "MOVE {l} {d}",
+    "PEXPIRE {l} {ms}",
     "DEL {k}",
     "DEL {k} {k} {k}",
     "UNLINK {k} {k}",
@@ -146,6 +177,7 @@ fn fill(word: &str, random: &mut Prng) -> String {
     let mut number = |most| below(random, most);
     match word {
         "{k}" => format!("key{}", number(6)),
+        "{l}" => format!("list{}", number(4)),
         "{v}" => value(random),
         "{o}" => number(60).to_string(),
         "{ms}" => (number(4000) + 1).to_string(),

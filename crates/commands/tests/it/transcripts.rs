@@ -32,6 +32,13 @@ fn family(spec: &CommandSpec) -> &'static str {
         Group::Connection => "connection",
         Group::Server => "server",
         Group::Cluster => "cluster",
+        Group::List => "lists",
+        Group::Hash => "hashes",
+        Group::Set => "sets",
+        Group::SortedSet => "sorted_sets",
+        Group::Stream => "streams",
+        Group::HyperLogLog => "hyperloglog",
+        Group::Geo => "geo",
     }
 }
 

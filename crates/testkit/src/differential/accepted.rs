@@ -78,6 +78,21 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: are_same_kind,
     },
     Accepted {
+        reason: "since Redis 7.2 a number that cannot be negated is refused",
+        commands: &["LPOS", "LREM"],
+        applies: |request| {
+            let least = i64::MIN.to_string();
+            request.iter().any(|word| word == least.as_bytes())
+        },
+        means_the_same: one_is_out_of_range,
+    },
+    Accepted {
+        reason: "since Redis 7.2 a short list is a listpack",
+        commands: &["OBJECT ENCODING"],
+        applies: always,
+        means_the_same: are_both_of_lists,
+    },
+    Accepted {
         reason: "what a value takes in memory",
         commands: &["MEMORY USAGE"],
         applies: always,
@@ -209,6 +224,17 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
 fn are_same_kind(one: &Value, two: &Value) -> bool {
     // The texts of errors must agree everywhere.
     std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
+}
+
+fn are_both_of_lists(one: &Value, two: &Value) -> bool {
+    let is_list = |value: &Value| matches!(value, Value::Bulk(name) if name == b"quicklist" || name == b"listpack");
+    let is_quicklist = |value: &Value| matches!(value, Value::Bulk(name) if name == b"quicklist");
+    is_list(one) && is_list(two) && (is_quicklist(one) || is_quicklist(two))
+}
+
+fn one_is_out_of_range(one: &Value, two: &Value) -> bool {
+    let is = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"ERR value is out of range"));
+    is(one) || is(two)
 }
 
 fn are_errors(one: &Value, two: &Value) -> bool {

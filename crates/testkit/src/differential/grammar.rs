@@ -52,6 +52,33 @@ const BITMAPS: &str = "
 1 BITCOUNT <bigkey> [<index> <index> [BYTE|BIT]]
 ";
 
+const LISTS: &str = "
+20 LPUSH <key> <value>+
+20 RPUSH <key> <value>+
+5 LPUSHX <key> <value>+
+5 RPUSHX <key> <value>+
+8 LPOP <key> [<index>]
+8 RPOP <key> [<index>]
+6 LLEN <key>
+10 LRANGE <key> <index> <index>
+8 LINDEX <key> <index>
+8 LINSERT <key> (BEFORE|AFTER) <value> <value>
+8 LSET <key> <index> <value>
+8 LREM <key> <index> <value>
+5 LTRIM <key> <index> <index>
+2 LTRIM <key> 0 <index>
+10 LPOS <key> <value> (RANK <index>|COUNT <index>|MAXLEN <index>)*
+10 LMOVE <key> <key> (LEFT|RIGHT) (LEFT|RIGHT)
+4 RPOPLPUSH <key> <key>
+8 LMPOP (1 <key>|2 <key> <key>|3 <key> <key> <key>|<index> <key>) (LEFT|RIGHT) [COUNT <index>]
+2 RPUSH <bigkey> <bigvalue>+
+1 (LPOP|RPOP|LLEN) <bigkey>
+1 LSET <bigkey> <index> <bigvalue>
+1 LMOVE <bigkey> <bigkey> (LEFT|RIGHT) (LEFT|RIGHT)
+1 LRANGE <bigkey> <index> <index>
+1 LREM <bigkey> <index> <bigvalue>
+";
+
 const GENERIC: &str = "
 10 DEL <key>+
 6 UNLINK <key>+
@@ -168,7 +195,7 @@ impl Grammar {
     /// # Panics
     /// When a line of the tables above is malformed: they are constants.
     pub(super) fn new() -> Self {
-        let families = [STRINGS, BITMAPS, GENERIC, CONNECTION, SERVER];
+        let families = [STRINGS, BITMAPS, LISTS, GENERIC, CONNECTION, SERVER];
         let lines = families.into_iter().flat_map(str::lines);
         let lines = lines.filter(|line| !line.is_empty());
         Self {

@@ -12,8 +12,6 @@ use crate::transcript::show;
 const DATABASES: usize = 16;
 /// Milliseconds by which times of the same key may be apart.
 const TOLERANCE_MS: u64 = 20_000;
-/// What is asked about a key.
-const QUESTIONS: usize = 4;
 
 /// All keys: `[[database, [keys walked over], [key, type, value, time, encoding], ...], ...]`.
 pub(super) fn read(client: &mut Client) -> io::Result<Value> {
@@ -76,33 +74,88 @@ fn walk(client: &mut Client) -> io::Result<Vec<Vec<u8>>> {
 }
 
 fn read_keys(client: &mut Client, keys: &[Vec<u8>]) -> io::Result<Vec<Value>> {
-    let questions: Vec<[&[u8]; 3]> = keys
-        .iter()
-        .flat_map(|key| {
-            [
-                [b"TYPE".as_slice(), key, b""],
-                [b"GET", key, b""],
-                [b"PEXPIRETIME", key, b""],
-                [b"OBJECT", b"ENCODING", key],
-            ]
-        })
-        .collect();
-    let requests: Vec<&[&[u8]]> = questions
-        .iter()
-        .map(|words| match words[0] {
-            b"OBJECT" => &words[..],
-            _ => &words[..2],
-        })
-        .collect();
-    let answers = client.pipeline(&requests)?;
-    let described = keys
-        .iter()
-        .zip(answers.chunks_exact(QUESTIONS))
-        .map(|(key, answers)| {
-            let key = [Value::Bulk(key.clone())];
-            Value::Array(key.iter().chain(answers).cloned().collect())
-        });
+    let kinds = ask_of_all(client, keys, |key| vec![b"TYPE", key])?;
+    let values = ask_of_each(client, keys.iter().zip(&kinds), |(key, kind)| {
+        value_request(kind, key)
+    })?;
+    let deadlines = ask_of_all(client, keys, |key| vec![b"PEXPIRETIME", key])?;
+    let encodings = ask_of_all(client, keys, |key| vec![b"OBJECT", b"ENCODING", key])?;
+    let described = keys.iter().enumerate().map(|(at, key)| {
+        Value::Array(vec![
+            Value::Bulk(key.clone()),
+            kinds[at].clone(),
+            in_order(&kinds[at], values[at].clone()),
+            deadlines[at].clone(),
+            compared_encoding(&kinds[at], encodings[at].clone()),
+        ])
+    });
     Ok(described.collect())
+}
+
+fn ask_of_all<'k>(
+    client: &mut Client,
+    keys: &'k [Vec<u8>],
+    request: impl Fn(&'k [u8]) -> Vec<&'k [u8]>,
+) -> io::Result<Vec<Value>> {
+    ask_of_each(client, keys.iter(), |key| request(key))
+}
+
+fn ask_of_each<'k, T>(
+    client: &mut Client,
+    all: impl Iterator<Item = T>,
+    request: impl Fn(T) -> Vec<&'k [u8]>,
+) -> io::Result<Vec<Value>> {
+    let requests: Vec<Vec<&[u8]>> = all.map(request).collect();
+    let requests: Vec<&[&[u8]]> = requests.iter().map(Vec::as_slice).collect();
+    client.pipeline(&requests)
+}
+
+/// How all of a value is asked for.
+fn value_request<'k>(kind: &Value, key: &'k [u8]) -> Vec<&'k [u8]> {
+    match name_of(kind) {
+        b"list" => vec![b"LRANGE", key, b"0", b"-1"],
+        b"hash" => vec![b"HGETALL", key],
+        b"set" => vec![b"SMEMBERS", key],
+        b"zset" => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
+        b"stream" => vec![b"XRANGE", key, b"-", b"+"],
+        _ => vec![b"GET", key],
+    }
+}
+
+fn name_of(kind: &Value) -> &[u8] {
+    match kind {
+        Value::Simple(name) | Value::Bulk(name) => name,
+        _ => b"",
+    }
+}
+
+/// A value whose order Redis leaves open, in an order of its own.
+fn in_order(kind: &Value, value: Value) -> Value {
+    match (name_of(kind), value) {
+        (b"set", Value::Array(mut members) | Value::Set(mut members)) => {
+            members.sort_by_key(show);
+            Value::Array(members)
+        }
+        (b"hash", Value::Array(items)) => {
+            let mut pairs: Vec<Vec<Value>> = items.chunks(2).map(<[Value]>::to_vec).collect();
+            pairs.sort_by_key(|pair| pair.iter().map(show).collect::<Vec<_>>());
+            Value::Array(pairs.concat())
+        }
+        (b"hash", Value::Map(mut pairs)) => {
+            pairs.sort_by_key(|(field, _)| show(field));
+            Value::Map(pairs)
+        }
+        (_, value) => value,
+    }
+}
+
+/// An encoding, as far as it is the same in Redis 7.0: short lists and sets became listpacks later.
+fn compared_encoding(kind: &Value, encoding: Value) -> Value {
+    match (name_of(kind), &encoding) {
+        (b"list", _) => Value::Null,
+        (b"set", Value::Bulk(name)) if name != b"intset" => Value::Null,
+        _ => encoding,
+    }
 }
 
 /// The first two parts that differ, in words.

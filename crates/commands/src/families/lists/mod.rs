@@ -1,0 +1,124 @@
+//! Lists: elements in an order that clients choose.
+//!
+//! ```text
+//!   push   LPUSH RPUSH LPUSHX RPUSHX        change   LSET LINSERT LREM LTRIM
+//!   pop    LPOP RPOP LMPOP                  read     LLEN LINDEX LRANGE
+//!   carry  LMOVE RPOPLPUSH                  search   LPOS
+//! ```
+//!
+//! # Effects
+//! A write states itself, with what was optional left out: `LPUSH`/`RPUSH` for all that pushes,
+//! `LPOP`/`RPOP key count` with the number that went, `LMOVE` for RPOPLPUSH. A command that changed
+//! nothing states nothing.
+
+use std::ops::Range;
+
+use structures::End;
+
+use crate::args::Args;
+use crate::error::CommandError;
+use crate::spec::{CommandSpec, KeyAccess, KeySpec};
+
+mod carry;
+mod change;
+mod pop;
+mod push;
+mod read;
+mod search;
+
+/// The rows of this family.
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    push::COMMANDS,
+    pop::COMMANDS,
+    carry::COMMANDS,
+    read::COMMANDS,
+    search::COMMANDS,
+    change::COMMANDS,
+];
+
+/// The key of a command that reads it.
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+/// The key of a command that adds to it.
+const GROWN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))];
+/// The key of a command that takes from it.
+const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+
+/// The next argument as one end of a list: LEFT or RIGHT.
+fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
+    if args.take_word("LEFT") {
+        Ok(End::Front)
+    } else if args.take_word("RIGHT") {
+        Ok(End::Back)
+    } else {
+        Err(CommandError::Syntax)
+    }
+}
+
+/// The word for an end, as effects state it.
+fn word_of(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LEFT",
+        End::Back => b"RIGHT",
+    }
+}
+
+/// The command that pops from an end, as effects state it.
+fn pop_of(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
+/// The number in a list of `len` elements that a client means by `index`, which counts from the end
+/// when it is negative; `None` when there is no such element.
+fn position(index: i64, len: usize) -> Option<usize> {
+    let at = match usize::try_from(index) {
+        Ok(at) => at,
+        Err(_) => len.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+    };
+    (at < len).then_some(at)
+}
+
+/// The elements that a client means by two inclusive positions; nothing when they are in the wrong
+/// order.
+fn range(start: i64, end: i64, len: usize) -> Range<usize> {
+    let from_start = |index: i64| match usize::try_from(index) {
+        Ok(at) => Some(at),
+        Err(_) => len.checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
+    };
+    let first = from_start(start).unwrap_or(0);
+    match from_start(end) {
+        Some(last) if first <= last && first < len => first..len.min(last.saturating_add(1)),
+        _ => 0..0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{position, range};
+
+    #[test]
+    fn positions_count_from_both_ends() {
+        assert_eq!(position(0, 3), Some(0));
+        assert_eq!(position(-1, 3), Some(2));
+        assert_eq!(position(-3, 3), Some(0));
+        assert_eq!(position(3, 3), None);
+        assert_eq!(position(-4, 3), None);
+        assert_eq!(position(i64::MIN, 3), None);
+        assert_eq!(position(i64::MAX, 3), None);
+    }
+
+    #[test]
+    fn ranges_are_clamped() {
+        assert_eq!(range(0, -1, 5), 0..5);
+        assert_eq!(range(-3, -2, 5), 2..4);
+        assert_eq!(range(1, 100, 5), 1..5);
+        assert_eq!(range(-100, 0, 5), 0..1);
+        assert_eq!(range(5, 100, 5), 0..0);
+        assert_eq!(range(-100, -200, 5), 0..0);
+        assert_eq!(range(3, 2, 5), 0..0);
+        assert_eq!(range(i64::MIN, i64::MAX, 5), 0..5);
+        assert_eq!(range(i64::MAX, i64::MIN, 5), 0..0);
+    }
+}
