@@ -252,8 +252,8 @@ impl Group {
     #[must_use]
     pub(crate) const fn is_data(self) -> bool {
         match self {
-            Self::Generic | Self::String | Self::Bitmap => true,
             Self::Connection | Self::Server | Self::Cluster => false,
+            _ => true,
         }
     }
 
