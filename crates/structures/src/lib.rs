@@ -8,12 +8,13 @@
 //!   Object ─ List ─ one Packed (small), or blocks of them
 //!          ─ Hash ─ one Packed, or a Table
 //!          ─ Set ── an IntSet, one Packed, or a Table
+//!          ─ SortedSet ─ one Packed, or Members with an Index and a Tree
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
 //! `object` (what the store keeps, and what it asks of it); `element` (text or number);
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
-//! deadlines) and `hashing`; `int_set` (few whole numbers); `list`, `hash`, `set`; `memory` (what an
+//! deadlines) and `hashing`; `int_set` (few whole numbers); `list`, `hash`, `set`, `sorted_set`; `memory` (what an
 //! allocation costs).
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod memory;
 pub mod object;
 pub mod packed;
 pub mod set;
+pub mod sorted_set;
 pub mod table;
 
 pub use element::{ELEMENT_BYTES_MAX, Element, ElementText};
@@ -36,4 +38,5 @@ pub use list::{BlockLimit, End, List};
 pub use object::{Encoding, Kind, Object, Structure};
 pub use packed::Packed;
 pub use set::{Set, SetLimits};
+pub use sorted_set::{Scored, SortedSet, SortedSetLimits};
 pub use table::Full;

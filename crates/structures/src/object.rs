@@ -4,6 +4,7 @@ use crate::hash::Hash;
 use crate::list::List;
 use crate::memory::allocated;
 use crate::set::Set;
+use crate::sorted_set::SortedSet;
 
 /// What kind of structure it is (the answer of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub enum Object {
     Hash(Hash),
     /// A set.
     Set(Set),
+    /// A sorted set.
+    SortedSet(SortedSet),
     // A type that lands adds its variant here, its arms below, and its `Structure`.
 }
 
@@ -97,6 +100,7 @@ macro_rules! with_structure {
             Object::List($name) => $body,
             Object::Hash($name) => $body,
             Object::Set($name) => $body,
+            Object::SortedSet($name) => $body,
         }
     };
 }
@@ -109,6 +113,7 @@ impl Object {
             Self::List(_) => List::KIND,
             Self::Hash(_) => Hash::KIND,
             Self::Set(_) => Set::KIND,
+            Self::SortedSet(_) => SortedSet::KIND,
         }
     }
 
@@ -125,6 +130,7 @@ impl Object {
             Self::List(_) => List::empty().into_object(),
             Self::Hash(_) => Hash::empty().into_object(),
             Self::Set(_) => Set::empty().into_object(),
+            Self::SortedSet(_) => SortedSet::empty().into_object(),
         }
     }
 
@@ -151,6 +157,7 @@ impl Object {
             Self::List(list) => list.is_empty(),
             Self::Hash(hash) => hash.is_empty(),
             Self::Set(set) => set.is_empty(),
+            Self::SortedSet(set) => set.is_empty(),
         }
     }
 
@@ -223,6 +230,7 @@ macro_rules! structure {
 structure!(List, List);
 structure!(Hash, Hash);
 structure!(Set, Set);
+structure!(SortedSet, SortedSet);
 
 #[cfg(test)]
 mod tests {
@@ -234,5 +242,6 @@ mod tests {
         assert!(size_of::<List>() <= VARIANT_BYTES_MAX);
         assert!(size_of::<Hash>() <= VARIANT_BYTES_MAX);
         assert!(size_of::<Set>() <= VARIANT_BYTES_MAX);
+        assert!(size_of::<SortedSet>() <= VARIANT_BYTES_MAX);
     }
 }

@@ -1,0 +1,369 @@
+//! A sorted set: members with scores, in the order of (score, member), found by member or by place.
+//!
+//! ```text
+//!   Small   one packed block: member score member score …
+//!   Large   Members   each member once, with the leaf that its entry is in
+//!           Index     member's hash → member
+//!           Tree      counted B+tree: scores and members in order
+//! ```
+//!
+//! What ranges of scores and of members mean is said in ranks: [`SortedSet::rank_of_score`] and
+//! [`SortedSet::rank_of_member`] turn a bound into a rank, and everything about ranges takes ranks.
+//! All of it is O(log n) when large. The index and the members grow and shrink a bucket and a chunk
+//! at a time, the tree a node at a time: no change costs more than some microseconds.
+//!
+//! A set becomes large by the rules of Redis, so that OBJECT ENCODING says the same, and never
+//! goes back. Scores are never NaN; 0 and -0 are equal, and each is kept as it was given.
+
+use std::ops::Range;
+
+use crate::element::ElementText;
+use crate::hashing::hash;
+use crate::object::Encoding;
+use crate::table::Full;
+
+mod index;
+mod large;
+mod members;
+mod pool;
+mod small;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use large::Large;
+use small::Small;
+
+/// Up to what a sorted set is kept in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortedSetLimits {
+    /// Members: `zset-max-listpack-entries`.
+    pub listpack_entries: usize,
+    /// Bytes of a member: `zset-max-listpack-value`.
+    pub listpack_value_bytes: usize,
+}
+
+/// Members with scores, each member once.
+#[derive(Clone, Debug)]
+pub struct SortedSet {
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Small(Small),
+    Large(Box<Large>),
+}
+
+/// A member and its score.
+#[derive(Debug)]
+pub struct Scored<'a> {
+    /// The member.
+    pub member: ElementText<'a>,
+    /// Its score.
+    pub score: f64,
+}
+
+impl Default for SortedSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SortedSet {
+    /// Without members.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            form: Form::Small(Small::new()),
+        }
+    }
+
+    /// A set that is about to get `count` members, the longest of `longest_bytes`: kept at once as
+    /// it will have to be.
+    #[must_use]
+    pub fn for_members(count: usize, longest_bytes: usize, limits: &SortedSetLimits) -> Self {
+        if count <= limits.listpack_entries && longest_bytes <= limits.listpack_value_bytes {
+            return Self::new();
+        }
+        Self {
+            form: Form::Large(Box::default()),
+        }
+    }
+
+    /// Number of members.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Small(small) => small.len(),
+            Form::Large(large) => large.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING says.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        match &self.form {
+            Form::Small(_) => Encoding::Listpack,
+            Form::Large(_) => Encoding::Skiplist,
+        }
+    }
+
+    /// Bytes it takes beside itself, with what the allocator adds. Constant time.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.form {
+            Form::Small(small) => small.memory_bytes(),
+            Form::Large(large) => {
+                crate::memory::allocated(size_of::<Large>()) + large.memory_bytes()
+            }
+        }
+    }
+
+    /// About how many allocations it has, which is what freeing it costs.
+    #[must_use]
+    pub fn allocations(&self) -> usize {
+        match &self.form {
+            Form::Small(_) => 1,
+            Form::Large(large) => large.allocations(),
+        }
+    }
+
+    /// The score of `member`. Constant time when large.
+    #[inline]
+    #[must_use]
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        match &self.form {
+            Form::Small(small) => small.find(member).map(|(_, score)| score),
+            Form::Large(large) => large.score(member),
+        }
+    }
+
+    /// How many members are before `member`, and its score.
+    #[must_use]
+    pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        match &self.form {
+            Form::Small(small) => small.rank(member),
+            Form::Large(large) => large.rank(member),
+        }
+    }
+
+    /// Adds `member`, or changes its score: `decide` gets the score that it has, if it is there, and
+    /// gives the one that it shall have, if it shall be there with another. That is no NaN.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for another member; the set is unchanged.
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        limits: &SortedSetLimits,
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Result<(), Full> {
+        let small = match &mut self.form {
+            Form::Small(small) => small,
+            Form::Large(large) => return large.update(member, decide),
+        };
+        let found = small.find(member);
+        let Some(score) = decide(found.map(|(_, score)| score)) else {
+            return Ok(());
+        };
+        if let Some((place, old)) = found {
+            if old.to_bits() != score.to_bits() {
+                small.remove_at(place);
+                small.insert(score, member);
+            }
+            return Ok(());
+        }
+        let is_small = small.len() < limits.listpack_entries
+            && member.len() <= limits.listpack_value_bytes
+            && small.has_room_for(member);
+        if is_small {
+            small.insert(score, member);
+            return Ok(());
+        }
+        self.make_large()?.insert(score, member, hash(member))
+    }
+
+    /// Adds `member` with `score`, or gives it this score. The score that it had.
+    ///
+    /// # Errors
+    /// As [`SortedSet::update`].
+    pub fn insert(
+        &mut self,
+        member: &[u8],
+        score: f64,
+        limits: &SortedSetLimits,
+    ) -> Result<Option<f64>, Full> {
+        let mut old = None;
+        self.update(member, limits, |found| {
+            old = found;
+            Some(score)
+        })?;
+        Ok(old)
+    }
+
+    /// Removes `member`. The score that it had.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        match &mut self.form {
+            Form::Small(small) => {
+                let (place, score) = small.find(member)?;
+                small.remove_at(place);
+                Some(score)
+            }
+            Form::Large(large) => large.remove(member),
+        }
+    }
+
+    /// Removes the members whose ranks are in `ranks` and shows each.
+    pub fn remove_range(&mut self, ranks: Range<usize>, removed: impl FnMut(Scored<'_>)) {
+        let ranks = ranks.start..ranks.end.min(self.len());
+        if ranks.is_empty() {
+            return;
+        }
+        match &mut self.form {
+            Form::Small(small) => small.remove_range(ranks, removed),
+            Form::Large(large) => large.remove_range(ranks, removed),
+        }
+    }
+
+    /// How many members have a lower score; with `is_behind`, a lower or the same.
+    #[must_use]
+    pub fn rank_of_score(&self, score: f64, is_behind: bool) -> usize {
+        match &self.form {
+            Form::Small(small) => small.rank_where(|one| match is_behind {
+                true => one.score <= score,
+                false => one.score < score,
+            }),
+            Form::Large(large) => large.rank_of_score(score, is_behind),
+        }
+    }
+
+    /// How many members are before `member` in the order of bytes; with `is_behind`, itself counts.
+    /// Means something only where all scores are the same.
+    #[must_use]
+    pub fn rank_of_member(&self, member: &[u8], is_behind: bool) -> usize {
+        match &self.form {
+            Form::Small(small) => small.rank_where(|one| match is_behind {
+                true => one.member.as_bytes() <= member,
+                false => one.member.as_bytes() < member,
+            }),
+            Form::Large(large) => large.rank_of_member(member, is_behind),
+        }
+    }
+
+    /// The members whose ranks are in `ranks`, in order and from both ends.
+    #[must_use]
+    pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
+        let ranks = ranks.start.min(ranks.end)..ranks.end;
+        match &self.form {
+            Form::Small(small) => Iter::Small(small.iter(ranks)),
+            Form::Large(large) => Iter::Large(large.iter(ranks)),
+        }
+    }
+
+    /// All members in order.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        self.range(0..self.len())
+    }
+
+    /// Shows about `count` members from `cursor` on and returns where to go on, 0 at the end. A
+    /// small set is shown at once. What is there from the first call to the last is shown.
+    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Scored<'_>)) -> u64 {
+        match &self.form {
+            Form::Small(_) => {
+                self.iter().for_each(&mut visit);
+                0
+            }
+            Form::Large(large) => large.scan(cursor, count, visit),
+        }
+    }
+
+    fn make_large(&mut self) -> Result<&mut Large, Full> {
+        if let Form::Small(small) = &self.form {
+            let mut large = Box::<Large>::default();
+            for one in small.iter(0..small.len()) {
+                let member = one.member.as_bytes();
+                large.insert(one.score, member, hash(member))?;
+            }
+            self.form = Form::Large(large);
+        }
+        match &mut self.form {
+            Form::Large(large) => Ok(large),
+            Form::Small(_) => Err(Full),
+        }
+    }
+}
+
+/// Equal are sets with the same members and scores, however they are kept.
+impl PartialEq for SortedSet {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (Scored<'_>, Scored<'_>)| {
+            one.score == other.score && one.member.as_bytes() == other.member.as_bytes()
+        };
+        self.len() == other.len() && self.iter().zip(other.iter()).all(is_same)
+    }
+}
+
+/// Members in order. See [`SortedSet::range`].
+#[derive(Clone, Debug)]
+#[allow(private_interfaces, reason = "the forms are nobody's business")]
+pub enum Iter<'a> {
+    /// Of a block.
+    #[doc(hidden)]
+    Small(small::Iter<'a>),
+    /// Of a tree.
+    #[doc(hidden)]
+    Large(large::Iter<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Scored<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Scored<'a>> {
+        match self {
+            Self::Small(iter) => iter.next(),
+            Self::Large(iter) => iter.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Small(iter) => iter.size_hint(),
+            Self::Large(iter) => iter.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Small(iter) => iter.next_back(),
+            Self::Large(iter) => iter.next_back(),
+        }
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// The whole number that a score is, if it has an exact one. Minus zero has none.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "checked to be whole and small"
+)]
+fn is_whole(score: f64) -> Option<i64> {
+    /// All whole numbers up to this are doubles.
+    const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+    let is_exact = score.trunc() == score && score.abs() <= EXACT_MAX;
+    (is_exact && !(score == 0.0 && score.is_sign_negative())).then_some(score as i64)
+}

@@ -1,0 +1,498 @@
+//! A counted B+tree: members in the order of their scores, found by place in O(log n).
+//!
+//! ```text
+//!   inner   (first score, first member, node, entries below) …      up to 64 children
+//!   leaf    scores [f64] │ members [reference]                      up to 128 entries
+//!           parent, and the leaves before and behind
+//! ```
+//!
+//! Nodes know their parents, so that the place of an entry is counted from its leaf upwards
+//! without a comparison. Leaves grow in small steps: a leaf that is two thirds full takes hardly
+//! more than what is in it.
+//!
+//! Invariants
+//!  1. Entries ascend by (score, member) over all leaves in order; scores are never NaN.
+//!  2. A child's first score and member are those of the first entry below it; its count is the
+//!     number of entries below it.
+//!  3. The record of a member names the leaf that its entry is in.
+//!  4. No node is empty but the root of an empty tree. Of two neighbours below one parent, either
+//!     both are at least a quarter full, or together more than three quarters.
+
+use std::ops::Range;
+
+use super::members::{MemberRef, Members};
+use super::pool::{NONE, Pool};
+use crate::memory::allocated;
+
+mod balance;
+
+/// Entries of a leaf.
+const LEAF_MAX: usize = 128;
+/// Children of an inner node.
+const INNER_MAX: usize = 64;
+/// A leaf grows by this many entries.
+const LEAF_STEP: usize = 8;
+
+#[derive(Clone, Debug, Default)]
+struct Leaf {
+    scores: Vec<f64>,
+    members: Vec<MemberRef>,
+    parent: u32,
+    previous: u32,
+    next: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    children: Vec<Child>,
+    parent: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Child {
+    score: f64,
+    member: MemberRef,
+    node: u32,
+    count: u32,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    leaf: u32,
+    at: usize,
+}
+
+/// The tree. See the module's head.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    leaves: Pool<Leaf>,
+    inners: Pool<Inner>,
+    root: u32,
+    /// Levels of inner nodes above the leaves.
+    height: u32,
+    len: usize,
+    /// Of what leaves and inner nodes have on the heap.
+    bytes: usize,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        let mut leaves = Pool::default();
+        leaves.push(Leaf::alone());
+        Self {
+            leaves,
+            inners: Pool::default(),
+            root: 0,
+            height: 0,
+            len: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Tree {
+    /// Number of entries.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes + self.leaves.memory_bytes() + self.inners.memory_bytes()
+    }
+
+    /// About how many allocations it has.
+    pub(super) fn allocations(&self) -> usize {
+        (self.leaves.len() + self.inners.len()) * 2
+    }
+
+    /// Adds an entry for a member that has none.
+    pub(super) fn insert(&mut self, score: f64, member: MemberRef, members: &mut Members) {
+        let key = members.bytes(member);
+        let (mut node, mut is_last) = (self.root, true);
+        for _ in 0..self.height {
+            let children = &mut self.inners[node].children;
+            let at = child_for(children, score, key, members);
+            is_last &= at + 1 == children.len();
+            children[at].count += 1;
+            node = children[at].node;
+        }
+        let at = self.leaves[node].place_for(score, key, members);
+        self.put(Place { leaf: node, at }, score, member);
+        members.set_leaf(member, node);
+        self.len += 1;
+        if at == 0 {
+            self.tell_first(node);
+        }
+        let length = self.leaves[node].scores.len();
+        if length > LEAF_MAX {
+            // What comes in ascending order leaves full leaves behind.
+            let is_ascending = is_last && at + 1 == length;
+            self.split_leaf(node, if is_ascending { at } else { length / 2 }, members);
+        }
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, place: Place, members: &mut Members) {
+        self.len -= 1;
+        if self.len == 0 {
+            *self = Self::default();
+            return;
+        }
+        let leaf = &mut self.leaves[place.leaf];
+        leaf.scores.remove(place.at);
+        leaf.members.remove(place.at);
+        let (length, spare) = (leaf.scores.len(), leaf.scores.capacity());
+        if spare > length + 3 * LEAF_STEP {
+            self.resize(place.leaf, length + LEAF_STEP);
+        }
+        self.count_down(place.leaf);
+        if place.at == 0 && length > 0 {
+            self.tell_first(place.leaf);
+        }
+        self.balance_leaf(place.leaf, members);
+    }
+
+    /// Gives an entry another score.
+    pub(super) fn rescore(&mut self, place: Place, score: f64, members: &mut Members) {
+        let member = self.member(place);
+        let leaf = &mut self.leaves[place.leaf];
+        // Strictly between its neighbours, in the same leaf: it stays where it is.
+        let before = place.at.checked_sub(1).and_then(|at| leaf.scores.get(at));
+        let behind = leaf.scores.get(place.at + 1);
+        if before.is_some_and(|one| *one < score) && behind.is_some_and(|one| score < *one) {
+            leaf.scores[place.at] = score;
+            return;
+        }
+        self.remove(place, members);
+        self.insert(score, member, members);
+    }
+
+    /// Puts another reference to the same member in place of one.
+    pub(super) fn replace(&mut self, old: MemberRef, new: MemberRef, members: &Members) {
+        let leaf = members.leaf(new);
+        let found = self.leaves[leaf].members.iter().position(|one| *one == old);
+        if let Some(at) = found {
+            self.leaves[leaf].members[at] = new;
+            if at == 0 {
+                self.tell_first(leaf);
+            }
+        }
+    }
+
+    /// Where the entry of a member is. O(entries of a leaf).
+    #[inline]
+    pub(super) fn find(&self, member: MemberRef, members: &Members) -> Option<Place> {
+        let leaf = members.leaf(member);
+        let entries = &self.leaves[leaf].members;
+        let at = entries.iter().position(|one| *one == member)?;
+        Some(Place { leaf, at })
+    }
+
+    /// The score of an entry.
+    #[inline]
+    pub(super) fn score(&self, place: Place) -> f64 {
+        self.leaves[place.leaf].scores[place.at]
+    }
+
+    /// The member of an entry.
+    #[inline]
+    pub(super) fn member(&self, place: Place) -> MemberRef {
+        self.leaves[place.leaf].members[place.at]
+    }
+
+    /// How many entries are before this one. O(log n).
+    pub(super) fn rank(&self, place: Place) -> usize {
+        let mut rank = place.at;
+        let (mut node, mut parent) = (place.leaf, self.leaves[place.leaf].parent);
+        while parent != NONE {
+            let inner = &self.inners[parent];
+            for child in &inner.children {
+                if child.node == node {
+                    break;
+                }
+                rank += child.count as usize;
+            }
+            (node, parent) = (parent, inner.parent);
+        }
+        rank
+    }
+
+    /// The entry with `rank` others before it, if there are so many. O(log n).
+    pub(super) fn select(&self, rank: usize) -> Option<Place> {
+        if rank >= self.len {
+            return None;
+        }
+        let (mut node, mut left) = (self.root, rank);
+        for _ in 0..self.height {
+            for child in &self.inners[node].children {
+                node = child.node;
+                let count = child.count as usize;
+                if left < count {
+                    break;
+                }
+                left -= count;
+            }
+        }
+        Some(Place {
+            leaf: node,
+            at: left,
+        })
+    }
+
+    /// How many entries `is_before` says yes to; it does so for those in front. O(log n).
+    pub(super) fn count_where(&self, is_before: impl Fn(f64, MemberRef) -> bool) -> usize {
+        let (mut node, mut rank) = (self.root, 0);
+        for _ in 0..self.height {
+            let children = &self.inners[node].children;
+            let rest = children.get(1..).unwrap_or_default();
+            let at = rest.partition_point(|one| is_before(one.score, one.member));
+            rank += children[..at]
+                .iter()
+                .map(|one| one.count as usize)
+                .sum::<usize>();
+            node = children[at].node;
+        }
+        let leaf = &self.leaves[node];
+        let (mut low, mut high) = (0, leaf.scores.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_before(leaf.scores[middle], leaf.members[middle]) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        rank + low
+    }
+
+    /// The entries whose ranks are in `ranks`, in order and from both ends.
+    pub(super) fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
+        let end = ranks.end.min(self.len);
+        let left = end.saturating_sub(ranks.start);
+        let nowhere = Place { leaf: NONE, at: 0 };
+        Iter {
+            tree: self,
+            front: self.select(ranks.start).unwrap_or(nowhere),
+            back: end
+                .checked_sub(1)
+                .and_then(|last| self.select(last))
+                .unwrap_or(nowhere),
+            left,
+        }
+    }
+
+    /// Puts an entry into a leaf.
+    fn put(&mut self, place: Place, score: f64, member: MemberRef) {
+        let leaf = &self.leaves[place.leaf];
+        let length = leaf.scores.len();
+        if length == leaf.scores.capacity() {
+            self.resize(place.leaf, length + LEAF_STEP);
+        }
+        let leaf = &mut self.leaves[place.leaf];
+        leaf.scores.insert(place.at, score);
+        leaf.members.insert(place.at, member);
+    }
+
+    /// Gives a leaf room for `capacity` entries.
+    fn resize(&mut self, leaf: u32, capacity: usize) {
+        let leaf = &mut self.leaves[leaf];
+        let old = leaf.heap_bytes();
+        let length = leaf.scores.len();
+        if capacity > leaf.scores.capacity() {
+            leaf.scores.reserve_exact(capacity - length);
+            leaf.members.reserve_exact(capacity - length);
+        } else {
+            leaf.scores.shrink_to(capacity);
+            leaf.members.shrink_to(capacity);
+        }
+        self.bytes = self.bytes + leaf.heap_bytes() - old;
+    }
+
+    /// One entry fewer below all that is above a leaf.
+    fn count_down(&mut self, leaf: u32) {
+        let (mut node, mut parent) = (leaf, self.leaves[leaf].parent);
+        while parent != NONE {
+            let inner = &mut self.inners[parent];
+            if let Some(child) = inner.child_mut(node) {
+                child.count -= 1;
+            }
+            (node, parent) = (parent, inner.parent);
+        }
+    }
+
+    /// The first entry of a leaf is another: says so above it, as far as it is the first there, too.
+    fn tell_first(&mut self, leaf: u32) {
+        let entries = &self.leaves[leaf];
+        let (score, member) = (entries.scores[0], entries.members[0]);
+        let (mut node, mut parent) = (leaf, entries.parent);
+        while parent != NONE {
+            let inner = &mut self.inners[parent];
+            if let Some(child) = inner.child_mut(node) {
+                child.score = score;
+                child.member = member;
+            }
+            if inner.children[0].node != node {
+                return;
+            }
+            (node, parent) = (parent, inner.parent);
+        }
+    }
+}
+
+impl Leaf {
+    /// Without entries, parent and neighbours.
+    fn alone() -> Self {
+        Self {
+            parent: NONE,
+            previous: NONE,
+            next: NONE,
+            ..Self::default()
+        }
+    }
+
+    /// Before which entry one with this score and member belongs.
+    fn place_for(&self, score: f64, key: &[u8], members: &Members) -> usize {
+        let low = self.scores.partition_point(|one| *one < score);
+        let same = self.scores[low..].partition_point(|one| *one <= score);
+        let same = &self.members[low..low + same];
+        low + same.partition_point(|one| members.bytes(*one) < key)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        allocated(self.scores.capacity() * size_of::<f64>())
+            + allocated(self.members.capacity() * size_of::<MemberRef>())
+    }
+}
+
+impl Inner {
+    fn position(&self, node: u32) -> Option<usize> {
+        self.children.iter().position(|child| child.node == node)
+    }
+
+    fn child_mut(&mut self, node: u32) -> Option<&mut Child> {
+        self.children.iter_mut().find(|child| child.node == node)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        allocated(self.children.capacity() * size_of::<Child>())
+    }
+}
+
+/// The last child whose first entry is not behind this score and member; the first otherwise.
+#[inline]
+fn child_for(children: &[Child], score: f64, key: &[u8], members: &Members) -> usize {
+    let rest = children.get(1..).unwrap_or_default();
+    rest.partition_point(|one| {
+        one.score < score || (one.score == score && members.bytes(one.member) <= key)
+    })
+}
+
+/// Entries in order. See [`Tree::iter`].
+#[derive(Clone, Debug)]
+pub(super) struct Iter<'a> {
+    tree: &'a Tree,
+    front: Place,
+    back: Place,
+    left: usize,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = (f64, MemberRef);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let leaf = &self.tree.leaves[self.front.leaf];
+        let entry = (leaf.scores[self.front.at], leaf.members[self.front.at]);
+        self.front.at += 1;
+        if self.front.at == leaf.scores.len() {
+            self.front = Place {
+                leaf: leaf.next,
+                at: 0,
+            };
+        }
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let leaf = &self.tree.leaves[self.back.leaf];
+        let entry = (leaf.scores[self.back.at], leaf.members[self.back.at]);
+        if let Some(at) = self.back.at.checked_sub(1) {
+            self.back.at = at;
+        } else if self.left > 0 {
+            let previous = &self.tree.leaves[leaf.previous];
+            self.back = Place {
+                leaf: leaf.previous,
+                at: previous.scores.len() - 1,
+            };
+        }
+        Some(entry)
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+#[cfg(test)]
+impl Tree {
+    /// Checks what the module's head promises.
+    pub(super) fn check(&self, members: &Members) {
+        let (mut leaf, mut count, mut bytes) = (self.first_leaf(), 0, 0);
+        let mut last: Option<(f64, &[u8])> = None;
+        let mut previous = NONE;
+        while leaf != NONE {
+            let entries = &self.leaves[leaf];
+            assert_eq!(entries.previous, previous);
+            assert!(!entries.scores.is_empty() || self.len == 0);
+            assert_eq!(entries.scores.len(), entries.members.len());
+            for (score, member) in entries.scores.iter().zip(&entries.members) {
+                assert_eq!(members.leaf(*member), leaf);
+                let entry = (*score, members.bytes(*member));
+                assert!(last.is_none_or(|before| before < entry));
+                last = Some(entry);
+            }
+            count += entries.scores.len();
+            bytes += entries.heap_bytes();
+            (previous, leaf) = (leaf, entries.next);
+        }
+        assert_eq!(count, self.len);
+        let (total, inners) = self.check_node(self.root, self.height, NONE);
+        assert_eq!(total, self.len);
+        assert_eq!(self.bytes, bytes + inners);
+    }
+
+    fn first_leaf(&self) -> u32 {
+        (0..self.height).fold(self.root, |node, _| self.inners[node].children[0].node)
+    }
+
+    fn check_node(&self, node: u32, level: u32, parent: u32) -> (usize, usize) {
+        if level == 0 {
+            assert_eq!(self.leaves[node].parent, parent);
+            return (self.leaves[node].scores.len(), 0);
+        }
+        let inner = &self.inners[node];
+        assert_eq!(inner.parent, parent);
+        assert!(!inner.children.is_empty() && inner.children.len() <= INNER_MAX);
+        let (mut total, mut bytes) = (0, inner.heap_bytes());
+        for child in &inner.children {
+            let (count, below) = self.check_node(child.node, level - 1, node);
+            assert_eq!(child.count as usize, count);
+            let first = (1..level).fold(child.node, |node, _| self.inners[node].children[0].node);
+            assert_eq!(self.leaves[first].members[0], child.member);
+            assert_eq!(self.leaves[first].scores[0], child.score);
+            total += count;
+            bytes += below;
+        }
+        (total, bytes)
+    }
+}
