@@ -7,7 +7,9 @@
 //! that falls idle spins for less than twice the longest spin, all in all; an idle one never.
 //!
 //! Off unless asked for ([`Options::spin`](super::Options::spin)): where other threads wait for the
-//! core, spinning takes from them what it saves here.
+//! core, spinning takes from them what it saves here. That the core is shared after all shows when
+//! a spin lasts much longer than it may, because the thread was set aside meanwhile: then there is
+//! none for a while.
 //!
 //! The rule is that of halt polling in virtual machine monitors.
 
@@ -21,6 +23,9 @@ const FIRST_NS: u64 = 10_000;
 /// A spin that would be shorter is left out: less than waking a thread takes.
 const LEAST_NS: u64 = 4_000;
 
+/// How long there is no spin after one during which the thread was set aside.
+const REST_NS: u64 = 200_000_000;
+
 /// The state of one loop.
 pub(super) struct Spin {
     clock: Arc<dyn Clock>,
@@ -28,6 +33,8 @@ pub(super) struct Spin {
     longest_ns: u64,
     /// How long the next one may last.
     budget_ns: u64,
+    /// No spin before this time.
+    rests_until_ns: u64,
 }
 
 /// One sleep, from its beginning.
@@ -43,6 +50,7 @@ impl Spin {
             clock: Arc::clone(clock),
             longest_ns: u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX),
             budget_ns: 0,
+            rests_until_ns: 0,
         }
     }
 
@@ -59,11 +67,16 @@ impl Spin {
     }
 
     /// Whether to look for events once more before blocking, where `timeout` bounds the sleep.
-    pub(super) fn goes_on(&self, sleep: Sleep, timeout: Duration) -> bool {
-        self.budget_ns > 0 && {
-            let spent_ns = self.spent_ns(sleep);
-            spent_ns < self.budget_ns && u128::from(spent_ns) < timeout.as_nanos()
+    pub(super) fn goes_on(&mut self, sleep: Sleep, timeout: Duration) -> bool {
+        if self.budget_ns == 0 {
+            return false;
         }
+        let spent_ns = self.spent_ns(sleep);
+        if spent_ns > self.longest_ns.saturating_mul(2) {
+            self.budget_ns = 0;
+            self.rests_until_ns = sleep.began_ns.saturating_add(REST_NS);
+        }
+        spent_ns < self.budget_ns && u128::from(spent_ns) < timeout.as_nanos()
     }
 
     /// What is left of `timeout`.
@@ -73,7 +86,9 @@ impl Spin {
 
     /// The sleep ended after the thread had blocked: sets the next spin by how long it took.
     pub(super) fn blocked(&mut self, sleep: Sleep) {
-        self.budget_ns = if self.spent_ns(sleep) <= self.longest_ns {
+        self.budget_ns = if sleep.began_ns < self.rests_until_ns {
+            0
+        } else if self.spent_ns(sleep) <= self.longest_ns {
             (self.budget_ns * 2).clamp(FIRST_NS.min(self.longest_ns), self.longest_ns)
         } else {
             match self.budget_ns / 2 {
@@ -146,6 +161,24 @@ mod tests {
         }
         assert_eq!(spin.budget_ns, 0);
         assert!(burnt_ns < 100_000, "{burnt_ns} ns");
+    }
+
+    #[test]
+    fn a_thread_that_was_set_aside_gives_up_for_a_while() {
+        let (mut spin, clock) = spin();
+        block(&mut spin, &clock, 30);
+        let sleep = spin.begin();
+        assert!(spin.goes_on(sleep, FOREVER));
+        clock.advance_us(3_000);
+        assert!(!spin.goes_on(sleep, FOREVER));
+        spin.blocked(sleep);
+        for _ in 0..100 {
+            block(&mut spin, &clock, 30);
+            assert_eq!(spin.budget_ns, 0);
+        }
+        clock.advance_ms(200);
+        block(&mut spin, &clock, 30);
+        assert_eq!(spin.budget_ns, 10_000);
     }
 
     #[test]
