@@ -14,6 +14,7 @@ pub mod memory_size;
 pub mod number;
 pub mod process;
 pub mod random;
+pub mod shared_bytes;
 pub mod sync;
 pub mod words;
 

@@ -125,7 +125,7 @@ impl TestServer {
             share,
         );
         assert_eq!(outcome.consumed, input.len(), "one whole request");
-        output.as_slice().to_vec()
+        output.to_vec()
     }
 
     /// Runs several commands that arrive at once; all that is sent back, and how to go on.
@@ -143,7 +143,7 @@ impl TestServer {
             &mut output,
             share,
         );
-        (output.as_slice().to_vec(), outcome.next)
+        (output.to_vec(), outcome.next)
     }
 
     /// The text of an error reply.

@@ -6,7 +6,12 @@
 //! ```
 //!
 //! All of `bytes` is initialised once, when it grows, so that writing a reply neither zero-fills
-//! nor allocates in steady state. Invariant: `start <= end <= bytes.len()`.
+//! nor allocates in steady state. Large contents are not copied into it but attached at a place
+//! between two of its bytes. Invariants
+//!  1. `start <= end <= bytes.len()`.
+//!  2. Places of attachments count from `start`, do not fall, and none is beyond `end`.
+
+use base::shared_bytes::{Attachment, SharedBytes};
 
 /// A growing byte buffer with a write cursor; see [`Reply`](crate::Reply) for what fills it.
 #[derive(Debug, Default)]
@@ -14,6 +19,8 @@ pub struct ReplyBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    attachments: Vec<Attachment>,
+    attached_bytes: usize,
 }
 
 impl ReplyBuffer {
@@ -23,6 +30,8 @@ impl ReplyBuffer {
             bytes: Vec::new(),
             start: 0,
             end: 0,
+            attachments: Vec::new(),
+            attached_bytes: 0,
         }
     }
 
@@ -30,18 +39,17 @@ impl ReplyBuffer {
     pub fn with_capacity(capacity_bytes: usize) -> Self {
         Self {
             bytes: vec![0; capacity_bytes],
-            start: 0,
-            end: 0,
+            ..Self::new()
         }
     }
 
-    /// What waits to be sent.
+    /// What waits to be sent, attachments aside.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// How many bytes wait to be sent.
+    /// How many bytes wait to be sent, attachments aside.
     #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
@@ -53,7 +61,46 @@ impl ReplyBuffer {
         self.start == self.end
     }
 
-    /// Bytes of memory held, used or not.
+    /// How many bytes wait to be sent, attachments included.
+    #[inline]
+    pub fn len_with_attachments(&self) -> usize {
+        self.len() + self.attached_bytes
+    }
+
+    /// Attaches `content` at the end of what was written so far.
+    pub fn attach(&mut self, content: Box<dyn SharedBytes>) {
+        self.attached_bytes += content.len();
+        self.attachments.push(Attachment {
+            place: self.len(),
+            content,
+        });
+    }
+
+    /// Takes all attachments out, in the order of their places.
+    pub fn take_attachments(&mut self) -> Vec<Attachment> {
+        self.attached_bytes = 0;
+        std::mem::take(&mut self.attachments)
+    }
+
+    /// A copy of what waits to be sent, attachments in their places.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len_with_attachments());
+        let mut copied = 0;
+        for Attachment { place, content } in &self.attachments {
+            bytes.extend_from_slice(&self.as_slice()[copied..*place]);
+            copied = *place;
+            let mut at = 0;
+            while at < content.len() {
+                let piece = content.piece_at(at);
+                bytes.extend_from_slice(piece);
+                at += piece.len();
+            }
+        }
+        bytes.extend_from_slice(&self.as_slice()[copied..]);
+        bytes
+    }
+
+    /// Bytes of memory held, used or not, attachments aside.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -63,6 +110,9 @@ impl ReplyBuffer {
     pub fn clear(&mut self) {
         self.start = 0;
         self.end = 0;
+        if !self.attachments.is_empty() {
+            drop(self.take_attachments());
+        }
     }
 
     /// The current end, to which [`truncate`](Self::truncate) can return. Valid until the next
@@ -76,11 +126,25 @@ impl ReplyBuffer {
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
         self.end = self.end.min(self.start.saturating_add(mark));
+        if !self.attachments.is_empty() {
+            self.detach(mark);
+        }
     }
 
-    /// Drops the first `sent` bytes (at most all); moves nothing.
+    /// Drops the attachments from `mark` on: one at the mark was attached after it was taken, for
+    /// every reply with an attachment ends with bytes.
+    #[cold]
+    fn detach(&mut self, mark: usize) {
+        let stays = self.attachments.partition_point(|one| one.place < mark);
+        for dropped in self.attachments.drain(stays..) {
+            self.attached_bytes -= dropped.content.len();
+        }
+    }
+
+    /// Drops the first `sent` bytes (at most all); moves nothing. Not for buffers with attachments.
     #[inline]
     pub fn consume(&mut self, sent: usize) {
+        debug_assert!(self.attachments.is_empty());
         self.start = self.end.min(self.start.saturating_add(sent));
         if self.start == self.end {
             self.clear();
@@ -127,6 +191,11 @@ impl ReplyBuffer {
         let at = self.start + mark;
         self.bytes.copy_within(at..self.end, at + count);
         self.end += count;
+        for attachment in &mut self.attachments {
+            if attachment.place > mark {
+                attachment.place += count;
+            }
+        }
     }
 
     /// Overwrites the bytes at `mark`, which must have been written before.
@@ -203,5 +272,30 @@ mod tests {
         buffer.shrink_to(100);
         assert!(buffer.capacity() < 1_000);
         assert_eq!(buffer.as_slice(), [b'x'; 500]);
+    }
+
+    #[test]
+    fn attachments_keep_their_places() {
+        let mut buffer = ReplyBuffer::new();
+        let mark = buffer.mark();
+        buffer.push_slice(b"*0\r\n$3\r\n");
+        buffer.attach(Box::new(b"big".to_vec()));
+        buffer.push_slice(b"\r\n");
+        let second = buffer.mark();
+        buffer.push_slice(b"$4\r\n");
+        buffer.attach(Box::new(b"more".to_vec()));
+        buffer.push_slice(b"\r\n");
+        assert_eq!(buffer.to_vec(), b"*0\r\n$3\r\nbig\r\n$4\r\nmore\r\n");
+        assert_eq!(buffer.len_with_attachments(), buffer.to_vec().len());
+        buffer.truncate(second);
+        assert_eq!(buffer.to_vec(), b"*0\r\n$3\r\nbig\r\n");
+        buffer.open_gap(mark, 1);
+        buffer.overwrite(mark, b"*10\r\n");
+        assert_eq!(buffer.to_vec(), b"*10\r\n$3\r\nbig\r\n");
+        buffer.truncate(mark);
+        assert_eq!(
+            (buffer.to_vec().len(), buffer.len_with_attachments()),
+            (0, 0)
+        );
     }
 }

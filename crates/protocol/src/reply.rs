@@ -7,6 +7,7 @@
 
 use base::float::FloatText;
 use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
+use base::shared_bytes::SharedBytes;
 
 use crate::ReplyBuffer;
 
@@ -75,10 +76,16 @@ impl<'a> Reply<'a> {
         self.buffer.as_slice().get(mark..).unwrap_or_default()
     }
 
-    /// Bytes in the buffer, replies before this one included.
+    /// Bytes in the buffer, replies before this one included, attachments aside.
     #[inline]
     pub fn len(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// The same with attachments.
+    #[inline]
+    pub fn len_with_attachments(&self) -> usize {
+        self.buffer.len_with_attachments()
     }
 
     /// Whether the buffer is empty.
@@ -144,6 +151,14 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         self.blob(b'$', b"", len, fill);
+    }
+
+    /// A string that is sent from where it lies: for long ones, see
+    /// [`ReplyBuffer::attach`](crate::ReplyBuffer::attach).
+    pub fn bulk_shared(&mut self, content: Box<dyn SharedBytes>) {
+        self.header(b'$', content.len());
+        self.buffer.attach(content);
+        self.raw(LINE_END);
     }
 
     /// A whole number as a string.

@@ -10,6 +10,7 @@
 
 use rustix::event::epoll::EventFlags;
 
+use crate::pending::Pending;
 use crate::service::CloseReason;
 use crate::transport::Carrier;
 
@@ -97,42 +98,6 @@ impl Interest {
     }
 }
 
-/// Output that waits for its socket.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl Pending {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.sent
-    }
-
-    /// Bytes of memory held.
-    pub(crate) fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Adds bytes behind; room that was sent is used before the buffer grows.
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
-        if self.sent > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
-            self.bytes.drain(..self.sent);
-            self.sent = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Drops the first `sent` bytes.
-    pub(crate) fn consume(&mut self, sent: usize) {
-        self.sent = self.bytes.len().min(self.sent + sent);
-    }
-}
-
 impl Connection {
     pub(crate) fn new(carrier: Carrier) -> Self {
         Self {
@@ -166,7 +131,7 @@ impl Connection {
     /// Bytes of memory that its buffers hold.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let pending = self.pending.as_ref();
-        self.input.capacity() + pending.map_or(0, |pending| pending.capacity())
+        self.input.capacity() + pending.map_or(0, |pending| pending.held_bytes())
     }
 
     /// Whether the service may be given input.
@@ -304,21 +269,5 @@ mod tests {
         let next = connections.insert(connection());
         assert!(next.generation > 0);
         assert_eq!(ConnectionId::from_token(next.to_token()), next);
-    }
-
-    #[test]
-    fn pending_output_keeps_its_order() {
-        let mut pending = Pending::default();
-        let (mut written, mut sent) = (Vec::new(), Vec::new());
-        for number in 0..200_u8 {
-            let bytes = vec![number; usize::from(number) % 17];
-            pending.append(&bytes);
-            written.extend_from_slice(&bytes);
-            let count = pending.len() / 2;
-            sent.extend_from_slice(&pending.as_slice()[..count]);
-            pending.consume(count);
-        }
-        sent.extend_from_slice(pending.as_slice());
-        assert_eq!(sent, written);
     }
 }

@@ -23,6 +23,7 @@ mod io;
 mod listener;
 mod loop_state;
 mod outbox;
+mod pending;
 mod service;
 pub mod signals;
 mod transport;

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::shared_bytes::Attachment;
+
 use crate::connections::ConnectionId;
 use crate::io::Io;
 
@@ -97,7 +99,7 @@ pub trait Service {
 
 /// A growing buffer of replies that keeps its memory between turns.
 pub trait OutputArena {
-    /// How many bytes it holds.
+    /// How many bytes it holds, attachments aside.
     fn len(&self) -> usize;
 
     /// Whether it holds none.
@@ -105,7 +107,19 @@ pub trait OutputArena {
         self.len() == 0
     }
 
-    /// The bytes it holds, oldest first.
+    /// How many bytes there are to send, attachments included.
+    fn len_with_attachments(&self) -> usize {
+        self.len()
+    }
+
+    /// Takes out what is sent from where it lies, in the order of places (which count bytes of
+    /// [`as_slice`](Self::as_slice)). None is at the very start of what a call wrote, nor at its
+    /// end.
+    fn take_attachments(&mut self) -> Vec<Attachment> {
+        Vec::new()
+    }
+
+    /// The bytes it holds, oldest first, attachments aside.
     fn as_slice(&self) -> &[u8];
 
     /// Forgets all bytes and keeps the memory.

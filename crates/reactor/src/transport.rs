@@ -1,9 +1,9 @@
 //! What carries bytes: the one surface behind which sockets, in-process pairs and wrappers stand.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::waker::Waker;
 
@@ -23,6 +23,15 @@ pub trait Transport: Send {
     /// # Errors
     /// `WouldBlock` when none can be taken; any other error ends the connection.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// As [`send`](Self::send), from several pieces, which go out in their order.
+    ///
+    /// # Errors
+    /// As `send`.
+    fn send_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let first = pieces.iter().find(|piece| !piece.is_empty());
+        first.map_or(Ok(0), |piece| self.send(piece))
+    }
 
     /// How the loop learns that the transport is ready.
     fn source(&self) -> Source<'_>;
@@ -79,6 +88,22 @@ impl Carrier {
         match self {
             Self::Socket(fd) => Ok(rustix::net::send(&*fd, bytes, SendFlags::NOSIGNAL)?),
             Self::Other(transport) => transport.send(bytes),
+        }
+    }
+
+    pub(crate) fn send_pieces(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Socket(fd) => {
+                let mut nothing_else = SendAncillaryBuffer::default();
+                let flags = SendFlags::NOSIGNAL;
+                Ok(rustix::net::sendmsg(
+                    &*fd,
+                    pieces,
+                    &mut nothing_else,
+                    flags,
+                )?)
+            }
+            Self::Other(transport) => transport.send_pieces(pieces),
         }
     }
 

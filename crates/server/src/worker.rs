@@ -312,7 +312,7 @@ impl Service for Worker {
         if connected.session.authenticated {
             connected.since_ms = self.now_ms;
         }
-        let before = output.len();
+        let before = output.len_with_attachments();
         let mut port = Port::new(&self.node, connected.peer_is_local);
         let outcome = self
             .engine
@@ -323,7 +323,10 @@ impl Service for Worker {
         let client = &connected.session.client;
         bump(&client.requests, outcome.executed);
         bump(&client.input_bytes_total, outcome.consumed);
-        bump(&client.output_bytes_total, output.len() - before);
+        bump(
+            &client.output_bytes_total,
+            output.len_with_attachments() - before,
+        );
         let then = match outcome.next {
             Next::Read => Then::Continue,
             Next::Yield => Then::Yield,

@@ -26,6 +26,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::shared_bytes::SharedBytes;
 use base::sync::atomic::Ordering;
 use base::sync::fence;
 
@@ -283,6 +284,16 @@ impl BlobRef {
         self.chunks()
             .for_each(|piece| bytes.extend_from_slice(piece));
         bytes
+    }
+}
+
+impl SharedBytes for BlobRef {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn piece_at(&self, at: usize) -> &[u8] {
+        self.chunk_at(at)
     }
 }
 

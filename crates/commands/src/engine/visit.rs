@@ -46,7 +46,10 @@ impl Visit<'_> {
             executed: 0,
             next: Next::Read,
         };
-        let reply_bytes_end = self.reply.len().saturating_add(share.reply_bytes_max);
+        let reply_bytes_end = self
+            .reply
+            .len_with_attachments()
+            .saturating_add(share.reply_bytes_max);
         let mut now_unix_ms = self.context.now_unix_ms;
         loop {
             let rest = &input[outcome.consumed..];
@@ -131,7 +134,7 @@ impl Visit<'_> {
                     next
                 }
             };
-            if next != Next::Read || self.reply.len() >= reply_bytes_end {
+            if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
                 return Some(Left { index, next });
             }
         }

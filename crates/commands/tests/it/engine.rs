@@ -79,8 +79,9 @@ impl TestServer {
             .engine
             .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
         assert_eq!(outcome.consumed, input.len(), "one whole request");
-        let (value, length) = decode_value(output.as_slice()).unwrap().unwrap();
-        assert_eq!(length, output.len(), "exactly one reply");
+        let (value, length) = decode_value(&output.to_vec()).unwrap().unwrap();
+        let written = output.len_with_attachments();
+        assert_eq!(length, written, "exactly one reply");
         value
     }
 

@@ -2,10 +2,13 @@
 //!
 //! Each range of the turn's output is sent with one call. What a socket does not take is copied to
 //! the connection's pending buffer; from then on the connection is not read from, and everything
-//! written to it goes behind the pending bytes, until the socket took them all.
+//! written to it goes behind the pending bytes, until the socket took them all. A range with
+//! attachments goes through the pending buffer at once: its own bytes are few beside theirs.
 
 use std::io;
 use std::mem;
+
+use base::shared_bytes::Attachment;
 
 use super::{EventLoop, FLUSH_BYTES};
 use crate::connections::{ConnectionId, Phase};
@@ -20,7 +23,8 @@ impl<S: Service> EventLoop<S> {
     /// Flushes when enough has gathered.
     #[inline]
     pub(super) fn flush_if_full(&mut self) {
-        if self.output.len() + self.state.outbox.aside.len() >= FLUSH_BYTES {
+        let output_bytes = self.output.len_with_attachments() + self.state.outbox.aside.len();
+        if output_bytes >= FLUSH_BYTES {
             self.flush();
         }
     }
@@ -31,6 +35,7 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         let mut outbox = mem::take(&mut self.state.outbox);
+        let mut attachments = self.output.take_attachments().into_iter().peekable();
         let (mut arena, mut aside) = (self.output.as_slice(), outbox.aside.as_slice());
         let (mut arena_sent, mut aside_sent) = (0, 0);
         for range in &outbox.ranges {
@@ -38,10 +43,27 @@ impl<S: Service> EventLoop<S> {
                 Place::Arena => (&mut arena, &mut arena_sent),
                 Place::Aside => (&mut aside, &mut aside_sent),
             };
-            let bytes;
+            let (start, bytes);
             (bytes, *rest) = rest.split_at(range.end - *sent);
-            *sent = range.end;
-            if let Some(id) = range.id {
+            (start, *sent) = (*sent, range.end);
+            let attached = |one: &Attachment| range.place == Place::Arena && one.place < range.end;
+            if attachments.peek().is_some_and(attached) {
+                let attached = std::iter::from_fn(|| {
+                    let attachment = attachments.next_if(attached)?;
+                    let place = attachment.place - start;
+                    Some(Attachment {
+                        place,
+                        ..attachment
+                    })
+                });
+                send_attached(
+                    &mut self.state,
+                    &mut self.service,
+                    range.id,
+                    bytes,
+                    attached,
+                );
+            } else if let Some(id) = range.id {
                 send(&mut self.state, &mut self.service, id, bytes);
             }
         }
@@ -56,23 +78,10 @@ impl<S: Service> EventLoop<S> {
 
     /// Sends what waited for a socket that has room now; once all is sent, the connection goes on.
     pub(super) fn send_pending(&mut self, id: ConnectionId) {
+        send_from_pending(&mut self.state, id);
         let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
-        let Some(pending) = &mut connection.pending else {
-            return;
-        };
-        match connection.carrier.send(pending.as_slice()) {
-            Ok(sent) => {
-                self.state.traffic.count_send(sent);
-                pending.consume(sent);
-            }
-            Err(error) if is_passing(&error) => {}
-            Err(error) => {
-                let reason = CloseReason::Failed(error.kind());
-                return self.state.doom(id, reason);
-            }
-        }
         if connection.pending_bytes() > 0 {
             return;
         }
@@ -118,6 +127,62 @@ fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, by
     state.watch(id);
     if service.output_limit(id, pending_bytes) == Verdict::Close {
         state.doom(id, CloseReason::OutputLimit);
+    }
+}
+
+/// Sends a range with attachments, or as much as the socket takes, and keeps the rest.
+#[cold]
+fn send_attached<S: Service>(
+    state: &mut LoopState,
+    service: &mut S,
+    id: Option<ConnectionId>,
+    bytes: &[u8],
+    attachments: impl Iterator<Item = Attachment>,
+) {
+    let connection = id.and_then(|id| Some((id, state.connections.get_mut(id)?)));
+    let Some((id, connection)) = connection else {
+        // Nobody to send them to; the next range's attachments come next.
+        return attachments.for_each(drop);
+    };
+    if connection.phase == Phase::Lingering {
+        return attachments.for_each(drop);
+    }
+    let waited = connection.pending.is_some();
+    let pending = connection.pending.get_or_insert_default();
+    pending.append_with(bytes, attachments);
+    if !waited {
+        send_from_pending(state, id);
+    }
+    let Some(connection) = state.connections.get_mut(id) else {
+        return;
+    };
+    let pending_bytes = connection.pending_bytes();
+    if pending_bytes == 0 {
+        connection.pending = None;
+    } else if !matches!(connection.phase, Phase::Doomed(_)) {
+        state.watch(id);
+        if service.output_limit(id, pending_bytes) == Verdict::Close {
+            state.doom(id, CloseReason::OutputLimit);
+        }
+    }
+}
+
+/// Sends from the front of what waits, once.
+fn send_from_pending(state: &mut LoopState, id: ConnectionId) {
+    let Some(connection) = state.connections.get_mut(id) else {
+        return;
+    };
+    let Some(pending) = &mut connection.pending else {
+        return;
+    };
+    let carrier = &mut connection.carrier;
+    match pending.with_pieces(|pieces| carrier.send_pieces(pieces)) {
+        Ok(sent) => {
+            state.traffic.count_send(sent);
+            pending.consume(sent);
+        }
+        Err(error) if is_passing(&error) => {}
+        Err(error) => state.doom(id, CloseReason::Failed(error.kind())),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::random::Prng;
 use reactor::{Balancer, EventLoop, InProcessPeer, Options, in_process_pair};
 
-use crate::lines::{Bounds, Lines, Shared};
+use crate::lines::{Arena, Bounds, Lines, Shared};
 
 /// A client with all that it will send and has to receive.
 struct Scripted {
@@ -85,7 +85,7 @@ fn run(seed: u64) {
     let service = Lines::new(&Arc::new(Shared::default()), bounds, 0);
     let (none, options) = (Arc::from([]), Options::default());
     let mut event_loop =
-        EventLoop::new(service, Vec::new(), &balancer, 0, &none, &options).unwrap();
+        EventLoop::new(service, Arena::default(), &balancer, 0, &none, &options).unwrap();
     let mut clients: Vec<_> = (0..1 + below(random, 4))
         .map(|_| {
             let (end, peer) = in_process_pair(1 + below(random, 100_000));

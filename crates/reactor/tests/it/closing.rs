@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::clock::{Clock, ManualClock};
 use reactor::{Balancer, CloseReason, EventLoop, InProcessPeer, Options, in_process_pair};
 
-use crate::lines::{Bounds, Lines, Shared};
+use crate::lines::{Arena, Bounds, Lines, Shared};
 use crate::rig::{Kind, Rig, eventually};
 
 #[test]
@@ -122,7 +122,7 @@ fn lingering(clock: &Arc<ManualClock>) -> (EventLoop<Lines>, InProcessPeer) {
     };
     let none = Arc::from([]);
     let mut event_loop =
-        EventLoop::new(service, Vec::new(), &balancer, 0, &none, &options).unwrap();
+        EventLoop::new(service, Arena::default(), &balancer, 0, &none, &options).unwrap();
     let (end, mut peer) = in_process_pair(64);
     balancer.connect(Box::new(end));
     peer.write_all(b"quit\n").unwrap();
@@ -176,7 +176,7 @@ fn turns_without_a_thread() {
     let service = Lines::new(&shared, Bounds::default(), 0);
     let mut event_loop = EventLoop::new(
         service,
-        Vec::new(),
+        Arena::default(),
         &balancer,
         0,
         &Arc::from([]),

@@ -93,6 +93,27 @@ fn output_larger_than_sockets_take() {
     });
 }
 
+/// Attachments leave between the bytes around them, whatever a send takes of each.
+#[test]
+fn lent_bytes_leave_in_their_places() {
+    over_all_kinds(|client| {
+        let (mut sent, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..300_usize {
+            let count = number * 997 % 60_000;
+            sent.extend_from_slice(format!("mark {number}\nlend {count}\n").as_bytes());
+            expected.extend_from_slice(format!("mark {number}\n>").as_bytes());
+            expected.resize(expected.len() + count, b'y');
+            expected.push(b'\n');
+        }
+        sent.extend_from_slice(b"big 100000\nlend 4000000\n");
+        expected.resize(expected.len() + 100_000, b'x');
+        expected.extend_from_slice(b"\n>");
+        expected.resize(expected.len() + 4_000_000, b'y');
+        expected.push(b'\n');
+        exchange(client, sent, &expected);
+    });
+}
+
 /// Sends everything before reading anything, as far as the other side lets it.
 fn exchange(mut client: Client, sent: Vec<u8>, expected: &[u8]) {
     if let crate::rig::Stream::InProcess(_) = client.stream {

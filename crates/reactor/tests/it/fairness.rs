@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use reactor::{Balancer, EventLoop, InProcessPeer, Options, in_process_pair};
 
-use crate::lines::{Bounds, Lines, Shared};
+use crate::lines::{Arena, Bounds, Lines, Shared};
 
 /// A loop that is driven turn by turn, with a service that yields after ten lines.
 struct Driven {
@@ -24,7 +24,7 @@ impl Driven {
         let service = Lines::new(&Arc::new(Shared::default()), bounds, 0);
         let (none, options) = (Arc::from([]), Options::default());
         let event_loop =
-            EventLoop::new(service, Vec::new(), &balancer, 0, &none, &options).unwrap();
+            EventLoop::new(service, Arena::default(), &balancer, 0, &none, &options).unwrap();
         Self {
             event_loop,
             balancer,

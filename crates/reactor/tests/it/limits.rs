@@ -41,6 +41,21 @@ fn never_reading_clients_cost_at_most_their_limit() {
     good.expect("good\n");
 }
 
+/// What is lent counts as output like what is copied.
+#[test]
+fn lent_bytes_count_against_the_limit() {
+    let bounds = Bounds {
+        output_max: 1 << 20,
+        ..Bounds::default()
+    };
+    let rig = Rig::with(1, bounds);
+    let mut greedy = rig.connect(Kind::InProcess);
+    greedy.send("lend 2000000\n");
+    eventually("greedy client closed", || {
+        rig.closed() == [CloseReason::OutputLimit]
+    });
+}
+
 /// While its output waits, nothing is read from a client: its requests stay on its side.
 #[test]
 fn no_reading_while_output_waits() {

@@ -6,17 +6,21 @@
 //! | `drop` | close at once |
 //! | `pause` | `paused`, then nothing until the loop is woken |
 //! | `big N` | N bytes of `x` and a line end |
+//! | `lend N` | N bytes of `y`, attached, and a line end |
 //! | `blob N` | the N bytes that follow are answered by `blob N` |
 //! | `tell` | every connection of the loop gets `told` aside |
 //! | anything else | the line itself |
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::shared_bytes::Attachment;
 use reactor::{
-    CloseReason, ConnectionId, FLUSH_BYTES, Io, PeerInfo, Received, Service, Then, Verdict,
+    CloseReason, ConnectionId, FLUSH_BYTES, Io, OutputArena, PeerInfo, Received, Service, Then,
+    Verdict,
 };
 
 /// What tests see of the services and tell them, shared by all workers of a rig.
@@ -54,6 +58,65 @@ impl Default for Bounds {
     }
 }
 
+/// Replies of a turn.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    bytes: Vec<u8>,
+    attachments: Vec<Attachment>,
+    attached_bytes: usize,
+}
+
+impl Arena {
+    fn attach(&mut self, content: Vec<u8>) {
+        self.attached_bytes += content.len();
+        self.attachments.push(Attachment {
+            place: self.bytes.len(),
+            content: Box::new(content),
+        });
+    }
+}
+
+impl Deref for Arena {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Arena {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl OutputArena for Arena {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn len_with_attachments(&self) -> usize {
+        self.bytes.len() + self.attached_bytes
+    }
+
+    fn take_attachments(&mut self) -> Vec<Attachment> {
+        self.attached_bytes = 0;
+        std::mem::take(&mut self.attachments)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    fn shrink_to(&mut self, capacity_bytes: usize) {
+        self.bytes.shrink_to(capacity_bytes);
+    }
+}
+
 /// See the module.
 pub(crate) struct Lines {
     pub(crate) shared: Arc<Shared>,
@@ -85,7 +148,7 @@ impl Lines {
         io: &mut Io<'_>,
         id: ConnectionId,
         line: &[u8],
-        output: &mut Vec<u8>,
+        output: &mut Arena,
     ) -> Then {
         self.order.push((id, line.to_vec()));
         match line {
@@ -104,23 +167,25 @@ impl Lines {
                     io.write(other, b"told\n");
                 }
             }
-            line => match number_after(line, b"big ") {
-                Some(count) => {
-                    output.resize(output.len() + count, b'x');
-                    output.push(b'\n');
-                }
-                None => {
+            line => {
+                if let Some(count) = number_after(line, b"big ") {
+                    let length = output.len() + count;
+                    output.resize(length, b'x');
+                } else if let Some(count) = number_after(line, b"lend ") {
+                    output.push(b'>');
+                    output.attach(vec![b'y'; count]);
+                } else {
                     output.extend_from_slice(line);
-                    output.push(b'\n');
                 }
-            },
+                output.push(b'\n');
+            }
         }
         Then::Continue
     }
 }
 
 impl Service for Lines {
-    type Output = Vec<u8>;
+    type Output = Arena;
 
     fn admit(&mut self, _: &PeerInfo) -> Result<(), &'static [u8]> {
         match self.shared.refuse.load(Ordering::SeqCst) {
@@ -150,12 +215,12 @@ impl Service for Lines {
         io: &mut Io<'_>,
         id: ConnectionId,
         input: &[u8],
-        output: &mut Vec<u8>,
+        output: &mut Arena,
     ) -> Received {
         self.shared.received_count.fetch_add(1, Ordering::SeqCst);
         assert!(self.open.contains(&id), "{id:?} is not open");
         let mut consumed = 0;
-        let output_at_start = output.len();
+        let output_at_start = output.len_with_attachments();
         for _ in 0..self.bounds.lines_max {
             let rest = &input[consumed..];
             let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
@@ -176,7 +241,7 @@ impl Service for Lines {
             if then != Then::Continue {
                 return Received::consumed(consumed).then(then);
             }
-            if output.len() - output_at_start >= FLUSH_BYTES {
+            if output.len_with_attachments() - output_at_start >= FLUSH_BYTES {
                 break;
             }
         }
@@ -191,7 +256,7 @@ impl Service for Lines {
         self.shared.closed.lock().unwrap().push(reason);
     }
 
-    fn woken(&mut self, io: &mut Io<'_>, output: &mut Vec<u8>) {
+    fn woken(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         self.shared.woken_count.fetch_add(1, Ordering::SeqCst);
         if self.shared.stop.load(Ordering::SeqCst) {
             io.stop();
@@ -203,7 +268,7 @@ impl Service for Lines {
         }
     }
 
-    fn turn(&mut self, io: &mut Io<'_>, _: &mut Vec<u8>) {
+    fn turn(&mut self, io: &mut Io<'_>, _: &mut Arena) {
         for &id in &self.stale {
             io.write(id, b"not for you\n");
             io.resume(id);

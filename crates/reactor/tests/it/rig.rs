@@ -16,7 +16,7 @@ use reactor::{
     in_process_pair,
 };
 
-use crate::lines::{Bounds, Lines, Shared};
+use crate::lines::{Arena, Bounds, Lines, Shared};
 
 /// Longer than anything takes on a slow machine; reached only by a failing test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,9 +75,15 @@ impl Rig {
         let workers = (0..workers_count)
             .map(|worker| {
                 let service = Lines::new(&shared, bounds, worker);
-                let event_loop =
-                    EventLoop::new(service, Vec::new(), &balancer, worker, &listeners, options)
-                        .unwrap();
+                let event_loop = EventLoop::new(
+                    service,
+                    Arena::default(),
+                    &balancer,
+                    worker,
+                    &listeners,
+                    options,
+                )
+                .unwrap();
                 thread::spawn(move || event_loop.run().unwrap())
             })
             .collect();

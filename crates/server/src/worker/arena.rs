@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use base::shared_bytes::Attachment;
 use protocol::ReplyBuffer;
 use reactor::OutputArena;
 
@@ -33,6 +34,14 @@ impl DerefMut for Arena {
 impl OutputArena for Arena {
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn len_with_attachments(&self) -> usize {
+        self.0.len_with_attachments()
+    }
+
+    fn take_attachments(&mut self) -> Vec<Attachment> {
+        self.0.take_attachments()
     }
 
     fn as_slice(&self) -> &[u8] {

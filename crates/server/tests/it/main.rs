@@ -9,6 +9,7 @@ mod config_oracle;
 mod differential;
 mod hostile;
 mod info;
+mod large_values;
 mod lifecycle;
 mod limits;
 mod memory;

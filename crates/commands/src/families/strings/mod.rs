@@ -81,6 +81,10 @@ const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
     KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
 )];
 
+/// From here on a value is sent from where it lies: measured, copying costs less below 8 to 16 KiB
+/// and more above.
+const SHARED_BYTES_MIN: usize = 16 * 1024;
+
 /// Refuses a key that holds no string; an absent one passes.
 #[inline]
 pub(super) fn check_string(record: Option<&Record<'_>>) -> CommandResult {
@@ -97,8 +101,20 @@ fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
         None => reply.null(),
         Some(record) => match record.integer() {
             Some(number) => reply.bulk_integer(number),
-            None => reply.bulk_with(record.len(), |room| record.copy_to(0, room)),
+            None => write_part(record, 0..record.len(), reply),
         },
+    }
+}
+
+/// Writes a part of a string, a long one by reference.
+#[inline]
+fn write_part(record: &Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
+    if range.len() >= SHARED_BYTES_MIN
+        && let Some(pin) = record.pin(range.clone())
+    {
+        reply.bulk_shared(Box::new(pin));
+    } else {
+        reply.bulk_with(range.len(), |room| record.copy_to(range.start, room));
     }
 }
 

@@ -3,7 +3,7 @@
 use protocol::Reply;
 use store::{Handle, Key};
 
-use super::{READ_KEY, check_string, clamp_range, is_reversed, write_string};
+use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -146,7 +146,7 @@ fn getrange(
         match part {
             None => reply.bulk(b""),
             Some((record, first, len)) => {
-                reply.bulk_with(len, |room| record.copy_to(first, room));
+                write_part(record, first..first + len, reply);
             }
         }
         Ok(())

@@ -1,0 +1,41 @@
+//! Bytes that several parts of the process look at without copying them.
+
+/// Bytes that stay as they are for as long as somebody holds them: what the store lends and the
+/// network sends.
+pub trait SharedBytes: Send {
+    /// Length in bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes from `at` on, as many as lie together; none only at the end.
+    fn piece_at(&self, at: usize) -> &[u8];
+}
+
+impl SharedBytes for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn piece_at(&self, at: usize) -> &[u8] {
+        self.get(at..).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for dyn SharedBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} shared bytes", self.len())
+    }
+}
+
+/// Bytes that belong between two of a buffer, and are sent from where they lie.
+#[derive(Debug)]
+pub struct Attachment {
+    /// How many of the buffer's bytes come before it.
+    pub place: usize,
+    /// What is sent there.
+    pub content: Box<dyn SharedBytes>,
+}
