@@ -1,10 +1,10 @@
 //! The tests of the lower rooms on a processor that stores the high byte first.
 //!
-//! First QEMU runs all tests of these rooms, compiled for s390x. Where the toolchain has no standard
-//! library for s390x, it is built from the compiler's source of the same
-//! version, once (40 s on two cores). Then Miri, of the nightly toolchain, interprets what a few
-//! minutes allow for the same processor and sees undefined behaviour too; it is left out, with a
-//! line that says so, where that component cannot be had.
+//! QEMU runs all tests of these rooms, compiled for s390x. Where the toolchain has no standard
+//! library for s390x, it is built from the compiler's source of the same version, once (40 s on two
+//! cores). Miri then interprets, for the same processor, what a few minutes allow, and sees
+//! undefined behaviour too: where a toolchain beside the pinned one brings it. No toolchain is
+//! installed for it.
 //!
 //! All that is fetched or built for it stays in `target/big-endian`.
 
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::parts::{cargo, target_directory};
 use crate::tools;
@@ -43,37 +43,37 @@ const MIRI_CASES: &str = "4";
 /// Below this version QEMU keeps a table of every page of a reserved range: gigabytes for a store.
 const QEMU_MAJOR_MIN: u32 = 9;
 
-/// Runs the tests.
+/// The rooms whose tests run under QEMU.
+const ROOMS: [&str; 5] = ["base", "protocol", "structures", "store", "commands"];
+
+/// Runs the tests under QEMU, then what Miri can in minutes.
 ///
 /// # Errors
 /// What failed, or what is missing and how to get it.
 pub fn run() -> Result<(), String> {
     with_emulator()?;
-    match has_miri() {
-        true => with_miri(),
-        false => {
-            println!("without Miri: the nightly toolchain has no such component");
+    match toolchain::sibling_with("cargo-miri")? {
+        Some(programs) => with_miri(&programs),
+        None => {
+            println!("without Miri: no toolchain here has it");
             Ok(())
         }
     }
 }
 
-fn has_miri() -> bool {
-    let setup = [
-        "run", "nightly", "cargo", "miri", "setup", "--target", TARGET,
-    ];
-    succeeds(Command::new("rustup").args(setup).stdin(Stdio::null()))
-}
-
-fn with_miri() -> Result<(), String> {
-    println!("with Miri");
-    let mut test = Command::new("rustup");
-    test.args([
-        "run", "nightly", "cargo", "miri", "test", "--target", TARGET,
-    ]);
+/// `programs`: where Miri and the compiler that it belongs to are.
+fn with_miri(programs: &Path) -> Result<(), String> {
+    println!("with Miri of {}", programs.display());
+    let mut test = Command::new(programs.join("cargo-miri"));
+    test.args(["miri", "test", "--target", TARGET]);
     test.args(["-p", "protocol", "-p", "store", "--lib", "--"]);
     test.args(MIRI_MODULES);
     test.current_dir(crate::workspace_root());
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let mut path = vec![programs.to_path_buf()];
+    path.extend(std::env::split_paths(&inherited));
+    let path = std::env::join_paths(path).map_err(|error| error.to_string())?;
+    test.env("PATH", path).env("CARGO", programs.join("cargo"));
     test.env("CARGO_TARGET_DIR", directory().join("miri"));
     // Files that tests write and the clock they read are the machine's.
     test.env("MIRIFLAGS", "-Zmiri-disable-isolation");
@@ -81,12 +81,16 @@ fn with_miri() -> Result<(), String> {
     done(&mut test, "the tests under Miri")
 }
 
-fn with_emulator() -> Result<(), String> {
+/// Runs the tests under QEMU.
+///
+/// # Errors
+/// As [`run`].
+pub fn with_emulator() -> Result<(), String> {
     println!("with QEMU");
     tools::S390X_COMPILER.ensure()?;
     let emulator = emulator()?;
     let mut test = cargo(&["test", "--target", TARGET, "--lib", "--tests"]);
-    for room in ["base", "protocol", "store", "commands"] {
+    for room in ROOMS {
         test.args(["-p", room]);
     }
     test.env("CARGO_TARGET_DIR", directory().join("qemu"));
@@ -193,10 +197,4 @@ fn done(command: &mut Command, what: &str) -> Result<(), String> {
         Ok(status) => Err(format!("{what}: {status}")),
         Err(error) => Err(format!("{what}: {error}")),
     }
-}
-
-/// For what may fail: its words are not shown.
-fn succeeds(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

@@ -93,6 +93,13 @@ pub const PARTS: &[Part] = &[
         commands: || vec![model("shuttle")],
     },
     Part {
+        name: "big-endian",
+        purpose: "the lower rooms where the high byte comes first, under QEMU",
+        minutes_max: 5.0,
+        needs: &[&tools::S390X_COMPILER],
+        commands: || vec![xtask(&["big-endian", "qemu"])],
+    },
+    Part {
         name: "differential",
         purpose: "200,000 random commands on Redis and on the server",
         minutes_max: 3.0,
@@ -133,6 +140,13 @@ pub fn cargo(words: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(words).current_dir(workspace_root());
+    command
+}
+
+/// This program with other words.
+fn xtask(words: &[&str]) -> Command {
+    let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--"]);
+    command.args(words);
     command
 }
 

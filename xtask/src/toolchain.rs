@@ -27,10 +27,30 @@ pub(crate) fn has_target(target: &str) -> bool {
 /// # Errors
 /// When the compiler does not run.
 pub(crate) fn programs() -> Result<PathBuf, String> {
-    let sysroot = rustc(&["--print", "sysroot"])?;
     let host = fact("host")?;
-    let rustlib = PathBuf::from(sysroot.trim_end()).join("lib/rustlib");
-    Ok(rustlib.join(host).join("bin"))
+    Ok(sysroot()?.join("lib/rustlib").join(host).join("bin"))
+}
+
+/// Where the programs of a toolchain are that has `program`, among those installed beside the one
+/// in use.
+///
+/// # Errors
+/// When the compiler does not run.
+pub(crate) fn sibling_with(program: &str) -> Result<Option<PathBuf>, String> {
+    let own = sysroot()?;
+    let toolchains = own.parent().and_then(|place| std::fs::read_dir(place).ok());
+    let mut places: Vec<PathBuf> = toolchains
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|programs| programs.join(program).is_file())
+        .collect();
+    places.sort();
+    Ok(places.into_iter().next())
+}
+
+fn sysroot() -> Result<PathBuf, String> {
+    Ok(PathBuf::from(rustc(&["--print", "sysroot"])?.trim_end()))
 }
 
 fn rustc(words: &[&str]) -> Result<String, String> {

@@ -219,7 +219,9 @@ fn a_panic_gives_locks_back() {
 fn handles_come_and_go_while_one_wants_the_store_for_itself() {
     let store = Force::TINY.store(1);
     let seen = AtomicU64::new(0);
-    let rounds = if cfg!(miri) { 5 } else { 200 };
+    // Under an emulator the exclusive thread wins hundreds of times before another comes in.
+    let is_slow = cfg!(any(miri, target_endian = "big"));
+    let rounds = if is_slow { 5 } else { 200 };
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let (store, seen) = (&store, &seen);
