@@ -104,7 +104,8 @@ pub(crate) struct Word(u64);
 impl Word {
     const OVERFLOW_MASK: u64 = (1 << 24) - 1;
     const LOCK: u64 = 1 << 24;
-    const SNAPSHOT: u64 = 1 << 25;
+    const SNAPSHOT_SHIFT: u32 = 25;
+    const SNAPSHOT: u64 = 1 << Self::SNAPSHOT_SHIFT;
     const LISTEN: u64 = 1 << 26;
     const LONG: u64 = 1 << 27;
     const DEPTH_SHIFT: u32 = 28;
@@ -119,6 +120,12 @@ impl Word {
     #[inline]
     pub(crate) fn is_locked(self) -> bool {
         self.0 & Self::LOCK != 0
+    }
+
+    /// Whether the bucket was not yet saved for the snapshot that began with `generation`.
+    #[inline]
+    pub(crate) fn is_behind(self, generation: u64) -> bool {
+        (self.0 >> Self::SNAPSHOT_SHIFT ^ generation) & 1 != 0
     }
 
     /// The holder said that it may take long.
@@ -320,6 +327,21 @@ impl Bucket {
         let kept = old.0 & Word::VERSION_MASK;
         let word = Word(kept | inherited).with_depth(depth).unlocked(true);
         self.word.store(word.0, Ordering::Relaxed);
+    }
+
+    /// Whether the records in here are still to be saved, as the holder knows it.
+    #[inline]
+    pub(crate) fn is_behind(&self, generation: u64) -> bool {
+        Word(self.word.load(Ordering::Relaxed)).is_behind(generation)
+    }
+
+    /// Puts the bucket on the side of `generation`; for the holder. Released, so that who sees it on
+    /// that side also sees where its records were saved.
+    pub(crate) fn set_side(&self, generation: u64) {
+        let word = self.word.load(Ordering::Relaxed);
+        let side = (generation & 1) << Word::SNAPSHOT_SHIFT;
+        self.word
+            .store(word & !Word::SNAPSHOT | side, Ordering::Release);
     }
 
     /// Number of the next bucket of the chain, as the holder knows it.

@@ -54,17 +54,22 @@ impl Databases {
         }
     }
 
-    /// Makes an index where there is none; whether there was none.
+    /// Makes an index where there is none; whether there was none. `generation` tells on which side
+    /// of a cut the index is, and is asked while no cut is made.
     ///
     /// # Errors
     /// When the addresses cannot be had.
-    pub(crate) fn create(&self, database: DatabaseId) -> io::Result<bool> {
+    pub(crate) fn create(
+        &self,
+        database: DatabaseId,
+        generation: impl FnOnce() -> u64,
+    ) -> io::Result<bool> {
         let mut indexes = self.lock();
         let place = &mut indexes[usize::from(database)];
         let is_new = place.is_none();
         if is_new {
             let id = self.ids.fetch_add(1, Ordering::Relaxed);
-            *place = Some(Arc::new(Index::new(id, self.shape)?));
+            *place = Some(Arc::new(Index::new(id, self.shape, generation())?));
             self.generation.fetch_add(1, Ordering::Release);
         }
         Ok(is_new)
@@ -81,6 +86,17 @@ impl Databases {
     pub(crate) fn swap(&self, one: DatabaseId, other: DatabaseId) {
         self.lock().swap(usize::from(one), usize::from(other));
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Calls `look` with all indexes, while none comes or goes.
+    pub(crate) fn with_indexes<R>(
+        &self,
+        look: impl FnOnce(Vec<(DatabaseId, Arc<Index>)>) -> R,
+    ) -> R {
+        let indexes = self.lock();
+        let numbered = (0..).zip(indexes.iter());
+        let live = numbered.filter_map(|(id, index)| Some((id, Arc::clone(index.as_ref()?))));
+        look(live.collect())
     }
 
     /// Bytes of all indexes.

@@ -357,6 +357,8 @@ fn evict_spot(
     bucket: &Bucket,
     spot: Spot<'_>,
 ) -> u64 {
+    local.choose_side(shared);
+    local.save_first(shared, index, bucket);
     let view = view_of(shared, spot.link);
     let bytes = view.as_ref().map_or(0, bytes_of);
     let is_expired = view.is_some_and(|view| view.is_expired(local.now_unix_ms));

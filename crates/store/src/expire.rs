@@ -94,8 +94,10 @@ fn look_after(
     let home = index.lock(position);
     let bucket = index.bucket(home.number);
     let mut changed = false;
+    local.choose_side(shared);
     // Removing moves links, so the search starts again each time.
     while let Some(spot) = find_expired(shared, index, bucket, local.now_unix_ms) {
+        local.save_first(shared, index, bucket);
         local.remove_unasked(shared, index, database, bucket, spot, Cause::Expired);
         changed = true;
     }

@@ -97,6 +97,15 @@ impl Gate {
         member.inside.store(false, Ordering::Release);
     }
 
+    /// Runs `body` while nobody has the store for itself; others come and go. The caller is outside:
+    /// who has the store for itself may wait for it.
+    pub(crate) fn while_nobody_is_alone<R>(&self, body: impl FnOnce() -> R) -> R {
+        let turn = lock(&self.turn);
+        let answer = body();
+        drop(turn);
+        answer
+    }
+
     /// Runs `body` while nobody is inside. The caller must be outside: two that wanted the store
     /// for themselves would wait for each other otherwise.
     pub(crate) fn alone<R>(&self, body: impl FnOnce() -> R) -> R {

@@ -199,7 +199,7 @@ mod tests {
             buckets_max,
             overflow_max,
         };
-        Index::new(1, shape).unwrap()
+        Index::new(1, shape, 0).unwrap()
     }
 
     /// In these tests the offset is the hash.

@@ -9,6 +9,7 @@ use crate::key::{DatabaseId, Key};
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::{self, NaiveHandle};
 use crate::record::Record;
+use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
 use crate::value::{Deadline, StoreError};
 
@@ -399,6 +400,40 @@ impl Handle {
             Way::Indexed(way) => way.make_room(bytes),
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(_) => Ok(()),
+        }
+    }
+
+    /// Makes a cut: from now on `sink` is given every record as it is at this moment, while the store
+    /// is read and written. Somebody has to call [`Handle::advance_snapshot`] until it is over.
+    /// Returns the generation that begins with the cut. Waits for who has the store for itself. Not
+    /// to be called with keys locked.
+    ///
+    /// # Errors
+    /// [`SnapshotInProgress`] while the one before is not over.
+    pub fn begin_snapshot(
+        &mut self,
+        sink: Box<dyn SnapshotSink>,
+        limits: SnapshotLimits,
+    ) -> Result<u64, SnapshotInProgress> {
+        with_way!(&mut self.way, way => way.begin_snapshot(sink, limits))
+    }
+
+    /// Goes on with the snapshot in progress: passes at most `buckets` buckets (some five records
+    /// each) and gives the sink what is ready, on this thread. For one thread or several in turn,
+    /// best outside of a batch, for the sink may take its time. Not to be called with keys locked.
+    pub fn advance_snapshot(&mut self, buckets: usize) -> SnapshotStep {
+        with_way!(&mut self.way, way => way.advance_snapshot(buckets))
+    }
+
+    /// Whether writers should wait a moment before they take their first lock, for a snapshot holds
+    /// as much memory as it should. One load while there is none.
+    #[inline]
+    #[must_use]
+    pub fn should_back_off(&self) -> bool {
+        match &self.way {
+            Way::Indexed(way) => way.shared.snapshots.is_pressing(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => false,
         }
     }
 

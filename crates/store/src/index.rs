@@ -22,10 +22,11 @@
 use std::io;
 
 use base::sync::CachePadded;
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
 use crate::buckets::Buckets;
+use crate::key::DatabaseId;
 use crate::overflow::Overflow;
 use crate::shrink::Shrinking;
 use crate::tally::Counts;
@@ -47,6 +48,8 @@ pub(crate) struct Shape {
 pub(crate) struct Index {
     /// Tells this index from all others of the process, those that are gone included.
     id: u64,
+    /// Number of the database that had it at the last cut.
+    cut_database: AtomicU16,
     buckets: Buckets,
     overflow: Overflow,
     state: CachePadded<AtomicU64>,
@@ -166,11 +169,11 @@ pub(crate) struct Spot<'i> {
 }
 
 impl Index {
-    /// An empty index.
+    /// An empty index. There is nothing to save in it for a snapshot that began with `generation`.
     ///
     /// # Errors
     /// When the addresses cannot be had.
-    pub(crate) fn new(id: u64, shape: Shape) -> io::Result<Self> {
+    pub(crate) fn new(id: u64, shape: Shape, generation: u64) -> io::Result<Self> {
         let buckets = Buckets::new(shape.buckets_max.max(1 << shape.level))?;
         let state = State {
             level: shape.level,
@@ -178,6 +181,7 @@ impl Index {
         };
         let index = Self {
             id,
+            cut_database: AtomicU16::new(0),
             buckets,
             overflow: Overflow::new(shape.overflow_max)?,
             state: CachePadded::new(AtomicU64::new(state.to_word())),
@@ -189,6 +193,7 @@ impl Index {
         for number in 0..state.buckets() {
             let bucket = index.bucket(number);
             bucket.begin(state.level, bucket.word());
+            bucket.set_side(generation);
         }
         Ok(index)
     }
@@ -197,6 +202,16 @@ impl Index {
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Number of the database that had it at the last cut.
+    pub(crate) fn cut_database(&self) -> DatabaseId {
+        self.cut_database.load(Ordering::Relaxed)
+    }
+
+    /// Notes the number of its database; for who makes a cut.
+    pub(crate) fn set_cut_database(&self, database: DatabaseId) {
+        self.cut_database.store(database, Ordering::Relaxed);
     }
 
     /// How large the table is, a moment old.
@@ -424,7 +439,7 @@ mod tests {
             buckets_max: 64,
             overflow_max: 64,
         };
-        Index::new(1, shape).unwrap()
+        Index::new(1, shape, 0).unwrap()
     }
 
     fn link(hash: u64) -> Link {

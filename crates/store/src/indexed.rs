@@ -119,7 +119,10 @@ impl Indexed {
 
     #[cold]
     fn create_index(&mut self, database: DatabaseId) {
-        let created = self.shared.databases.create(database);
+        let created = self
+            .shared
+            .databases
+            .create(database, || self.shared.snapshots.generation());
         let is_new = created.expect("the system has no addresses left for an index");
         self.seen.refresh(&self.shared.databases);
         if is_new && let Some(index) = self.seen.get(database) {

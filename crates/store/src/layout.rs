@@ -271,12 +271,7 @@ impl<'a> View<'a> {
     /// Bytes of its slot that it uses.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
-        let value_bytes = if self.form.is_inline_bytes() {
-            self.header.value_len()
-        } else {
-            WORD_BYTES
-        };
-        self.value_at + value_bytes
+        self.value_at + self.form.value_bytes(self.header.value_len())
     }
 
     /// Its first word.
@@ -576,6 +571,21 @@ mod tests {
         };
         let header = Header::new(plain, class_for(64).unwrap(), Form::Bytes, 0);
         assert_eq!((header.clock_at(), header.key_at()), (Some(1), 16));
+    }
+
+    #[test]
+    fn an_object_uses_both_of_its_words() {
+        use crate::arena::HugePages;
+        let arena = Arena::with_reserve(2 << 20, 2 << 20, HugePages::Never).unwrap();
+        let fields = Fields {
+            inline_key: Some(16),
+            has_deadline: false,
+            has_clock: false,
+        };
+        let class = class_for(fields.bytes() + OBJECT_BYTES).unwrap();
+        let header = Header::new(fields, class, Form::Object, 0);
+        let view = View::create(&arena, Offset::new(64).unwrap(), header).unwrap();
+        assert_eq!(view.used_bytes(), 8 + 16 + OBJECT_BYTES);
     }
 
     #[test]

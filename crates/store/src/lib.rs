@@ -15,8 +15,8 @@
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
-//! `heap` (objects that records lead to); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared
-//! with).
+//! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment); `gate` (one
+//! thread has the store for itself); `naive` (the twin that all of this is compared with).
 
 pub mod effect;
 pub mod entry;
@@ -65,6 +65,7 @@ mod shared;
 mod shrink;
 mod size_class;
 mod slab;
+mod snapshot;
 mod tally;
 mod upkeep;
 mod wait;
@@ -82,6 +83,10 @@ pub use key::{DatabaseId, Key};
 pub use owned::Owned;
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::Record;
+pub use snapshot::{
+    Batch, Ending, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
+    SnapshotSink, SnapshotStep, Totals,
+};
 pub use store::{MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, Encoding, Kind, StoreError};
 

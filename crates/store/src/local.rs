@@ -34,6 +34,10 @@ pub(crate) struct Local {
     pub(crate) in_force: InForce,
     /// Whether looking a record up counts as using it.
     pub(crate) notes_use: bool,
+    /// The side of the cut that the write in progress is on (see [`crate::snapshot`]).
+    pub(crate) generation: u64,
+    /// Which buffer this thread saves records in for a snapshot.
+    pub(crate) buffer: usize,
     index_bytes: LocalBytes,
     object_bytes: LocalBytes,
 }
@@ -58,6 +62,8 @@ impl Local {
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
             notes_use: true,
+            generation: 0,
+            buffer: shared.snapshots.assign_buffer(),
             index_bytes: LocalBytes::default(),
             object_bytes: LocalBytes::default(),
         }

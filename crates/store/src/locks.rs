@@ -35,6 +35,7 @@ impl Indexed {
             self.lock_in_order(database, &rest[..count]);
             rest = &rest[count..];
         }
+        self.local.choose_side(&self.shared);
         places.clear();
         self.places = places;
     }

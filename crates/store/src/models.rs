@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
+mod snapshots;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -16,6 +16,8 @@ use crate::layout::Form;
 use crate::owned::{Content, Owned};
 use crate::record::Record;
 use crate::shared::Hasher;
+use crate::snapshot::naive::save_maps;
+use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
@@ -259,6 +261,34 @@ impl NaiveHandle {
             let index = usize::try_from(random % live.len().max(1) as u64).ok()?;
             live.get(index).map(|key| (*key).clone())
         })
+    }
+
+    /// Gives `sink` all records at once.
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::needless_pass_by_ref_mut,
+        reason = "the shape of the real one"
+    )]
+    pub(crate) fn begin_snapshot(
+        &mut self,
+        sink: Box<dyn SnapshotSink>,
+        _: SnapshotLimits,
+    ) -> Result<u64, SnapshotInProgress> {
+        match &self.held {
+            Some(held) => save_maps(held, sink),
+            None => save_maps(&self.databases.lock(), sink),
+        }
+        Ok(0)
+    }
+
+    /// There is never one in progress.
+    #[expect(
+        clippy::needless_pass_by_ref_mut,
+        clippy::unused_self,
+        reason = "the shape of the real one"
+    )]
+    pub(crate) fn advance_snapshot(&mut self, _: usize) -> SnapshotStep {
+        SnapshotStep::Idle
     }
 
     /// Empties a database; for who has the store for itself.

@@ -19,6 +19,7 @@ use crate::lazy_free::LazyFree;
 use crate::mover::Mover;
 use crate::policy::PolicyCell;
 use crate::slab::Slab;
+use crate::snapshot::Snapshots;
 use crate::tally::Tallies;
 use crate::upkeep::LastTime;
 
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) last_measure: LastTime,
     pub(crate) last_move: LastTime,
     pub(crate) mover: Mover,
+    pub(crate) snapshots: Snapshots,
     pub(crate) active_expire: AtomicBool,
 }
 
@@ -67,6 +69,7 @@ impl Shared {
             last_measure: LastTime::default(),
             last_move: LastTime::default(),
             mover: Mover::default(),
+            snapshots: Snapshots::default(),
             active_expire: AtomicBool::new(true),
         })
     }

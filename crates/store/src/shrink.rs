@@ -208,7 +208,7 @@ mod tests {
             buckets_max: 1 << 16,
             overflow_max,
         };
-        Index::new(1, shape).unwrap()
+        Index::new(1, shape, 0).unwrap()
     }
 
     /// In these tests the offset is the hash.

@@ -16,6 +16,7 @@ use crate::mover::Mover;
 use crate::naive;
 use crate::policy::{InForce, LfuTuning, Policy};
 use crate::shared::{Hasher, Shared};
+use crate::snapshot::SnapshotProgress;
 
 /// How a store is made.
 #[derive(Clone, Debug)]
@@ -202,6 +203,19 @@ impl Store {
             let in_force = shared.policy.load();
             shared.policy.store(InForce { lfu, ..in_force });
         }
+    }
+
+    /// Cancels the snapshot in progress; whether there was one. Another can begin once
+    /// [`Handle::advance_snapshot`] says that it is over.
+    pub fn cancel_snapshot(&self) -> bool {
+        self.shared()
+            .is_some_and(|shared| shared.snapshots.cancel())
+    }
+
+    /// How far the snapshot in progress has come; none when there is none.
+    #[must_use]
+    pub fn snapshot_progress(&self) -> Option<SnapshotProgress> {
+        self.shared()?.snapshots.progress()
     }
 
     /// What the store counted so far.

@@ -9,6 +9,9 @@ use crate::shared::Shared;
 /// The resident set is measured so often.
 const MEASURE_EVERY_MS: u64 = 100;
 
+/// Buckets of a snapshot that was given up that are passed in one tick: some tens of microseconds.
+const BUCKETS_PER_TICK: usize = 1_024;
+
 /// It is looked so often whether records should be moved together.
 const MOVE_EVERY_MS: u64 = 1_000;
 
@@ -18,7 +21,10 @@ impl Indexed {
         let entered = self.enter();
         self.local.now_unix_ms = now_unix_ms;
         self.local.cache.settle();
-        let more = self.expire_due() | self.move_some() | self.shrink_some();
+        let more = self.expire_due()
+            | self.move_some()
+            | self.shrink_some()
+            | self.finish_given_up(BUCKETS_PER_TICK);
         if self.is_measure_due(now_unix_ms) {
             let shared = &*self.shared;
             self.local.tell_bytes(shared);

@@ -13,6 +13,7 @@ use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
+use crate::lazy_free::LazyFree;
 use crate::shared::Shared;
 use crate::slab::{Slab, SlabCache};
 use crate::tally::Delta;
@@ -34,12 +35,10 @@ impl Indexed {
             slab: Arc::clone(&self.shared.slab),
             ledger: Arc::clone(&self.shared.ledger),
             index,
+            count,
         };
-        if count < FREE_LATER_FROM {
-            drop(detached);
-        } else {
-            let objects = u64::try_from(count).unwrap_or(u64::MAX);
-            self.shared.lazy.submit(objects, Box::new(detached));
+        if let Some(detached) = self.shared.snapshots.keep(detached) {
+            detached.free_behind(&self.shared.lazy);
         }
         count
     }
@@ -69,6 +68,7 @@ impl Drop for Shared {
                     slab: Arc::clone(&self.slab),
                     ledger: Arc::clone(&self.ledger),
                     index,
+                    count: 0,
                 });
             }
         }
@@ -76,10 +76,27 @@ impl Drop for Shared {
 }
 
 /// An index that no database has any more. Dropping it frees its records.
-struct Detached {
+pub(crate) struct Detached {
     slab: Arc<Slab>,
     ledger: Arc<Ledger>,
     index: Arc<Index>,
+    /// Records in it.
+    count: usize,
+}
+
+impl Detached {
+    /// The index.
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// Frees the records, behind the scenes if they are many.
+    pub(crate) fn free_behind(self, lazy: &LazyFree) {
+        if self.count >= FREE_LATER_FROM {
+            let objects = u64::try_from(self.count).unwrap_or(u64::MAX);
+            lazy.submit(objects, Box::new(self));
+        }
+    }
 }
 
 impl Drop for Detached {

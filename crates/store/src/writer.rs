@@ -93,16 +93,22 @@ impl<'a> Writer<'a> {
     #[inline]
     fn open(shared: &'a Shared, local: &'a mut Local, index: &'a Index, key: Key<'a>) -> Self {
         let (number, held_at) = if local.held.is_empty() {
-            (index.lock(key.hash()).number, None)
+            let number = index.lock(key.hash()).number;
+            local.choose_side(shared);
+            (number, None)
         } else {
+            #[cfg(test)]
+            shared.snapshots.tempt(local);
             let at = local.held_at(index, key.database(), key.hash());
             (local.held[at].home.number, Some(at))
         };
+        let home = index.bucket(number);
+        local.save_first(shared, index, home);
         let mut writer = Self {
             shared,
             local,
             index,
-            home: index.bucket(number),
+            home,
             held_at,
             key,
             spot: None,

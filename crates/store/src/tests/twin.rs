@@ -12,11 +12,11 @@ use crate::record::Record;
 use crate::store::{Options, Store};
 use crate::value::{Deadline, Encoding, StoreError};
 
-const DATABASES: DatabaseId = 2;
+pub(super) const DATABASES: DatabaseId = 2;
 
 /// A record, copied out.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+pub(super) struct Seen {
     value: Vec<u8>,
     integer: Option<i64>,
     encoding: Encoding,
@@ -49,7 +49,7 @@ fn seen(record: &Record<'_>) -> Seen {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Read(Name),
     Set(Name, Value, When),
     SetRaw(Name, Value, When),
@@ -74,16 +74,16 @@ enum Step {
 }
 
 #[derive(Clone, Debug)]
-struct Name {
+pub(super) struct Name {
     database: DatabaseId,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
-struct Value(Vec<u8>);
+pub(super) struct Value(Vec<u8>);
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+pub(super) enum When {
     Keep,
     Never,
     In(u64),
@@ -124,7 +124,7 @@ fn when() -> impl Strategy<Value = When> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => name().prop_map(Step::Read),
         12 => (name(), value(), when()).prop_map(|(n, v, w)| Step::Set(n, v, w)),
@@ -152,7 +152,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What a step answered, in words that both stores must agree on.
 #[derive(Debug, PartialEq)]
-enum Answer {
+pub(super) enum Answer {
     Nothing,
     Seen(Option<Seen>),
     Several(Vec<Option<Seen>>),
@@ -161,7 +161,7 @@ enum Answer {
     Done(Result<(), StoreError>),
 }
 
-fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
+pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
     let at = *now;
     let deadline = |when: &When| match when {
         When::Keep => Deadline::Keep,
@@ -380,7 +380,7 @@ fn compare(force: Force, steps: &[Step]) {
     }
 }
 
-fn cases() -> ProptestConfig {
+pub(super) fn cases() -> ProptestConfig {
     ProptestConfig {
         cases: if cfg!(miri) { 2 } else { 48 },
         failure_persistence: None,

@@ -1,0 +1,312 @@
+//! A consistent snapshot of all databases, taken while they are read and written.
+//!
+//! ```text
+//!    generation 6 ─────── cut ───────► generation 7
+//!
+//!    bucket   0  1  2  3  4  5  6  7  8  9      SN is the lowest bit of a generation:
+//!    SN       7  7  7  7  6  6  7  6  6  6      on 7 a bucket was saved, on 6 it is as at the cut
+//!             └───┬────┘        └ saved by who changed it, before the change
+//!              saved by the scanner, which goes on with 4
+//! ```
+//!
+//! The cut is one number that goes up. A write that holds all of its buckets reads it **once**: with
+//! the old number it belongs to the snapshot as a whole, with the new one not at all. Before it
+//! changes a bucket that is on the other side it puts the records of the bucket, as they are, into a
+//! buffer, and the bucket on its own side. A scanner walks all buckets and does the same where
+//! nobody did yet. It visits without changing a version, so it disturbs no reader.
+//!
+//! Why that is consistent: a bucket's lock puts "saved" and every write in one order. A write of
+//! several keys that read the old number holds all of its buckets since before, so the scanner comes
+//! to them only after it has ended. One that read the new number saves what it is about to change.
+//! Reading the number anew for each bucket would let the cut go through the middle of a write; a
+//! test does so on purpose and finds broken sums.
+//!
+//! Rules
+//!  1. The cut is made while nobody has the store for itself, so that what happens there is on one
+//!     side as a whole, and while no database gets an index or loses it.
+//!  2. Who splits a bucket passes its side on. Who merges two leaves them alone while they are on
+//!     different sides: the scanner brings them together.
+//!  3. Who moves records changes no content and need not look.
+//!  4. An index that is emptied or given another number meanwhile is walked to its end all the same,
+//!     and its records are saved under the number it had at the cut.
+//!  5. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
+//!
+//! Memory: what is saved counts as held until the sink drops it. The scanner pauses at half of the
+//! soft limit; at the soft limit callers are told to stay away from locks for a while
+//! ([`crate::Handle::should_back_off`]); at the hard limit the snapshot is given up. Nobody ever
+//! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on the
+//! new side, without saving any.
+//!
+//! Source: the cut without a drain phase follows from Garnet's checkpoints (PVLDB 19(2), 5.1);
+//! bucket-wise pre-images stand for its record versions.
+
+mod batch;
+#[cfg(any(test, feature = "naive"))]
+pub(crate) mod naive;
+mod saving;
+mod walk;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod collected;
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+
+pub use batch::{Batch, Saved, SavedValue};
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) use collected::Collected;
+
+use batch::Held;
+use walk::Walk;
+
+/// Buffers of writers: each has its own while there are no more threads than this.
+const BUFFERS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
+/// Takes what a snapshot saves. Called by whoever drives the scanner, with no lock of the store
+/// held: it may take its time, though meanwhile what writers save is held in memory.
+pub trait SnapshotSink: Send {
+    /// Takes some records. They come in no order, each record of the cut once. Their memory counts
+    /// as held by the snapshot until the batch is dropped. A break cancels the snapshot.
+    fn take(&mut self, batch: Batch) -> ControlFlow<()>;
+
+    /// The last call: how it ended, and what was taken until then.
+    fn end(&mut self, ending: Ending, totals: &Totals);
+}
+
+/// How a snapshot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The sink was given every record of the cut.
+    Complete,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Writers changed more than the sink took, up to the hard limit.
+    OverLimit,
+}
+
+/// What a snapshot saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The generation that began with the cut.
+    pub generation: u64,
+    /// Records given to the sink.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// The most memory that was held for it at a time.
+    pub held_bytes_max: u64,
+}
+
+/// How much memory a snapshot may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// From here on callers are told to stay away from locks; from half of it the scanner pauses.
+    pub soft_bytes: u64,
+    /// From here on, counting only what writers saved, the snapshot is given up. One bucket of each
+    /// thread may come on top.
+    pub hard_bytes: u64,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self {
+            soft_bytes: 64 << 20,
+            hard_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What a call of [`crate::Handle::advance_snapshot`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotStep {
+    /// No snapshot is in progress.
+    Idle,
+    /// There is more to do at once.
+    More,
+    /// There is more to do, but not now: too much is held, or another thread is in the way.
+    Later,
+}
+
+/// How far a snapshot has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotProgress {
+    /// What was given to the sink so far.
+    pub totals: Totals,
+    /// Memory held for it now.
+    pub held_bytes: u64,
+    /// Buckets that the scanner has passed.
+    pub buckets_done: u64,
+    /// Buckets of the databases of the cut when it began; tables may have grown since.
+    pub buckets: u64,
+    /// Whether it goes on only to put all buckets on one side, saving none.
+    pub is_given_up: bool,
+}
+
+/// A snapshot is in progress already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotInProgress;
+
+impl fmt::Display for SnapshotInProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a snapshot is in progress")
+    }
+}
+
+impl std::error::Error for SnapshotInProgress {}
+
+/// The snapshot in progress, if there is one, and the number of cuts.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    generation: CachePadded<AtomicU64>,
+    phase: CachePadded<AtomicU64>,
+    soft_bytes: AtomicU64,
+    hard_bytes: AtomicU64,
+    counts: Counts,
+    held: std::sync::Arc<Held>,
+    /// What writers save, until it is worth handing over.
+    buffers: [CachePadded<Mutex<Option<Batch>>>; BUFFERS],
+    next_buffer: AtomicU64,
+    /// What is to be given to the sink.
+    ready: Mutex<Vec<Batch>>,
+    /// Locked after `delivery`, and before a database gets or loses its index.
+    walk: Mutex<Option<Walk>>,
+    delivery: Mutex<Option<Box<dyn SnapshotSink>>>,
+    /// For a test that plants a bug: the generation is read for each bucket.
+    #[cfg(test)]
+    pub(crate) reads_for_each_bucket: AtomicBool,
+}
+
+/// Progress in numbers.
+#[derive(Default)]
+struct Counts {
+    records: AtomicU64,
+    bytes: AtomicU64,
+    buckets_done: AtomicU64,
+    buckets: AtomicU64,
+    /// Every record was put into a batch.
+    is_walked: AtomicBool,
+}
+
+impl Counts {
+    fn reset(&self, buckets: u64) {
+        self.is_walked.store(false, Ordering::Relaxed);
+        self.buckets.store(buckets, Ordering::Relaxed);
+        for count in [&self.records, &self.bytes, &self.buckets_done] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a snapshot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Saving,
+    Cancelled,
+    OverLimit,
+    /// The sink has everything.
+    Ending,
+}
+
+impl Phase {
+    fn from_word(word: u64) -> Self {
+        match word {
+            0 => Self::Idle,
+            1 => Self::Saving,
+            2 => Self::Cancelled,
+            3 => Self::OverLimit,
+            _ => Self::Ending,
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        match self {
+            Self::Idle => 0,
+            Self::Saving => 1,
+            Self::Cancelled => 2,
+            Self::OverLimit => 3,
+            Self::Ending => 4,
+        }
+    }
+}
+
+impl Snapshots {
+    /// How many cuts there were; who changes buckets reads it once it holds all of them.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// A buffer for one thread, by number.
+    pub(crate) fn assign_buffer(&self) -> usize {
+        let next = self.next_buffer.fetch_add(1, Ordering::Relaxed);
+        usize::try_from(next).unwrap_or(0) % BUFFERS
+    }
+
+    /// Whether so much is held that who is about to lock should wait a moment first.
+    #[inline]
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.phase() == Phase::Saving && self.held.sum() >= self.soft_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Stops saving; whether there was a snapshot to stop.
+    pub(crate) fn cancel(&self) -> bool {
+        self.leave_saving(Phase::Cancelled)
+    }
+
+    /// How far the snapshot in progress has come.
+    pub(crate) fn progress(&self) -> Option<SnapshotProgress> {
+        let phase = self.phase();
+        (phase != Phase::Idle).then(|| SnapshotProgress {
+            totals: self.totals(),
+            held_bytes: self.held.sum(),
+            buckets_done: self.counts.buckets_done.load(Ordering::Relaxed),
+            buckets: self.counts.buckets.load(Ordering::Relaxed),
+            is_given_up: matches!(phase, Phase::Cancelled | Phase::OverLimit),
+        })
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            generation: self.generation(),
+            records: self.counts.records.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            held_bytes_max: self.held.sum_max(),
+        }
+    }
+
+    #[inline]
+    fn phase(&self) -> Phase {
+        Phase::from_word(self.phase.load(Ordering::Acquire))
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase.to_word(), Ordering::Release);
+    }
+
+    /// From saving to `phase`; whether it was saving.
+    fn leave_saving(&self, phase: Phase) -> bool {
+        let (saving, next) = (Phase::Saving.to_word(), phase.to_word());
+        self.phase
+            .compare_exchange(saving, next, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+impl fmt::Debug for Snapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshots")
+            .field("generation", &self.generation())
+            .field("progress", &self.progress())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,170 @@
+//! What a snapshot holds in memory stays under its limits, whoever writes as fast as it can.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use super::super::Force;
+use super::{fill, set};
+use crate::handle::Handle;
+use crate::snapshot::{Batch, Ending, SnapshotLimits, SnapshotSink, SnapshotStep, Totals};
+use crate::value::Deadline;
+
+const LIMITS: SnapshotLimits = SnapshotLimits {
+    soft_bytes: 1 << 20,
+    hard_bytes: 4 << 20,
+};
+
+/// A bucket of one thread that may come on top, and what buffers grow by.
+const SLACK_BYTES: u64 = 512 << 10;
+
+const KEYS: usize = 40_000;
+
+/// A slow sink: it keeps batches until it is told to let some go.
+#[derive(Clone, Default)]
+struct Slow {
+    batches: Arc<Mutex<Vec<Batch>>>,
+    ended: Arc<Mutex<Option<(Ending, Totals)>>>,
+}
+
+impl Slow {
+    fn let_go(&self) {
+        self.batches.lock().unwrap().clear();
+    }
+
+    fn ended(&self) -> Option<(Ending, Totals)> {
+        *self.ended.lock().unwrap()
+    }
+}
+
+impl SnapshotSink for Slow {
+    fn take(&mut self, batch: Batch) -> ControlFlow<()> {
+        self.batches.lock().unwrap().push(batch);
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, ending: Ending, totals: &Totals) {
+        *self.ended.lock().unwrap() = Some((ending, *totals));
+    }
+}
+
+/// Values of a kilobyte, so that all of them are many times the limits.
+fn fill_long(handle: &mut Handle) {
+    fill(handle, KEYS);
+    write_all(handle, |_| ());
+}
+
+/// Writes every key once, and calls `before` ahead of each.
+fn write_all(handle: &mut Handle, mut before: impl FnMut(&mut Handle)) {
+    for number in 0..KEYS {
+        before(handle);
+        set(
+            handle,
+            0,
+            &format!("key:{number}"),
+            &[b'v'; 1_000],
+            Deadline::Never,
+        );
+    }
+}
+
+#[test]
+fn the_scanner_pauses_while_nothing_is_let_go() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill_long(&mut handle);
+    let sink = Slow::default();
+    handle
+        .begin_snapshot(Box::new(sink.clone()), LIMITS)
+        .unwrap();
+    let mut waits = 0;
+    loop {
+        match handle.advance_snapshot(usize::MAX) {
+            SnapshotStep::Idle => break,
+            SnapshotStep::More => {}
+            SnapshotStep::Later => {
+                let held_bytes = store.snapshot_progress().unwrap().held_bytes;
+                assert!(held_bytes > LIMITS.soft_bytes / 2);
+                assert!(!handle.should_back_off());
+                waits += 1;
+                sink.let_go();
+            }
+        }
+    }
+    let (ending, totals) = sink.ended().unwrap();
+    assert_eq!((ending, totals.records), (Ending::Complete, KEYS as u64));
+    assert!(waits > 20, "{waits}");
+    assert!(totals.held_bytes_max < LIMITS.soft_bytes / 2 + SLACK_BYTES);
+}
+
+#[test]
+fn who_backs_off_when_told_stays_under_the_soft_limit() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill_long(&mut handle);
+    let sink = Slow::default();
+    handle
+        .begin_snapshot(Box::new(sink.clone()), LIMITS)
+        .unwrap();
+    let mut waits = 0;
+    write_all(&mut handle, |handle| {
+        while handle.should_back_off() {
+            waits += 1;
+            handle.advance_snapshot(0);
+            sink.let_go();
+        }
+    });
+    assert!(!handle.should_back_off() && waits > 20, "{waits}");
+    while handle.advance_snapshot(64) != SnapshotStep::Idle {
+        sink.let_go();
+    }
+    let (ending, totals) = sink.ended().unwrap();
+    assert_eq!((ending, totals.records), (Ending::Complete, KEYS as u64));
+    assert!(totals.held_bytes_max < LIMITS.soft_bytes + SLACK_BYTES);
+}
+
+#[test]
+fn at_the_hard_limit_it_is_given_up() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill_long(&mut handle);
+    let sink = Slow::default();
+    handle
+        .begin_snapshot(Box::new(sink.clone()), LIMITS)
+        .unwrap();
+    write_all(&mut handle, |_| ());
+    let progress = store.snapshot_progress().unwrap();
+    assert!(progress.is_given_up && !handle.should_back_off());
+    while handle.advance_snapshot(64) != SnapshotStep::Idle {}
+    let (ending, totals) = sink.ended().unwrap();
+    assert_eq!(ending, Ending::OverLimit);
+    assert!(totals.held_bytes_max >= LIMITS.hard_bytes);
+    assert!(totals.held_bytes_max < LIMITS.hard_bytes + SLACK_BYTES);
+    // And nothing is left of it: the next one is complete.
+    let sink = super::begin(&mut handle);
+    super::finish(&mut handle);
+    assert_eq!(sink.complete().len(), KEYS);
+}
+
+/// With a thread that drives and lets go, and one that writes as fast as it can without looking.
+#[test]
+fn a_writer_at_full_speed_is_never_the_end_of_memory() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill_long(&mut handle);
+    for _ in 0..if cfg!(miri) { 1 } else { 5 } {
+        let sink = Slow::default();
+        handle
+            .begin_snapshot(Box::new(sink.clone()), LIMITS)
+            .unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| write_all(&mut store.handle(), |_| ()));
+            while handle.advance_snapshot(64) != SnapshotStep::Idle {
+                sink.let_go();
+            }
+        });
+        let (ending, totals) = sink.ended().unwrap();
+        assert_eq!(ending == Ending::Complete, totals.records == KEYS as u64);
+        let most = LIMITS.hard_bytes + LIMITS.soft_bytes + SLACK_BYTES;
+        assert!(totals.held_bytes_max < most, "{totals:?}");
+    }
+}
