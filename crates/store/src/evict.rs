@@ -9,6 +9,8 @@
 //!   than LRU itself, for new records start unmarked and scans wash through.
 //! * LFU and TTL: some records are sampled and the best victims among them remembered for later.
 //! * Random: a record of some bucket.
+//! * Where only records with a deadline may go, groups of buckets without any are passed by
+//!   ([`crate::deadline_map`]).
 //!
 //! Databases take turns, each as long as the hand needs for a part of its buckets.
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::clock::Clock;
+use crate::deadline_map::GROUP_BUCKETS;
 use crate::index::{Index, Spot};
 use crate::indexed::{Indexed, hash_of};
 use crate::key::DatabaseId;
@@ -41,6 +44,9 @@ const DUE_TIMES: u64 = 2;
 const AHEAD_PART: u64 = 512;
 const AHEAD_BYTES_MAX: u64 = 32 << 10;
 
+/// Times that a writer lets others run while what was deleted is being freed.
+const WAITS_MAX: u32 = 100;
+
 /// Victims remembered from samples.
 const POOL_MAX: usize = 16;
 
@@ -58,6 +64,8 @@ pub(crate) struct Evictor {
     turn_left: u64,
     pool: Vec<Candidate>,
     random: Prng,
+    /// Buckets looked into.
+    pub(crate) looked: u64,
 }
 
 /// A record that may go.
@@ -76,6 +84,7 @@ impl Evictor {
             turn_left: 0,
             pool: Vec::new(),
             random: Prng::from_os(),
+            looked: 0,
         }
     }
 }
@@ -149,11 +158,23 @@ impl Indexed {
         if entered {
             self.leave();
         }
-        if freed == 0 && self.over_bytes(bytes) > 0 {
-            Err(StoreError::OutOfMemory)
-        } else {
+        if freed > 0 || self.over_bytes(bytes) == 0 || self.is_being_freed(bytes) {
             Ok(())
+        } else {
+            Err(StoreError::OutOfMemory)
         }
+    }
+
+    /// Whether there is nothing to evict only because what went away is still being freed. Waits
+    /// a little for that.
+    fn is_being_freed(&self, bytes: usize) -> bool {
+        for _ in 0..WAITS_MAX {
+            if self.shared.lazy.pending_objects() == 0 || self.over_bytes(bytes) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.shared.lazy.pending_objects() > 0 || self.over_bytes(bytes) == 0
     }
 
     /// Evicts until `wanted_bytes` are free, or `due_bytes` are and enough was done for one call; the
@@ -219,19 +240,13 @@ impl Indexed {
                 }
                 _ => index.hand.fetch_add(1, Ordering::Relaxed) % buckets,
             };
-            look_ahead(&self.shared, &index, number, buckets);
-            let Some(bucket) = index.try_lock_number(number) else {
-                continue;
+            let bytes = if policy.is_volatile() {
+                let from = next_noted(&index, number, buckets)?;
+                self.evict_in_group(database, &index, from..buckets, policy)
+            } else {
+                look_ahead(&self.shared, &index, number, buckets);
+                self.evict_at(database, &index, number, policy).bytes
             };
-            let bytes = evict_in(
-                &self.shared,
-                &mut self.local,
-                &index,
-                database,
-                bucket,
-                policy,
-            );
-            bucket.unlock(bytes.is_some());
             if bytes.is_some() {
                 return bytes;
             }
@@ -239,12 +254,74 @@ impl Indexed {
         None
     }
 
+    /// Evicts a record of a bucket that may go, if there is one and nobody uses the bucket.
+    fn evict_at(
+        &mut self,
+        database: DatabaseId,
+        index: &Index,
+        number: u64,
+        policy: Policy,
+    ) -> Looked {
+        self.local.evictor.looked += 1;
+        let Some(bucket) = index.try_lock_number(number) else {
+            return Looked::BUSY;
+        };
+        let (shared, local) = (&*self.shared, &mut *self.local);
+        let looked = evict_in(shared, local, index, database, bucket, policy);
+        bucket.unlock(looked.bytes.is_some());
+        looked
+    }
+
+    /// Evicts a record with a deadline of the group of the first of some buckets, from that one on;
+    /// where chance decides, also of the group's buckets before it. A group that has none is
+    /// forgotten.
+    fn evict_in_group(
+        &mut self,
+        database: DatabaseId,
+        index: &Index,
+        buckets: std::ops::Range<u64>,
+        policy: Policy,
+    ) -> Option<u64> {
+        let group = buckets.start / GROUP_BUCKETS;
+        let first = group * GROUP_BUCKETS;
+        let end = (first + GROUP_BUCKETS).min(buckets.end);
+        let before = if policy == Policy::VolatileRandom {
+            first..buckets.start
+        } else {
+            0..0
+        };
+        let is_whole = first == buckets.start || !before.is_empty();
+        let mut has_any = false;
+        for number in (buckets.start..end).chain(before) {
+            if !may_have_deadlines(index.bucket(number)) {
+                continue;
+            }
+            let looked = self.evict_at(database, index, number, policy);
+            if looked.bytes.is_some() {
+                if policy.uses_marks() {
+                    index.hand.store(number + 1, Ordering::Relaxed);
+                }
+                return looked.bytes;
+            }
+            has_any |= looked.has_any;
+        }
+        if policy.uses_marks() {
+            index.hand.store(end, Ordering::Relaxed);
+        }
+        if is_whole && !has_any {
+            forget_group(index, first..end);
+        }
+        None
+    }
+
     /// Whether a database has records that may go.
     fn has_candidates(&mut self, database: DatabaseId, policy: Policy) -> bool {
+        // Most often one look at what was told is enough.
+        let told = self.seen.get(database).map(|index| index.counts.about());
         if policy.is_volatile() {
-            self.deadlines_len(database) > 0
+            told.is_some_and(|told| told.deadlines > 0) || self.deadlines_len(database) > 0
         } else {
-            self.len(database) > 0
+            told.is_some_and(|told| told.keys > 0) || self.len(database) > 0
         }
     }
 
@@ -284,22 +361,38 @@ impl Indexed {
             return;
         }
         let buckets = index.state().buckets();
-        let start = self.local.evictor.random.below(buckets);
         let (mut seen, wanted) = (0, u32::from(in_force.samples.max(1)));
         let tries = if until_found {
             buckets
         } else {
             buckets.min(u64::from(wanted) * 16)
         };
-        for step in 0..tries {
+        let is_volatile = in_force.policy.is_volatile();
+        let mut number = self.local.evictor.random.below(buckets);
+        let mut group = Group::default();
+        for _ in 0..tries {
             if seen >= wanted {
                 return;
             }
-            let number = (start + step) % buckets;
-            if let Some(bucket) = index.try_lock_number(number) {
-                seen += sample_in(&self.shared, &mut self.local, &index, bucket, in_force);
-                bucket.unlock(false);
+            if is_volatile {
+                let Some(noted) = next_noted(&index, number, buckets) else {
+                    return;
+                };
+                number = noted;
+                group.come_to(&index, number);
             }
+            if !is_volatile || may_have_deadlines(index.bucket(number)) {
+                self.local.evictor.looked += 1;
+                if let Some(bucket) = index.try_lock_number(number) {
+                    let some = sample_in(&self.shared, &mut self.local, &index, bucket, in_force);
+                    seen += some;
+                    group.has_any |= some > 0;
+                    bucket.unlock(false);
+                } else {
+                    group.has_any = true;
+                }
+            }
+            number = (number + 1) % buckets;
         }
     }
 
@@ -322,6 +415,80 @@ impl Indexed {
     }
 }
 
+/// What a look into a bucket came to.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// Bytes that were evicted.
+    bytes: Option<u64>,
+    /// Whether there are, or may be, records that may go at another time.
+    has_any: bool,
+}
+
+impl Looked {
+    /// Somebody uses the bucket.
+    const BUSY: Self = Self {
+        bytes: None,
+        has_any: true,
+    };
+}
+
+/// A group of buckets that a sample goes through, to find out whether it is noted in vain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    number: Option<u64>,
+    has_any: bool,
+}
+
+impl Group {
+    /// Comes to a bucket; forgets the group that was left if it has no record with a deadline.
+    fn come_to(&mut self, index: &Index, number: u64) {
+        let group = number / GROUP_BUCKETS;
+        if self.number == Some(group) {
+            return;
+        }
+        if let Some(left) = self.number.filter(|_| !self.has_any) {
+            let first = left * GROUP_BUCKETS;
+            forget_group(index, first..first + GROUP_BUCKETS);
+        }
+        // Of a group that is entered in its middle nothing can be said.
+        self.has_any = !number.is_multiple_of(GROUP_BUCKETS);
+        self.number = Some(group);
+    }
+}
+
+/// The first bucket from `number` on, and around, whose group may have records with a deadline.
+fn next_noted(index: &Index, number: u64, buckets: u64) -> Option<u64> {
+    if index.deadlines.is_noted(number) {
+        return Some(number);
+    }
+    let groups = buckets.div_ceil(GROUP_BUCKETS);
+    let next = index.deadlines.next(number / GROUP_BUCKETS + 1, groups)?;
+    Some(next * GROUP_BUCKETS)
+}
+
+/// Whether a chain may have records with a deadline; a guess without the lock.
+fn may_have_deadlines(bucket: &Bucket) -> bool {
+    bucket.overflow() != 0 || (0..LINKS).any(|at| bucket.link(at).has(Link::DEADLINE))
+}
+
+/// Forgets that some buckets, a whole group, have records with a deadline, unless they do.
+fn forget_group(index: &Index, buckets: std::ops::Range<u64>) {
+    index.deadlines.clear(buckets.start / GROUP_BUCKETS);
+    for number in buckets {
+        let has_any = index.try_lock_number(number).map(|bucket| {
+            let mut has_any = false;
+            index.for_each(bucket, |spot| has_any |= spot.link.has(Link::DEADLINE));
+            bucket.unlock(false);
+            has_any
+        });
+        let is_dead = index.state().depth_of(number).is_none();
+        if has_any.unwrap_or(!is_dead) {
+            index.deadlines.note(number);
+            return;
+        }
+    }
+}
+
 /// Evicts the first record of a chain that was not used since the hand came by, and clears the
 /// marks in front of it. The caller holds the bucket.
 fn evict_in(
@@ -331,13 +498,15 @@ fn evict_in(
     database: DatabaseId,
     bucket: &Bucket,
     policy: Policy,
-) -> Option<u64> {
+) -> Looked {
     let mut victim: Option<Spot<'_>> = None;
+    let mut has_any = false;
     index.for_each(bucket, |spot| {
         let may_go = !policy.is_volatile() || spot.link.has(Link::DEADLINE);
         if victim.is_some() || !may_go {
             return;
         }
+        has_any = true;
         if policy.uses_marks() && spot.link.has(Link::VISITED) {
             let flags = spot.link.flags() & !Link::VISITED;
             spot.bucket.set_link(spot.at, spot.link.with_flags(flags));
@@ -345,7 +514,8 @@ fn evict_in(
             victim = Some(spot);
         }
     });
-    victim.map(|spot| evict_spot(shared, local, index, database, bucket, spot))
+    let bytes = victim.map(|spot| evict_spot(shared, local, index, database, bucket, spot));
+    Looked { bytes, has_any }
 }
 
 /// Evicts a record; its bytes. The caller holds the bucket.
@@ -395,8 +565,10 @@ fn sample_in(
     let pool = &mut local.evictor.pool;
     let mut seen = 0;
     index.for_each(bucket, |spot| {
-        let may_go = !in_force.policy.is_volatile() || spot.link.has(Link::DEADLINE);
-        let Some(view) = view_of(shared, spot.link).filter(|_| may_go) else {
+        if in_force.policy.is_volatile() && !spot.link.has(Link::DEADLINE) {
+            return;
+        }
+        let Some(view) = view_of(shared, spot.link) else {
             return;
         };
         seen += 1;

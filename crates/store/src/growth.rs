@@ -79,6 +79,9 @@ impl Index {
         target.begin(depth, source.word());
         let moves = |link: Link| hash_of(link) >> state.level & 1 != 0;
         if self.distribute(source, target, moves) {
+            if self.deadlines.is_noted(state.split) {
+                self.deadlines.note(target_number);
+            }
             self.set_state(state.next());
             source.unlock_split(depth);
             self.look_ahead(state.split, prefetch);

@@ -444,6 +444,12 @@ impl Handle {
             .map_or(0, |way| way.local.deadlines.len())
     }
 
+    /// Buckets that this thread looked into for something to evict.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn looked(&mut self) -> u64 {
+        self.indexed_mut().map_or(0, |way| way.local.evictor.looked)
+    }
+
     /// Hands the free slots of this thread to the others.
     #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn give_slots_back(&mut self) {

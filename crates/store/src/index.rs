@@ -26,6 +26,7 @@ use base::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
 use crate::buckets::Buckets;
+use crate::deadline_map::DeadlineMap;
 use crate::key::DatabaseId;
 use crate::overflow::Overflow;
 use crate::shrink::Shrinking;
@@ -59,6 +60,8 @@ pub(crate) struct Index {
     pub(crate) shrinking: Shrinking,
     /// What handles told; the rest is in their cells.
     pub(crate) counts: CachePadded<Counts>,
+    /// Where records with a deadline are.
+    pub(crate) deadlines: DeadlineMap,
     /// Where the eviction hand is.
     pub(crate) hand: CachePadded<AtomicU64>,
 }
@@ -182,6 +185,7 @@ impl Index {
         let index = Self {
             id,
             cut_database: AtomicU16::new(0),
+            deadlines: DeadlineMap::new(buckets.count())?,
             buckets,
             overflow: Overflow::new(shape.overflow_max)?,
             state: CachePadded::new(AtomicU64::new(state.to_word())),

@@ -39,6 +39,7 @@ mod bulk;
 mod chunk;
 mod clock;
 mod databases;
+mod deadline_map;
 mod deadlines;
 mod evict;
 mod expire;

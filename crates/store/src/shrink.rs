@@ -130,6 +130,9 @@ impl Index {
         let moved = lower.is_on_side_of(upper) && self.move_links(upper, lower);
         if moved {
             lower.inherit_listeners(upper);
+            if self.deadlines.is_noted(smaller.buckets()) {
+                self.deadlines.note(smaller.split);
+            }
             self.set_state(smaller);
             lower.unlock_split(smaller.level);
             upper.unlock_split(Bucket::DEAD_DEPTH);

@@ -677,7 +677,11 @@ impl<'a> Writer<'a> {
     fn note_deadline(&mut self, old: Option<u64>, new: Option<u64>) {
         let database = self.key.database();
         match (old, new) {
-            (None, Some(_)) => self.local.count_deadlines(self.index, database, 1),
+            (None, Some(_)) => {
+                self.local.count_deadlines(self.index, database, 1);
+                let home = self.index.state().home(self.key.hash());
+                self.index.deadlines.note(home.number);
+            }
             (Some(_), None) => self.local.count_deadlines(self.index, database, -1),
             _ => {}
         }

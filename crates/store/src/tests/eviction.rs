@@ -262,3 +262,102 @@ fn looking_without_touching_leaves_no_trace() {
     let idle = handle.peek(&key, |record| record.map(|record| record.idle_seconds()));
     assert_eq!(idle, Some(0));
 }
+
+const VOLATILE: [Policy; 4] = [
+    Policy::VolatileLru,
+    Policy::VolatileLfu,
+    Policy::VolatileRandom,
+    Policy::VolatileTtl,
+];
+
+/// Evicts until nothing is left that may go; how many buckets were looked into.
+fn evict_all(handle: &mut Handle) -> u64 {
+    let before = handle.looked();
+    while handle.make_room(1 << 30).is_ok() {}
+    handle.looked() - before
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn few_that_may_go_are_found_among_many_that_may_not() {
+    const FEW: u64 = 100;
+    for policy in VOLATILE {
+        let store = Force::TINY.store(16);
+        store.set_memory_limit(0, policy, 5);
+        let mut handle = store.handle();
+        handle.begin(1_000);
+        for number in 0..100_000 {
+            let key = format!("stays:{number}");
+            set(&mut handle, &key, b"v", Deadline::Never).unwrap();
+        }
+        for number in 0..FEW {
+            let key = format!("goes:{number}");
+            set(&mut handle, &key, b"v", Deadline::At(1 << 40)).unwrap();
+        }
+        store.set_memory_limit(1 << 20, policy, 5);
+        let looked = evict_all(&mut handle);
+        assert_eq!(handle.expiring_len(0), 0, "{policy}");
+        assert_eq!(store.statistics().evicted, FEW);
+        assert!(looked < FEW * 100, "{policy} looked into {looked} buckets");
+        assert!(handle.make_room(1).is_err());
+        assert!(handle.looked() - looked < 100, "nor are they looked for");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn whatever_has_a_deadline_can_be_found() {
+    for policy in VOLATILE {
+        let store = Force::TINY.store(2);
+        store.set_memory_limit(0, policy, 5);
+        let mut handle = store.handle();
+        let mut random = base::random::Prng::seeded(5);
+        for round in 0..6_u64 {
+            handle.begin(1_000 + round);
+            // The table grows and, after deletions, shrinks.
+            for _ in 0..8_000 {
+                let name = format!("key:{}", random.below(10_000));
+                let key = handle.key(0, name.as_bytes());
+                let deadline = Some(1 << 40).filter(|_| random.below(3) == 0);
+                match random.below(if round % 2 == 0 { 4 } else { 20 }) {
+                    0 => set(&mut handle, &name, &[b'v'; 40], deadline.into()).unwrap(),
+                    1 => handle
+                        .modify(&key, |entry| entry.set_deadline(deadline))
+                        .unwrap(),
+                    2 => set(&mut handle, &name, b"v", Deadline::Keep).unwrap(),
+                    _ if round % 2 == 0 => {}
+                    _ => {
+                        handle.delete(&key, |_| ());
+                    }
+                }
+            }
+            while handle.tick(1_000 + round) {}
+            let left = handle.len(0) - handle.expiring_len(0);
+            store.set_memory_limit(1, policy, 5);
+            evict_all(&mut handle);
+            assert_eq!(handle.expiring_len(0), 0, "{policy}");
+            assert_eq!(handle.len(0), left, "{policy}: the others stay");
+            store.set_memory_limit(0, policy, 5);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn after_a_flush_nothing_is_refused() {
+    let store = Force::TINY.store(1);
+    store.set_memory_limit(LIMIT_BYTES, Policy::AllKeysLru, 5);
+    let mut handle = store.handle();
+    for number in 0..50_000 {
+        set(
+            &mut handle,
+            &format!("key:{number}"),
+            &[b'v'; 60],
+            Deadline::Never,
+        )
+        .unwrap();
+    }
+    handle.flush(None);
+    set(&mut handle, "new", b"v", Deadline::Never).unwrap();
+    assert!(exists(&mut handle, "new"));
+}
