@@ -6,6 +6,7 @@ use protocol::Request;
 use crate::error::CommandError;
 
 /// The arguments after the command's name (and its subcommand's), taken one after another.
+#[derive(Clone)]
 pub struct Args<'a> {
     request: Request<'a>,
     next: usize,
@@ -42,6 +43,16 @@ impl<'a> Args<'a> {
         self.next().ok_or(CommandError::Syntax)
     }
 
+    /// All arguments that are left, without taking them.
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> Rest<'a> {
+        Rest {
+            request: self.request,
+            next: self.next,
+        }
+    }
+
     /// The next argument without taking it.
     #[inline]
     #[must_use]
@@ -56,6 +67,19 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn integer(&mut self) -> Result<i64, CommandError> {
         number::parse_i64(self.bytes()?).ok_or(CommandError::NotInteger)
+    }
+
+    /// The next argument as an integer from `least` to `most`.
+    ///
+    /// # Errors
+    /// As [`Args::integer`], and one that names the range.
+    pub fn bounded(&mut self, least: i64, most: i64) -> Result<i64, CommandError> {
+        let number = self.integer()?;
+        if (least..=most).contains(&number) {
+            return Ok(number);
+        }
+        let text = format!("ERR value is out of range, value must between {least} and {most}");
+        Err(CommandError::Text(text.into()))
     }
 
     /// The next argument as a 32-bit integer (numbers of databases).
@@ -86,6 +110,39 @@ impl<'a> Args<'a> {
         matches
     }
 }
+
+/// Arguments that can be gone through more than once.
+#[derive(Clone, Copy)]
+pub struct Rest<'a> {
+    request: Request<'a>,
+    next: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// The arguments two by two, as fields and their values are given.
+    pub fn pairs(mut self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        std::iter::from_fn(move || Some((self.next()?, self.next()?)))
+    }
+}
+
+impl<'a> Iterator for Rest<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let arg = self.request.arg(self.next)?;
+        self.next += 1;
+        Some(arg)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.request.len() - self.next;
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for Rest<'_> {}
 
 /// The longest word that any command knows as an option, in bytes.
 const OPTION_BYTES_MAX: usize = 16;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use protocol::{Reply, Request};
 use store::StoreError;
+use structures::Full;
 
 use crate::args::Args;
 use crate::context::Context;
@@ -75,6 +76,12 @@ impl From<StoreError> for CommandError {
                 Self::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
             }
         }
+    }
+}
+
+impl From<Full> for CommandError {
+    fn from(_: Full) -> Self {
+        Self::fixed("ERR the collection has as many elements as one can have")
     }
 }
 

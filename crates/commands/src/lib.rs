@@ -30,6 +30,7 @@ mod plan;
 mod structure;
 #[cfg(test)]
 mod testing;
+mod walk;
 
 pub use args::Args;
 pub use context::Context;

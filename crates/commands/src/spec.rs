@@ -251,10 +251,7 @@ impl Group {
     /// the server, and answer with one reply.
     #[must_use]
     pub(crate) const fn is_data(self) -> bool {
-        match self {
-            Self::Connection | Self::Server | Self::Cluster => false,
-            _ => true,
-        }
+        !matches!(self, Self::Connection | Self::Server | Self::Cluster)
     }
 
     /// The name `COMMAND DOCS` shows.

@@ -279,6 +279,10 @@ impl EffectSink for Recorder {
     fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {
         self.command(database, &[b"DEL", key]);
     }
+
+    fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
+        self.command(database, &[b"HDEL", key, member]);
+    }
 }
 
 /// A server around the commands that notes what it is asked for.

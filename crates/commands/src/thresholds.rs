@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use structures::BlockLimit;
+use structures::{BlockLimit, HashLimits, SetLimits};
 
 /// One threshold, by its directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,27 @@ impl Thresholds {
     /// Puts a value into force.
     pub fn set(&self, threshold: Threshold, value: i64) {
         self.values[threshold as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Up to what a hash is kept in one block.
+    #[inline]
+    #[must_use]
+    pub fn hash_limits(&self) -> HashLimits {
+        HashLimits {
+            listpack_entries: self.count(Threshold::HashMaxListpackEntries),
+            listpack_value_bytes: self.count(Threshold::HashMaxListpackValue),
+        }
+    }
+
+    /// Up to what a set is kept small.
+    #[inline]
+    #[must_use]
+    pub fn set_limits(&self) -> SetLimits {
+        SetLimits {
+            intset_entries: self.count(Threshold::SetMaxIntsetEntries),
+            listpack_entries: self.count(Threshold::SetMaxListpackEntries),
+            listpack_value_bytes: self.count(Threshold::SetMaxListpackValue),
+        }
     }
 
     /// How long a block of a list may be.

@@ -134,6 +134,12 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// A number of things.
+    #[inline]
+    pub fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, content: &[u8]) {

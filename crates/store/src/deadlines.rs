@@ -30,6 +30,8 @@ pub(crate) struct Armed {
     pub(crate) index_id: u64,
     pub(crate) wheel: Wheel,
     pub(crate) replacement: Option<Replacement>,
+    /// Times that the wheel was made with: those of members of structures are counted nowhere else.
+    pub(crate) begun_with: usize,
 }
 
 /// A wheel that is being filled from the index.
@@ -48,7 +50,8 @@ impl Armed {
 
     /// Whether most of what is armed belongs to records that are gone, `live` being left.
     pub(crate) fn is_stale(&self, live: usize) -> bool {
-        self.replacement.is_none() && self.wheel.len() > REPLACE_FROM.max(live.saturating_mul(2))
+        let needed = live.max(self.begun_with).saturating_mul(2);
+        self.replacement.is_none() && self.wheel.len() > REPLACE_FROM.max(needed)
     }
 
     /// Begins to replace the wheel.
@@ -63,6 +66,7 @@ impl Armed {
     pub(crate) fn finish_replacement(&mut self) {
         if let Some(replacement) = self.replacement.take() {
             self.wheel = replacement.wheel;
+            self.begun_with = self.wheel.len();
         }
     }
 }
@@ -85,6 +89,7 @@ impl Deadlines {
                 index_id,
                 wheel: Wheel::new(now_unix_ms),
                 replacement: None,
+                begun_with: 0,
             });
             self.wheels.len() - 1
         });

@@ -19,6 +19,10 @@ pub trait EffectSink: Send {
     /// A record went away without being asked to.
     fn removed(&mut self, database: DatabaseId, key: &[u8], cause: Cause);
 
+    /// A member of the structure at a key (a field of a hash) went away because its time came. The key
+    /// goes with the last one, without a word of its own.
+    fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]);
+
     /// The effects up to the matching [`EffectSink::group_end`] apply together or not at all.
     fn group_begin(&mut self) {}
 

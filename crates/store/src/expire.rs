@@ -11,12 +11,16 @@ use crate::index::{Index, Spot};
 use crate::indexed::{Indexed, hash_of};
 use crate::key::DatabaseId;
 use crate::local::{Local, view_of};
+use crate::members;
 use crate::shared::Shared;
 use crate::value::Cause;
 use crate::wheel::POSITION_BITS;
 
 /// Armed times looked at in one tick: some tens of microseconds.
 const VISITS_PER_TICK: usize = 256;
+
+/// Looks at one position before others get their turn.
+const LOOKS_MAX: usize = 32;
 
 /// Buckets walked in one tick to replace a wheel.
 const BUCKETS_PER_TICK: usize = 256;
@@ -91,6 +95,24 @@ fn look_after(
     database: DatabaseId,
     position: u64,
 ) -> Option<u64> {
+    let mut next = look_once(shared, local, index, database, position);
+    // Structures lose their members in steps, between which others may have the bucket.
+    for _ in 1..LOOKS_MAX {
+        if next.is_none_or(|next| next > local.now_unix_ms) {
+            break;
+        }
+        next = look_once(shared, local, index, database, position);
+    }
+    next
+}
+
+fn look_once(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    database: DatabaseId,
+    position: u64,
+) -> Option<u64> {
     let home = index.lock(position);
     let bucket = index.bucket(home.number);
     let mut changed = false;
@@ -102,6 +124,11 @@ fn look_after(
         changed = true;
     }
     let mut next: Option<u64> = None;
+    if shared.has_member_deadlines.load(Ordering::Relaxed) {
+        let members = members::look_after(shared, local, index, database, bucket, position);
+        next = members.0;
+        changed |= members.1;
+    }
     index.for_each(bucket, |spot| {
         if let Some(deadline) = deadline_of(shared, spot.link)
             && hash_of(shared, spot.link) & POSITION_MASK == position & POSITION_MASK
@@ -118,11 +145,14 @@ fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
     let Some(replacement) = &mut armed.replacement else {
         return false;
     };
+    let looks_at_members = shared.has_member_deadlines.load(Ordering::Relaxed);
     for _ in 0..BUCKETS_PER_TICK {
         let home = index.lock(replacement.position.reverse_bits());
         let bucket = index.bucket(home.number);
         index.for_each(bucket, |spot| {
-            if let Some(deadline) = deadline_of(shared, spot.link) {
+            let of_members = looks_at_members.then(|| members::first_deadline(shared, spot.link));
+            let deadlines = [deadline_of(shared, spot.link), of_members.flatten()];
+            for deadline in deadlines.into_iter().flatten() {
                 replacement.wheel.arm(hash_of(shared, spot.link), deadline);
             }
         });

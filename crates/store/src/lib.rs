@@ -54,6 +54,7 @@ mod layout;
 mod lazy_free;
 mod local;
 mod locks;
+mod members;
 mod mover;
 #[cfg(any(test, feature = "naive"))]
 mod naive;

@@ -33,6 +33,17 @@ impl Cell {
     fn is_expired(&self, now_unix_ms: u64) -> bool {
         self.deadline_unix_ms.is_some_and(|at| at <= now_unix_ms)
     }
+
+    /// Removes members of a structure that are due; whether anything is left.
+    fn expire_members(&mut self, now_unix_ms: u64, visit: impl FnMut(&[u8])) -> bool {
+        match &mut self.data {
+            Data::Object(object) => {
+                object.expire_members(now_unix_ms, usize::MAX, visit) == 0
+                    || !object.is_to_be_removed()
+            }
+            Data::Integer(_) | Data::Bytes { .. } => true,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -306,6 +317,16 @@ impl NaiveHandle {
     /// Removes everything that has expired.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) {
         self.now_unix_ms = now_unix_ms;
+        let mut maps = self.databases.lock();
+        for (database, map) in (0..).zip(maps.iter_mut()) {
+            map.retain(|key, cell| {
+                cell.expire_members(now_unix_ms, |member| {
+                    if let Some(sink) = self.sink.as_deref_mut() {
+                        sink.member_expired(database, key, member);
+                    }
+                })
+            });
+        }
     }
 
     pub(crate) fn group(&mut self, begins: bool) {

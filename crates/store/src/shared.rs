@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) mover: Mover,
     pub(crate) snapshots: Snapshots,
     pub(crate) active_expire: AtomicBool,
+    /// Whether any structure ever had members with deadlines: nobody looks for them before.
+    pub(crate) has_member_deadlines: AtomicBool,
 }
 
 impl Shared {
@@ -71,6 +73,7 @@ impl Shared {
             mover: Mover::default(),
             snapshots: Snapshots::default(),
             active_expire: AtomicBool::new(true),
+            has_member_deadlines: AtomicBool::new(false),
         })
     }
 

@@ -84,6 +84,12 @@ impl EffectSink for Notes {
         self.0.lock().unwrap().push(told);
     }
 
+    fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
+        let name = [key, b"/", member].concat();
+        let told = Told::Removed(database, name, "member expired");
+        self.0.lock().unwrap().push(told);
+    }
+
     fn group_begin(&mut self) {
         self.0.lock().unwrap().push(Told::Begin);
     }

@@ -5,6 +5,7 @@
 //! and the old slot is freed. So a record that cannot be written (no memory) is left as it was.
 
 use base::number::{IntegerText, parse_i64};
+use base::sync::atomic::Ordering;
 use structures::{Object, Structure};
 
 use crate::arena::WORD_BYTES;
@@ -265,10 +266,30 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an object into its record, and counts it.
-    fn keep_object(&mut self, view: &View<'a>, object: Box<Object>, bytes: u64) {
+    fn keep_object(&mut self, view: &View<'a>, mut object: Box<Object>, bytes: u64) {
+        if object.has_member_deadlines() {
+            self.arm_members(&mut object, None);
+        }
         view.set_value_word(heap::leak(object));
         view.set_object_bytes(bytes);
         self.local.count_object(self.shared, 0, bytes);
+    }
+
+    /// Asks for a look at the key when the first of its members is due, unless one at the time that was
+    /// `armed` comes before.
+    #[cold]
+    fn arm_members(&mut self, object: &mut Object, armed: Option<u64>) {
+        let Some(deadline) = object.first_member_deadline_unix_ms() else {
+            return;
+        };
+        if armed.is_some_and(|armed| armed <= deadline) {
+            return;
+        }
+        self.shared
+            .has_member_deadlines
+            .store(true, Ordering::Relaxed);
+        let (id, now) = (self.index.id(), self.local.now_unix_ms);
+        self.local.deadlines.arm(id, self.key.hash(), deadline, now);
     }
 
     /// Runs `change` on the structure that the key holds, if it exists; then counts what it takes,
@@ -286,11 +307,17 @@ impl<'a> Writer<'a> {
         }
         // SAFETY: the bucket is held, and all other uses of the object go through `self`.
         let object = unsafe { heap::change(view.value_word()) };
+        let has_deadlines = object.has_member_deadlines();
+        let due = has_deadlines.then(|| object.first_member_deadline_unix_ms());
+        let due = due.flatten();
         let Some(structure) = S::of_mut(object) else {
             return Err(StoreError::WrongKind);
         };
         self.changed = true;
         let answer = change(structure);
+        if object.has_member_deadlines() {
+            self.arm_members(object, due);
+        }
         if object.is_to_be_removed() {
             self.remove();
             return Ok(Some(answer));

@@ -102,10 +102,22 @@ impl Hash {
 
     /// Number of fields at `now_unix_ms`. Constant time while no deadline has passed.
     #[must_use]
-    pub fn len_at(&mut self, now_unix_ms: u64) -> usize {
-        match self.first_deadline_unix_ms() {
-            Some(deadline) if deadline <= now_unix_ms => self.iter(now_unix_ms).count(),
-            _ => self.len(),
+    pub fn len_at(&self, now_unix_ms: u64) -> usize {
+        if self.has_due(now_unix_ms) {
+            self.iter(now_unix_ms).count()
+        } else {
+            self.len()
+        }
+    }
+
+    /// Whether there may be fields whose deadline is not after `now_unix_ms`. Constant time; may be
+    /// wrong about a field whose deadline was changed.
+    #[inline]
+    #[must_use]
+    pub fn has_due(&self, now_unix_ms: u64) -> bool {
+        match &self.form {
+            Form::Packed(_) => false,
+            Form::Table(table) | Form::SmallTable(table) => table.has_due(now_unix_ms),
         }
     }
 
@@ -281,12 +293,12 @@ impl Hash {
 
     /// Shows about `count` fields from `cursor` on and returns where to go on, 0 at the end. A hash
     /// in a block is shown at once. What is there from the first call to the last is shown once.
-    pub fn scan(
-        &self,
+    pub fn scan<'h>(
+        &'h self,
         cursor: u64,
         count: usize,
         now_unix_ms: u64,
-        mut visit: impl FnMut(Field<'_>),
+        mut visit: impl FnMut(Field<'h>),
     ) -> u64 {
         match &self.form {
             Form::Packed(packed) => {

@@ -169,6 +169,40 @@ impl Object {
         allocated(size_of::<Self>()) + inner
     }
 
+    /// Whether some of its members have deadlines of their own. O(1).
+    #[inline]
+    #[must_use]
+    pub fn has_member_deadlines(&self) -> bool {
+        match self {
+            Self::Hash(hash) => hash.has_deadlines(),
+            _ => false,
+        }
+    }
+
+    /// The earliest deadline of its members, in milliseconds since 1970.
+    pub fn first_member_deadline_unix_ms(&mut self) -> Option<u64> {
+        match self {
+            Self::Hash(hash) => hash.first_deadline_unix_ms(),
+            _ => None,
+        }
+    }
+
+    /// Removes members whose deadline is not after `now_unix_ms`, at most `count` of them, and shows
+    /// each before it goes. Returns how many went.
+    pub fn expire_members(
+        &mut self,
+        now_unix_ms: u64,
+        count: usize,
+        mut visit: impl FnMut(&[u8]),
+    ) -> usize {
+        match self {
+            Self::Hash(hash) => {
+                hash.expire(now_unix_ms, count, |field| visit(field.name.as_bytes()))
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether freeing it takes so long that another thread should do it. O(1).
     #[must_use]
     pub fn is_slow_to_free(&self) -> bool {

@@ -227,7 +227,12 @@ impl Set {
 
     /// Shows about `count` members from `cursor` on and returns where to go on, 0 at the end. A small
     /// set is shown at once. What is there from the first call to the last is shown once.
-    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(ElementText<'_>)) -> u64 {
+    pub fn scan<'s>(
+        &'s self,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(ElementText<'s>),
+    ) -> u64 {
         if let Form::Table(table) = &self.form {
             return table.scan(cursor, count, |one| visit(ElementText::Bytes(one.key)));
         }

@@ -188,7 +188,7 @@ impl Table {
 
     /// Shows about `count` entries from `cursor` on and returns where to go on, 0 at the end. Every
     /// entry that is there from the first call of a walk to its last is shown once.
-    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Entry<'_>)) -> u64 {
+    pub fn scan<'t>(&'t self, cursor: u64, count: usize, mut visit: impl FnMut(Entry<'t>)) -> u64 {
         let mut start = cursor << CURSOR_SHIFT;
         let mut shown = 0;
         loop {
@@ -212,6 +212,15 @@ impl Table {
     #[must_use]
     pub fn expiring_len(&self) -> usize {
         self.deadlines.as_ref().map_or(0, |one| one.live())
+    }
+
+    /// Whether there may be entries whose deadline is not after `now_unix_ms`: the first mark, which
+    /// may have been left by an entry that got another one. Constant time.
+    #[inline]
+    #[must_use]
+    pub fn has_due(&self, now_unix_ms: u64) -> bool {
+        let first = self.deadlines.as_ref().and_then(|one| one.first());
+        first.is_some_and(|(deadline, _)| deadline <= now_unix_ms)
     }
 
     /// The earliest deadline of all entries.

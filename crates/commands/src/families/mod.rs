@@ -6,6 +6,7 @@ pub mod bitmaps;
 pub mod cluster;
 pub mod connection;
 pub mod generic;
+pub mod hashes;
 pub mod lists;
 pub mod server;
 pub mod strings;
@@ -16,6 +17,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[bitmaps::COMMANDS],
     lists::COMMANDS,
     generic::COMMANDS,
+    hashes::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
     &[cluster::COMMANDS],

@@ -14,8 +14,9 @@ const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
 const DATABASES: u64 = 3;
 
-/// `{k}` is a key, `{l}` one that is mostly a list, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and `{s}` a time to
-/// live, `{at}` and `{ats}` a time, `{d}` a database.
+/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{f}` a field, `{v}` a value, `{n}`
+/// a small number, `{o}` an offset, `{ms}` and `{s}` a time to live, `{at}` and `{ats}` a time, `{d}` a
+/// database.
 const FORMS: &[&str] = &[
     "SET {k} {v}",
     "SET {k} {v} EX {s}",
@@ -82,6 +83,27 @@ const FORMS: &[&str] = &[
     "COPY {l} {k} REPLACE",
     "MOVE {l} {d}",
     "PEXPIRE {l} {ms}",
+    "HSET {k} {f} {v}",
+    "RENAME {h} {h}",
+    "COPY {h} {h} REPLACE",
+    "HSET {h} {f} {v}",
+    "HSET {h} {f} {v} {f} {v} {f} {v}",
+    "HMSET {h} {f} {v} {f} {v}",
+    "HSETNX {h} {f} {v}",
+    "HDEL {h} {f} {f}",
+    "HGETDEL {h} FIELDS 2 {f} {f}",
+    "HINCRBY {h} {f} {n}",
+    "HINCRBYFLOAT {h} {f} 0.{n}",
+    "HEXPIRE {h} {s} FIELDS 2 {f} {f}",
+    "HPEXPIRE {h} {ms} NX FIELDS 1 {f}",
+    "HEXPIREAT {h} {ats} FIELDS 1 {f}",
+    "HPEXPIREAT {h} {at} GT FIELDS 1 {f}",
+    "HPERSIST {h} FIELDS 2 {f} {f}",
+    "HGETEX {h} PX {ms} FIELDS 2 {f} {f}",
+    "HGETEX {h} PERSIST FIELDS 1 {f}",
+    "HSETEX {h} PX {ms} FIELDS 2 {f} {v} {f} {v}",
+    "HSETEX {h} FXX KEEPTTL FIELDS 1 {f} {v}",
+    "HGET {h} {f}",
     "DEL {k}",
     "DEL {k} {k} {k}",
     "UNLINK {k} {k}",
@@ -178,6 +200,8 @@ fn fill(word: &str, random: &mut Prng) -> String {
     match word {
         "{k}" => format!("key{}", number(6)),
         "{l}" => format!("list{}", number(4)),
+        "{h}" => format!("hash{}", number(4)),
+        "{f}" => format!("f{}", number(5)),
         "{v}" => value(random),
         "{o}" => number(60).to_string(),
         "{ms}" => (number(4000) + 1).to_string(),

@@ -1,5 +1,7 @@
 //! Deadlines: to the millisecond, for readers, writers and the clock alone.
 
+use structures::{FieldDeadline, Hash, HashLimits};
+
 use super::{Force, Notes, Told};
 use crate::handle::Handle;
 use crate::value::Deadline;
@@ -148,4 +150,102 @@ fn armed_times_of_records_that_are_gone_do_not_pile_up() {
     assert!(handle.armed_len() <= 10_000, "{} armed", handle.armed_len());
     tick_all(&mut handle, START + 2_000_000);
     assert_eq!(handle.len(0), 0, "those of the living were kept");
+}
+
+/// Gives fields of a hash deadlines after `START`, or none.
+fn set_fields(handle: &mut Handle, key: &str, fields: &[(&str, Option<u64>)]) {
+    const LIMITS: HashLimits = HashLimits {
+        listpack_entries: 128,
+        listpack_value_bytes: 64,
+    };
+    let key = handle.key(0, key.as_bytes());
+    handle.modify(&key, |entry| {
+        let change = |hash: &mut Hash| {
+            for (name, after) in fields {
+                let deadline = after.map_or(FieldDeadline::Never, |after| {
+                    FieldDeadline::At(START + after)
+                });
+                hash.set(name.as_bytes(), b"value", deadline, START, &LIMITS)
+                    .unwrap();
+            }
+        };
+        entry.change_or_create(change).unwrap();
+    });
+}
+
+#[test]
+fn the_clock_removes_members_and_with_the_last_the_key() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let notes = Notes::default();
+    handle.set_sink(Some(Box::new(notes.clone())));
+    handle.begin(START);
+    set_fields(&mut handle, "h", &[("late", Some(50)), ("stays", None)]);
+    set_fields(
+        &mut handle,
+        "h",
+        &[("early", Some(10)), ("later", Some(60))],
+    );
+    set_fields(&mut handle, "h", &[("later", Some(20))]);
+    set_fields(
+        &mut handle,
+        "whole",
+        &[("one", Some(10)), ("two", Some(20))],
+    );
+    let gone_at = |handle: &mut Handle, after| {
+        tick_all(handle, START + after);
+        let mut told: Vec<String> = notes
+            .take()
+            .into_iter()
+            .map(|told| match told {
+                Told::Removed(0, name, "member expired") => String::from_utf8(name).unwrap(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        told.sort();
+        told
+    };
+    assert!(gone_at(&mut handle, 9).is_empty());
+    assert_eq!(gone_at(&mut handle, 10), ["h/early", "whole/one"]);
+    assert!(exists(&mut handle, "whole"));
+    assert_eq!(gone_at(&mut handle, 20), ["h/later", "whole/two"]);
+    assert!(!exists(&mut handle, "whole"));
+    assert_eq!(gone_at(&mut handle, 100), ["h/late"]);
+    assert!(exists(&mut handle, "h"));
+    assert_eq!(handle.len(0), 1);
+}
+
+#[test]
+fn deadlines_of_members_move_with_their_key() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set_fields(&mut handle, "one", &[("field", Some(10))]);
+    let (one, two) = (handle.key(0, b"one"), handle.key(0, b"two"));
+    let taken = handle.modify(&one, |entry| entry.take().unwrap());
+    handle.modify(&two, |entry| entry.put(taken).unwrap());
+    tick_all(&mut handle, START + 10);
+    assert_eq!(handle.len(0), 0);
+}
+
+/// More than one visit removes, and more marks than a wheel may have without being replaced.
+#[test]
+fn many_members_go_in_their_tick() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    let count = if cfg!(miri) { 300 } else { 3_000 };
+    for number in 0..count {
+        let field = number.to_string();
+        set_fields(&mut handle, "large", &[(&field, Some(10))]);
+        let key = format!("h{number}");
+        for after in [40, 30, 20] {
+            set_fields(&mut handle, &key, &[("field", Some(after))]);
+        }
+    }
+    tick_all(&mut handle, START + 10);
+    assert!(!exists(&mut handle, "large"));
+    assert_eq!(handle.len(0), count);
+    tick_all(&mut handle, START + 20);
+    assert_eq!(handle.len(0), 0);
 }

@@ -33,29 +33,25 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         reason: "iteration follows the hash table",
-        commands: &["KEYS"],
+        commands: &["KEYS", "HGETALL", "HKEYS", "HVALS"],
         applies: always,
         means_the_same: are_same_elements,
     },
     Accepted {
         reason: "iteration follows the hash table; a walk in one step gives all",
-        commands: &["SCAN"],
-        applies: |request| {
-            request.get(1).is_some_and(|cursor| cursor == b"0") && counts_all(request)
-        },
+        commands: &["SCAN", "HSCAN"],
+        applies: |request| is_walked_from(request, b"0") && counts_all(request),
         means_the_same: are_same_walks,
     },
     Accepted {
         reason: "cursors mean something only to the server that gave them",
-        commands: &["SCAN"],
-        applies: |request| {
-            !counts_all(request) || request.get(1).is_some_and(|cursor| cursor != b"0")
-        },
+        commands: &["SCAN", "HSCAN"],
+        applies: |request| !is_walked_from(request, b"0") || !counts_all(request),
         means_the_same: are_walks,
     },
     Accepted {
         reason: "a random choice",
-        commands: &["RANDOMKEY"],
+        commands: &["RANDOMKEY", "HRANDFIELD"],
         applies: always,
         means_the_same: are_same_kind,
     },
@@ -170,6 +166,13 @@ fn counts_all(request: &[Vec<u8>]) -> bool {
     counts.next_back().is_some_and(|pair| pair[1] == b"1000000")
 }
 
+fn is_walked_from(request: &[Vec<u8>], cursor: &[u8]) -> bool {
+    // SCAN cursor, but HSCAN key cursor.
+    let has_key = request.first().is_some_and(|name| name.len() > 4);
+    let at = if has_key { 2 } else { 1 };
+    request.get(at).is_some_and(|given| given == cursor)
+}
+
 fn are_near(one: &Value, two: &Value, tolerance: u64) -> bool {
     match (one, two) {
         // Negative replies say that there is no time.
@@ -194,6 +197,9 @@ fn sorted(value: &Value) -> Option<Vec<&Vec<u8>>> {
 }
 
 fn are_same_elements(one: &Value, two: &Value) -> bool {
+    if let (Value::Map(one), Value::Map(two)) = (one, two) {
+        return one.len() == two.len() && one.iter().all(|pair| two.contains(pair));
+    }
     sorted(one).is_some_and(|elements| sorted(two) == Some(elements))
 }
 

@@ -22,6 +22,7 @@ const FAR_UNIX_SECONDS: u64 = 4_000_000_000;
 pub(super) enum Kind {
     Key,
     BigKey,
+    Member,
     Value,
     BigValue,
     Text,
@@ -48,6 +49,7 @@ pub(super) enum Kind {
 pub(super) const KINDS: &[(&str, Kind)] = &[
     ("key", Kind::Key),
     ("bigkey", Kind::BigKey),
+    ("member", Kind::Member),
     ("value", Kind::Value),
     ("bigvalue", Kind::BigValue),
     ("text", Kind::Text),
@@ -224,6 +226,7 @@ impl Draw {
         match kind {
             Kind::Key => self.key(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
+            Kind::Member => self.member(),
             Kind::Value => self.value(),
             Kind::BigValue => self.big_value(),
             Kind::Text => self.text(),
@@ -271,6 +274,16 @@ impl Draw {
             0 => vec![b'k'; 300],
             1..8 => self.pick(KEYS).to_vec(),
             _ => KEYS[self.index(8)].to_vec(),
+        }
+    }
+
+    /// A field of a hash or a member of a set: mostly one of few, so that they meet again.
+    fn member(&mut self) -> Vec<u8> {
+        match self.below(8) {
+            0 => self.value(),
+            1 => self.below(40).to_string().into_bytes(),
+            2 => format!("member:{}", self.below(200)).into_bytes(),
+            _ => format!("m{}", self.below(8)).into_bytes(),
         }
     }
 

@@ -79,6 +79,28 @@ const LISTS: &str = "
 1 LREM <bigkey> <index> <bigvalue>
 ";
 
+const HASHES: &str = "
+25 HSET <key> (<member> <value>)+
+4 HMSET <key> (<member> <value>)+
+6 HSETNX <key> <member> <value>
+10 HGET <key> <member>
+6 HMGET <key> <member>+
+6 HGETALL <key>
+3 HKEYS <key>
+3 HVALS <key>
+5 HLEN <key>
+4 HSTRLEN <key> <member>
+4 HEXISTS <key> <member>
+8 HDEL <key> <member>+
+10 HINCRBY <key> <member> <int>
+8 HINCRBYFLOAT <key> <member> <float>
+4 HSCAN <key> 0 COUNT 1000000 [MATCH <glob>]
+4 HSCAN <key> <cursor> (MATCH <glob>|COUNT <count>|NONSENSE <word>)*
+4 HRANDFIELD <key> [<index> [WITHVALUES]]
+1 HSET <bigkey> (<member> <bigvalue>)+
+1 (HGETALL|HVALS) <bigkey>
+";
+
 const GENERIC: &str = "
 10 DEL <key>+
 6 UNLINK <key>+
@@ -158,9 +180,23 @@ const SERVER: &str = "
 1 (FOO|GETX|SE|INCRBYFLOATS) <value>+
 ";
 
+const NEWER: &str = "newer than the oracle; held by transcripts";
+
 /// Commands and subcommands that random sequences do not contain, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
-    ("DELIFEQ", "newer than the oracle; held by transcripts"),
+    ("DELIFEQ", NEWER),
+    ("HEXPIRE", NEWER),
+    ("HPEXPIRE", NEWER),
+    ("HEXPIREAT", NEWER),
+    ("HPEXPIREAT", NEWER),
+    ("HTTL", NEWER),
+    ("HPTTL", NEWER),
+    ("HEXPIRETIME", NEWER),
+    ("HPEXPIRETIME", NEWER),
+    ("HPERSIST", NEWER),
+    ("HGETEX", NEWER),
+    ("HSETEX", NEWER),
+    ("HGETDEL", NEWER),
     ("QUIT", "ends the connection; held by transcripts"),
     ("SHUTDOWN", "ends the server; held by process tests"),
     (
@@ -195,7 +231,7 @@ impl Grammar {
     /// # Panics
     /// When a line of the tables above is malformed: they are constants.
     pub(super) fn new() -> Self {
-        let families = [STRINGS, BITMAPS, LISTS, GENERIC, CONNECTION, SERVER];
+        let families = [STRINGS, BITMAPS, LISTS, HASHES, GENERIC, CONNECTION, SERVER];
         let lines = families.into_iter().flat_map(str::lines);
         let lines = lines.filter(|line| !line.is_empty());
         Self {

@@ -6,8 +6,9 @@ use store::Record;
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
+use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
 const WALKER: CommandSpec = CommandSpec {
     flags: Flags::READONLY,
@@ -64,103 +65,38 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Keys visited by one step of a walk that has no COUNT.
-const COUNT_DEFAULT: usize = 10;
 /// Keys visited by one step of KEYS.
 const STEP_KEYS: usize = 1024;
 
-/// What SCAN lets through.
-struct Filter<'a> {
-    pattern: Option<&'a [u8]>,
-    kind: Option<&'a [u8]>,
-    count: usize,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
-        let mut filter = Self {
-            pattern: None,
-            kind: None,
-            count: COUNT_DEFAULT,
-        };
-        while args.remaining() > 0 {
-            if args.remaining() < 2 {
-                return Err(CommandError::Syntax);
-            }
-            if args.take_word("MATCH") {
-                // As a pattern, a star alone would not match the empty key.
-                filter.pattern = args.next().filter(|pattern| *pattern != b"*");
-            } else if args.take_word("TYPE") {
-                filter.kind = args.next();
-            } else if args.take_word("COUNT") {
-                let count = args.integer()?;
-                if count < 1 {
-                    return Err(CommandError::Syntax);
-                }
-                filter.count = usize::try_from(count).unwrap_or(usize::MAX);
-            } else {
-                return Err(CommandError::Syntax);
-            }
-        }
-        Ok(filter)
-    }
-
-    fn accepts(&self, record: &Record<'_>) -> bool {
-        let kind = record.kind().name().as_bytes();
-        self.kind
-            .is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
-            && self
-                .pattern
-                .is_none_or(|pattern| glob::matches(pattern, record.key(), Case::Sensitive))
-    }
-}
-
 fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let cursor = parse_cursor(args.bytes()?).ok_or(CommandError::fixed("ERR invalid cursor"))?;
-    let filter = Filter::parse(args)?;
+    let cursor = parse_cursor(args.bytes()?)?;
+    let options = WalkOptions::parse(args, WalkWords::Type)?;
+    let is_wanted = |record: &Record<'_>| {
+        let kind = record.kind().name().as_bytes();
+        options
+            .kind
+            .is_none_or(|wanted| kind.eq_ignore_ascii_case(wanted))
+            && options.accepts(record.key())
+    };
     let mut found = Vec::new();
     // The store walks positions, whose low bits are zero in a small table; clients are shown them
     // reversed, so that cursors stay as short as the table is small.
     let next = context.store.scan(
         context.session.database,
         cursor.reverse_bits(),
-        filter.count,
+        options.count,
         |record| {
-            if filter.accepts(record) {
+            if is_wanted(record) {
                 found.push(record.key().to_vec());
             }
         },
     );
-    reply.array(2);
-    reply.bulk(base::number::IntegerText::new_u64(next.reverse_bits()).as_bytes());
+    write_cursor(next.reverse_bits(), reply);
     reply.array(found.len());
     for key in &found {
         reply.bulk(key);
     }
     Ok(())
-}
-
-/// A cursor as `strtoul` reads it: a sign is allowed, a negative one counts back from 2^64, and
-/// nothing at all is the beginning.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
-    let (negative, digits) = match text {
-        [] => return Some(0),
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let magnitude = digits.iter().try_fold(0_u64, |number, digit| {
-        let digit = char::from(*digit).to_digit(10)?;
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })?;
-    Some(if negative {
-        magnitude.wrapping_neg()
-    } else {
-        magnitude
-    })
 }
 
 fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -205,20 +141,7 @@ mod tests {
 
     use protocol::Value;
 
-    use super::parse_cursor;
     use crate::testing::TestServer;
-
-    #[test]
-    fn cursors_are_read_as_strtoul_does() {
-        assert_eq!(parse_cursor(b"12"), Some(12));
-        assert_eq!(parse_cursor(b"+12"), Some(12));
-        assert_eq!(parse_cursor(b"-1"), Some(u64::MAX));
-        assert_eq!(parse_cursor(b""), Some(0));
-        assert_eq!(parse_cursor(b"18446744073709551615"), Some(u64::MAX));
-        for wrong in ["18446744073709551616", "x", "1x", "-", "+-1", " 1", "1 "] {
-            assert_eq!(parse_cursor(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn a_walk_meets_every_key_while_others_come() {

@@ -6,14 +6,14 @@ use crate::error::CommandError;
 
 /// A deadline as a client gave it, not yet read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expiry<'a> {
+pub(in crate::families) struct Expiry<'a> {
     form: ExpiryForm,
     text: &'a [u8],
 }
 
 /// What the number of an expiry counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpiryForm {
+pub(in crate::families) enum ExpiryForm {
     /// Seconds from now.
     Seconds,
     /// Milliseconds from now.
@@ -26,7 +26,7 @@ pub(super) enum ExpiryForm {
 
 impl ExpiryForm {
     /// The form that an option word in capitals names.
-    pub(super) fn from_word(word: &[u8]) -> Option<Self> {
+    pub(in crate::families) fn from_word(word: &[u8]) -> Option<Self> {
         Some(match word {
             b"EX" => Self::Seconds,
             b"PX" => Self::Milliseconds,
@@ -51,17 +51,17 @@ impl ExpiryForm {
 }
 
 impl<'a> Expiry<'a> {
-    pub(super) const fn new(form: ExpiryForm, text: &'a [u8]) -> Self {
+    pub(in crate::families) const fn new(form: ExpiryForm, text: &'a [u8]) -> Self {
         Self { form, text }
     }
 
     /// Whether the same form may be given again, as Redis allows.
-    pub(super) fn has_form(self, form: ExpiryForm) -> bool {
+    pub(in crate::families) fn has_form(self, form: ExpiryForm) -> bool {
         self.form == form
     }
 
     /// Whether it names a point in time rather than a span from now.
-    pub(super) fn is_absolute(self) -> bool {
+    pub(in crate::families) fn is_absolute(self) -> bool {
         self.form.is_absolute()
     }
 
@@ -69,7 +69,7 @@ impl<'a> Expiry<'a> {
     ///
     /// # Errors
     /// When the text is no number, not positive, or leaves 64 bits.
-    pub(super) fn deadline_unix_ms(
+    pub(in crate::families) fn deadline_unix_ms(
         self,
         now_unix_ms: u64,
         command: &str,

@@ -33,7 +33,7 @@ use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
 mod change;
 mod counter;
-mod expiry;
+pub(super) mod expiry;
 mod float;
 mod lcs;
 mod many;

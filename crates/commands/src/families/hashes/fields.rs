@@ -1,0 +1,45 @@
+//! `FIELDS numfields field …`, the way in which later commands name their fields.
+
+use crate::args::{Args, Rest};
+use crate::error::CommandError;
+
+/// How a command complains about its number of fields.
+#[derive(Clone, Copy)]
+pub(super) enum Complaint {
+    /// HEXPIRE and its forms.
+    Parameter,
+    /// All others.
+    Number,
+}
+
+/// Reads `FIELDS numfields` and what is behind it: `step` arguments for each field.
+///
+/// # Errors
+/// When the word is missing, or the number is not that of the fields that follow.
+pub(super) fn parse<'a>(
+    args: &mut Args<'a>,
+    step: usize,
+    complaint: Complaint,
+) -> Result<Rest<'a>, CommandError> {
+    if !args.take_word("FIELDS") {
+        return Err(CommandError::fixed(
+            "ERR Mandatory argument FIELDS is missing or not at the right position",
+        ));
+    }
+    let count = args
+        .integer()
+        .ok()
+        .and_then(|count| usize::try_from(count).ok());
+    let Some(count) = count.filter(|count| *count > 0) else {
+        return Err(CommandError::fixed(match complaint {
+            Complaint::Parameter => "ERR Parameter `numFields` should be greater than 0",
+            Complaint::Number => "ERR Number of fields must be a positive integer",
+        }));
+    };
+    if count.checked_mul(step) != Some(args.remaining()) {
+        return Err(CommandError::fixed(
+            "ERR The `numfields` parameter must match the number of arguments",
+        ));
+    }
+    Ok(args.rest())
+}

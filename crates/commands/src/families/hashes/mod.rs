@@ -1,0 +1,145 @@
+//! Hashes: fields with values at a key.
+//!
+//! ```text
+//!   read      HGET HMGET HGETALL HKEYS HVALS HLEN HSTRLEN HEXISTS
+//!   change    HSET HMSET HSETNX HDEL HGETDEL       number  HINCRBY HINCRBYFLOAT
+//!   walk      HSCAN HRANDFIELD
+//!   deadline  HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HTTL HPTTL HEXPIRETIME HPEXPIRETIME HPERSIST
+//!   expiring  HGETEX HSETEX
+//! ```
+//!
+//! # Effects
+//! `HSET key field value …` for whatever set fields that have no deadline afterwards, `HSETEX key
+//! PXAT ms | KEEPTTL FIELDS …` for those that have, `HDEL key field …` for what was removed or
+//! expired, `HPEXPIREAT key ms FIELDS …` and `HPERSIST key FIELDS …` for what changed no value.
+//! Results of additions are stated, not the summands.
+
+use protocol::Reply;
+use store::{Entry, Key};
+use structures::{Hash, HashLimits};
+
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use crate::structure;
+
+mod change;
+mod deadline;
+mod expiring;
+mod fields;
+mod number;
+mod read;
+mod walk;
+
+/// The rows of this family, theme by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    read::COMMANDS,
+    change::COMMANDS,
+    number::COMMANDS,
+    walk::COMMANDS,
+    deadline::COMMANDS,
+    expiring::COMMANDS,
+];
+
+/// The key of a command that answers with what is in the hash.
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+/// The key of a command that answers about the hash, not with what is in it.
+const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
+/// The key of a command that sets fields.
+const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
+/// The key of a command that answers with what was in the hash and changes it.
+const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
+    1,
+    KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+)];
+/// The key of a command that removes fields.
+const REMOVED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+
+/// What the rows of reading commands begin with.
+const READER: CommandSpec = CommandSpec {
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: READ_KEY,
+    group: Group::Hash,
+    since: "2.0.0",
+    ..CommandSpec::BLANK
+};
+
+/// What the rows of writing commands begin with.
+const WRITER: CommandSpec = CommandSpec {
+    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    keys: UPDATED_KEY,
+    group: Group::Hash,
+    since: "2.0.0",
+    ..CommandSpec::BLANK
+};
+
+/// Shows the hash at a key to `visit`, which writes the reply; an absent key is an empty hash.
+fn read(
+    context: &mut Context<'_>,
+    key: &Key<'_>,
+    reply: &mut Reply<'_>,
+    mut visit: impl FnMut(&Hash, &mut Reply<'_>),
+) -> CommandResult {
+    const NONE: &Hash = &Hash::new();
+    structure::read(context, key, reply, |hash, reply| {
+        visit(hash.unwrap_or(NONE), reply);
+    })
+}
+
+/// Runs `change` on the hash at a key, which is made if there is none, without the fields whose
+/// deadline has passed.
+fn change_or_create<R>(
+    entry: &mut Entry<'_>,
+    now_unix_ms: u64,
+    change: impl FnOnce(&mut Hash) -> Result<R, CommandError>,
+) -> Result<R, CommandError> {
+    expire_fields(entry, now_unix_ms)?;
+    entry.change_or_create::<Hash, _>(change)?
+}
+
+/// As [`change_or_create`], but nothing is made: `None` for an absent key.
+fn change_existing<R>(
+    entry: &mut Entry<'_>,
+    now_unix_ms: u64,
+    change: impl FnOnce(&mut Hash) -> Result<R, CommandError>,
+) -> Result<Option<R>, CommandError> {
+    expire_fields(entry, now_unix_ms)?;
+    entry.change::<Hash, _>(change)?.transpose()
+}
+
+/// Removes the fields whose deadline has passed, and with the last one the key, and states it.
+fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
+    let Some(record) = entry.record() else {
+        return Ok(());
+    };
+    if !record.structure::<Hash>()?.has_due(now_unix_ms) {
+        return Ok(());
+    }
+    let mut gone = Vec::new();
+    entry.change::<Hash, _>(|hash| {
+        hash.expire(now_unix_ms, usize::MAX, |field| {
+            gone.push(field.name.as_bytes().to_vec());
+        });
+    })?;
+    state_removed(entry, gone.iter().map(Vec::as_slice));
+    Ok(())
+}
+
+/// States that fields were removed, if there are any.
+fn state_removed<'f>(entry: &mut Entry<'_>, fields: impl Iterator<Item = &'f [u8]>) {
+    let key = entry.key();
+    entry.effect(|effect| {
+        let mut parts: Vec<&[u8]> = vec![b"HDEL", key.bytes()];
+        for field in fields {
+            parts.push(field);
+        }
+        if parts.len() > 2 {
+            effect.command(&parts);
+        }
+    });
+}
+
+/// Up to what a hash is kept in one block, as configured.
+fn limits(context: &Context<'_>) -> HashLimits {
+    context.settings.thresholds.hash_limits()
+}

@@ -1,0 +1,123 @@
+//! Members of structures whose time has come, removed without being asked for them.
+//!
+//! A structure knows the deadlines of its members; the store only asks for a look at its key when the
+//! first of them is due (see `deadlines`), and that look comes by here.
+
+use structures::Object;
+
+use crate::bucket::{Bucket, Link};
+use crate::heap;
+use crate::index::{Index, Spot};
+use crate::indexed::hash_of;
+use crate::key::DatabaseId;
+use crate::layout::Form;
+use crate::local::{Local, view_of};
+use crate::shared::Shared;
+use crate::wheel::POSITION_BITS;
+
+/// Members removed in one visit of a key: some tens of microseconds under its bucket's lock.
+const MEMBERS_PER_VISIT: usize = 256;
+
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+
+/// Removes members that are due from the structures at a position, and structures that become empty.
+/// When to come back, if members there have deadlines ahead, and whether anything went.
+///
+/// The caller holds `home`.
+pub(crate) fn look_after(
+    shared: &Shared,
+    local: &mut Local,
+    index: &Index,
+    database: DatabaseId,
+    home: &Bucket,
+    position: u64,
+) -> (Option<u64>, bool) {
+    let mut next: Option<u64> = None;
+    let mut changed = false;
+    // Removing a record moves links, so the search starts again each time.
+    while let Some(spot) = find_emptied(shared, index, home, position, |link| {
+        let deadline = expire(shared, local, database, link, &mut changed)?;
+        next = Some(next.map_or(deadline, |other| other.min(deadline)));
+        next
+    }) {
+        local.remove(shared, index, database, home, spot);
+        (next, changed) = (None, true);
+    }
+    (next, changed)
+}
+
+/// The earliest deadline of the members behind a link, for who holds the bucket.
+pub(crate) fn first_deadline(shared: &Shared, link: Link) -> Option<u64> {
+    if !has_member_deadlines(shared, link) {
+        return None;
+    }
+    let view = view_of(shared, link)?;
+    // SAFETY: the caller holds the bucket, and the structure is used through this alone.
+    unsafe { heap::change(view.value_word()) }.first_member_deadline_unix_ms()
+}
+
+/// Visits the structures of a chain that are at the position and have members with deadlines; stops
+/// at one for which `visit` finds no deadline and which is empty.
+fn find_emptied<'i>(
+    shared: &Shared,
+    index: &'i Index,
+    home: &'i Bucket,
+    position: u64,
+    mut visit: impl FnMut(Link) -> Option<u64>,
+) -> Option<Spot<'i>> {
+    let mut emptied = None;
+    index.for_each(home, |spot| {
+        let is_here = || hash_of(shared, spot.link) & POSITION_MASK == position & POSITION_MASK;
+        if emptied.is_some() || !has_member_deadlines(shared, spot.link) || !is_here() {
+            return;
+        }
+        if visit(spot.link).is_none() && is_emptied(shared, spot.link) {
+            emptied = Some(spot);
+        }
+    });
+    emptied
+}
+
+/// Removes what is due from one structure; the next deadline of its members.
+fn expire(
+    shared: &Shared,
+    local: &mut Local,
+    database: DatabaseId,
+    link: Link,
+    changed: &mut bool,
+) -> Option<u64> {
+    let view = view_of(shared, link)?;
+    // SAFETY: the caller holds the bucket, and the structure is used through this alone.
+    let object = unsafe { heap::change(view.value_word()) };
+    let now = local.now_unix_ms;
+    let mut gone = Vec::new();
+    let count = object.expire_members(now, MEMBERS_PER_VISIT, |member| gone.push(member.to_vec()));
+    if count > 0 {
+        *changed = true;
+        let bytes = object.memory_bytes() as u64;
+        local.count_object(shared, view.object_bytes(), bytes);
+        view.set_object_bytes(bytes);
+        if let Some(sink) = local.sink.as_deref_mut() {
+            for member in &gone {
+                // SAFETY: the caller holds the bucket.
+                unsafe { view.with_key(|key| sink.member_expired(database, key, member)) };
+            }
+        }
+    }
+    object.first_member_deadline_unix_ms()
+}
+
+fn has_member_deadlines(shared: &Shared, link: Link) -> bool {
+    object_of(shared, link).is_some_and(Object::has_member_deadlines)
+}
+
+fn is_emptied(shared: &Shared, link: Link) -> bool {
+    object_of(shared, link).is_some_and(Object::is_to_be_removed)
+}
+
+/// The structure behind a link, for who holds the bucket.
+fn object_of(shared: &Shared, link: Link) -> Option<&Object> {
+    let view = view_of(shared, link)?;
+    // SAFETY: the caller holds the bucket for as long as it looks.
+    (view.form() == Form::Object).then(|| unsafe { heap::look(view.value_word()) })
+}
