@@ -125,7 +125,14 @@ fn look_once(
     }
     let mut next: Option<u64> = None;
     if shared.has_member_deadlines.load(Ordering::Relaxed) {
-        let members = members::look_after(shared, local, index, database, bucket, position);
+        let place = members::Place {
+            shared,
+            index,
+            database,
+            home: bucket,
+            position,
+        };
+        let members = members::look_after(place, local);
         next = members.0;
         changed |= members.1;
     }

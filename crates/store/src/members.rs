@@ -20,27 +20,28 @@ const MEMBERS_PER_VISIT: usize = 256;
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
+/// A position whose bucket the caller holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    pub(crate) shared: &'p Shared,
+    pub(crate) index: &'p Index,
+    pub(crate) database: DatabaseId,
+    pub(crate) home: &'p Bucket,
+    pub(crate) position: u64,
+}
+
 /// Removes members that are due from the structures at a position, and structures that become empty.
 /// When to come back, if members there have deadlines ahead, and whether anything went.
-///
-/// The caller holds `home`.
-pub(crate) fn look_after(
-    shared: &Shared,
-    local: &mut Local,
-    index: &Index,
-    database: DatabaseId,
-    home: &Bucket,
-    position: u64,
-) -> (Option<u64>, bool) {
+pub(crate) fn look_after(place: Place<'_>, local: &mut Local) -> (Option<u64>, bool) {
     let mut next: Option<u64> = None;
     let mut changed = false;
     // Removing a record moves links, so the search starts again each time.
-    while let Some(spot) = find_emptied(shared, index, home, position, |link| {
-        let deadline = expire(shared, local, database, link, &mut changed)?;
+    while let Some(spot) = find_emptied(place, |link| {
+        let deadline = expire(place, local, link, &mut changed)?;
         next = Some(next.map_or(deadline, |other| other.min(deadline)));
         next
     }) {
-        local.remove(shared, index, database, home, spot);
+        local.remove(place.shared, place.index, place.database, place.home, spot);
         (next, changed) = (None, true);
     }
     (next, changed)
@@ -56,22 +57,19 @@ pub(crate) fn first_deadline(shared: &Shared, link: Link) -> Option<u64> {
     unsafe { heap::change(view.value_word()) }.first_member_deadline_unix_ms()
 }
 
-/// Visits the structures of a chain that are at the position and have members with deadlines; stops
-/// at one for which `visit` finds no deadline and which is empty.
-fn find_emptied<'i>(
-    shared: &Shared,
-    index: &'i Index,
-    home: &'i Bucket,
-    position: u64,
-    mut visit: impl FnMut(Link) -> Option<u64>,
-) -> Option<Spot<'i>> {
+/// Visits the structures that have members with deadlines; stops at one for which `visit` finds no
+/// deadline and which is empty.
+fn find_emptied(place: Place<'_>, mut visit: impl FnMut(Link) -> Option<u64>) -> Option<Spot<'_>> {
+    let Place { shared, index, .. } = place;
+    let is_here = |link| (hash_of(shared, link) ^ place.position) & POSITION_MASK == 0;
     let mut emptied = None;
-    index.for_each(home, |spot| {
-        let is_here = || hash_of(shared, spot.link) & POSITION_MASK == position & POSITION_MASK;
-        if emptied.is_some() || !has_member_deadlines(shared, spot.link) || !is_here() {
-            return;
-        }
-        if visit(spot.link).is_none() && is_emptied(shared, spot.link) {
+    index.for_each(place.home, |spot| {
+        if emptied.is_none()
+            && has_member_deadlines(shared, spot.link)
+            && is_here(spot.link)
+            && visit(spot.link).is_none()
+            && is_emptied(shared, spot.link)
+        {
             emptied = Some(spot);
         }
     });
@@ -79,32 +77,26 @@ fn find_emptied<'i>(
 }
 
 /// Removes what is due from one structure; the next deadline of its members.
-fn expire(
-    shared: &Shared,
-    local: &mut Local,
-    database: DatabaseId,
-    link: Link,
-    changed: &mut bool,
-) -> Option<u64> {
-    let view = view_of(shared, link)?;
-    // SAFETY: the caller holds the bucket, and the structure is used through this alone.
-    let object = unsafe { heap::change(view.value_word()) };
+fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -> Option<u64> {
+    let view = view_of(place.shared, link)?;
     let now = local.now_unix_ms;
-    let mut gone = Vec::new();
-    let count = object.expire_members(now, MEMBERS_PER_VISIT, |member| gone.push(member.to_vec()));
-    if count > 0 {
+    if first_deadline(place.shared, link).is_some_and(|deadline| deadline <= now) {
         *changed = true;
-        let bytes = object.memory_bytes() as u64;
-        local.count_object(shared, view.object_bytes(), bytes);
-        view.set_object_bytes(bytes);
-        if let Some(sink) = local.sink.as_deref_mut() {
-            for member in &gone {
+        local.save_first(place.shared, place.index, place.home);
+        // SAFETY: the caller holds the bucket, and the structure is used through this alone.
+        let object = unsafe { heap::change(view.value_word()) };
+        object.expire_members(now, MEMBERS_PER_VISIT, |member| {
+            if let Some(sink) = local.sink.as_deref_mut() {
+                let database = place.database;
                 // SAFETY: the caller holds the bucket.
                 unsafe { view.with_key(|key| sink.member_expired(database, key, member)) };
             }
-        }
+        });
+        let bytes = object.memory_bytes() as u64;
+        local.count_object(place.shared, view.object_bytes(), bytes);
+        view.set_object_bytes(bytes);
     }
-    object.first_member_deadline_unix_ms()
+    first_deadline(place.shared, link)
 }
 
 fn has_member_deadlines(shared: &Shared, link: Link) -> bool {
