@@ -66,7 +66,9 @@ impl Plan {
     }
 
     /// Plans a batch of at most [`BATCH_MAX`] requests.
-    #[inline]
+    ///
+    /// Not inlined: with nothing around it, what it works with stays in registers.
+    #[inline(never)]
     pub(crate) fn make(
         &mut self,
         table: &Table,
@@ -76,8 +78,9 @@ impl Plan {
         input: &[u8],
     ) {
         self.keys_count = 0;
-        for (index, request) in batch.iter(input).take(BATCH_MAX).enumerate() {
-            let command = match table.find_key(request.name_key()) {
+        let named = batch.name_keys().zip(batch.iter(input));
+        for (index, (name, request)) in named.take(BATCH_MAX).enumerate() {
+            let command = match table.find_key(name) {
                 Some(found) => Some(found),
                 None => table.find(request.name()),
             };
@@ -85,33 +88,26 @@ impl Plan {
                 command,
                 first_key: self.keys_count,
             };
-            if let Some(found) = command
-                && found.keys.first != 0
-            {
-                self.add_keys(store, database, &request, found.keys);
+            let Some(found) = command else {
+                continue;
+            };
+            if let Some(bytes) = found.first_key(&request) {
+                self.add_key(store, database, bytes);
+            }
+            if found.keys.last != 0 {
+                self.add_more_keys(store, database, request, found.keys);
             }
         }
         self.keys[self.keys_count].address = 0;
         if self.keys_count > 1 {
-            for key in self.keys.iter().take(self.keys_count) {
-                store.prefetch_record(&Key::with_hash(&[], key.hash, database));
-            }
+            self.prefetch_records(store, database);
         }
     }
 
-    #[inline(always)]
-    fn add_keys(
-        &mut self,
-        store: &Handle,
-        database: DatabaseId,
-        request: &Request<'_>,
-        places: KeyPlaces,
-    ) {
-        if let Some(bytes) = request.arg(usize::from(places.first)) {
-            self.add_key(store, database, bytes);
-        }
-        if places.last != 0 {
-            self.add_more_keys(store, database, request, places);
+    #[inline(never)]
+    fn prefetch_records(&self, store: &Handle, database: DatabaseId) {
+        for key in self.keys.iter().take(self.keys_count) {
+            store.prefetch_record(&Key::with_hash(&[], key.hash, database));
         }
     }
 
@@ -121,7 +117,7 @@ impl Plan {
         &mut self,
         store: &Handle,
         database: DatabaseId,
-        request: &Request<'_>,
+        request: Request<'_>,
         places: KeyPlaces,
     ) {
         let (first, step) = (usize::from(places.first), usize::from(places.step));

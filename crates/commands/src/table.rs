@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use protocol::NameKey;
+use protocol::{NameKey, Request};
 
 use crate::families;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, Handler, KeySpec};
@@ -89,6 +89,15 @@ impl Found {
             arguments_more,
             is_plain,
             needs_room: spec.flags.has(Flags::DENYOOM),
+        }
+    }
+
+    /// The first key of a request, if it stands at a fixed place.
+    #[inline(always)]
+    pub(crate) fn first_key<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
+        match self.keys.first {
+            0 => None,
+            first => request.arg(usize::from(first)),
         }
     }
 

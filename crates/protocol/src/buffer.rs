@@ -1,15 +1,15 @@
 //! The bytes of replies on their way out.
 //!
 //! ```text
-//!   bytes:  | sent |  waiting to be sent  |  room, already initialised  |
-//!           0    start                   end                      bytes.len()
+//!   bytes:  |  written, waiting to be sent  |  room, already initialised  |
+//!           0                              end                     bytes.len()
 //! ```
 //!
 //! All of `bytes` is initialised once, when it grows, so that writing a reply neither zero-fills
 //! nor allocates in steady state. Large contents are not copied into it but attached at a place
 //! between two of its bytes. Invariants
-//!  1. `start <= end <= bytes.len()`.
-//!  2. Places of attachments count from `start`, do not fall, and none is beyond `end`.
+//!  1. `end <= bytes.len()`.
+//!  2. Places of attachments do not fall, and none is beyond `end`.
 
 use base::shared_bytes::{Attachment, SharedBytes};
 
@@ -17,7 +17,6 @@ use base::shared_bytes::{Attachment, SharedBytes};
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
     bytes: Vec<u8>,
-    start: usize,
     end: usize,
     attachments: Vec<Attachment>,
     attached_bytes: usize,
@@ -28,7 +27,6 @@ impl ReplyBuffer {
     pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),
-            start: 0,
             end: 0,
             attachments: Vec::new(),
             attached_bytes: 0,
@@ -46,19 +44,19 @@ impl ReplyBuffer {
     /// What waits to be sent, attachments aside.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        &self.bytes[..self.end]
     }
 
     /// How many bytes wait to be sent, attachments aside.
     #[inline]
     pub fn len(&self) -> usize {
-        self.end - self.start
+        self.end
     }
 
     /// Whether nothing waits to be sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.end == 0
     }
 
     /// How many bytes wait to be sent, attachments included.
@@ -108,7 +106,6 @@ impl ReplyBuffer {
     /// Forgets all content and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
-        self.start = 0;
         self.end = 0;
         if !self.attachments.is_empty() {
             drop(self.take_attachments());
@@ -116,16 +113,16 @@ impl ReplyBuffer {
     }
 
     /// The current end, to which [`truncate`](Self::truncate) can return. Valid until the next
-    /// [`consume`](Self::consume) or [`clear`](Self::clear).
+    /// [`clear`](Self::clear).
     #[inline]
     pub fn mark(&self) -> usize {
-        self.len()
+        self.end
     }
 
     /// Drops everything written after `mark`; does nothing if there is none.
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
-        self.end = self.end.min(self.start.saturating_add(mark));
+        self.end = self.end.min(mark);
         if !self.attachments.is_empty() {
             self.detach(mark);
         }
@@ -141,19 +138,8 @@ impl ReplyBuffer {
         }
     }
 
-    /// Drops the first `sent` bytes (at most all); moves nothing. Not for buffers with attachments.
-    #[inline]
-    pub fn consume(&mut self, sent: usize) {
-        debug_assert!(self.attachments.is_empty());
-        self.start = self.end.min(self.start.saturating_add(sent));
-        if self.start == self.end {
-            self.clear();
-        }
-    }
-
     /// Gives memory back so that about `capacity_bytes` stay, or as many as wait to be sent.
     pub fn shrink_to(&mut self, capacity_bytes: usize) {
-        self.compact();
         if self.bytes.capacity() > capacity_bytes {
             self.bytes.truncate(capacity_bytes.max(self.end));
             self.bytes.shrink_to_fit();
@@ -188,8 +174,7 @@ impl ReplyBuffer {
     /// unspecified.
     pub(crate) fn open_gap(&mut self, mark: usize, count: usize) {
         self.reserve(count);
-        let at = self.start + mark;
-        self.bytes.copy_within(at..self.end, at + count);
+        self.bytes.copy_within(mark..self.end, mark + count);
         self.end += count;
         for attachment in &mut self.attachments {
             if attachment.place > mark {
@@ -200,47 +185,25 @@ impl ReplyBuffer {
 
     /// Overwrites the bytes at `mark`, which must have been written before.
     pub(crate) fn overwrite(&mut self, mark: usize, bytes: &[u8]) {
-        let at = self.start + mark;
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.bytes[mark..mark + bytes.len()].copy_from_slice(bytes);
     }
 
     #[cold]
     fn grow(&mut self, count: usize) {
-        self.compact();
         let wanted = self
             .end
             .checked_add(count)
             .expect("a buffer's size fits usize");
-        if wanted > self.bytes.len() {
-            let doubled = self.bytes.len().saturating_mul(2).max(256);
-            self.bytes
-                .reserve_exact(wanted.max(doubled) - self.bytes.len());
-            self.bytes.resize(self.bytes.capacity(), 0);
-        }
-    }
-
-    fn compact(&mut self) {
-        self.bytes.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        let doubled = self.bytes.len().saturating_mul(2).max(256);
+        self.bytes
+            .reserve_exact(wanted.max(doubled) - self.bytes.len());
+        self.bytes.resize(self.bytes.capacity(), 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn consume_then_grow_keeps_the_rest_in_order() {
-        let mut buffer = ReplyBuffer::new();
-        buffer.push_slice(&[b'a'; 200]);
-        buffer.push_slice(b"tail");
-        buffer.consume(200);
-        assert_eq!(buffer.as_slice(), b"tail");
-        buffer.push_slice(&[b'b'; 1000]);
-        assert_eq!(&buffer.as_slice()[..5], b"tailb");
-        assert_eq!(buffer.len(), 1004);
-    }
 
     #[test]
     fn truncate_returns_to_a_mark() {

@@ -93,7 +93,8 @@ impl Decoder {
             max.min(1)
         };
         let mut consumed = 0;
-        let error = self.decode_requests(input, &Ceilings::new(limits), max, batch, &mut consumed);
+        let ceilings = Ceilings::new(limits);
+        let error = self.decode_requests(input, &ceilings, max, batch, &mut consumed);
         Decoded {
             consumed,
             needed: self.needed,
@@ -122,7 +123,7 @@ impl Decoder {
         batch: &mut Batch,
         consumed: &mut usize,
     ) -> Option<ProtocolError> {
-        while batch.len() < max {
+        while batch.len() < max && *consumed < input.len() {
             if self.partial.is_none() {
                 let short_end = decode_short_requests(input, *consumed, ceilings, max, batch);
                 if short_end > *consumed {
@@ -130,9 +131,6 @@ impl Decoder {
                     *consumed = short_end;
                     continue;
                 }
-            }
-            if *consumed == input.len() {
-                break;
             }
             let (bytes, start) = (&input[*consumed..], *consumed);
             let frame = Frame {

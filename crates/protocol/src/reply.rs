@@ -15,6 +15,27 @@ use crate::ReplyBuffer;
 const HEADER_BYTES_MAX: usize = 1 + TEXT_BYTES_MAX + 2;
 const LINE_END: &[u8; 2] = b"\r\n";
 
+/// The headers of strings below a hundred bytes, filled up to one word each.
+const SHORT_BULK_HEADERS: [[u8; 8]; 100] = {
+    let mut headers = [*b"$0\r\n\0\0\0\0"; 100];
+    let (mut tens, mut ones) = (b'0', b'0');
+    let mut index = 0;
+    while index < headers.len() {
+        headers[index] = if tens == b'0' {
+            [b'$', ones, b'\r', b'\n', 0, 0, 0, 0]
+        } else {
+            [b'$', tens, ones, b'\r', b'\n', 0, 0, 0]
+        };
+        if ones == b'9' {
+            (tens, ones) = (tens + 1, b'0');
+        } else {
+            ones += 1;
+        }
+        index += 1;
+    }
+    headers
+};
+
 /// The version of the protocol a session speaks, as chosen by HELLO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Resp {
@@ -154,9 +175,23 @@ impl<'a> Reply<'a> {
 
     /// A string of exactly `len` bytes that `fill` writes in place. What `fill` finds there is
     /// unspecified.
-    #[inline]
+    #[inline(always)]
     pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        self.blob(b'$', b"", len, fill);
+        let room = self.buffer.reserve(HEADER_BYTES_MAX + LINE_END.len() + len);
+        let header_bytes = match (SHORT_BULK_HEADERS.get(len), room.first_chunk_mut()) {
+            (Some(header), Some(place)) => {
+                *place = *header;
+                if len < 10 { 4 } else { 5 }
+            }
+            _ => write_header(room, b'$', len),
+        };
+        if let Some((content, end)) = room[header_bytes..].split_at_mut_checked(len)
+            && let Some(end) = end.first_chunk_mut()
+        {
+            fill(content);
+            *end = *LINE_END;
+        }
+        self.buffer.commit(header_bytes + len + LINE_END.len());
     }
 
     /// A string that is sent from where it lies: for long ones, see
@@ -408,6 +443,7 @@ fn small_header(marker: u8, number: usize) -> Option<[u8; 4]> {
 }
 
 /// Writes a header to the front of `room` and returns its size.
+#[inline(never)]
 fn write_header(room: &mut [u8], marker: u8, number: usize) -> usize {
     room[0] = marker;
     let count = 1 + write_u64(&mut room[1..], number as u64);

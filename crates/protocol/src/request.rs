@@ -11,20 +11,24 @@ use crate::encode_request;
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
 /// back.
 const SPANS_KEPT_MAX: usize = 64 * 1024;
+/// Requests a batch may keep places for.
+const REQUESTS_KEPT_MAX: usize = 1024;
 /// Unescaped bytes a batch may keep between two decodings.
 const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 /// Arguments of a request that is decoded the short way.
 pub(crate) const SHORT_ARGUMENTS_MAX: usize = 9;
+/// Requests that are decoded the short way at once.
+pub(crate) const SHORT_REQUESTS_MAX: usize = 16;
 
 /// A command's name of up to seven bytes as one word, which no other name has: its bytes as they
 /// were sent, the first in the lowest place, and how many they are in the highest. For a quick
 /// look into a table of known spellings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NameKey(u64);
 
 impl NameKey {
-    /// The key of no name: of those that are longer, or were not decoded the short way.
+    /// The key of no name: of requests that were not decoded the short way.
     pub const NONE: Self = Self(0);
     /// The longest name that has a key.
     pub const BYTES_MAX: usize = 7;
@@ -42,20 +46,25 @@ impl NameKey {
         Self::new(word, name.len())
     }
 
-    /// The key of the first `name_bytes` of `bytes`; none when fewer than eight are there.
+    /// Which bits of the word at a name's beginning are the name's; none when it has no key.
     #[inline(always)]
-    pub(crate) fn at_front(bytes: &[u8], name_bytes: usize) -> Self {
-        match bytes.first_chunk() {
-            Some(word) if name_bytes.wrapping_sub(1) < Self::BYTES_MAX => {
-                let above = 64 - 8 * name_bytes;
-                Self::new(u64::from_le_bytes(*word) << above >> above, name_bytes)
-            }
-            _ => Self::NONE,
-        }
+    pub(crate) fn mask(name_bytes: usize) -> u64 {
+        const MASKS: [u64; 8] = [
+            0,
+            0xff,
+            0xffff,
+            0x00ff_ffff,
+            0xffff_ffff,
+            0x00ff_ffff_ffff,
+            0xffff_ffff_ffff,
+            0x00ff_ffff_ffff_ffff,
+        ];
+        MASKS.get(name_bytes).copied().unwrap_or(0)
     }
 
+    /// The key of a name of so many bytes, the bits of [`mask`](Self::mask) given.
     #[inline(always)]
-    fn new(word: u64, name_bytes: usize) -> Self {
+    pub(crate) fn new(word: u64, name_bytes: usize) -> Self {
         Self(word | (name_bytes as u64) << 56)
     }
 
@@ -96,67 +105,52 @@ impl Span {
 
     #[inline]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..][..self.len as usize]
+        &bytes[self.start as usize..self.start as usize + self.len as usize]
     }
 }
 
-/// A growing list of spans whose memory is initialised once, when it grows, so that adding some
-/// costs one check instead of one each. Invariant: `used <= slots.len()`.
+/// A growing list whose memory is initialised once, when it grows, so that adding some costs one
+/// check instead of one each. Invariant: `used <= slots.len()`.
 #[derive(Debug, Default)]
-pub(crate) struct Spans {
-    slots: Vec<Span>,
+pub(crate) struct Slots<T> {
+    slots: Vec<T>,
     used: usize,
 }
 
-impl Spans {
+/// Where arguments are.
+pub(crate) type Spans = Slots<Span>;
+
+impl<T: Copy + Default> Slots<T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.used
     }
 
-    /// All of them.
-    #[cfg(test)]
-    pub(crate) fn as_slice(&self) -> &[Span] {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[T] {
         &self.slots[..self.used]
     }
 
-    /// Room for a request that is decoded the short way; [`Batch::push_short`] declares it as used.
-    #[inline(always)]
-    pub(crate) fn next_few(&mut self) -> &mut [Span; SHORT_ARGUMENTS_MAX] {
-        if self.slots.len() - self.used < SHORT_ARGUMENTS_MAX {
-            self.grow(SHORT_ARGUMENTS_MAX);
+    /// Places for `count` more.
+    #[inline]
+    fn room(&mut self, count: usize) -> &mut [T] {
+        if self.slots.len() - self.used < count {
+            self.grow(count);
         }
-        let room = self.slots[self.used..].first_chunk_mut();
-        room.expect("the list has just grown")
+        &mut self.slots[self.used..][..count]
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, span: Span) {
-        if self.used == self.slots.len() {
-            self.grow(1);
-        }
-        self.slots[self.used] = span;
+    pub(crate) fn push(&mut self, item: T) {
+        self.room(1)[0] = item;
         self.used += 1;
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Span>()
+        self.slots.capacity() * size_of::<T>()
     }
 
-    /// Takes the spans from `start` on out, counted from `offset` bytes later in the input.
-    pub(crate) fn split_off(&mut self, start: usize, offset: usize) -> Self {
-        let moved = self.slots[start..self.used]
-            .iter()
-            .map(|span| span.moved_front(offset));
-        let slots: Vec<Span> = moved.collect();
-        self.used = start;
-        Self {
-            used: slots.len(),
-            slots,
-        }
-    }
-
-    /// Forgets all; keeps memory for at most `kept_max` spans.
+    /// Forgets all; keeps memory for at most `kept_max`.
     #[inline]
     fn clear(&mut self, kept_max: usize) {
         self.used = 0;
@@ -169,26 +163,61 @@ impl Spans {
     #[cold]
     fn grow(&mut self, count: usize) {
         self.slots.reserve(self.used + count - self.slots.len());
-        self.slots.resize(self.slots.capacity(), Span::default());
+        self.slots.resize(self.slots.capacity(), T::default());
+    }
+}
+
+impl Spans {
+    /// Takes the spans from `start` on out, counted from `offset` bytes later in the input.
+    pub(crate) fn split_off(&mut self, start: usize, offset: usize) -> Self {
+        let moved = self.slots[start..self.used]
+            .iter()
+            .map(|span| span.moved_front(offset));
+        let slots: Vec<Span> = moved.collect();
+        self.used = start;
+        Self {
+            used: slots.len(),
+            slots,
+        }
     }
 }
 
 /// One request of a batch: its arguments' spans, and where its encoding lies in the input.
-#[derive(Debug, Clone, Copy)]
-struct RequestRange {
-    spans_start: u32,
-    spans_end: u32,
-    encoding: Span,
-    name: NameKey,
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RequestRange {
+    /// Of its encoding, in the input.
+    start: u32,
+    end: u32,
+    /// Its arguments' spans are behind those of the request before.
+    spans_count: u32,
     /// The spans point into the batch's side buffer instead of the input.
     unescaped: bool,
+    name: NameKey,
+}
+
+impl RequestRange {
+    /// Makes this a short request that begins at `start`, has a name and so many arguments.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, start: usize, name: NameKey, arguments: usize) {
+        let Span { start, len } = Span::new(start, arguments);
+        self.start = start;
+        self.spans_count = len;
+        self.unescaped = false;
+        self.name = name;
+    }
+
+    /// Says where it ends.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, end: usize) {
+        self.end = Span::new(end, 0).start;
+    }
 }
 
 /// The requests of one call of [`Decoder::decode`](crate::Decoder::decode).
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) spans: Spans,
-    requests: Vec<RequestRange>,
+    requests: Slots<RequestRange>,
     pub(crate) unescaped: Vec<u8>,
 }
 
@@ -201,7 +230,7 @@ impl Batch {
     /// Forgets all requests; keeps a bounded amount of memory for the next ones.
     #[inline]
     pub fn clear(&mut self) {
-        self.requests.clear();
+        self.requests.clear(REQUESTS_KEPT_MAX);
         self.spans.clear(SPANS_KEPT_MAX);
         self.unescaped.clear();
         if self.unescaped.capacity() > UNESCAPED_BYTES_KEPT_MAX {
@@ -218,45 +247,53 @@ impl Batch {
     /// Whether no request was decoded.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of memory held, used or not.
     pub fn held_bytes(&self) -> usize {
-        self.spans.held_bytes()
-            + self.requests.capacity() * size_of::<RequestRange>()
-            + self.unescaped.capacity()
+        self.spans.held_bytes() + self.requests.held_bytes() + self.unescaped.capacity()
     }
 
-    /// The request at `index`. `input` must be the bytes the batch was decoded from.
+    /// The request at `index`, found by counting from the first. `input` must be the bytes the batch
+    /// was decoded from.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
-    #[inline]
     pub fn request<'a>(&'a self, index: usize, input: &'a [u8]) -> Request<'a> {
-        self.view(&self.requests[index], input)
+        let request = self.iter(input).nth(index);
+        request.expect("the batch has so many requests")
     }
 
     /// All requests in order. `input` must be the bytes the batch was decoded from.
     #[inline]
-    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Request<'a>> {
-        self.requests
-            .iter()
-            .map(move |range| self.view(range, input))
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Request<'a>> {
+        let mut rest = &self.spans.slots[..];
+        self.requests.as_slice().iter().map_while(move |range| {
+            let (spans, behind) = rest.split_at_checked(range.spans_count as usize)?;
+            rest = behind;
+            Some(Request {
+                spans,
+                bytes: if range.unescaped {
+                    self.unescaped_bytes()
+                } else {
+                    input
+                },
+                wire_bytes: range.end - range.start,
+            })
+        })
     }
 
-    #[inline(always)]
-    fn view<'a>(&'a self, range: &RequestRange, input: &'a [u8]) -> Request<'a> {
-        Request {
-            spans: &self.spans.slots[range.spans_start as usize..range.spans_end as usize],
-            bytes: if range.unescaped {
-                &self.unescaped
-            } else {
-                input
-            },
-            wire_bytes: range.encoding.len,
-            name: range.name,
-        }
+    /// Off the way of those that need it not.
+    #[cold]
+    fn unescaped_bytes(&self) -> &[u8] {
+        &self.unescaped
+    }
+
+    /// The keys of all requests' names, in order.
+    #[inline]
+    pub fn name_keys(&self) -> impl ExactSizeIterator<Item = NameKey> {
+        self.requests.as_slice().iter().map(|range| range.name)
     }
 
     /// How many bytes of the input are used up once the request at `index` is done. A session
@@ -267,11 +304,11 @@ impl Batch {
     /// When `index` is not below [`len`](Self::len).
     #[inline]
     pub fn end_of(&self, index: usize) -> usize {
-        let encoding = self.requests[index].encoding;
-        encoding.start as usize + encoding.len as usize
+        self.requests.as_slice()[index].end as usize
     }
 
-    /// Declares the spans from `spans_start` on to be one request encoded in `start..end`.
+    /// Declares the spans from `spans_start` on, which no request has, to be one request encoded in
+    /// `start..end`.
     #[inline]
     pub(crate) fn push_request(
         &mut self,
@@ -280,28 +317,29 @@ impl Batch {
         end: usize,
         unescaped: bool,
     ) {
-        let spans = Span::new(spans_start, self.spans.len() - spans_start);
-        self.requests.push(RequestRange {
-            spans_start: spans.start,
-            spans_end: spans.start + spans.len,
-            encoding: Span::new(start, end - start),
-            name: NameKey::NONE,
-            unescaped,
-        });
+        let mut request = RequestRange::default();
+        let arguments = self.spans.len() - spans_start;
+        request.begin(start, NameKey::NONE, arguments);
+        request.end(end);
+        request.unescaped = unescaped;
+        self.requests.push(request);
     }
 
-    /// Declares the next `count` spans to be one request with this name, encoded in `start..end`.
-    #[inline(always)]
-    pub(crate) fn push_short(&mut self, count: usize, start: usize, end: usize, name: NameKey) {
-        let spans = Span::new(self.spans.used, count);
-        self.spans.used += count;
-        self.requests.push(RequestRange {
-            spans_start: spans.start,
-            spans_end: spans.start + spans.len,
-            encoding: Span::new(start, end - start),
-            name,
-            unescaped: false,
-        });
+    /// Places for so many short requests and for their arguments. Those that came to be are counted
+    /// by [`take_room`](Self::take_room).
+    #[inline]
+    pub(crate) fn room(&mut self, requests: usize) -> (&mut [RequestRange], &mut [Span]) {
+        (
+            self.requests.room(requests),
+            self.spans.room(requests * SHORT_ARGUMENTS_MAX),
+        )
+    }
+
+    /// Counts so many requests and arguments as written to the room.
+    #[inline]
+    pub(crate) fn take_room(&mut self, requests: usize, spans: usize) {
+        self.requests.used = self.requests.slots.len().min(self.requests.used + requests);
+        self.spans.used = self.spans.slots.len().min(self.spans.used + spans);
     }
 }
 
@@ -311,7 +349,6 @@ pub struct Request<'a> {
     spans: &'a [Span],
     bytes: &'a [u8],
     wire_bytes: u32,
-    name: NameKey,
 }
 
 impl<'a> Request<'a> {
@@ -319,12 +356,6 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.arg(0).unwrap_or_default()
-    }
-
-    /// The name's key, when the request was decoded the short way.
-    #[inline]
-    pub fn name_key(&self) -> NameKey {
-        self.name
     }
 
     /// How many arguments there are, the name included.
@@ -441,7 +472,6 @@ impl OwnedRequest {
             spans: &self.spans,
             bytes: &self.bytes,
             wire_bytes: wire.len,
-            name: NameKey::NONE,
         }
     }
 }
@@ -489,15 +519,20 @@ mod tests {
                 assert_eq!(key == other_key, one == other);
                 assert_ne!(key, NameKey::NONE);
             }
-            let sent = [one, b"\r\n$3\r\nkey\r\n"].concat();
-            assert_eq!(NameKey::at_front(&sent, one.len()), NameKey::of(one));
+            let mut word = [0xff; 8];
+            word[..one.len()].copy_from_slice(one);
+            let word = u64::from_le_bytes(word) & NameKey::mask(one.len());
+            assert_eq!(NameKey::new(word, one.len()), NameKey::of(one));
         }
         for long in [&b"GETRANGE"[..], b"GET\0\0\0\0\x03", b"SETRANGE2"] {
             assert_eq!(NameKey::of(long), NameKey::NONE);
-            assert_eq!(NameKey::at_front(long, long.len()), NameKey::NONE);
+            assert_eq!(NameKey::mask(long.len()), 0);
+            assert!(
+                !names
+                    .map(NameKey::of)
+                    .contains(&NameKey::new(0, long.len()))
+            );
         }
-        assert_eq!(NameKey::of(b""), NameKey::at_front(b"\r\n*1\r\n$4", 0));
-        assert_eq!(NameKey::at_front(b"PING\r\n", 4), NameKey::NONE);
     }
 
     #[test]

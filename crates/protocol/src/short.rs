@@ -6,11 +6,14 @@
 //! where the next one begins. Hence the care to find a length with one load and few steps.
 
 use crate::limits::Ceilings;
-use crate::request::{Batch, NameKey, SHORT_ARGUMENTS_MAX, Span};
+use crate::request::{Batch, NameKey, SHORT_ARGUMENTS_MAX, SHORT_REQUESTS_MAX, Span};
 
-/// Decodes requests from `start` on until one is not short or `batch` has `max`. Returns the end
-/// of the last one.
-#[inline]
+/// Decodes requests from `start` on until one is not short or `batch` has `max`, but no more than
+/// [`SHORT_REQUESTS_MAX`]. Returns the end of the last one.
+///
+/// Not inlined, and what is known of a request is written as soon as it is known: so that what is
+/// worked with fits into registers.
+#[inline(never)]
 pub(crate) fn decode_short_requests(
     input: &[u8],
     start: usize,
@@ -18,26 +21,71 @@ pub(crate) fn decode_short_requests(
     max: usize,
     batch: &mut Batch,
 ) -> usize {
-    let mut consumed = start;
-    if !ceilings.allow_short {
-        return consumed;
+    let mut rest = input.get(start..).unwrap_or_default();
+    if !ceilings.allow_short || rest.len() < HEAD_BYTES {
+        return start;
     }
+    let max = max.saturating_sub(batch.len()).min(SHORT_REQUESTS_MAX);
+    let (requests, spans) = batch.room(max);
+    let spans_room = spans.len();
+    let mut spans = spans.iter_mut();
+    let (mut requests_used, mut spans_left) = (0, spans_room);
     let mut head = Head::NONE;
-    while batch.len() < max
-        && let Some(end) = decode_short_request(input, consumed, ceilings, &mut head, batch)
-    {
-        consumed = end;
+    for request in requests {
+        let Some((name, arguments)) = head.begin(rest) else {
+            break;
+        };
+        let position = input.len() - rest.len();
+        request.begin(position, name, head.arguments);
+        let Some(slot) = spans.next() else { break };
+        *slot = Span::new(position + HEAD_BYTES, head.name_bytes);
+        let decoded = decode_arguments(
+            arguments,
+            input.len(),
+            head.arguments - 1,
+            ceilings,
+            &mut spans,
+        );
+        let Some(behind) = decoded else { break };
+        rest = behind;
+        request.end(input.len() - rest.len());
+        requests_used += 1;
+        spans_left = spans.len();
     }
-    consumed
+    batch.take_room(requests_used, spans_room - spans_left);
+    input.len() - rest.len()
 }
 
-/// What the first eight bytes of a request say: `*2 CR LF $3 CR LF`.
-///
-/// Kept from one request to the next, since requests of a pipeline are mostly alike.
+/// Decodes the `count` arguments that `rest`, the end of an input of so many bytes, begins with.
+/// Returns what is behind them.
+#[inline(always)]
+fn decode_arguments<'a>(
+    mut rest: &'a [u8],
+    input_bytes: usize,
+    count: usize,
+    ceilings: &Ceilings,
+    spans: &mut std::slice::IterMut<'_, Span>,
+) -> Option<&'a [u8]> {
+    for _ in 0..count {
+        let (length, header_bytes) = short_bulk_header(rest, ceilings)?;
+        let position = input_bytes - rest.len();
+        *spans.next()? = Span::new(position + header_bytes, length);
+        rest = rest.get(header_bytes + length + 2..)?;
+    }
+    Some(rest)
+}
+
+/// Bytes of the part of a request that every short one has: `*2 CR LF $3 CR LF`.
+const HEAD_BYTES: usize = 8;
+
+/// What the first bytes of a request say: how many arguments it has, and how long its name is. Kept
+/// from one request to the next, since requests of a pipeline are mostly alike.
 struct Head {
     word: u64,
     arguments: usize,
     name_bytes: usize,
+    /// Which bits of the word behind are the name's.
+    name_mask: u64,
 }
 
 impl Head {
@@ -46,7 +94,24 @@ impl Head {
         word: 0,
         arguments: 0,
         name_bytes: 0,
+        name_mask: 0,
     };
+
+    /// Reads the head of the request that `bytes` begin with. Returns the name's key and what is
+    /// behind the name.
+    #[inline(always)]
+    fn begin<'a>(&mut self, bytes: &'a [u8]) -> Option<(NameKey, &'a [u8])> {
+        let (word, name) = if bytes.len() >= 2 * HEAD_BYTES {
+            (first_word(bytes), first_word(&bytes[HEAD_BYTES..]))
+        } else {
+            last_words(bytes)
+        };
+        if word != self.word {
+            *self = Self::read(word)?;
+        }
+        let behind = bytes.get(HEAD_BYTES + self.name_bytes + 2..)?;
+        Some((NameKey::new(name & self.name_mask, self.name_bytes), behind))
+    }
 
     #[inline(always)]
     fn read(word: u64) -> Option<Self> {
@@ -58,62 +123,47 @@ impl Head {
             word,
             arguments,
             name_bytes,
+            name_mask: NameKey::mask(name_bytes),
         })
     }
 }
 
-/// Decodes the request at `start` and returns its end.
+/// The first eight bytes, or 0 when fewer are there.
 #[inline(always)]
-fn decode_short_request(
-    input: &[u8],
-    start: usize,
-    ceilings: &Ceilings,
-    head: &mut Head,
-    batch: &mut Batch,
-) -> Option<usize> {
-    let request = input.get(start..)?;
-    let word = u64::from_le_bytes(*request.first_chunk()?);
-    if word != head.word {
-        *head = Head::read(word)?;
+fn first_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => 0,
     }
-    let slots = batch.spans.next_few();
-    let (name, others) = slots.get_mut(..head.arguments)?.split_first_mut()?;
-    *name = Span::new(start + 8, head.name_bytes);
-    let name = NameKey::at_front(&request[8..], head.name_bytes);
-    let mut rest = request.get(8 + head.name_bytes + 2..)?;
-    for slot in others {
-        let (length, header_bytes) = short_bulk_header(rest)?;
-        if length > ceilings.short_bulk_bytes_max {
-            return None;
-        }
-        let position = input.len() - rest.len();
-        *slot = Span::new(position + header_bytes, length);
-        rest = rest.get(header_bytes + length + 2..)?;
-    }
-    let end = input.len() - rest.len();
-    batch.push_short(head.arguments, start, end, name);
-    Some(end)
 }
 
-/// As [`bulk_header`], with one look for two digits, which most keys have.
+/// The first two words of fewer bytes, filled up with zeros.
+#[cold]
+fn last_words(bytes: &[u8]) -> (u64, u64) {
+    let mut padded = [0; 16];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    (first_word(&padded), first_word(&padded[HEAD_BYTES..]))
+}
+
+/// As [`bulk_header`], with one look for two digits, which most keys have, and with the limit.
 #[inline(always)]
-fn short_bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
-    if let Some(head) = bytes.first_chunk() {
-        let head = u64::from_le_bytes(*head);
-        let (tens, ones) = (digit(head >> 8), digit(head >> 16));
-        let length = tens.wrapping_mul(10).wrapping_add(ones);
-        let has_form = head & 0xff_ff00_00ff == u64::from_le_bytes(*b"$\0\0\r\n\0\0\0");
-        // Ones that are a digit leave no number of two digits to tens that are not.
-        if has_form && ones <= 9 && length.wrapping_sub(10) < 90 {
+fn short_bulk_header(bytes: &[u8], ceilings: &Ceilings) -> Option<(usize, usize)> {
+    let head = first_word(bytes);
+    if head & 0xff_fff0_f0ff == u64::from_le_bytes(*b"$00\r\n\0\0\0") {
+        let digits = head >> 8 & 0x0f0f;
+        // Ten times the lower byte and once the upper.
+        let length = (((digits * 0x0a01) >> 8) & 0xff) as usize;
+        let are_digits = (digits + 0x0606) & 0x1010 == 0;
+        if are_digits && length >= 10 {
             return Some((length, 5));
         }
     }
-    bulk_header(bytes)
+    bulk_header(bytes).filter(|(length, _)| *length <= ceilings.short_bulk_bytes_max)
 }
 
 /// The length an argument announces and the size of the announcement, if it is written as client
 /// libraries do and has up to eight digits.
-#[inline(always)]
+#[inline]
 pub(crate) fn bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = u32::from_le_bytes(*bytes.first_chunk()?);
     let first = digit(u64::from(head >> 8));

@@ -61,13 +61,6 @@ impl Visit<'_> {
                 now_unix_ms = self.clock.now_unix_ms();
             }
             self.set_time(now_unix_ms);
-            let Context {
-                plan,
-                store,
-                session,
-                ..
-            } = &mut self.context;
-            plan.make(self.table, store, session.database, batch, rest);
             if let Some(left) = self.execute_batch(batch, rest, reply_bytes_end) {
                 self.context.session.decoder.reset();
                 return leave(outcome, batch, &left);
@@ -94,15 +87,25 @@ impl Visit<'_> {
         }
     }
 
+    /// Decodes and plans a batch.
     #[inline]
     fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
-        let session = &mut *self.context.session;
+        let (table, settings) = (self.table, self.context.settings);
+        let Context {
+            plan,
+            store,
+            session,
+            ..
+        } = &mut self.context;
         let limits = Limits {
-            bulk_bytes_max: self.context.settings.string_bytes_max(),
+            bulk_bytes_max: settings.string_bytes_max(),
             authenticated: session.authenticated,
             ..Limits::default()
         };
-        session.decoder.decode(input, &limits, most, batch)
+        let (store, database) = (&**store, session.database);
+        let decoded = session.decoder.decode(input, &limits, most, batch);
+        plan.make(table, store, database, batch, input);
+        decoded
     }
 
     /// The time that the next commands see.
@@ -113,7 +116,9 @@ impl Visit<'_> {
     }
 
     /// Runs a batch in order; `None` when all of it ran and there is room for more.
-    #[inline]
+    ///
+    /// Not inlined: with nothing around it, what it works with stays in registers.
+    #[inline(never)]
     fn execute_batch(
         &mut self,
         batch: &Batch,
@@ -121,24 +126,33 @@ impl Visit<'_> {
         reply_bytes_end: usize,
     ) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
+        let mut last_plain = None;
+        let mut left = None;
         for (index, request) in batch.iter(input).enumerate() {
             let command = self.context.plan.begin(index);
             let next = match command {
                 Some(found) if ordinary && self.is_plain(found, &request) => {
-                    self.execute(&request, found);
+                    last_plain = Some(found.index);
+                    self.execute(request, found);
                     Next::Read
                 }
                 _ => {
+                    last_plain = None;
                     let next = self.execute_with_care(request, command);
                     ordinary = is_ordinary(self.context.session);
                     next
                 }
             };
             if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
-                return Some(Left { index, next });
+                left = Some(Left { index, next });
+                break;
             }
         }
-        None
+        if let Some(index) = last_plain {
+            let client = &self.context.session.client;
+            client.last_command.store(index, Ordering::Relaxed);
+        }
+        left
     }
 
     /// Whether a request of a client in no special state is one to [`execute`](Self::execute).
@@ -156,14 +170,12 @@ impl Visit<'_> {
 
     /// Runs a plain request and writes its reply.
     #[inline(always)]
-    fn execute(&mut self, request: &Request<'_>, found: &Found) {
-        let client = &self.context.session.client;
-        client.last_command.store(found.index, Ordering::Relaxed);
+    fn execute(&mut self, request: Request<'_>, found: &Found) {
         if found.needs_room && !self.make_room(found.index, request) {
             return self.refuse(self.reply.mark(), &CommandError::OutOfMemory);
         }
         let start = self.reply.mark();
-        let mut args = Args::new(*request, 1);
+        let mut args = Args::new(request, 1);
         let result = (found.handler)(&mut self.context, &mut args, &mut self.reply);
         self.counters.count_call(found.index, result.is_err());
         if let Err(error) = result {
@@ -173,7 +185,7 @@ impl Visit<'_> {
 
     /// Sees to it that there is memory for a request; whether there is.
     #[inline(always)]
-    fn make_room(&mut self, index: CommandIndex, request: &Request<'_>) -> bool {
+    fn make_room(&mut self, index: CommandIndex, request: Request<'_>) -> bool {
         let made = self.context.store.make_room(request.wire_bytes());
         if let Err(StoreError::OutOfMemory) = made {
             self.counters.count_rejection(index);
@@ -233,7 +245,7 @@ impl Visit<'_> {
             self.counters.count_rejection(index);
             return Err(refusal);
         }
-        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, &request) {
+        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, request) {
             return Err(CommandError::OutOfMemory);
         }
         let mut args = Args::new(request, first);

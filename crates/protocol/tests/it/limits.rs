@@ -122,7 +122,8 @@ fn an_announcement_reserves_nothing() {
     let decoded = decoder.decode(input, &Limits::default(), 16, &mut batch);
     assert_eq!(decoded.needed, input.len() + 536_870_912 + 2);
     assert_eq!(decoder.held_bytes(), 0);
-    assert!(batch.held_bytes() < 1_000);
+    // Room for the short requests of one call, whatever is announced.
+    assert!(batch.held_bytes() < 4_000);
 }
 
 #[test]

@@ -111,6 +111,19 @@ fn vectors_are_written_as_they_stand_there() {
 }
 
 #[test]
+fn strings_of_any_length_have_their_header() {
+    for len in (0..=120).chain([999, 1_000, 100_000]) {
+        let content = vec![b'x'; len];
+        let written = write(Resp::V2, |reply| {
+            reply.ok();
+            reply.bulk(&content);
+        });
+        let text = format!("+OK\r\n${len}\r\n{}\r\n", "x".repeat(len));
+        assert_eq!(written, text.as_bytes());
+    }
+}
+
+#[test]
 fn a_reply_can_be_taken_back() {
     let written = write(Resp::V2, |reply| {
         reply.ok();
