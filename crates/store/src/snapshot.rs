@@ -37,6 +37,9 @@
 //! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on the
 //! new side, without saving any.
 //!
+//! Weak spot: an object is copied whole with its bucket held, by a writer too; large ones should
+//! share their nodes with the copy.
+//!
 //! Source: the cut without a drain phase follows from Garnet's checkpoints (PVLDB 19(2), 5.1);
 //! bucket-wise pre-images stand for its record versions.
 
@@ -250,6 +253,11 @@ impl Snapshots {
     #[inline]
     pub(crate) fn is_pressing(&self) -> bool {
         self.phase() == Phase::Saving && self.held.sum() >= self.soft_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Memory held for a snapshot.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held.sum()
     }
 
     /// Stops saving; whether there was a snapshot to stop.

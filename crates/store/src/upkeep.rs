@@ -86,6 +86,8 @@ fn measure(shared: &Shared, now_unix_ms: u64) {
         return;
     }
     if let Ok(resident) = resident_bytes() {
+        // As Redis leaves out what is on its way to disk or replicas: no record goes for it.
+        let resident = resident.saturating_sub(shared.snapshots.held_bytes());
         let used = shared.ledger.used_bytes();
         shared.budget.correct(resident, used, shared.idle_bytes());
     }

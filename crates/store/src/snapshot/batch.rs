@@ -24,6 +24,9 @@ const FULL_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 1_024 };
 /// … or with long values of so many bytes.
 const FULL_LONG_BYTES: u64 = 1 << 20;
 
+/// A batch begins with room for the bucket that makes it full: asking for more would copy it.
+const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
+
 /// Who filled a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -161,8 +164,8 @@ pub(super) struct Named<'k> {
 impl Batch {
     pub(super) fn new(held: &Arc<Held>, origin: Origin) -> Self {
         let mut batch = Self {
-            bytes: Vec::with_capacity(FULL_BYTES),
-            entries: Vec::with_capacity(FULL_RECORDS / 8),
+            bytes: Vec::with_capacity(ROOM_BYTES),
+            entries: Vec::with_capacity(FULL_RECORDS / 2),
             long_bytes: 0,
             counted_bytes: 0,
             held: Arc::clone(held),
