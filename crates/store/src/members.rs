@@ -20,7 +20,7 @@ const MEMBERS_PER_VISIT: usize = 256;
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
-/// A position whose bucket the caller holds.
+/// A position whose bucket the caller holds, with its side of the last cut chosen.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'p> {
     pub(crate) shared: &'p Shared,
@@ -33,15 +33,25 @@ pub(crate) struct Place<'p> {
 /// Removes members that are due from the structures at a position, and structures that become empty.
 /// When to come back, if members there have deadlines ahead, and whether anything went.
 pub(crate) fn look_after(place: Place<'_>, local: &mut Local) -> (Option<u64>, bool) {
+    let Place {
+        shared,
+        index,
+        home,
+        ..
+    } = place;
     let mut next: Option<u64> = None;
     let mut changed = false;
     // Removing a record moves links, so the search starts again each time.
     while let Some(spot) = find_emptied(place, |link| {
+        if first_deadline(shared, link).is_some_and(|at| at <= local.now_unix_ms) {
+            local.save_first(shared, index, home);
+        }
         let deadline = expire(place, local, link, &mut changed)?;
         next = Some(next.map_or(deadline, |other| other.min(deadline)));
         next
     }) {
-        local.remove(place.shared, place.index, place.database, place.home, spot);
+        local.save_first(shared, index, home);
+        local.remove(shared, index, place.database, home, spot);
         (next, changed) = (None, true);
     }
     (next, changed)

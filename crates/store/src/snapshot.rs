@@ -24,12 +24,15 @@
 //! Rules
 //!  1. The cut is made while nobody has the store for itself, so that what happens there is on one
 //!     side as a whole, and while no database gets an index or loses it.
-//!  2. Who splits a bucket passes its side on. Who merges two leaves them alone while they are on
+//!  2. Whoever changes what is in a bucket calls [`crate::local::Local::choose_side`] once it holds
+//!     all of its buckets, and [`crate::local::Local::save_first`] before its first change of each:
+//!     [`crate::writer`], [`crate::expire`], [`crate::members`], [`crate::evict`].
+//!  3. Who splits a bucket passes its side on. Who merges two leaves them alone while they are on
 //!     different sides: the scanner brings them together.
-//!  3. Who moves records changes no content and need not look.
-//!  4. An index that is emptied or given another number meanwhile is walked to its end all the same,
+//!  4. Who moves records changes no content and need not look.
+//!  5. An index that is emptied or given another number meanwhile is walked to its end all the same,
 //!     and its records are saved under the number it had at the cut.
-//!  5. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
+//!  6. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
 //!
 //! Memory: what is saved counts as held until the sink drops it. The scanner pauses at half of the
 //! soft limit; at the soft limit callers are told to stay away from locks for a while

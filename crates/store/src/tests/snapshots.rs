@@ -7,7 +7,7 @@ mod twin;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use structures::{BlockLimit, Element, End, List};
+use structures::{BlockLimit, Element, End, FieldDeadline, Hash, HashLimits, List};
 
 use super::Force;
 use crate::handle::Handle;
@@ -199,6 +199,41 @@ fn expired_and_evicted_records_are_in_the_cut() {
     assert_eq!(records.len(), 2_000);
     let expired = records.values().filter(|saved| saved.1 == Some(2_000));
     assert_eq!(expired.count(), 1_000);
+}
+
+#[test]
+fn expired_members_are_in_the_cut() {
+    const LIMITS: HashLimits = HashLimits {
+        listpack_entries: 128,
+        listpack_value_bytes: 64,
+    };
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(1_000);
+    for name in [b"one", b"two"] {
+        let key = handle.key(0, name);
+        let change = |hash: &mut Hash| {
+            for at in 1..=4_u64 {
+                let deadline = FieldDeadline::At(2_000 * at);
+                hash.set(&at.to_le_bytes(), b"value", deadline, 1_000, &LIMITS)
+                    .unwrap();
+            }
+        };
+        handle
+            .modify(&key, |entry| entry.change_or_create(change))
+            .unwrap();
+    }
+    let sink = begin(&mut handle);
+    while handle.tick(4_000) {}
+    finish(&mut handle);
+    for (_, _, object) in sink.complete().into_values() {
+        assert_eq!(object.unwrap().len(), 4);
+    }
+    let sink = begin(&mut handle);
+    finish(&mut handle);
+    for (_, _, object) in sink.complete().into_values() {
+        assert_eq!(object.unwrap().len(), 2);
+    }
 }
 
 #[test]
