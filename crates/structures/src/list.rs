@@ -230,7 +230,8 @@ impl List {
         if index >= self.len() {
             return false;
         }
-        self.expect(element.len(), 0, limit);
+        // Counted as an element more, as Redis does, though one goes for it.
+        self.expect(element.len(), 1, limit);
         match &mut self.form {
             Form::Small(packed) => packed.replace(packed.seek(index), element),
             Form::Large(blocks) => {

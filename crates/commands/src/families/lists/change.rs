@@ -175,6 +175,7 @@ fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 #[cfg(test)]
 mod tests {
     use crate::testing::TestServer;
+    use crate::thresholds::Threshold;
 
     #[test]
     fn an_element_is_replaced_where_it_stands() {
@@ -191,6 +192,18 @@ mod tests {
         );
         assert_eq!(server.effects()[1..], ["LSET l -1 three", "LSET l 0 "]);
         server.assert_effects_replay();
+    }
+
+    #[test]
+    fn a_full_block_is_left_for_a_replacement() {
+        let mut server = TestServer::new();
+        server
+            .settings
+            .thresholds
+            .set(Threshold::ListMaxListpackSize, 3);
+        server.run("RPUSH l a b c");
+        server.run("LSET l 0 x");
+        assert_eq!(server.text("OBJECT ENCODING l"), "quicklist");
     }
 
     #[test]

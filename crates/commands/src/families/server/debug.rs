@@ -54,13 +54,28 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             context.server.set_active_expire(on);
             reply.ok();
         }
+        (b"QUICKLIST-PACKED-THRESHOLD", 1) => {
+            check_threshold(args.bytes()?)?;
+            reply.ok();
+        }
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP),
         _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())
 }
 
+/// Lists keep elements of any length alike, so that the bound from which Redis gives an element a
+/// node of its own has no effect; suites set it.
+fn check_threshold(text: &[u8]) -> CommandResult {
+    let bytes = base::memory_size::parse(text).filter(|bytes| *bytes < 1 << 32);
+    bytes.map(|_| ()).ok_or(CommandError::fixed(
+        "ERR argument must be a memory value bigger than 1 and smaller than 4gb",
+    ))
+}
+
 const HELP: &[&str] = &[
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    Accepted without effect: lists keep elements of any length alike.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 disables expiring keys (and hash fields) in background ",
     "    when they are not accessed (otherwise the default behavior). Setting it",
