@@ -4,6 +4,7 @@ mod eviction;
 mod expiry;
 mod locking;
 mod moving;
+mod objects;
 mod snapshots;
 mod stress;
 mod twin;
