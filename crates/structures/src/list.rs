@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both ends are pushed and popped in O(1). An element by its number is found by the counts of the
-//! blocks, from the nearer end, and then inside of one block. A change touches one block, or removes
+//! blocks, from the nearer end, and then inside of one block. A copy shares the blocks. A change touches one block, or removes
 //! whole ones; a block that is full is split in two.
 //!
 //! How long a block may be is configured ([`BlockLimit`]) and given to every operation that adds,
@@ -30,7 +30,7 @@ mod tests;
 
 pub use limit::BlockLimit;
 
-use blocks::{Blocks, Place};
+use blocks::{Block, Blocks, Place};
 
 /// One end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl List {
     pub fn allocations(&self) -> usize {
         match &self.form {
             Form::Small(_) => 1,
-            Form::Large(blocks) => 2 + blocks.count(),
+            Form::Large(blocks) => 2 + 2 * blocks.count(),
         }
     }
 
@@ -148,8 +148,7 @@ impl List {
 
     /// All elements in order; from both ends.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Element<'_>> {
-        let (front, back) = self.slices();
-        front.iter().chain(back).flat_map(Packed::iter)
+        self.packed_blocks().flat_map(Packed::iter)
     }
 
     /// Runs `visit` for the elements with numbers in `range`, in order. Numbers that the list does
@@ -303,9 +302,13 @@ impl List {
                         End::Front => step,
                         End::Back => all - 1 - step,
                     };
-                    removed += blocks.change(number, |block| {
-                        remove_equal_in(block, element, count - removed, from)
-                    });
+                    // A block that is shared is not copied for nothing.
+                    let has = |block: &Packed| block.find(element, block.first(), 1).is_some();
+                    if blocks.block(number).is_some_and(has) {
+                        removed += blocks.change(number, |block| {
+                            remove_equal_in(block, element, count - removed, from)
+                        });
+                    }
                 }
                 if removed > 0 {
                     blocks.settle(limit);
@@ -316,21 +319,24 @@ impl List {
         }
     }
 
-    fn slices(&self) -> (&[Packed], &[Packed]) {
-        match &self.form {
-            Form::Small(packed) => (std::slice::from_ref(packed), &[]),
-            Form::Large(blocks) => blocks.as_slices(),
-        }
+    /// The blocks in order; from both ends.
+    fn packed_blocks(&self) -> impl DoubleEndedIterator<Item = &Packed> {
+        let (small, (front, back)) = match &self.form {
+            Form::Small(packed) => (Some(packed), Default::default()),
+            Form::Large(blocks) => (None, blocks.as_slices()),
+        };
+        let large = front.iter().chain(back).map(Block::packed);
+        small.into_iter().chain(large)
     }
 
     /// The place of the first element that equals `element`.
     fn find(&self, element: Element<'_>) -> Option<Place> {
-        let (front, back) = self.slices();
-        let mut blocks = front.iter().chain(back).enumerate();
-        blocks.find_map(|(number, block)| {
-            let at = block.find(element, block.first(), 1)?;
-            Some(Place { block: number, at })
-        })
+        self.packed_blocks()
+            .enumerate()
+            .find_map(|(number, block)| {
+                let at = block.find(element, block.first(), 1)?;
+                Some(Place { block: number, at })
+            })
     }
 
     /// Becomes small again, if it is.

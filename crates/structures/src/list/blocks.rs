@@ -1,7 +1,12 @@
 //! A large list: blocks of packed elements, with their sums.
+//!
+//! Blocks are shared until one of the sharers changes them: a copy of the list (COPY, a snapshot)
+//! takes as long as counting its blocks, and a change behind it copies one block. Beside the pointer
+//! to a block stands its length, so that an element is found by its number without touching blocks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{BlockLimit, End};
 use crate::element::Element;
@@ -11,10 +16,36 @@ use crate::packed::{At, Packed};
 /// Blocks of packed elements, none of them empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
-    blocks: VecDeque<Packed>,
+    blocks: VecDeque<Block>,
     len: usize,
     /// What the blocks' buffers take.
     buffer_bytes: usize,
+}
+
+/// A block, and how many elements it has.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    packed: Arc<Packed>,
+    len: u32,
+}
+
+impl Block {
+    fn new(packed: Packed) -> Self {
+        Self {
+            len: short_len(&packed),
+            packed: Arc::new(packed),
+        }
+    }
+
+    #[inline]
+    pub(super) fn packed(&self) -> &Packed {
+        &self.packed
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
 }
 
 /// The place of an element: its block, and the place there.
@@ -31,7 +62,7 @@ impl Blocks {
         if !first.is_empty() {
             blocks.len = first.len();
             blocks.buffer_bytes = first.memory_bytes();
-            blocks.blocks.push_back(first);
+            blocks.blocks.push_back(Block::new(first));
         }
         blocks
     }
@@ -46,24 +77,26 @@ impl Blocks {
 
     pub(super) fn memory_bytes(&self) -> usize {
         allocated(size_of::<Self>())
-            + allocated(self.blocks.capacity() * size_of::<Packed>())
+            + allocated(self.blocks.capacity() * size_of::<Block>())
+            + self.blocks.len() * SHARED_BYTES
             + self.buffer_bytes
     }
 
-    pub(super) fn as_slices(&self) -> (&[Packed], &[Packed]) {
+    pub(super) fn as_slices(&self) -> (&[Block], &[Block]) {
         self.blocks.as_slices()
     }
 
     pub(super) fn block(&self, number: usize) -> Option<&Packed> {
-        self.blocks.get(number)
+        self.blocks.get(number).map(Block::packed)
     }
 
     /// The block at one end.
     pub(super) fn end_block(&self, end: End) -> Option<&Packed> {
-        match end {
+        let block = match end {
             End::Front => self.blocks.front(),
             End::Back => self.blocks.back(),
-        }
+        };
+        block.map(Block::packed)
     }
 
     /// The only block, if `limit` says that the list is small; the blocks are then empty.
@@ -72,8 +105,8 @@ impl Blocks {
             return None;
         };
         limit
-            .is_half_full_with(only.content_bytes(), only.len())
-            .then(|| std::mem::take(only))
+            .is_half_full_with(only.packed.content_bytes(), only.len())
+            .then(|| Arc::unwrap_or_clone(std::mem::take(&mut only.packed)))
     }
 
     /// The block in which the element with number `index` is, and its number there. O(blocks), from
@@ -101,29 +134,18 @@ impl Blocks {
     #[inline]
     pub(super) fn push(&mut self, end: End, element: Element<'_>, limit: BlockLimit) {
         let bytes = Packed::entry_bytes(element);
-        if !self
-            .end_block(end)
-            .is_some_and(|block| takes(block, bytes, limit))
-        {
+        let block = self.end_block(end);
+        if !block.is_some_and(|block| takes(block, bytes, limit)) {
+            let fresh = Block::new(Packed::new());
             match end {
-                End::Front => self.blocks.push_front(Packed::new()),
-                End::Back => self.blocks.push_back(Packed::new()),
+                End::Front => self.blocks.push_front(fresh),
+                End::Back => self.blocks.push_back(fresh),
             }
         }
-        let block = match end {
-            End::Front => self.blocks.front_mut(),
-            End::Back => self.blocks.back_mut(),
-        };
-        let Some(block) = block else {
-            unreachable!("there is one, or one was added");
-        };
-        let before = block.memory_bytes();
         match end {
-            End::Front => block.push_front(element),
-            End::Back => block.push_back(element),
+            End::Front => self.change(0, |block| block.push_front(element)),
+            End::Back => self.change(self.blocks.len() - 1, |block| block.push_back(element)),
         }
-        self.buffer_bytes = self.buffer_bytes + block.memory_bytes() - before;
-        self.len += 1;
     }
 
     /// Removes `count` elements, or all, from one end.
@@ -152,11 +174,11 @@ impl Blocks {
     pub(super) fn insert(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
         let Place { block, at } = place;
         let bytes = Packed::entry_bytes(element);
-        if takes(&self.blocks[block], bytes, limit) {
+        if takes(self.packed(block), bytes, limit) {
             self.change(block, |block| block.insert(at, element));
-        } else if at == self.blocks[block].first() {
+        } else if at == self.packed(block).first() {
             self.insert_between(block, element, bytes, limit);
-        } else if at == self.blocks[block].end() {
+        } else if at == self.packed(block).end() {
             self.insert_between(block + 1, element, bytes, limit);
         } else {
             let tail = self.change(block, |block| block.split_off(at));
@@ -192,7 +214,7 @@ impl Blocks {
     pub(super) fn replace(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
         let Place { block, at } = place;
         let bytes = Packed::entry_bytes(element);
-        if self.blocks[block].len() == 1 || takes(&self.blocks[block], bytes, limit) {
+        if self.blocks[block].len() == 1 || takes(self.packed(block), bytes, limit) {
             self.change(block, |block| block.replace(at, element));
             return;
         }
@@ -227,8 +249,9 @@ impl Blocks {
 
     /// Drops the empty blocks, and joins those of which little is left.
     pub(super) fn settle(&mut self, limit: BlockLimit) {
-        self.blocks.retain(|block| !block.is_empty());
-        self.buffer_bytes = self.blocks.iter().map(Packed::memory_bytes).sum();
+        self.blocks.retain(|block| !block.packed.is_empty());
+        let buffers = self.blocks.iter().map(|block| block.packed.memory_bytes());
+        self.buffer_bytes = buffers.sum();
         let mut number = 0;
         while number + 1 < self.blocks.len() {
             if !self.join(number, limit) {
@@ -241,17 +264,23 @@ impl Blocks {
     #[inline]
     pub(super) fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
         let block = &mut self.blocks[number];
-        let (bytes, len) = (block.memory_bytes(), block.len());
-        let answer = change(block);
-        self.buffer_bytes = self.buffer_bytes + block.memory_bytes() - bytes;
+        let (bytes, len) = (block.packed.memory_bytes(), block.len());
+        let packed = Arc::make_mut(&mut block.packed);
+        let answer = change(packed);
+        block.len = short_len(packed);
+        self.buffer_bytes = self.buffer_bytes + packed.memory_bytes() - bytes;
         self.len = self.len + block.len() - len;
         answer
+    }
+
+    fn packed(&self, number: usize) -> &Packed {
+        &self.blocks[number].packed
     }
 
     fn add_block(&mut self, number: usize, block: Packed) {
         self.buffer_bytes += block.memory_bytes();
         self.len += block.len();
-        self.blocks.insert(number, block);
+        self.blocks.insert(number, Block::new(block));
     }
 
     fn drop_blocks(&mut self, range: Range<usize>) {
@@ -259,12 +288,16 @@ impl Blocks {
             0 => {}
             1 if range.start == 0 => {
                 let gone = self.blocks.pop_front();
-                gone.into_iter().for_each(|block| self.forget(&block));
+                gone.into_iter()
+                    .for_each(|block| self.forget(block.packed()));
             }
             _ => {
                 let gone: Vec<_> = self.blocks.drain(range).collect();
-                gone.iter().for_each(|block| self.forget(block));
+                gone.iter().for_each(|block| self.forget(block.packed()));
             }
+        }
+        if self.blocks.len() < self.blocks.capacity() / SPARE_PART {
+            self.blocks.shrink_to(self.blocks.len() * 2);
         }
     }
 
@@ -285,11 +318,23 @@ impl Blocks {
             return false;
         }
         if let Some(next) = self.blocks.remove(number + 1) {
-            self.forget(&next);
-            self.change(number, |block| block.append(&next));
+            self.forget(next.packed());
+            self.change(number, |block| block.append(next.packed()));
         }
         true
     }
+}
+
+/// The row of blocks is made shorter when less than this part of it is in use.
+const SPARE_PART: usize = 8;
+
+/// What a shared block takes beside its buffer: two counts, and the block itself.
+const SHARED_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Packed>());
+
+/// A block's length; its content has less than 4 GiB.
+#[inline]
+fn short_len(packed: &Packed) -> u32 {
+    u32::try_from(packed.len()).unwrap_or(u32::MAX)
 }
 
 /// Whether a block takes an entry of `bytes` more.

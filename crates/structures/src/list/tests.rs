@@ -92,7 +92,14 @@ fn run(list: &mut List, naive: &mut Vec<Vec<u8>>, step: &Step, limit: BlockLimit
                 naive.remove(at);
             }
         }
-        Step::Copy => *list = list.clone(),
+        Step::Copy => {
+            // The copy shares blocks with the list, which goes on to change; both stay whole.
+            let copy = list.clone();
+            list.push(End::Back, Element::Integer(7), limit);
+            list.set(0, Element::Integer(8), limit);
+            compare(&copy, naive);
+            *list = copy;
+        }
     }
 }
 
@@ -118,11 +125,10 @@ fn compare(list: &List, naive: &[Vec<u8>]) {
 /// The sums are those of the blocks, and no block is empty.
 fn check_sums(list: &List) {
     if let Form::Large(blocks) = &list.form {
-        let (front, back) = blocks.as_slices();
-        let all = || front.iter().chain(back);
+        let all = || list.packed_blocks();
         let buffers: usize = all().map(Packed::memory_bytes).sum();
         let whole = blocks.memory_bytes();
-        assert!(whole > buffers && whole < buffers + 4096 + 64 * blocks.count());
+        assert!(whole > buffers && whole < buffers + 1024 + 256 * blocks.count());
         assert_eq!(blocks.len(), all().map(Packed::len).sum::<usize>());
         assert!(all().all(|block| !block.is_empty()) || list.is_empty());
     }
