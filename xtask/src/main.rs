@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use xtask::figures;
 use xtask::parts::{self, PARTS, Part};
 use xtask::run::{self, Outcome};
-use xtask::{big_endian, coverage, tidy, workspace_root};
+use xtask::{big_endian, coverage, instructions, tidy, workspace_root};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +24,9 @@ fn main() -> ExitCode {
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
         ["figures", report] => measure(Some(report)),
+        ["instructions"] => answer(instructions::check(false)),
+        ["instructions", "--accept"] => answer(instructions::check(true)),
+        ["instructions", "cache"] => answer(instructions::show_cache_misses()),
         ["big-endian"] => answer(big_endian::run()),
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
         ["coverage"] => answer(coverage::run()),
@@ -127,6 +130,10 @@ fn help() -> ExitCode {
     );
     println!(
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
+    );
+    println!(
+        "cargo xtask instructions [--accept | cache]   instructions of a GET and a SET beside Redis', \
+         held against xtask/instructions.txt; misses of simulated caches"
     );
     println!(
         "cargo xtask big-endian [qemu]  the lower rooms where the high byte comes first; QEMU alone"

@@ -112,6 +112,13 @@ pub const PARTS: &[Part] = &[
         },
     },
     Part {
+        name: "instructions",
+        purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
+        minutes_max: 4.0,
+        needs: &[&tools::VALGRIND, &tools::REDIS_SERVER],
+        commands: || vec![xtask(&["instructions"])],
+    },
+    Part {
         name: "clients",
         purpose: "redis-cli, redis-benchmark, redis-py, ioredis, go-redis, jedis",
         minutes_max: 5.0,

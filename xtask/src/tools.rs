@@ -16,6 +16,11 @@ pub static REDIS_SERVER: Tool = Tool {
     programs: &["redis-server"],
     packages: &["redis-server"],
 };
+/// Counts instructions.
+pub static VALGRIND: Tool = Tool {
+    programs: &["valgrind"],
+    packages: &["valgrind"],
+};
 /// redis-cli, redis-benchmark.
 pub static REDIS_TOOLS: Tool = Tool {
     programs: &["redis-cli", "redis-benchmark"],

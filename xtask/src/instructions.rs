@@ -1,0 +1,299 @@
+//! `cargo xtask instructions`: how many instructions the server runs in user space per GET and per
+//! SET at pipeline 16, beside `redis-server` in the same run.
+//!
+//! Valgrind's callgrind counts them. A figure is the difference of two runs that differ only in how
+//! many requests they serve, so that starting, filling and stopping cancel out. Unlike a timing it is
+//! the same on a loaded machine, to a percent or two: how many connections are ready at one wake-up
+//! differs. So it can be held against what was recorded (`xtask/instructions.txt`), and a change that
+//! makes the path of a request longer shows before anybody measures a time.
+//!
+//! `cargo xtask instructions cache` has callgrind simulate caches as well, and shows how often each
+//! server misses them. Real ones prefetch, so that is a comparison of two programs, no prediction.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::parts::{cargo, target_directory};
+use crate::workspace_root;
+use load::{Load, Request};
+
+mod load;
+
+/// How much longer than recorded the way of a request may be.
+const MARGIN: f64 = 0.05;
+
+/// What is measured.
+const REQUESTS: [Request; 2] = [Request::Get, Request::Set];
+
+type Outcome<T> = Result<T, String>;
+
+/// A server to measure: its name in tables, its program and options.
+struct Contestant {
+    name: &'static str,
+    program: String,
+    options: &'static [&'static str],
+}
+
+/// One run under callgrind: what its events amounted to, in the order of [`EVENTS`].
+type Counts = Vec<f64>;
+
+/// The events shown: instructions, and misses of the simulated caches.
+const EVENTS: [(&str, &[&str]); 4] = [
+    ("instructions", &["Ir"]),
+    ("first level, instructions", &["I1mr"]),
+    ("first level, data", &["D1mr", "D1mw"]),
+    ("last level", &["ILmr", "DLmr", "DLmw"]),
+];
+
+/// Counts instructions and compares them with what is recorded; with `accept`, records them.
+///
+/// # Errors
+/// When something cannot be run, or more instructions are needed than recorded.
+pub fn check(accept: bool) -> Outcome<()> {
+    let contestants = contestants()?;
+    let load = Load {
+        keys: 10_000,
+        rounds: (25, 125),
+    };
+    let mut measured = Vec::new();
+    println!("\nInstructions in user space per request, pipeline 16\n");
+    println!(
+        "{:<10}{:>10}{:>10}{:>10}",
+        "", "Redis", "Iolite", "recorded"
+    );
+    let recorded = recorded()?;
+    for request in REQUESTS {
+        let mut row = Vec::new();
+        for contestant in &contestants {
+            row.push(per_request(contestant, request, &load, &[])?[0]);
+        }
+        let limit = recorded.iter().find(|(name, _)| name == request.name());
+        let limit = limit.map(|(_, count)| *count);
+        let shown = limit.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+        let (theirs, ours) = (row[1], row[0]);
+        println!(
+            "{:<10}{theirs:>10.0}{ours:>10.0}{shown:>10}",
+            request.name()
+        );
+        measured.push((request.name().to_owned(), ours, limit));
+    }
+    if accept {
+        return record(&measured);
+    }
+    judge(&measured)
+}
+
+/// Shows what callgrind's simulated caches miss, beside Redis.
+///
+/// # Errors
+/// When something cannot be run.
+pub fn show_cache_misses() -> Outcome<()> {
+    let contestants = contestants()?;
+    let load = Load {
+        keys: 200_000,
+        rounds: (25, 125),
+    };
+    println!("\nPer request, pipeline 16, {} keys\n", load.keys);
+    for request in REQUESTS {
+        println!("{:<28}{:>10}{:>10}", request.name(), "Redis", "Iolite");
+        let mut columns = Vec::new();
+        for contestant in &contestants {
+            let options = ["--cache-sim=yes"];
+            columns.push(per_request(contestant, request, &load, &options)?);
+        }
+        for (index, (name, _)) in EVENTS.iter().enumerate() {
+            let (theirs, ours) = (columns[1][index].max(0.0), columns[0][index].max(0.0));
+            println!("  {name:<26}{theirs:>10.2}{ours:>10.2}");
+        }
+    }
+    Ok(())
+}
+
+/// Iolite as it is published, built now, and Redis.
+fn contestants() -> Outcome<[Contestant; 2]> {
+    let words = [
+        "build",
+        "--quiet",
+        "--profile",
+        "dist",
+        "--package",
+        "server",
+    ];
+    let built = cargo(&words).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("the server does not build".to_owned());
+    }
+    let program = target_directory().join("dist/iolite");
+    Ok([
+        Contestant {
+            name: "Iolite",
+            program: program.display().to_string(),
+            options: &["--io-threads", "1"],
+        },
+        Contestant {
+            name: "Redis",
+            program: "redis-server".to_owned(),
+            options: &[],
+        },
+    ])
+}
+
+/// What more requests cost, each.
+fn per_request(
+    contestant: &Contestant,
+    request: Request,
+    load: &Load,
+    options: &[&str],
+) -> Outcome<Counts> {
+    let (few, many) = load.rounds;
+    let more = f64::from(many - few) * f64::from(load::REQUESTS_PER_ROUND);
+    let before = run(contestant, request, load, few, options)?;
+    let after = run(contestant, request, load, many, options)?;
+    let pairs = after.iter().zip(&before);
+    Ok(pairs
+        .map(|(after, before)| (after - before) / more)
+        .collect())
+}
+
+/// All events of a server that is started, filled, asked for so many rounds of requests and stopped.
+fn run(
+    contestant: &Contestant,
+    request: Request,
+    load: &Load,
+    rounds: u32,
+    options: &[&str],
+) -> Outcome<Counts> {
+    let name = format!("iolite-instructions-{}.out", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let port = load::free_port()?;
+    let mut server = start(contestant, port, &file, options)?;
+    let served = load.run(port, request, rounds);
+    let stopped = served.and_then(|()| load::shut_down(port));
+    if stopped.is_err() {
+        // It may have ended by itself.
+        let _killed = server.kill();
+    }
+    let ended = server.wait();
+    stopped.map_err(|error| format!("{}: {error}", contestant.name))?;
+    ended.map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let _removed = fs::remove_file(&file);
+    counts(&text).ok_or_else(|| "callgrind wrote no summary".to_owned())
+}
+
+/// Starts a server under callgrind, on one core: with one to spare it would look for requests before
+/// it sleeps, as often as time permits.
+fn start(
+    contestant: &Contestant,
+    port: u16,
+    file: &std::path::Path,
+    options: &[&str],
+) -> Outcome<Child> {
+    Command::new("taskset")
+        .args(["-c", "0", "valgrind", "--tool=callgrind", "--quiet"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .args(options)
+        .args([&contestant.program, "--port", &port.to_string()])
+        .args(["--save", "", "--appendonly", "no"])
+        .args(contestant.options)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("valgrind: {error}"))
+}
+
+/// The sums of a callgrind file, for each of [`EVENTS`]; 0 for those that were not counted.
+fn counts(text: &str) -> Option<Counts> {
+    let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+    let names: Vec<&str> = line("events:")?.split_whitespace().collect();
+    let sums = line("summary:").or_else(|| line("totals:"))?;
+    let sums: Vec<f64> = sums.split_whitespace().flat_map(str::parse).collect();
+    let sum_of = |wanted: &[&str]| {
+        let all = names.iter().zip(&sums);
+        all.filter(|(name, _)| wanted.contains(name))
+            .map(|(_, sum)| sum)
+            .sum()
+    };
+    Some(EVENTS.iter().map(|(_, wanted)| sum_of(wanted)).collect())
+}
+
+fn record_path() -> PathBuf {
+    workspace_root().join("xtask/instructions.txt")
+}
+
+/// The recorded counts; none when nothing was recorded yet.
+fn recorded() -> Outcome<Vec<(String, f64)>> {
+    let path = record_path();
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(parse_record(&text))
+}
+
+fn parse_record(text: &str) -> Vec<(String, f64)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once(' '));
+    pairs
+        .filter_map(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?)))
+        .collect()
+}
+
+fn record(measured: &[(String, f64, Option<f64>)]) -> Outcome<()> {
+    let mut text = String::from(
+        "# Instructions in user space per request at pipeline 16, as `cargo xtask instructions` counts\n\
+         # them; `cargo xtask instructions --accept` writes this file. More by a twentieth is a fault.\n",
+    );
+    for (name, count, _) in measured {
+        writeln!(text, "{name} {count:.0}").map_err(|error| error.to_string())?;
+    }
+    fs::write(record_path(), text).map_err(|error| error.to_string())
+}
+
+fn judge(measured: &[(String, f64, Option<f64>)]) -> Outcome<()> {
+    let mut faults = Vec::new();
+    for (name, count, limit) in measured {
+        match limit {
+            None => faults.push(format!("nothing is recorded for {name}")),
+            Some(limit) if *count > limit * (1.0 + MARGIN) => {
+                faults.push(format!(
+                    "{name} takes {count:.0} instructions, {limit:.0} recorded"
+                ));
+            }
+            Some(limit) if *count < limit * (1.0 - MARGIN) => {
+                println!("{name} takes fewer than recorded: `cargo xtask instructions --accept`");
+            }
+            Some(_) => {}
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(faults.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_found_under_their_names() {
+        let text = "events: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\nsummary: 9 8 7 6 5 4 3 2 1\n";
+        assert_eq!(counts(text), Some(vec![9.0, 6.0, 9.0, 6.0]));
+        assert_eq!(
+            counts("events: Ir\ntotals: 9\n"),
+            Some(vec![9.0, 0.0, 0.0, 0.0])
+        );
+        assert_eq!(counts("events: Ir\n"), None);
+    }
+
+    #[test]
+    fn more_than_recorded_is_a_fault_fewer_is_none() {
+        let recorded = parse_record("# a line\nGET 1000\nSET 2000\n");
+        assert_eq!(recorded[1], ("SET".to_owned(), 2000.0));
+        let measured = |count: f64| [("GET".to_owned(), count, Some(1000.0))];
+        assert!(judge(&measured(1049.0)).is_ok());
+        assert!(judge(&measured(1051.0)).is_err());
+        assert!(judge(&measured(500.0)).is_ok());
+        assert!(judge(&[("GET".to_owned(), 1.0, None)]).is_err());
+    }
+}
