@@ -25,6 +25,7 @@ pub mod spec;
 pub mod table;
 pub mod thresholds;
 
+mod chance;
 mod help;
 mod plan;
 mod structure;

@@ -14,7 +14,6 @@ const COUNT_DEFAULT: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkWords {
     /// None.
-    #[allow(dead_code, reason = "for SSCAN and ZSCAN")]
     Plain,
     /// TYPE, of SCAN.
     Type,

@@ -57,18 +57,25 @@ impl Set {
         Self::from(IntSet::new())
     }
 
-    /// A set that is about to get `count` members, of which `first` is one: kept at once as it will
-    /// have to be.
-    #[must_use]
-    pub fn for_members(first: &[u8], count: usize, limits: &SetLimits) -> Self {
-        let form = if parse_i64(first).is_some() && count <= limits.intset_entries {
-            Form::Ints(IntSet::new())
-        } else if count <= limits.listpack_entries {
-            Form::Packed(Packed::new())
-        } else {
-            Form::Table(Box::default())
-        };
-        Self { form }
+    /// Says that `count` members are about to come, of which `first` is one: the set is kept at once as
+    /// so many will have to be.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for the members that are there.
+    pub fn expect(&mut self, first: &[u8], count: usize, limits: &SetLimits) -> Result<(), Full> {
+        let is_of_numbers = parse_i64(first).is_some() && count <= limits.intset_entries;
+        match &self.form {
+            Form::Ints(ints) if ints.is_empty() && !is_of_numbers => {
+                if count <= limits.listpack_entries {
+                    self.form = Form::Packed(Packed::new());
+                    return Ok(());
+                }
+                self.make_table()
+            }
+            Form::Ints(_) if count > limits.intset_entries => self.make_table(),
+            Form::Packed(_) if count > limits.listpack_entries => self.make_table(),
+            _ => Ok(()),
+        }
     }
 
     /// Number of members.
@@ -377,12 +384,24 @@ mod tests {
                 .chain(["x".to_owned()]),
         );
         assert_eq!(set.encoding(), Encoding::Hashtable);
-        let of_many = |count| Set::for_members(b"1", count, &LIMITS).encoding();
-        assert_eq!(of_many(512), Encoding::Intset);
-        assert_eq!(of_many(513), Encoding::Hashtable);
-        let of_words = |count| Set::for_members(b"x", count, &LIMITS).encoding();
-        assert_eq!(of_words(128), Encoding::Listpack);
-        assert_eq!(of_words(129), Encoding::Hashtable);
+    }
+
+    #[test]
+    fn a_set_that_expects_many_is_made_for_them() {
+        let expecting = |first: &[u8], count| {
+            let mut set = Set::new();
+            set.expect(first, count, &LIMITS).unwrap();
+            set.encoding()
+        };
+        assert_eq!(expecting(b"1", 512), Encoding::Intset);
+        assert_eq!(expecting(b"1", 513), Encoding::Hashtable);
+        assert_eq!(expecting(b"x", 128), Encoding::Listpack);
+        assert_eq!(expecting(b"x", 129), Encoding::Hashtable);
+        let mut numbers = set_of(["1".to_owned()]);
+        numbers.expect(b"x", 200, &LIMITS).unwrap();
+        assert_eq!(numbers.encoding(), Encoding::Intset);
+        numbers.expect(b"x", 513, &LIMITS).unwrap();
+        assert_eq!(numbers.encoding(), Encoding::Hashtable);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod generic;
 pub mod hashes;
 pub mod lists;
 pub mod server;
+pub mod sets;
 pub mod strings;
 
 /// Family, theme, row.
@@ -18,6 +19,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     lists::COMMANDS,
     generic::COMMANDS,
     hashes::COMMANDS,
+    sets::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
     &[cluster::COMMANDS],

@@ -33,25 +33,27 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         reason: "iteration follows the hash table",
-        commands: &["KEYS", "HGETALL", "HKEYS", "HVALS"],
+        commands: &[
+            "KEYS", "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "SINTER", "SUNION", "SDIFF", "SPOP",
+        ],
         applies: always,
         means_the_same: are_same_elements,
     },
     Accepted {
         reason: "iteration follows the hash table; a walk in one step gives all",
-        commands: &["SCAN", "HSCAN"],
+        commands: &["SCAN", "HSCAN", "SSCAN"],
         applies: |request| is_walked_from(request, b"0") && counts_all(request),
         means_the_same: are_same_walks,
     },
     Accepted {
         reason: "cursors mean something only to the server that gave them",
-        commands: &["SCAN", "HSCAN"],
+        commands: &["SCAN", "HSCAN", "SSCAN"],
         applies: |request| !is_walked_from(request, b"0") || !counts_all(request),
         means_the_same: are_walks,
     },
     Accepted {
         reason: "a random choice",
-        commands: &["RANDOMKEY", "HRANDFIELD"],
+        commands: &["RANDOMKEY", "HRANDFIELD", "SRANDMEMBER"],
         applies: always,
         means_the_same: are_same_kind,
     },
@@ -83,10 +85,10 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: one_is_out_of_range,
     },
     Accepted {
-        reason: "since Redis 7.2 a short list is a listpack",
+        reason: "since Redis 7.2 a short list or set is a listpack",
         commands: &["OBJECT ENCODING"],
         applies: always,
-        means_the_same: are_both_of_lists,
+        means_the_same: |one, two| are_both_of_lists(one, two) || are_both_of_sets(one, two),
     },
     Accepted {
         reason: "what a value takes in memory",
@@ -236,6 +238,13 @@ fn are_both_of_lists(one: &Value, two: &Value) -> bool {
     let is_list = |value: &Value| matches!(value, Value::Bulk(name) if name == b"quicklist" || name == b"listpack");
     let is_quicklist = |value: &Value| matches!(value, Value::Bulk(name) if name == b"quicklist");
     is_list(one) && is_list(two) && (is_quicklist(one) || is_quicklist(two))
+}
+
+/// Whether one says `hashtable` and the other `listpack`: small hashes are listpacks on both.
+fn are_both_of_sets(one: &Value, two: &Value) -> bool {
+    let is = |value: &Value, word: &[u8]| matches!(value, Value::Bulk(name) if name == word);
+    (is(one, b"hashtable") && is(two, b"listpack"))
+        || (is(one, b"listpack") && is(two, b"hashtable"))
 }
 
 fn one_is_out_of_range(one: &Value, two: &Value) -> bool {

@@ -101,6 +101,28 @@ const HASHES: &str = "
 1 (HGETALL|HVALS) <bigkey>
 ";
 
+const SETS: &str = "
+20 SADD <key> <member>+
+6 SADD <key> <index>+
+8 SREM <key> <member>+
+6 SMEMBERS <key>
+6 SISMEMBER <key> <member>
+4 SMISMEMBER <key> <member>+
+5 SCARD <key>
+4 SSCAN <key> 0 COUNT 1000000 [MATCH <glob>]
+4 SSCAN <key> <cursor> (MATCH <glob>|COUNT <count>|NONSENSE <word>)*
+4 SRANDMEMBER <key> [<index>]
+1 SPOP <key> (0|1000000|-1|x)
+8 SMOVE <key> <key> <member>
+8 SINTER <key>+
+6 SINTERSTORE <key> <key>+
+8 SINTERCARD (1 <key>|2 <key> <key>|3 <key> <key> <key>|<index> <key>) [LIMIT <index>]
+6 SUNION <key>+
+6 SUNIONSTORE <key> <key>+
+6 SDIFF <key>+
+6 SDIFFSTORE <key> <key>+
+";
+
 const GENERIC: &str = "
 10 DEL <key>+
 6 UNLINK <key>+
@@ -231,7 +253,9 @@ impl Grammar {
     /// # Panics
     /// When a line of the tables above is malformed: they are constants.
     pub(super) fn new() -> Self {
-        let families = [STRINGS, BITMAPS, LISTS, HASHES, GENERIC, CONNECTION, SERVER];
+        let families = [
+            STRINGS, BITMAPS, LISTS, HASHES, SETS, GENERIC, CONNECTION, SERVER,
+        ];
         let lines = families.into_iter().flat_map(str::lines);
         let lines = lines.filter(|line| !line.is_empty());
         Self {

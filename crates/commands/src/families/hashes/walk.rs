@@ -8,8 +8,9 @@ use structures::{Field, Hash};
 
 use super::{READER, read};
 use crate::args::Args;
+use crate::chance::{RandomCount, Selection, Wanted, are_few};
 use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags};
 use crate::structure;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
@@ -40,9 +41,6 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         ..READER
     },
 ];
-
-/// The most draws with repetition that one command makes.
-const DRAWS_MAX: u64 = 10_000_000;
 
 fn hscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
@@ -90,52 +88,34 @@ fn hrandfield(
             }
         });
     }
-    let count = args.bounded(-i64::MAX, i64::MAX)?;
-    let with_values = args.take_word("WITHVALUES");
-    if args.remaining() > 0 {
-        return Err(CommandError::Syntax);
-    }
-    if with_values && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
-        return Err(CommandError::fixed("ERR value is out of range"));
-    }
+    let count = RandomCount::parse(args, Some("WITHVALUES"))?;
     structure::read(context, &key, reply, |hash: Option<&Hash>, reply| {
         let Some(hash) = hash else {
             reply.array(0);
             return Ok(());
         };
-        if count < 0 && count.unsigned_abs() > DRAWS_MAX {
-            return Err(CommandError::fixed(
-                "ERR value is out of range, at most 10000000 repetitions",
-            ));
-        }
-        let chosen = choose(hash, count, now, &mut random);
-        write_chosen(&chosen, with_values, reply);
+        let chosen = choose(hash, count.wanted()?, now, &mut random);
+        write_chosen(&chosen, count.with_word, reply);
         Ok(())
     })?
 }
 
-/// Fields by chance: `count` different ones or all there are, or with a negative `count` so many
-/// draws.
-fn choose<'h>(hash: &'h Hash, count: i64, now: u64, random: &mut Prng) -> Vec<Field<'h>> {
-    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    if count < 0 {
-        let mut draw = || hash.random(now, || random.next_u64());
-        return std::iter::from_fn(&mut draw).take(wanted).collect();
+/// Fields by chance.
+fn choose<'h>(hash: &'h Hash, wanted: Wanted, now: u64, random: &mut Prng) -> Vec<Field<'h>> {
+    match wanted {
+        Wanted::Draws(count) => {
+            let mut draw = || hash.random(now, || random.next_u64());
+            std::iter::from_fn(&mut draw).take(count).collect()
+        }
+        Wanted::Different(count) if are_few(count, hash.len_at(now)) => {
+            choose_few(hash, count, now, random)
+        }
+        Wanted::Different(count) => {
+            let mut selection = Selection::new(count, hash.len_at(now));
+            let fields = hash.iter(now);
+            fields.filter(|_| selection.takes(random)).collect()
+        }
     }
-    let len = hash.len_at(now);
-    if wanted.saturating_mul(3) < len {
-        return choose_few(hash, wanted, now, random);
-    }
-    // Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): one pass, each with equal chances.
-    let mut left = len;
-    let mut missing = wanted.min(len);
-    let is_chosen = |_: &Field<'_>| {
-        let takes = random.index(left.max(1)) < missing;
-        left = left.saturating_sub(1);
-        missing -= usize::from(takes && missing > 0);
-        takes
-    };
-    hash.iter(now).filter(is_chosen).collect()
 }
 
 /// Draws until there are `wanted` different fields, which are few of all.

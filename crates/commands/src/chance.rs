@@ -1,0 +1,122 @@
+//! Elements by chance: what SRANDMEMBER, SPOP, HRANDFIELD and ZRANDMEMBER have in common.
+
+use base::random::Prng;
+
+use crate::args::Args;
+use crate::error::CommandError;
+
+/// The most draws with repetition that one command makes.
+const DRAWS_MAX: u64 = 10_000_000;
+
+/// How many elements are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// So many different ones, or all there are.
+    Different(usize),
+    /// So many draws from all.
+    Draws(usize),
+}
+
+/// The count of a command that takes one, and whether a `word` follows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RandomCount {
+    count: i64,
+    /// Whether the word was there.
+    pub(crate) with_word: bool,
+}
+
+impl RandomCount {
+    /// Reads the count, and the `word` behind it if the command knows one.
+    ///
+    /// # Errors
+    /// When it is out of range, or something else follows.
+    pub(crate) fn parse(args: &mut Args<'_>, word: Option<&str>) -> Result<Self, CommandError> {
+        let count = args.bounded(-i64::MAX, i64::MAX)?;
+        let with_word = word.is_some_and(|word| args.take_word(word));
+        if args.remaining() > 0 {
+            return Err(CommandError::Syntax);
+        }
+        if with_word && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+            return Err(CommandError::fixed("ERR value is out of range"));
+        }
+        Ok(Self { count, with_word })
+    }
+
+    /// What is wanted of a collection that exists.
+    ///
+    /// # Errors
+    /// When it is more draws than one command makes.
+    pub(crate) fn wanted(self) -> Result<Wanted, CommandError> {
+        let count = self.count.unsigned_abs();
+        if self.count >= 0 {
+            return Ok(Wanted::Different(
+                usize::try_from(count).unwrap_or(usize::MAX),
+            ));
+        }
+        if count > DRAWS_MAX {
+            return Err(CommandError::fixed(
+                "ERR value is out of range, at most 10000000 repetitions",
+            ));
+        }
+        Ok(Wanted::Draws(usize::try_from(count).unwrap_or(usize::MAX)))
+    }
+}
+
+/// Whether so few of so many are wanted that drawing until enough differ is cheaper than a pass over
+/// all.
+pub(crate) fn are_few(wanted: usize, len: usize) -> bool {
+    wanted.saturating_mul(3) < len
+}
+
+/// Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): asked once for each of `len` elements in
+/// turn, it takes `wanted` of them, each with equal chances.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    left: usize,
+    wanted: usize,
+}
+
+impl Selection {
+    /// For `wanted` of `len` elements, or all if there are not so many.
+    pub(crate) fn new(wanted: usize, len: usize) -> Self {
+        Self {
+            left: len,
+            wanted: wanted.min(len),
+        }
+    }
+
+    /// Whether the next element is taken.
+    pub(crate) fn takes(&mut self, random: &mut Prng) -> bool {
+        let takes = self.left > 0 && random.index(self.left) < self.wanted;
+        self.left = self.left.saturating_sub(1);
+        self.wanted -= usize::from(takes);
+        takes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_takes_as_many_as_wanted_and_each_as_often() {
+        let mut random = Prng::seeded(5);
+        let mut taken = [0_u32; 10];
+        for _ in 0..10_000 {
+            let mut selection = Selection::new(3, 10);
+            let mut count = 0;
+            for one in &mut taken {
+                if selection.takes(&mut random) {
+                    *one += 1;
+                    count += 1;
+                }
+            }
+            assert_eq!(count, 3);
+        }
+        // 3,000 each; six standard deviations are 275.
+        assert!(taken.iter().all(|count| (2_725..3_275).contains(count)));
+        let mut all = Selection::new(20, 4);
+        assert!((0..4).all(|_| all.takes(&mut random)));
+        assert!(!all.takes(&mut random));
+    }
+}

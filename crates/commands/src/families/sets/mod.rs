@@ -1,0 +1,64 @@
+//! Sets: members without order at a key.
+//!
+//! ```text
+//!   read     SMEMBERS SISMEMBER SMISMEMBER SCARD SSCAN SRANDMEMBER
+//!   change   SADD SREM SPOP SMOVE
+//!   algebra  SINTER SINTERCARD SUNION SDIFF, and the STORE forms
+//! ```
+//!
+//! # Effects
+//! `SADD key member …` and `SREM key member …` with the members that the command named or chose, and
+//! `DEL key` before an `SADD` for what a STORE form keeps.
+
+use protocol::Reply;
+use store::Entry;
+use structures::{Set, SetLimits};
+
+use crate::context::Context;
+use crate::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+mod algebra;
+mod change;
+mod members;
+mod read;
+
+/// The rows of this family, theme by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[read::COMMANDS, change::COMMANDS, algebra::COMMANDS];
+
+/// The key of a command that answers with what is in the set.
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+/// The key of a command that answers about the set.
+const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
+
+/// What the rows of reading commands begin with.
+const READER: CommandSpec = CommandSpec {
+    flags: Flags::READONLY.and(Flags::FAST),
+    keys: READ_KEY,
+    group: Group::Set,
+    ..CommandSpec::BLANK
+};
+
+/// Up to what a set is kept small, as configured.
+fn limits(context: &Context<'_>) -> SetLimits {
+    context.settings.thresholds.set_limits()
+}
+
+/// Writes all members.
+fn write_members(set: &Set, reply: &mut Reply<'_>) {
+    reply.set(set.len());
+    for member in set.iter() {
+        reply.bulk(member.as_bytes());
+    }
+}
+
+/// States a command about members of the key.
+fn state<'m>(entry: &mut Entry<'_>, name: &[u8], members: impl Iterator<Item = &'m [u8]>) {
+    let key = entry.key();
+    entry.effect(|effect| {
+        let mut parts: Vec<&[u8]> = vec![name, key.bytes()];
+        for member in members {
+            parts.push(member);
+        }
+        effect.command(&parts);
+    });
+}
