@@ -127,14 +127,11 @@ fn spop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     if args.remaining() == 0 {
         return pop_one(context, &key, reply);
     }
-    let count = args
-        .integer()
-        .ok()
-        .and_then(|count| usize::try_from(count).ok());
-    let has_more = args.remaining() > 1 || (args.remaining() == 1 && count.is_some());
-    if has_more {
+    if args.remaining() > 1 {
         return Err(CommandError::Syntax);
     }
+    let count = args.integer().ok();
+    let count = count.and_then(|count| usize::try_from(count).ok());
     let count = count.ok_or(CommandError::fixed(
         "ERR value is out of range, must be positive",
     ))?;
