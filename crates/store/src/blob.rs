@@ -515,7 +515,7 @@ impl Body {
             if !unused.is_empty() {
                 let count = i64::try_from(unused.len()).unwrap_or(0);
                 self.slab.ledger().add(-count * CHUNK_BYTES_SIGNED);
-                self.slab.arena().give_chunks(&unused);
+                self.slab.arena().give_chunks(&unused, usize::MAX);
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Blocks {
     pieces: Vec<Reservation>,
     /// The first free block that was used before.
     free: u32,
-    /// Blocks ever used since the pool was empty.
+    /// Blocks ever used.
     touched: u32,
     in_use: u32,
 }
@@ -97,15 +97,14 @@ impl Blocks {
         number
     }
 
+    /// Takes the memory out if nothing is in it; none if it is not worth it. Dropping it takes long.
+    pub(crate) fn take_empty(&mut self) -> Option<Self> {
+        let worth_it = self.in_use == 0 && self.touched > KEPT_BLOCKS_MAX;
+        worth_it.then(|| std::mem::take(self))
+    }
+
     fn give(&mut self, number: u32) {
         self.in_use -= 1;
-        if self.in_use == 0 {
-            if self.touched > KEPT_BLOCKS_MAX {
-                self.pieces.clear();
-            }
-            (self.free, self.touched) = (0, 0);
-            return;
-        }
         let free = self.free;
         self.at(number).next = free;
         self.free = number;
@@ -186,7 +185,9 @@ mod tests {
             other.push(&mut blocks, word);
         }
         assert!(blocks.bytes() <= bytes + size_of::<Block>());
+        assert!(blocks.take_empty().is_none(), "there are lists in it");
         while other.pop(&mut blocks).is_some() {}
+        assert!(blocks.take_empty().is_some());
         assert_eq!(blocks.bytes(), 0);
         one.push(&mut blocks, 7);
         assert_eq!(one.pop(&mut blocks), Some(7));

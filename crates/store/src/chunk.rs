@@ -17,6 +17,9 @@ use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
 /// Dirty chunks kept whatever the size of the store (4 MiB).
 const DIRTY_MIN: usize = 64;
 
+/// Chunks cleaned at once by who may have a client waiting: some tens of microseconds.
+pub(crate) const CLEANED_AT_ONCE: usize = 8;
+
 /// Beyond [`DIRTY_MIN`] one dirty chunk is kept for so many in use: 3 % of the memory.
 const IN_USE_PER_DIRTY: u64 = 32;
 
@@ -182,9 +185,10 @@ impl Chunks {
         distance(by_use).max(DIRTY_MIN).min(by_limit)
     }
 
-    /// Takes all dirty chunks but `kept` out of their stack.
-    fn surplus(&self, free: &mut Free, kept: usize) -> Vec<ChunkId> {
-        let surplus = free.dirty.split_off(kept.min(free.dirty.len()));
+    /// Takes up to `count` dirty chunks out of their stack, those first that were not used for long.
+    fn surplus(&self, free: &mut Free, count: usize) -> Vec<ChunkId> {
+        let count = count.min(free.dirty.len());
+        let surplus: Vec<_> = free.dirty.drain(..count).collect();
         self.dirty
             .fetch_sub(surplus.len() as u64, Ordering::Relaxed);
         surplus
@@ -224,22 +228,31 @@ impl Arena {
         Ok(chunk)
     }
 
-    /// Gives chunks back that nobody uses any more; their info must say so.
-    pub(crate) fn give_chunks(&self, given: &[ChunkId]) {
+    /// Gives chunks back that nobody uses any more; their info must say so. When there are too many
+    /// dirty ones now, cleans up to `cleaned_max` of them; the rest is for [`Arena::clean_surplus`].
+    pub(crate) fn give_chunks(&self, given: &[ChunkId], cleaned_max: usize) {
         let chunks = self.chunks();
         let count = given.len() as u64;
-        let surplus = {
+        {
             let mut free = lock(&chunks.free);
             free.dirty.extend_from_slice(given);
             chunks.in_use.fetch_sub(count, Ordering::Relaxed);
             chunks.dirty.fetch_add(count, Ordering::Relaxed);
-            let dirty_max = chunks.dirty_max();
-            if free.dirty.len() <= dirty_max {
-                return;
-            }
-            // Half of what is allowed stays, so that this happens once for many chunks.
-            chunks.surplus(&mut free, dirty_max / 2)
-        };
+        }
+        self.clean_surplus(cleaned_max);
+    }
+
+    /// Cleans up to `count_max` dirty chunks if there are too many; two loads if not.
+    pub(crate) fn clean_surplus(&self, count_max: usize) {
+        let chunks = self.chunks();
+        let dirty_max = chunks.dirty_max();
+        let dirty = distance(chunks.dirty.load(Ordering::Relaxed));
+        if dirty <= dirty_max {
+            return;
+        }
+        // Half of what is allowed stays, so that this happens once for many chunks.
+        let count = (dirty - dirty_max / 2).min(count_max);
+        let surplus = chunks.surplus(&mut lock(&chunks.free), count);
         self.clean_free(surplus);
     }
 
@@ -249,7 +262,7 @@ impl Arena {
         if chunks.dirty.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let surplus = chunks.surplus(&mut lock(&chunks.free), 0);
+        let surplus = chunks.surplus(&mut lock(&chunks.free), usize::MAX);
         let bytes = surplus.len() as u64 * CHUNK_BYTES as u64;
         self.clean_free(surplus);
         bytes

@@ -62,12 +62,11 @@ impl Armed {
         });
     }
 
-    /// Puts the new wheel in the place of the old.
-    pub(crate) fn finish_replacement(&mut self) {
-        if let Some(replacement) = self.replacement.take() {
-            self.wheel = replacement.wheel;
-            self.begun_with = self.wheel.len();
-        }
+    /// Puts the new wheel in the place of the old; the old one, which takes long to drop.
+    pub(crate) fn finish_replacement(&mut self) -> Option<Wheel> {
+        let replacement = self.replacement.take()?;
+        self.begun_with = replacement.wheel.len();
+        Some(std::mem::replace(&mut self.wheel, replacement.wheel))
     }
 }
 

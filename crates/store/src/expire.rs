@@ -14,16 +14,16 @@ use crate::local::{Local, view_of};
 use crate::members;
 use crate::shared::Shared;
 use crate::value::Cause;
-use crate::wheel::POSITION_BITS;
+use crate::wheel::{POSITION_BITS, Wheel};
 
-/// Armed times looked at in one tick: some tens of microseconds.
-const VISITS_PER_TICK: usize = 256;
+/// Armed times looked at in one tick: some ten microseconds.
+const VISITS_PER_TICK: usize = 64;
 
 /// Looks at one position before others get their turn.
 const LOOKS_MAX: usize = 32;
 
 /// Buckets walked in one tick to replace a wheel.
-const BUCKETS_PER_TICK: usize = 256;
+const BUCKETS_PER_TICK: usize = 64;
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
@@ -40,6 +40,8 @@ impl Indexed {
         let mut more = false;
         wheels.retain_mut(|armed| {
             let Some((database, index)) = seen.by_id(armed.index_id) else {
+                let gone = std::mem::replace(&mut armed.wheel, Wheel::new(now_unix_ms));
+                shared.lazy.submit(0, Box::new(gone));
                 return false;
             };
             let mut visit = |position| look_after(shared, local, index, database, position);
@@ -51,6 +53,9 @@ impl Indexed {
                 armed.begin_replacement(now_unix_ms);
             }
             more |= fill_replacement(shared, index, armed);
+            if let Some(empty) = armed.wheel.take_empty() {
+                shared.lazy.submit(0, Box::new(empty));
+            }
             true
         });
         self.local.deadlines.put_back(wheels);
@@ -166,7 +171,9 @@ fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
         bucket.unlock(false);
         replacement.position = home.end_position();
         if replacement.position == 0 {
-            armed.finish_replacement();
+            if let Some(old) = armed.finish_replacement() {
+                shared.lazy.submit(0, Box::new(old));
+            }
             return false;
         }
     }

@@ -29,7 +29,7 @@ use crate::shared::Shared;
 use crate::size_class::{SizeClass, capacity, class_bytes, class_for};
 
 /// Work of one tick, in bytes moved: some tens of microseconds.
-const WORK_PER_TICK: u64 = 128 << 10;
+const WORK_PER_TICK: u64 = 64 << 10;
 
 /// What a slot costs that is only looked at, as bytes moved.
 const LOOK_COST: u64 = 16;
@@ -45,6 +45,11 @@ const ASKED_PASSES: u32 = 3;
 const ASKED_PERCENT: u32 = 100;
 /// … and when nobody asked.
 const UNASKED_PERCENT: u32 = 75;
+
+/// Caches are asked for their free slots when more than this lies idle, and more than this part of
+/// what is in use.
+const RECALL_BYTES_MIN: u64 = 512 << 10;
+const RECALL_PART: u64 = 8;
 
 /// A chunk that could not be emptied so often goes back into service.
 const TRIES_MAX: u8 = 3;
@@ -91,6 +96,8 @@ struct Pass {
     /// Passes to come after this one.
     more_passes: u32,
     percent: u32,
+    /// Somebody asked for it, and for what is free to go back to the system.
+    is_asked: bool,
 }
 
 /// Which chunks a pass goes through.
@@ -177,6 +184,10 @@ impl Mover {
             return;
         }
         let usage = shared.slab.usage();
+        if usage.waste_bytes() > RECALL_BYTES_MIN.max(usage.live_bytes / RECALL_PART) {
+            // A few slots in a cache may be all that keeps many chunks.
+            shared.slab.recall();
+        }
         let part = usage.live_bytes / 100 * self.threshold_percent.load(Ordering::Relaxed);
         let least = self.ignore_bytes.load(Ordering::Relaxed).max(part);
         let goal = if usage.waste_bytes() > least {
@@ -223,6 +234,7 @@ impl Mover {
             slot: 0,
             more_passes,
             percent,
+            is_asked: more_passes > 0,
         });
         self.is_moving.store(true, Ordering::Release);
     }
@@ -333,9 +345,12 @@ impl Indexed {
                 .begin_retired(work, shared, pass.percent, u64::MAX);
         if next && let Some(next) = &mut work.pass {
             next.more_passes = pass.more_passes - 1;
+            next.is_asked = pass.is_asked;
         } else {
             shared.mover.is_moving.store(false, Ordering::Release);
-            shared.arena_ref().give_dirty();
+            if pass.is_asked {
+                shared.arena_ref().give_dirty();
+            }
         }
     }
 }

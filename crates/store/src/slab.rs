@@ -32,7 +32,7 @@ use base::sync::{CachePadded, Mutex};
 use crate::accounting::{Ledger, LocalBytes};
 use crate::arena::{Arena, CHUNK_BYTES, Offset, distance};
 pub(crate) use crate::chunk::OutOfMemory;
-use crate::chunk::{ChunkId, ChunkInfo, lock};
+use crate::chunk::{CLEANED_AT_ONCE, ChunkId, ChunkInfo, lock};
 use crate::size_class::{CLASS_BYTES, CLASS_COUNT, capacity};
 pub(crate) use crate::size_class::{SLOT_BYTES_MAX, SizeClass, class_bytes, class_for};
 
@@ -383,7 +383,7 @@ impl Slab {
             }
         }
         if !emptied.is_empty() {
-            self.arena.give_chunks(&emptied);
+            self.arena.give_chunks(&emptied, CLEANED_AT_ONCE);
         }
         next
     }
@@ -402,7 +402,7 @@ impl Slab {
             self.after_return(&mut pool, chunk, rest / slot_bytes(class))
         };
         if emptied {
-            self.arena.give_chunks(&[chunk]);
+            self.arena.give_chunks(&[chunk], CLEANED_AT_ONCE);
         }
     }
 

@@ -3,6 +3,7 @@
 use base::sync::atomic::{AtomicU64, Ordering};
 
 use crate::accounting::resident_bytes;
+use crate::chunk::CLEANED_AT_ONCE;
 use crate::indexed::Indexed;
 use crate::shared::Shared;
 
@@ -25,6 +26,7 @@ impl Indexed {
             | self.move_some()
             | self.shrink_some()
             | self.finish_given_up(BUCKETS_PER_TICK);
+        self.shared.arena_ref().clean_surplus(CLEANED_AT_ONCE);
         if self.is_measure_due(now_unix_ms) {
             let shared = &*self.shared;
             self.local.tell_bytes(shared);

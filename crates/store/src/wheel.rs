@@ -127,6 +127,11 @@ impl Wheel {
         self.blocks.bytes()
     }
 
+    /// Memory of entries that are gone, if there is much and nothing else is in it.
+    pub(crate) fn take_empty(&mut self) -> Option<Blocks> {
+        self.blocks.take_empty()
+    }
+
     /// Forgets all entries and frees their memory; time stays. The way to get rid of entries that
     /// mean nothing any more is to clear, and to arm again what a walk over the records finds.
     #[cfg_attr(
