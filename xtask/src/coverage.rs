@@ -18,7 +18,16 @@ use crate::{toolchain, tools, workspace_root};
 const COVERED_MIN: f64 = 80.0;
 /// Files named for each room, those with the most lines that no test runs.
 const FILES_SHOWN: usize = 4;
-const ROOMS: [&str; 6] = ["base", "protocol", "reactor", "store", "commands", "server"];
+const ROOMS: [&str; 8] = [
+    "base",
+    "protocol",
+    "reactor",
+    "structures",
+    "store",
+    "commands",
+    "tool",
+    "server",
+];
 
 /// Runs all tests with counters and prints a table.
 ///
