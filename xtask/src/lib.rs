@@ -8,6 +8,7 @@ pub mod big_endian;
 pub mod coverage;
 mod debian;
 pub mod figures;
+pub mod fuzz;
 pub mod instructions;
 pub mod parts;
 pub mod run;

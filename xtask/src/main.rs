@@ -8,10 +8,9 @@
 
 use std::process::ExitCode;
 
-use xtask::figures;
 use xtask::parts::{self, PARTS, Part};
 use xtask::run::{self, Outcome};
-use xtask::{big_endian, coverage, instructions, tidy, workspace_root};
+use xtask::{big_endian, coverage, figures, fuzz, instructions, tidy, workspace_root};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +28,8 @@ fn main() -> ExitCode {
         ["instructions", "cache"] => answer(instructions::show_cache_misses()),
         ["big-endian"] => answer(big_endian::run()),
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
+        ["fuzz"] => answer(fuzz::run_all()),
+        ["fuzz", target, seconds] => answer(fuzz::run_one(target, seconds)),
         ["coverage"] => answer(coverage::run()),
         ["transcribe" | "transcripts" | "differential", ..] => testkit(&words),
         _ => help(),
@@ -137,6 +138,9 @@ fn help() -> ExitCode {
     );
     println!(
         "cargo xtask big-endian [qemu]  the lower rooms where the high byte comes first; QEMU alone"
+    );
+    println!(
+        "cargo xtask fuzz [TARGET SECONDS]  every fuzz target for a bounded number of inputs; or one"
     );
     println!(
         "cargo xtask coverage           line coverage of each room by all tests; fails below 80 %"

@@ -119,6 +119,13 @@ pub const PARTS: &[Part] = &[
         commands: || vec![xtask(&["instructions"])],
     },
     Part {
+        name: "fuzz",
+        purpose: "mutated bytes into every decoder, under the address sanitizer",
+        minutes_max: 3.0,
+        needs: &[&tools::CPP_COMPILER],
+        commands: || vec![xtask(&["fuzz"])],
+    },
+    Part {
         name: "clients",
         purpose: "redis-cli, redis-benchmark, redis-py, ioredis, go-redis, jedis",
         minutes_max: 5.0,

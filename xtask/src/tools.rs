@@ -51,6 +51,11 @@ pub static S390X_COMPILER: Tool = Tool {
     programs: &["s390x-linux-gnu-gcc"],
     packages: &["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross"],
 };
+/// Compiles the fuzzer that the fuzz targets are linked with.
+pub static CPP_COMPILER: Tool = Tool {
+    programs: &["c++"],
+    packages: &["g++"],
+};
 /// Reads the counters of coverage; of the version that the pinned compiler is built on.
 pub static LLVM: Tool = Tool {
     programs: &["llvm-profdata-22", "llvm-cov-22"],

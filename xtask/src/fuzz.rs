@@ -1,0 +1,131 @@
+//! The fuzz targets: built with coverage and the address sanitizer, then fed.
+//!
+//! As a part of the tests each target gets a number of inputs that does not depend on how fast the
+//! machine is, mutated from the seeds under `fuzz/corpus` with a fixed beginning of the random
+//! numbers. For more, one target runs for a number of seconds and keeps what it found worth keeping
+//! in `target/fuzz/corpus`. An input that fails is kept in `target/fuzz/artifacts`.
+//!
+//! The sanitizer is an unstable option; the pinned compiler takes it when told that it may.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::parts::{cargo, target_directory};
+use crate::{toolchain, workspace_root};
+
+/// The targets, and how many inputs each gets as a part of the tests: about 10 s each.
+const TARGETS: [(&str, u32); 5] = [
+    ("glob", 400_000),
+    ("words", 400_000),
+    ("number", 600_000),
+    ("resp_decode", 150_000),
+    ("command_args", 15_000),
+];
+/// Seconds after which one input counts as endless: far more than any takes on a busy machine.
+const INPUT_SECONDS_MAX: u32 = 60;
+const MEMORY_MB_MAX: u32 = 2048;
+
+/// What a fuzzer has to see of a program: its edges and what it compares.
+const FLAGS: &str = "-Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
+    -Zsanitizer=address --cfg fuzzing -Ccodegen-units=1";
+
+/// Gives every target its number of inputs.
+///
+/// # Errors
+/// Which target failed, and where its input is.
+pub fn run_all() -> Result<(), String> {
+    let programs = build()?;
+    for (target, runs) in TARGETS {
+        println!("== {target}: {runs} inputs");
+        let mut fuzzer = fuzzer(&programs, target)?;
+        fuzzer.arg(format!("-runs={runs}")).arg("-seed=1");
+        fuzzer.arg(seeds(target)?);
+        done(&mut fuzzer, target)?;
+    }
+    Ok(())
+}
+
+/// Feeds one target for some seconds, from its seeds and what earlier runs have found.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn run_one(target: &str, seconds: &str) -> Result<(), String> {
+    if !TARGETS.iter().any(|(name, _)| *name == target) {
+        return Err(format!("no fuzz target is called {target}"));
+    }
+    let programs = build()?;
+    let corpus = directory().join("corpus").join(target);
+    fs::create_dir_all(&corpus).map_err(|error| error.to_string())?;
+    let mut fuzzer = fuzzer(&programs, target)?;
+    fuzzer.arg(format!("-max_total_time={seconds}"));
+    fuzzer
+        .arg(&corpus)
+        .arg(source().join("corpus").join(target));
+    done(&mut fuzzer, target)
+}
+
+/// Builds all targets; where the programs are.
+fn build() -> Result<PathBuf, String> {
+    let host = toolchain::fact("host")?;
+    // An explicit target keeps the flags away from build scripts.
+    let mut build = cargo(&["build", "--quiet", "--release", "--bins", "--target", &host]);
+    build.current_dir(source());
+    build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    build.env("CARGO_TARGET_DIR", directory());
+    done(&mut build, "building the fuzz targets")?;
+    Ok(directory().join(host).join("release"))
+}
+
+fn fuzzer(programs: &Path, target: &str) -> Result<Command, String> {
+    let artifacts = directory().join("artifacts").join(target);
+    fs::create_dir_all(&artifacts).map_err(|error| error.to_string())?;
+    let mut fuzzer = Command::new(programs.join(target));
+    fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    fuzzer.arg(format!("-timeout={INPUT_SECONDS_MAX}"));
+    fuzzer.arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"));
+    fuzzer.args(["-verbosity=0", "-print_funcs=0"]);
+    let dictionary = source().join(format!("dictionaries/{target}.dict"));
+    if dictionary.exists() {
+        fuzzer.arg(format!("-dict={}", dictionary.display()));
+    }
+    Ok(fuzzer)
+}
+
+/// The seeds as one option: nothing is written beside them.
+fn seeds(target: &str) -> Result<OsString, String> {
+    let place = source().join("corpus").join(target);
+    let failed = |error: std::io::Error| format!("{}: {error}", place.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(&place).map_err(failed)? {
+        paths.push(entry.map_err(failed)?.path());
+    }
+    paths.sort();
+    let paths: Vec<_> = paths.iter().map(|path| path.as_os_str()).collect();
+    let mut option = OsString::from("-seed_inputs=");
+    option.push(paths.join(std::ffi::OsStr::new(",")));
+    Ok(option)
+}
+
+/// The targets' package, which is no member of the workspace.
+fn source() -> PathBuf {
+    workspace_root().join("fuzz")
+}
+
+fn directory() -> PathBuf {
+    target_directory().join("fuzz")
+}
+
+fn done(command: &mut Command, what: &str) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
