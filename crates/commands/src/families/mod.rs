@@ -10,6 +10,7 @@ pub mod hashes;
 pub mod lists;
 pub mod server;
 pub mod sets;
+pub mod sorted_sets;
 pub mod strings;
 
 /// Family, theme, row.
@@ -17,6 +18,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[strings::COMMANDS],
     &[bitmaps::COMMANDS],
     lists::COMMANDS,
+    sorted_sets::COMMANDS,
     generic::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,

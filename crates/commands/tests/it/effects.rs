@@ -14,9 +14,9 @@ const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
 const DATABASES: u64 = 3;
 
-/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{f}` a field, `{v}` a value, `{n}`
-/// a small number, `{o}` an offset, `{ms}` and `{s}` a time to live, `{at}` and `{ats}` a time, `{d}` a
-/// database.
+/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{z}` a sorted set,
+/// `{f}` a field, `{m}` a member, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and
+/// `{s}` a time to live, `{at}` and `{ats}` a time, `{d}` a database.
 const FORMS: &[&str] = &[
     "SET {k} {v}",
     "SET {k} {v} EX {s}",
@@ -115,6 +115,35 @@ const FORMS: &[&str] = &[
     "SUNIONSTORE {t} {t} {t}",
     "SDIFFSTORE {t} {t} {t}",
     "COPY {t} {t} REPLACE",
+    "ZADD {z} {n} {m}",
+    "ZADD {z} {n} {m} {n}.5 {m} -{n} {m}",
+    "ZADD {z} NX {n} {m} {n} {m}",
+    "ZADD {z} XX CH {n} {m} {n} {m}",
+    "ZADD {z} GT {n} {m} {n} {m}",
+    "ZADD {z} LT {n} {m} {n} {m}",
+    "ZADD {z} INCR 0.1 {m}",
+    "ZADD {z} {n} {v}",
+    "ZINCRBY {z} 0.{n} {m}",
+    "ZINCRBY {z} -{n} {m}",
+    "ZREM {z} {m} {m}",
+    "ZREMRANGEBYRANK {z} {n} {n}",
+    "ZREMRANGEBYRANK {z} 0 1",
+    "ZREMRANGEBYSCORE {z} {n} {n}",
+    "ZREMRANGEBYSCORE {z} -inf 2",
+    "ZREMRANGEBYLEX {z} [a [b",
+    "ZPOPMIN {z}",
+    "ZPOPMAX {z} 2",
+    "ZMPOP 2 {z} {z} MAX COUNT 2",
+    "ZRANGESTORE {z} {z} 0 {n}",
+    "ZRANGESTORE {z} {z} {n} +inf BYSCORE",
+    "ZUNIONSTORE {z} 2 {z} {z} WEIGHTS 1 0.1",
+    "ZUNIONSTORE {k} 1 {z}",
+    "ZINTERSTORE {z} 2 {z} {z} AGGREGATE MAX",
+    "ZDIFFSTORE {z} 2 {z} {z}",
+    "ZADD {k} {n} {m}",
+    "RENAME {z} {z}",
+    "COPY {z} {z} REPLACE",
+    "PEXPIRE {z} {ms}",
     "DEL {k}",
     "DEL {k} {k} {k}",
     "UNLINK {k} {k}",
@@ -216,6 +245,8 @@ fn fill(word: &str, random: &mut Prng) -> String {
     match word {
         "{k}" => format!("key{}", number(6)),
         "{l}" => format!("list{}", number(4)),
+        "{z}" => format!("zset{}", number(4)),
+        "{m}" => format!("m{}", number(12)),
         "{h}" => format!("hash{}", number(4)),
         "{t}" => format!("set{}", number(4)),
         "{f}" => format!("f{}", number(5)),

@@ -9,7 +9,7 @@
 //! Words in capitals are tokens. A token before one word names it, before several it makes them a
 //! block, before `<…>` it names the choice. `<a | b>` is a choice that must be made, `[…]` may be left
 //! out, `...` says that what stands before it may repeat. What a word stands for is known from the
-//! word, or follows it: `value:integer`.
+//! word, or follows it: `value:integer`. A token by another name than its own is `CH:change`.
 
 use protocol::Reply;
 
@@ -61,6 +61,8 @@ impl ArgumentKind {
     fn of_word(word: &str) -> (Self, &str) {
         const STATED: &[(&str, ArgumentKind)] = &[
             (":integer", ArgumentKind::Integer),
+            (":string", ArgumentKind::Text),
+            (":key", ArgumentKind::Key),
             (":double", ArgumentKind::Double),
         ];
         for (ending, kind) in STATED {
@@ -161,6 +163,11 @@ impl Parser<'_> {
 
     /// A placeholder, or a token with what it names; the parser is behind `word`.
     fn word(&mut self, word: &str) -> Argument {
+        if let Some((token, name)) = word.split_once(':')
+            && token.chars().all(char::is_uppercase)
+        {
+            return pure_token(token, name.to_owned());
+        }
         if word.contains(|c: char| c.is_lowercase()) {
             return placeholder(word);
         }
@@ -178,17 +185,21 @@ impl Parser<'_> {
             self.at += 1;
         }
         if named.is_empty() {
-            return Argument {
-                name: word.to_lowercase(),
-                kind: ArgumentKind::PureToken,
-                token,
-                ..Argument::default()
-            };
+            return pure_token(word, word.to_lowercase());
         }
         Argument {
             token,
             ..one(named)
         }
+    }
+}
+
+fn pure_token(token: &str, name: String) -> Argument {
+    Argument {
+        name,
+        kind: ArgumentKind::PureToken,
+        token: Some(token.to_owned()),
+        ..Argument::default()
     }
 }
 

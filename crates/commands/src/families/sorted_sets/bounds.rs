@@ -1,0 +1,155 @@
+//! Bounds of ranges as clients write them, and the ranks between two of them.
+
+use std::ops::Range;
+
+use base::float;
+use structures::SortedSet;
+
+use crate::error::CommandError;
+
+/// A score, and whether it belongs to the range itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ScoreBound {
+    score: f64,
+    is_inside: bool,
+}
+
+/// From one score to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ScoreRange {
+    low: ScoreBound,
+    high: ScoreBound,
+}
+
+impl ScoreRange {
+    /// Reads two bounds: a score, or `(` and one that is left out.
+    ///
+    /// # Errors
+    /// "min or max is not a float".
+    pub(super) fn parse(low: &[u8], high: &[u8]) -> Result<Self, CommandError> {
+        let bound = |text: &[u8]| {
+            let (text, is_inside) = match text {
+                [b'(', rest @ ..] => (rest, false),
+                text => (text, true),
+            };
+            let score = bound_score(text)?;
+            Some(ScoreBound { score, is_inside })
+        };
+        let wrong = CommandError::fixed("ERR min or max is not a float");
+        match (bound(low), bound(high)) {
+            (Some(low), Some(high)) => Ok(Self { low, high }),
+            _ => Err(wrong),
+        }
+    }
+
+    /// The ranks of the members in it.
+    pub(super) fn ranks(&self, set: &SortedSet) -> Range<usize> {
+        let start = set.rank_of_score(self.low.score, !self.low.is_inside);
+        let end = set.rank_of_score(self.high.score, self.high.is_inside);
+        start..end.max(start)
+    }
+}
+
+/// A bound as C's `strtod` reads it, which takes blanks in front, nothing at all for zero, numbers
+/// that are too large for infinite, and ends at a zero byte.
+fn bound_score(text: &[u8]) -> Option<f64> {
+    let end = text.iter().position(|byte| *byte == 0);
+    let text = &text[..end.unwrap_or(text.len())];
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = text.iter().position(|byte| !is_blank(byte))?;
+    let text = &text[start..];
+    let score = float::parse(text).or_else(|| beyond_doubles(text))?;
+    (!score.is_nan()).then_some(score)
+}
+
+/// A decimal number that no double is near to: infinite, or zero.
+fn beyond_doubles(text: &[u8]) -> Option<f64> {
+    let is_decimal = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let text = std::str::from_utf8(text).ok()?;
+    text.bytes().all(|byte| is_decimal(&byte)).then_some(())?;
+    text.parse().ok()
+}
+
+/// One end of a range of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberBound<'a> {
+    /// `-`: before all.
+    First,
+    /// `+`: behind all.
+    Last,
+    Inside(&'a [u8]),
+    Outside(&'a [u8]),
+}
+
+/// From one member to another, where all scores are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemberRange<'a> {
+    low: MemberBound<'a>,
+    high: MemberBound<'a>,
+}
+
+impl<'a> MemberRange<'a> {
+    /// Reads two bounds: `[` or `(` and a member, `-`, or `+`.
+    ///
+    /// # Errors
+    /// "min or max not valid string range item".
+    pub(super) fn parse(low: &'a [u8], high: &'a [u8]) -> Result<Self, CommandError> {
+        let bound = |text: &'a [u8]| match text {
+            b"-" => Some(MemberBound::First),
+            b"+" => Some(MemberBound::Last),
+            [b'[', member @ ..] => Some(MemberBound::Inside(member)),
+            [b'(', member @ ..] => Some(MemberBound::Outside(member)),
+            _ => None,
+        };
+        let wrong = CommandError::fixed("ERR min or max not valid string range item");
+        match (bound(low), bound(high)) {
+            (Some(low), Some(high)) => Ok(Self { low, high }),
+            _ => Err(wrong),
+        }
+    }
+
+    /// The ranks of the members in it.
+    pub(super) fn ranks(&self, set: &SortedSet) -> Range<usize> {
+        let rank = |bound, is_low: bool| match bound {
+            MemberBound::First => 0,
+            MemberBound::Last => set.len(),
+            MemberBound::Inside(member) => set.rank_of_member(member, !is_low),
+            MemberBound::Outside(member) => set.rank_of_member(member, is_low),
+        };
+        let (start, end) = (rank(self.low, true), rank(self.high, false));
+        start..end.max(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_read_as_strtod_does() {
+        assert_eq!(bound_score(b"1.5"), Some(1.5));
+        assert_eq!(bound_score(b" \t1"), Some(1.0));
+        assert_eq!(bound_score(b""), Some(0.0));
+        assert_eq!(bound_score(b"1\0x"), Some(1.0));
+        assert_eq!(bound_score(b"1e999"), Some(f64::INFINITY));
+        assert_eq!(bound_score(b"-1e999"), Some(f64::NEG_INFINITY));
+        assert_eq!(bound_score(b"1e-999"), Some(0.0));
+        assert_eq!(bound_score(b"-inf"), Some(f64::NEG_INFINITY));
+        for wrong in [&b" "[..], b"nan", b"1x", b"1 ", b"x", b"(1"] {
+            assert_eq!(bound_score(wrong), None);
+        }
+    }
+
+    #[test]
+    fn members_need_a_bracket() {
+        assert!(MemberRange::parse(b"-", b"+").is_ok());
+        assert!(MemberRange::parse(b"[", b"(b").is_ok());
+        for wrong in [&b"a"[..], b"", b"--", b"+1"] {
+            assert!(MemberRange::parse(wrong, b"+").is_err());
+            assert!(MemberRange::parse(b"-", wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Members by chance: ZRANDMEMBER.
+
+use base::random::Prng;
+use protocol::Reply;
+use structures::SortedSet;
+
+use super::{READ_KEY, Shape};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+use crate::structure;
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "ZRANDMEMBER",
+    arity: Arity::AtLeast(2),
+    flags: Flags::READONLY,
+    keys: READ_KEY,
+    group: Group::SortedSet,
+    since: "6.2.0",
+    summary: "Gives members by chance: one, several different ones, or so many draws.",
+    complexity: "O(M*log(N)) where M is the number of members returned and N that of the set.",
+    syntax: "key [count [WITHSCORES]]",
+    tips: &["nondeterministic_output"],
+    handler: zrandmember,
+    ..CommandSpec::BLANK
+}];
+
+/// The most draws with repetition that one command makes.
+const DRAWS_MAX: u64 = 10_000_000;
+
+fn zrandmember(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let mut random = context.random.fork();
+    if args.remaining() == 0 {
+        return structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
+            let drawn = set.and_then(|set| {
+                let rank = random.index(set.len());
+                set.range(rank..rank + 1).next()
+            });
+            match drawn {
+                Some(one) => reply.bulk(one.member.as_bytes()),
+                None => reply.null(),
+            }
+        });
+    }
+    let (count, with_scores) = how_many(args)?;
+    structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
+        let Some(set) = set else {
+            return reply.array(0);
+        };
+        let ranks = choose(set.len(), count, &mut random);
+        let shape = Shape::of(with_scores, reply);
+        shape.begin(reply, ranks.len());
+        for rank in ranks {
+            let drawn = set.range(rank..rank + 1);
+            drawn.for_each(|one| shape.write(reply, &one));
+        }
+    })
+}
+
+/// The count, negative for draws with repetition, and whether there is WITHSCORES.
+fn how_many(args: &mut Args<'_>) -> Result<(i64, bool), CommandError> {
+    let count = args.integer()?;
+    if count == i64::MIN {
+        return Err(CommandError::fixed(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let with_scores = args.take_word("WITHSCORES");
+    if args.remaining() > 0 {
+        return Err(CommandError::Syntax);
+    }
+    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+        return Err(CommandError::fixed("ERR value is out of range"));
+    }
+    if count < 0 && count.unsigned_abs() > DRAWS_MAX {
+        return Err(CommandError::fixed(
+            "ERR value is out of range, at most 10000000 repetitions",
+        ));
+    }
+    Ok((count, with_scores))
+}
+
+/// Ranks below `len` by chance: `count` different ones or all there are, or with a negative `count`
+/// so many draws.
+fn choose(len: usize, count: i64, random: &mut Prng) -> Vec<usize> {
+    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    if count < 0 {
+        return (0..wanted).map(|_| random.index(len)).collect();
+    }
+    let wanted = wanted.min(len);
+    // Floyd's sampling (Bentley, CACM 30/9): as many draws as ranks are wanted.
+    let mut seen = std::collections::HashSet::with_capacity(wanted);
+    let mut chosen = Vec::with_capacity(wanted);
+    for last in len - wanted..len {
+        let drawn = random.index(last + 1);
+        let rank = if seen.insert(drawn) { drawn } else { last };
+        seen.insert(rank);
+        chosen.push(rank);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use base::random::Prng;
+    use protocol::Value;
+
+    use super::choose;
+    use crate::testing::TestServer;
+
+    #[test]
+    fn chosen_ranks_are_different_ones() {
+        let mut random = Prng::seeded(3);
+        for (len, count) in [(1, 1), (10, 3), (10, 10), (10, 20), (1_000, 999)] {
+            let chosen = choose(len, count, &mut random);
+            let different: BTreeSet<usize> = chosen.iter().copied().collect();
+            assert_eq!(chosen.len(), len.min(usize::try_from(count).unwrap()));
+            assert_eq!(different.len(), chosen.len());
+            assert!(chosen.iter().all(|rank| *rank < len));
+        }
+        assert_eq!(choose(3, -50, &mut random).len(), 50);
+    }
+
+    #[test]
+    fn members_come_by_chance() {
+        let mut server = TestServer::new();
+        server.run("ZADD z 1 a 2 b 3 c");
+        assert!(["a", "b", "c"].contains(&&server.text("ZRANDMEMBER z")[..]));
+        let mut all = server.texts("ZRANDMEMBER z 5");
+        all.sort();
+        assert_eq!(all, ["a", "b", "c"]);
+        assert_eq!(server.texts("ZRANDMEMBER z -7 WITHSCORES").len(), 14);
+        assert_eq!(server.run("ZRANDMEMBER none"), Value::Null);
+        assert_eq!(server.texts("ZRANDMEMBER none 2"), [""; 0]);
+        assert_eq!(server.error("ZRANDMEMBER z 1 x"), "ERR syntax error");
+    }
+}
