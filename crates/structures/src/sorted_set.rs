@@ -13,7 +13,8 @@
 //! at a time, the tree a node at a time: no change costs more than some microseconds.
 //!
 //! A set becomes large by the rules of Redis, so that OBJECT ENCODING says the same, and never
-//! goes back. Scores are never NaN; 0 and -0 are equal, and each is kept as it was given.
+//! goes back. Scores are never NaN; 0 and -0 are equal; the sign is
+//! forgotten by a small set, and kept by a large one.
 
 use std::ops::Range;
 
@@ -356,7 +357,7 @@ impl DoubleEndedIterator for Iter<'_> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// The whole number that a score is, if it has an exact one. Minus zero has none.
+/// The whole number that a score is, if it has an exact one.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "checked to be whole and small"
@@ -365,5 +366,5 @@ fn is_whole(score: f64) -> Option<i64> {
     /// All whole numbers up to this are doubles.
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     let is_exact = score.trunc() == score && score.abs() <= EXACT_MAX;
-    (is_exact && !(score == 0.0 && score.is_sign_negative())).then_some(score as i64)
+    is_exact.then_some(score as i64)
 }

@@ -219,8 +219,10 @@ fn scores_of_every_kind_are_kept() {
     for (number, score) in (b'a'..).zip(scores) {
         set.insert(&[number], score, &LIMITS).unwrap();
     }
-    let kept: Vec<u64> = set.iter().map(|one| one.score.to_bits()).collect();
-    assert_eq!(kept, scores.map(f64::to_bits));
+    assert!(set.iter().map(|one| one.score).eq(scores));
+    let mut set = SortedSet::for_members(200, 1, &LIMITS);
+    set.insert(b"zero", -0.0, &LIMITS).unwrap();
+    assert!(set.score(b"zero").unwrap().is_sign_negative());
 }
 
 #[test]
