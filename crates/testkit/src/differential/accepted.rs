@@ -41,19 +41,19 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         reason: "iteration follows the hash table; a walk in one step gives all",
-        commands: &["SCAN", "HSCAN", "SSCAN"],
+        commands: &["SCAN", "HSCAN", "SSCAN", "ZSCAN"],
         applies: |request| is_walked_from(request, b"0") && counts_all(request),
         means_the_same: are_same_walks,
     },
     Accepted {
         reason: "cursors mean something only to the server that gave them",
-        commands: &["SCAN", "HSCAN", "SSCAN"],
+        commands: &["SCAN", "HSCAN", "SSCAN", "ZSCAN"],
         applies: |request| !is_walked_from(request, b"0") || !counts_all(request),
         means_the_same: are_walks,
     },
     Accepted {
         reason: "a random choice",
-        commands: &["RANDOMKEY", "HRANDFIELD", "SRANDMEMBER"],
+        commands: &["RANDOMKEY", "HRANDFIELD", "SRANDMEMBER", "ZRANDMEMBER"],
         applies: always,
         means_the_same: are_same_kind,
     },
@@ -89,6 +89,27 @@ pub const ACCEPTED: &[Accepted] = &[
         commands: &["OBJECT ENCODING"],
         applies: always,
         means_the_same: |one, two| are_both_of_lists(one, two) || are_both_of_sets(one, two),
+    },
+    Accepted {
+        reason: "since Redis 7.2 scores have their shortest text",
+        commands: &[
+            "ZADD",
+            "ZINCRBY",
+            "ZSCORE",
+            "ZMSCORE",
+            "ZRANGE",
+            "ZREVRANGE",
+            "ZRANGEBYSCORE",
+            "ZREVRANGEBYSCORE",
+            "ZPOPMIN",
+            "ZPOPMAX",
+            "ZMPOP",
+            "ZUNION",
+            "ZINTER",
+            "ZDIFF",
+        ],
+        applies: always,
+        means_the_same: are_same_numbers,
     },
     Accepted {
         reason: "what a value takes in memory",
@@ -232,6 +253,22 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
 fn are_same_kind(one: &Value, two: &Value) -> bool {
     // The texts of errors must agree everywhere.
     std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
+}
+
+/// Whether all parts are the same text, or spell the same number.
+fn are_same_numbers(one: &Value, two: &Value) -> bool {
+    match (one, two) {
+        (Value::Array(one), Value::Array(two)) => {
+            let mut pairs = one.iter().zip(two);
+            one.len() == two.len() && pairs.all(|(one, two)| are_same_numbers(one, two))
+        }
+        (Value::Double(one), Value::Double(two)) => one.value == two.value,
+        (Value::Bulk(one_text), Value::Bulk(two_text)) if one != two => {
+            let number = base::float::parse(one_text);
+            number.is_some() && number == base::float::parse(two_text)
+        }
+        (one, two) => one == two,
+    }
 }
 
 fn are_both_of_lists(one: &Value, two: &Value) -> bool {

@@ -23,6 +23,11 @@ pub(super) enum Kind {
     Key,
     BigKey,
     Member,
+    ZsetKey,
+    LexKey,
+    Score,
+    ScoreBound,
+    LexBound,
     Value,
     BigValue,
     Text,
@@ -50,6 +55,11 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("key", Kind::Key),
     ("bigkey", Kind::BigKey),
     ("member", Kind::Member),
+    ("zkey", Kind::ZsetKey),
+    ("lexkey", Kind::LexKey),
+    ("score", Kind::Score),
+    ("scorebound", Kind::ScoreBound),
+    ("lexbound", Kind::LexBound),
     ("value", Kind::Value),
     ("bigvalue", Kind::BigValue),
     ("text", Kind::Text),
@@ -227,6 +237,26 @@ impl Draw {
             Kind::Key => self.key(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
             Kind::Member => self.member(),
+            Kind::ZsetKey => match self.below(8) {
+                0 => self.key(),
+                _ => format!("z:{}", self.below(4)).into_bytes(),
+            },
+            // Sets whose members all have the same score: elsewhere ranges of members mean nothing.
+            Kind::LexKey => format!("lex:{}", self.below(3)).into_bytes(),
+            Kind::Score => self.score(),
+            Kind::ScoreBound => match self.below(24) {
+                0 => self.pick_text(&["", "(", "((1", "x", "nan", " 1", "1 ", "1e5000", "(-inf"]),
+                1..5 => self.pick_text(&["-inf", "+inf", "inf", "(inf"]),
+                5..9 => [b"(".to_vec(), self.score()].concat(),
+                _ => self.score(),
+            },
+            Kind::LexBound => match self.below(24) {
+                0 => self.pick_text(&["", "a", "-a", "++", "[", "(", "\"[a\""]),
+                1..6 => b"-".to_vec(),
+                6..11 => b"+".to_vec(),
+                11..15 => [b"(".to_vec(), self.member()].concat(),
+                _ => [b"[".to_vec(), self.member()].concat(),
+            },
             Kind::Value => self.value(),
             Kind::BigValue => self.big_value(),
             Kind::Text => self.text(),
@@ -278,6 +308,18 @@ impl Draw {
     }
 
     /// A field of a hash or a member of a set: mostly one of few, so that they meet again.
+    /// Scores that meet each other often, and whose sums and products are exact mostly.
+    fn score(&mut self) -> Vec<u8> {
+        match self.below(20) {
+            0 => self.pick_text(BAD_FLOATS),
+            1 => self.pick_text(&["inf", "-inf", "+inf", "1e15", "-0", "0x10", "1e-300"]),
+            2 => self.pick_text(FLOATS),
+            3..7 => format!("-{}", self.below(10)).into_bytes(),
+            7..10 => format!("{}.25", self.below(10)).into_bytes(),
+            _ => self.below(20).to_string().into_bytes(),
+        }
+    }
+
     fn member(&mut self) -> Vec<u8> {
         match self.below(8) {
             0 => self.value(),

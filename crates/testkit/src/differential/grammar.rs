@@ -123,6 +123,59 @@ const SETS: &str = "
 6 SDIFFSTORE <key> <key>+
 ";
 
+const SORTED_SETS: &str = "
+30 ZADD <zkey> (<score> <member>)+
+12 ZADD <zkey> (NX|XX|GT|LT|CH|INCR)* (<score> <member>)+
+6 ZADD <zkey> INCR <score> <member>
+8 ZADD <lexkey> (0 <member>)+
+8 ZINCRBY <zkey> <score> <member>
+8 ZREM <zkey> <member>+
+3 ZREM <lexkey> <member>+
+8 ZSCORE <zkey> <member>
+5 ZMSCORE <zkey> <member>+
+4 ZCARD <zkey>
+8 ZCOUNT <zkey> <scorebound> <scorebound>
+6 ZLEXCOUNT <lexkey> <lexbound> <lexbound>
+8 ZRANK <zkey> <member>
+6 ZREVRANK <zkey> <member>
+8 ZRANGE <zkey> <index> <index> (REV|WITHSCORES)*
+8 ZRANGE <zkey> <scorebound> <scorebound> BYSCORE (REV|WITHSCORES|LIMIT <index> <index>)*
+6 ZRANGE <lexkey> <lexbound> <lexbound> BYLEX (REV|LIMIT <index> <index>)*
+2 ZRANGE <zkey> <index> <index> (REV|WITHSCORES|LIMIT <index> <index>|BYSCORE)*
+4 ZREVRANGE <zkey> <index> <index> [WITHSCORES]
+6 ZRANGEBYSCORE <zkey> <scorebound> <scorebound> (WITHSCORES|LIMIT <index> <index>)*
+6 ZREVRANGEBYSCORE <zkey> <scorebound> <scorebound> (WITHSCORES|LIMIT <index> <index>)*
+5 ZRANGEBYLEX <lexkey> <lexbound> <lexbound> (LIMIT <index> <index>)*
+5 ZREVRANGEBYLEX <lexkey> <lexbound> <lexbound> (LIMIT <index> <index>)*
+5 ZRANGESTORE <zkey> <zkey> <index> <index> [REV]
+4 ZRANGESTORE <zkey> <zkey> <scorebound> <scorebound> BYSCORE (REV|LIMIT <index> <index>)*
+2 ZRANGESTORE <lexkey> <lexkey> <lexbound> <lexbound> BYLEX (REV|LIMIT <index> <index>)*
+4 ZREMRANGEBYRANK <zkey> <index> <index>
+4 ZREMRANGEBYSCORE <zkey> <scorebound> <scorebound>
+3 ZREMRANGEBYLEX <lexkey> <lexbound> <lexbound>
+5 ZPOPMIN <zkey> [<index>]
+5 ZPOPMAX <zkey> [<index>]
+5 ZMPOP (1 <zkey>|2 <zkey> <zkey>|<index> <zkey>) (MIN|MAX) [COUNT <index>]
+3 ZRANDMEMBER <zkey> [<index> [WITHSCORES]]
+6 ZUNION (1 <zkey>|2 <zkey> <zkey>) (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
+4 ZUNION 2 <zkey> <zkey> WEIGHTS <score> <score> (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
+6 ZINTER (1 <zkey>|2 <zkey> <zkey>) (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
+4 ZINTER 2 <zkey> <zkey> WEIGHTS <score> <score> (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
+6 ZDIFF (1 <zkey>|2 <zkey> <zkey>|3 <zkey> <zkey> <zkey>) [WITHSCORES]
+6 ZUNIONSTORE <zkey> 2 <zkey> <zkey> (WEIGHTS <score> <score>|AGGREGATE (SUM|MIN|MAX))*
+6 ZINTERSTORE <zkey> 2 <zkey> <zkey> (WEIGHTS <score> <score>|AGGREGATE (SUM|MIN|MAX))*
+4 ZDIFFSTORE <zkey> (1 <zkey>|2 <zkey> <zkey>)
+4 ZINTERCARD (1 <zkey>|2 <zkey> <zkey>) [LIMIT <index>]
+4 ZSCAN <zkey> 0 COUNT 1000000 [MATCH <glob>]
+3 ZSCAN <zkey> <cursor> (MATCH <glob>|COUNT <count>|NONSENSE <word>)*
+2 ZADD <bigkey> (<score> <bigvalue>)+
+1 (ZPOPMIN|ZPOPMAX) <bigkey> <index>
+1 ZRANGE <bigkey> <index> <index>
+3 (COPY|RENAME) <zkey> <zkey>
+3 OBJECT ENCODING <zkey>
+2 DEL <zkey>
+";
+
 const GENERIC: &str = "
 10 DEL <key>+
 6 UNLINK <key>+
@@ -143,7 +196,7 @@ const GENERIC: &str = "
 5 EXPIRETIME <key>
 5 PEXPIRETIME <key>
 6 PERSIST <key>
-4 SCAN 0 COUNT 1000000 (MATCH <glob>|TYPE string|TYPE list)*
+4 SCAN 0 COUNT 1000000 (MATCH <glob>|TYPE string|TYPE list|TYPE zset)*
 4 SCAN <cursor> (MATCH <glob>|COUNT <count>|TYPE string)*
 4 KEYS <glob>
 2 RANDOMKEY
@@ -254,7 +307,15 @@ impl Grammar {
     /// When a line of the tables above is malformed: they are constants.
     pub(super) fn new() -> Self {
         let families = [
-            STRINGS, BITMAPS, LISTS, HASHES, SETS, GENERIC, CONNECTION, SERVER,
+            STRINGS,
+            BITMAPS,
+            LISTS,
+            HASHES,
+            SETS,
+            SORTED_SETS,
+            GENERIC,
+            CONNECTION,
+            SERVER,
         ];
         let lines = families.into_iter().flat_map(str::lines);
         let lines = lines.filter(|line| !line.is_empty());

@@ -145,8 +145,26 @@ fn in_order(kind: &Value, value: Value) -> Value {
             pairs.sort_by_key(|(field, _)| show(field));
             Value::Map(pairs)
         }
+        (b"zset", Value::Array(items)) => {
+            Value::Array(items.into_iter().map(with_shortest_score).collect())
+        }
         (_, value) => value,
     }
+}
+
+/// Scores have their shortest text since Redis 7.2.
+fn with_shortest_score(value: Value) -> Value {
+    let number = match &value {
+        Value::Bulk(text) => base::float::parse(text),
+        Value::Double(score) => Some(score.value),
+        Value::Array(pair) => {
+            return Value::Array(pair.iter().cloned().map(with_shortest_score).collect());
+        }
+        _ => None,
+    };
+    number.map_or(value, |number| {
+        Value::Bulk(base::float::FloatText::shortest(number).as_bytes().to_vec())
+    })
 }
 
 /// An encoding, as far as it is the same in Redis 7.0: short lists and sets became listpacks later.

@@ -49,8 +49,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-const NOT_A_NUMBER: CommandError =
-    CommandError::fixed("ERR resulting score is not a number (NaN)");
+const NOT_A_NUMBER: CommandError = CommandError::fixed("ERR resulting score is not a number (NaN)");
 
 /// What ZADD may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +114,11 @@ impl Rules {
         if self.only_new {
             return Ok(None);
         }
-        let new = if self.is_increment { old + given } else { given };
+        let new = if self.is_increment {
+            old + given
+        } else {
+            given
+        };
         if new.is_nan() {
             return Err(NOT_A_NUMBER);
         }
@@ -178,7 +181,11 @@ pub(in crate::families) fn add(
         write_score(reply, outcome.last);
     } else {
         let changed = outcome.changed.len();
-        let count = if rules.counts_changes { changed } else { outcome.added };
+        let count = if rules.counts_changes {
+            changed
+        } else {
+            outcome.added
+        };
         write_count(reply, count);
     }
     Ok(())

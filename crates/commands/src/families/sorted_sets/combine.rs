@@ -192,7 +192,9 @@ impl Options {
         while args.remaining() > 0 {
             let remaining = args.remaining();
             if weighs && remaining > inputs && args.take_word("WEIGHTS") {
-                options.weights = (0..inputs).map(|_| weight(args)).collect::<Result<_, _>>()?;
+                options.weights = (0..inputs)
+                    .map(|_| weight(args))
+                    .collect::<Result<_, _>>()?;
             } else if weighs && remaining >= 2 && args.take_word("AGGREGATE") {
                 options.aggregate = match () {
                     () if args.take_word("SUM") => Aggregate::Sum,
@@ -321,7 +323,9 @@ impl Input<'_> {
 
     fn for_each(self, mut visit: impl FnMut(&[u8], f64)) {
         match self {
-            Self::Scored(set) => set.iter().for_each(|one| visit(one.member.as_bytes(), one.score)),
+            Self::Scored(set) => set
+                .iter()
+                .for_each(|one| visit(one.member.as_bytes(), one.score)),
             Self::Plain(set) => set.iter().for_each(|one| visit(one.as_bytes(), 1.0)),
         }
     }
@@ -383,7 +387,10 @@ fn by_size(sizes: &[usize]) -> Vec<usize> {
 
 /// A weight is there for every input, or for none.
 fn weighed(options: &Options, at: usize, score: f64) -> f64 {
-    options.weights.get(at).map_or(score, |weight| weight * score)
+    options
+        .weights
+        .get(at)
+        .map_or(score, |weight| weight * score)
 }
 
 fn unite(
@@ -424,9 +431,8 @@ fn sift(
 ) {
     // Kinds have been checked, and the keys are locked.
     let _checked = with_input(context, key, |input| {
-        found.retain_mut(|(member, score)| {
-            keep(input.and_then(|input| input.score(member)), score)
-        });
+        found
+            .retain_mut(|(member, score)| keep(input.and_then(|input| input.score(member)), score));
     });
 }
 
@@ -514,7 +520,12 @@ mod tests {
         assert_eq!(server.integer("EXISTS c"), 0);
         assert_eq!(
             server.effects(),
-            ["DEL b", "ZADD b 1 x 2 y 3 z 30 w", "ZADD c 1 x 2 y 3 z", "DEL c"]
+            [
+                "DEL b",
+                "ZADD b 1 x 2 y 3 z 30 w",
+                "ZADD c 1 x 2 y 3 z",
+                "DEL c"
+            ]
         );
         server.assert_effects_replay();
     }
@@ -534,7 +545,10 @@ mod tests {
         let mut server = filled();
         server.run("SET s v");
         for (line, part) in [
-            ("ZUNION 0 a", "at least 1 input key is needed for 'zunion' command"),
+            (
+                "ZUNION 0 a",
+                "at least 1 input key is needed for 'zunion' command",
+            ),
             ("ZDIFFSTORE d -1 a", "needed for 'zdiffstore' command"),
             ("ZUNION 3 a b", "ERR syntax error"),
             ("ZUNION x a", "not an integer"),

@@ -178,7 +178,9 @@ pub(super) fn store_result(
         }
         entry.put(Owned::of_object(result.into_object(), None))?;
         let record = entry.record();
-        let stored = record.as_ref().and_then(|one| one.structure::<SortedSet>().ok());
+        let stored = record
+            .as_ref()
+            .and_then(|one| one.structure::<SortedSet>().ok());
         let members: Vec<(f64, Vec<u8>)> = stored
             .into_iter()
             .flat_map(SortedSet::iter)

@@ -81,7 +81,10 @@ fn pop(
     }
     let with_count = args.remaining() == 1;
     let count = match with_count {
-        true => args.integer().ok().and_then(|count| usize::try_from(count).ok()),
+        true => args
+            .integer()
+            .ok()
+            .and_then(|count| usize::try_from(count).ok()),
         false => Some(1),
     };
     let count = count.ok_or(CommandError::fixed(

@@ -68,7 +68,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         deprecated: instead("`ZRANGE` with the `BYLEX` argument"),
         summary: "Gives the members between two of them, where all scores are the same.",
         syntax: "key min max [LIMIT offset count]",
-        handler: |context, args, reply| range(context, args, reply, Some(Unit::Member), Some(false)),
+        handler: |context, args, reply| {
+            range(context, args, reply, Some(Unit::Member), Some(false))
+        },
         ..RANGE
     },
     CommandSpec {
@@ -159,7 +161,10 @@ impl<'a> Query<'a> {
                 return Err(CommandError::Syntax);
             }
         }
-        let (unit, is_reverse) = (named_unit.unwrap_or(Unit::Rank), named_reverse == Some(true));
+        let (unit, is_reverse) = (
+            named_unit.unwrap_or(Unit::Rank),
+            named_reverse == Some(true),
+        );
         if limit != -1 && unit == Unit::Rank {
             return Err(CommandError::fixed(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
@@ -193,7 +198,9 @@ impl<'a> Query<'a> {
             };
         }
         // A negative offset skips everything.
-        let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(all.len());
+        let skipped = usize::try_from(self.offset)
+            .unwrap_or(usize::MAX)
+            .min(all.len());
         let left = all.len() - skipped;
         let count = usize::try_from(self.limit).map_or(left, |limit| limit.min(left));
         match self.is_reverse {
@@ -221,7 +228,11 @@ impl<'a> Bounds<'a> {
     ) -> Result<Self, CommandError> {
         let number = |text| base::number::parse_i64(text).ok_or(CommandError::NotInteger);
         // Backwards, the higher bound of scores and members stands first.
-        let (low, high) = if is_reverse { (last, first) } else { (first, last) };
+        let (low, high) = if is_reverse {
+            (last, first)
+        } else {
+            (first, last)
+        };
         Ok(match unit {
             Unit::Rank => Self::Ranks(number(first)?, number(last)?),
             Unit::Score => Self::Scores(ScoreRange::parse(low, high)?),
@@ -291,10 +302,16 @@ mod tests {
     fn members_are_found_by_rank_score_and_name() {
         let mut server = filled();
         assert_eq!(server.texts("ZRANGE z 1 2"), ["b", "c"]);
-        assert_eq!(server.texts("ZRANGE z 0 1 REV WITHSCORES"), ["e", "5", "d", "4"]);
+        assert_eq!(
+            server.texts("ZRANGE z 0 1 REV WITHSCORES"),
+            ["e", "5", "d", "4"]
+        );
         assert_eq!(server.texts("ZREVRANGE z -2 -1"), ["b", "a"]);
         assert_eq!(server.texts("ZRANGE z (1 3 BYSCORE"), ["b", "c"]);
-        assert_eq!(server.texts("ZRANGE z +inf 2 BYSCORE REV LIMIT 1 2"), ["d", "c"]);
+        assert_eq!(
+            server.texts("ZRANGE z +inf 2 BYSCORE REV LIMIT 1 2"),
+            ["d", "c"]
+        );
         assert_eq!(server.texts("ZRANGEBYSCORE z 2 4 LIMIT 1 -1"), ["c", "d"]);
         assert_eq!(server.texts("ZRANGEBYSCORE z 2 4 LIMIT -1 2"), [""; 0]);
         assert_eq!(server.texts("ZREVRANGEBYSCORE z 4 (2"), ["d", "c"]);

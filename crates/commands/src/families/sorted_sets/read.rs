@@ -154,7 +154,11 @@ fn rank(
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let found = set.and_then(|set| {
             let (rank, score) = set.rank(member)?;
-            let rank = if is_from_end { set.len() - 1 - rank } else { rank };
+            let rank = if is_from_end {
+                set.len() - 1 - rank
+            } else {
+                rank
+            };
             Some((rank, score))
         });
         match found {
