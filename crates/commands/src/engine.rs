@@ -64,6 +64,9 @@ pub enum Next {
     Read,
     /// Complete requests may be left: call again after the others had their turn.
     Yield,
+    /// What comes next of the request goes into [`Session::arrival`]; call again with its
+    /// [head](crate::arrival::Arrival::take_head) and what comes behind it.
+    Receive,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,
     /// Send the replies, then close.
@@ -144,7 +147,10 @@ impl Engine {
             clock: &*self.clock,
             counters: &self.counters,
         };
-        let outcome = visit.run(input, share, &mut self.batch);
+        let mut outcome = visit.run(input, share, &mut self.batch);
+        if outcome.needed > 0 {
+            visit.begin_arrival(input, &mut outcome);
+        }
         self.store.leave();
         outcome
     }

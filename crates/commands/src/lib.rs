@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod arrival;
 pub mod context;
 pub mod counters;
 pub mod engine;

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::{Decoder, Resp};
 use store::DatabaseId;
 
+use crate::arrival::Arrival;
+
 /// Which replies a client gets (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
@@ -37,6 +39,8 @@ pub struct Session {
     pub client: Arc<ClientRecord>,
     /// State of an incomplete request.
     pub decoder: Decoder,
+    /// The long argument of the request that comes next or is coming.
+    pub arrival: Option<Box<Arrival>>,
     /// The database it selected.
     pub database: DatabaseId,
     /// Protocol version of its replies.
@@ -56,6 +60,7 @@ impl Session {
         Self {
             client,
             decoder: Decoder::default(),
+            arrival: None,
             database: 0,
             resp: Resp::V2,
             authenticated,

@@ -319,6 +319,9 @@ pub struct CommandSpec {
     pub tips: &'static [&'static str],
     /// What it does; for a container, what it does without a known subcommand.
     pub handler: Handler,
+    /// The same when argument 2 is long and arrived on its own (see [`crate::arrival`]); a command
+    /// without it gets all its arguments together.
+    pub long_value: Option<Handler>,
     /// Its subcommands.
     pub subcommands: &'static [CommandSpec],
 }
@@ -341,6 +344,7 @@ impl CommandSpec {
         syntax: "",
         tips: &[],
         handler: crate::error::container,
+        long_value: None,
         subcommands: &[],
     };
 }

@@ -14,6 +14,7 @@
 //! the bytes it was given.
 #![forbid(unsafe_code)]
 
+mod awaited;
 mod buffer;
 mod decoder;
 mod error;
@@ -25,6 +26,7 @@ mod request;
 mod short;
 mod value;
 
+pub use awaited::{AwaitedArgument, awaited_argument};
 pub use base::words::{UnbalancedQuotes, split as split_line};
 pub use buffer::ReplyBuffer;
 pub use decoder::{Decoded, Decoder};

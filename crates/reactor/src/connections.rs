@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// Not read from until the service says so.
     pub(crate) paused: bool,
+    /// What comes goes into the service's own memory.
+    pub(crate) lent_room: bool,
     /// In the list of connections that have input left to be served.
     pub(crate) queued: bool,
     /// What epoll watches now.
@@ -107,6 +109,7 @@ impl Connection {
             pending: None,
             phase: Phase::Open,
             paused: false,
+            lent_room: false,
             queued: false,
             interest: Interest::Input,
         }

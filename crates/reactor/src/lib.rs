@@ -37,7 +37,7 @@ pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
 pub use listener::{Listener, TcpOptions, UnixOptions};
 pub use service::{
-    CloseReason, Endpoint, OutputArena, PeerInfo, Received, Service, Then, Traffic, Verdict,
+    CloseReason, Endpoint, Filled, OutputArena, PeerInfo, Received, Service, Then, Traffic, Verdict,
 };
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

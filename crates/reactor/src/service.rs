@@ -12,6 +12,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use base::shared_bytes::Attachment;
@@ -67,6 +68,19 @@ pub trait Service {
         input: &[u8],
         output: &mut Self::Output,
     ) -> Received;
+
+    /// Where the next bytes of a connection go that was told to [`Then::Receive`]: some memory of
+    /// the service, never empty. `None` when there is none left, which ends the connection.
+    fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
+        let _ = id;
+        None
+    }
+
+    /// The first `count` bytes of the last [`room`](Self::room) were received.
+    fn filled(&mut self, id: ConnectionId, count: usize) -> Filled {
+        let _ = (id, count);
+        Filled::Close
+    }
 
     /// A connection is gone; its id is stale from now on.
     fn closed(&mut self, id: ConnectionId, reason: CloseReason);
@@ -191,6 +205,9 @@ pub enum Then {
     /// More complete input is left: `received` is called with it again, after other connections
     /// had their turn and once the output so far was taken.
     Yield,
+    /// What comes next is received into the service's own memory ([`Service::room`]) until it says
+    /// that it has all ([`Service::filled`]). All input must have been consumed.
+    Receive,
     /// Unread input is kept and nothing is read until [`Io::resume`], which makes `received` be
     /// called with the input that is left, if any. A peer that goes away meanwhile is closed.
     Pause,
@@ -198,6 +215,18 @@ pub enum Then {
     CloseAfterFlush,
     /// It is closed without waiting for a slow reader; what its socket takes at once is sent.
     CloseNow,
+}
+
+/// What follows bytes that the service received into its own memory.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// More of them.
+    More,
+    /// Ordinary input, which begins with these bytes as if they had come from the peer. `received`
+    /// is called when at least one more is there.
+    Input(Vec<u8>),
+    /// Nothing: the connection holds too much, and ends.
+    Close,
 }
 
 /// An answer to the question whether a connection may hold so many bytes.

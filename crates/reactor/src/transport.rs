@@ -1,7 +1,8 @@
 //! What carries bytes: the one surface behind which sockets, in-process pairs and wrappers stand.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
@@ -104,6 +105,31 @@ impl Carrier {
                 )?)
             }
             Self::Other(transport) => transport.send_pieces(pieces),
+        }
+    }
+
+    /// Moves bytes to the front of `room`, by way of `buffer` where there is no socket.
+    pub(crate) fn recv_shared(
+        &mut self,
+        room: &[AtomicU8],
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        match self {
+            Self::Socket(fd) => {
+                let target = room.as_ptr().cast::<libc::c_void>().cast_mut();
+                // SAFETY: atomics may be written through shared references, and `room` has so many
+                // bytes; the call keeps nothing.
+                let count = unsafe { libc::recv(fd.as_raw_fd(), target, room.len(), 0) };
+                usize::try_from(count).map_err(|_negative| io::Error::last_os_error())
+            }
+            Self::Other(transport) => {
+                let most = room.len().min(buffer.len());
+                let count = transport.recv(&mut buffer[..most])?;
+                for (place, &byte) in room.iter().zip(&buffer[..count]) {
+                    place.store(byte, Ordering::Relaxed);
+                }
+                Ok(count)
+            }
         }
     }
 

@@ -13,13 +13,13 @@ mod sessions;
 mod stopping;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Session, Share};
 use reactor::{
-    CloseReason, ConnectionId, Endpoint, Io, PeerInfo, Received, Service, Then, Verdict,
+    CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
 
 use crate::config::ConfigReader;
@@ -330,6 +330,7 @@ impl Service for Worker {
         let then = match outcome.next {
             Next::Read => Then::Continue,
             Next::Yield => Then::Yield,
+            Next::Receive => Then::Receive,
             Next::Close => Then::CloseAfterFlush,
             Next::Paused => {
                 client.set_flag(ClientRecord::BLOCKED, true);
@@ -342,6 +343,34 @@ impl Service for Worker {
             consumed: outcome.consumed,
             needed: outcome.needed,
             then,
+        }
+    }
+
+    fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
+        let session = &mut self.sessions.get_mut(id)?.session;
+        session.arrival.as_mut()?.room().ok()
+    }
+
+    fn filled(&mut self, id: ConnectionId, count: usize) -> Filled {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Filled::Close;
+        };
+        let client = &connected.session.client;
+        bump(&client.input_bytes_total, count);
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        client.active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
+        let Some(arrival) = &mut connected.session.arrival else {
+            return Filled::Close;
+        };
+        arrival.advance(count);
+        if let Some(head) = arrival.take_head() {
+            return Filled::Input(head);
+        }
+        let config = self.config.config();
+        let buffers = &mut self.buffers;
+        match buffers.input_grew(connected, 0, config, self.now_ms) {
+            Verdict::Keep => Filled::More,
+            Verdict::Close => Filled::Close,
         }
     }
 

@@ -24,6 +24,8 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
+#[cfg(not(any(loom, shuttle)))]
+use std::sync::atomic::AtomicU8;
 
 use base::sync::atomic::AtomicU64;
 
@@ -297,6 +299,40 @@ impl Arena {
     /// None needed; the signature is that of the real one.
     #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn chunk_bytes(&self, _chunk: ChunkId, _range: Range<usize>) -> &[u8] {
+        &[]
+    }
+
+    /// The bytes of `range`, counted from the start of a chunk, to be written by who owns it.
+    ///
+    /// # Safety
+    /// Only the caller has a reference to the page, and holds no slice of it.
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) unsafe fn chunk_room(&self, chunk: ChunkId, range: Range<usize>) -> &[AtomicU8] {
+        let len = range.end.saturating_sub(range.start);
+        let range = self.range(chunk.start(), range.start, len);
+        // SAFETY: the range lies in the mapping (checked above), which is writable, lives as long
+        // as `self` and whose bytes all have a value; an atomic byte has the layout of a byte.
+        // Nobody looks at it but readers that came late, who read words atomically and drop what
+        // they saw.
+        unsafe {
+            let first = self.words.range.base().as_ptr().add(range.start);
+            std::slice::from_raw_parts(first.cast::<AtomicU8>(), range.len())
+        }
+    }
+
+    /// Nothing: a model checker's values have no pages.
+    ///
+    /// # Safety
+    /// None needed; the signature is that of the real one.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) unsafe fn chunk_room(
+        &self,
+        _chunk: ChunkId,
+        _range: Range<usize>,
+    ) -> &[std::sync::atomic::AtomicU8] {
         &[]
     }
 

@@ -599,5 +599,9 @@ fn reserve_exact<T>(items: &mut Vec<T>, additional: usize) -> Result<(), OutOfMe
         .map_err(|_refused| OutOfMemory)
 }
 
+mod incoming;
+
+pub use incoming::{INCOMING_BYTES_MIN, Incoming};
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::blob::Incoming;
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
 use crate::indexed::Indexed;
@@ -130,6 +131,16 @@ impl Handle {
             Way::Indexed(way) => way.local.sink = sink,
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.sink = sink,
+        }
+    }
+
+    /// A value of `len` bytes that is received piece by piece, if it is long enough for that.
+    #[must_use]
+    pub fn incoming(&self, len: usize) -> Option<Incoming> {
+        match &self.way {
+            Way::Indexed(way) => Incoming::new(&way.shared.slab, len),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => None,
         }
     }
 

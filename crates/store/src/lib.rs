@@ -77,7 +77,7 @@ mod writer;
 
 pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
 pub use arena::HugePages;
-pub use blob::BlobRef;
+pub use blob::{BlobRef, INCOMING_BYTES_MIN, Incoming};
 pub use effect::{Effect, EffectSink};
 pub use entry::Entry;
 pub use handle::Handle;

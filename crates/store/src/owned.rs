@@ -37,6 +37,15 @@ impl Owned {
         }
     }
 
+    /// The same value with another deadline.
+    #[must_use]
+    pub fn with_deadline(self, deadline_unix_ms: Option<u64>) -> Self {
+        Self {
+            deadline_unix_ms,
+            ..self
+        }
+    }
+
     /// The object, if the value is no string.
     #[must_use]
     pub fn object(&self) -> Option<&Object> {

@@ -13,6 +13,7 @@ use store::StoreError;
 
 use super::{Next, Outcome, Share};
 use crate::args::Args;
+use crate::arrival::Arrival;
 use crate::context::Context;
 use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
@@ -83,6 +84,23 @@ impl Visit<'_> {
             if outcome.executed >= share.requests_max {
                 outcome.next = Next::Yield;
                 return outcome;
+            }
+        }
+    }
+
+    /// Has the rest of the request that the input ends in received apart, if it is one of those.
+    #[cold]
+    pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
+        let context = &mut self.context;
+        let rest = &input[outcome.consumed..];
+        if outcome.next == Next::Read && is_ordinary(context.session) {
+            let arrival = Arrival::begin(context.store, self.table, rest, outcome.needed);
+            if arrival.is_some() {
+                context.session.arrival = arrival;
+                context.session.decoder.reset();
+                outcome.consumed = input.len();
+                outcome.needed = 0;
+                outcome.next = Next::Receive;
             }
         }
     }
@@ -171,7 +189,7 @@ impl Visit<'_> {
     /// Runs a plain request and writes its reply.
     #[inline(always)]
     fn execute(&mut self, request: Request<'_>, found: &Found) {
-        if found.needs_room && !self.make_room(found.index, request) {
+        if found.needs_room && !self.make_room(found.index, request.wire_bytes()) {
             return self.refuse(self.reply.mark(), &CommandError::OutOfMemory);
         }
         let start = self.reply.mark();
@@ -183,10 +201,10 @@ impl Visit<'_> {
         }
     }
 
-    /// Sees to it that there is memory for a request; whether there is.
+    /// Sees to it that there is memory for a request of so many bytes; whether there is.
     #[inline(always)]
-    fn make_room(&mut self, index: CommandIndex, request: Request<'_>) -> bool {
-        let made = self.context.store.make_room(request.wire_bytes());
+    fn make_room(&mut self, index: CommandIndex, bytes: usize) -> bool {
+        let made = self.context.store.make_room(bytes);
         if let Err(StoreError::OutOfMemory) = made {
             self.counters.count_rejection(index);
             return false;
@@ -228,6 +246,7 @@ impl Visit<'_> {
             self.refuse(start, &error);
         }
         let session = &mut *self.context.session;
+        session.arrival = None;
         if session.reply_mode != ReplyMode::On {
             suppress_reply(session, &mut self.reply, start);
         }
@@ -245,11 +264,18 @@ impl Visit<'_> {
             self.counters.count_rejection(index);
             return Err(refusal);
         }
-        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, request) {
+        let arrival = session.arrival.as_ref();
+        let arrived_bytes = arrival.map_or(0, |arrival| arrival.held_bytes());
+        let bytes = request.wire_bytes() + arrived_bytes;
+        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, bytes) {
             return Err(CommandError::OutOfMemory);
         }
         let mut args = Args::new(request, first);
-        let result = (spec.handler)(&mut self.context, &mut args, &mut self.reply);
+        let handler = match spec.long_value {
+            Some(handler) if self.context.session.arrival.is_some() => handler,
+            _ => spec.handler,
+        };
+        let result = handler(&mut self.context, &mut args, &mut self.reply);
         self.counters.count_call(index, result.is_err());
         if may_take_long(spec) {
             self.set_time(self.clock.now_unix_ms());
@@ -298,7 +324,10 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
 /// Whether a client is in no state that a plain request would have to heed.
 #[inline]
 fn is_ordinary(session: &Session) -> bool {
-    session.authenticated && session.reply_mode == ReplyMode::On && session.fate == Fate::Stay
+    session.authenticated
+        && session.reply_mode == ReplyMode::On
+        && session.fate == Fate::Stay
+        && session.arrival.is_none()
 }
 
 /// Whether time passes while a command runs, so that the next one needs a clock sample of its own.

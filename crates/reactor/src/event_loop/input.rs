@@ -8,6 +8,8 @@
 //! It goes back to the front of the thread's buffer before more is received; once it is half of
 //! that buffer, or more is needed than fits there, the connection's own buffer is received into
 //! instead. That one at most doubles with the bytes that came, whatever length a peer claims.
+//! A service that knows where long input is to end up lends its own memory for it
+//! ([`Then::Receive`]).
 
 use std::io;
 use std::mem;
@@ -15,7 +17,7 @@ use std::mem;
 use super::{EventLoop, READ_BUFFER_BYTES};
 use crate::connections::{Connection, ConnectionId, Phase};
 use crate::io::Io;
-use crate::service::{CloseReason, OutputArena as _, Service, Then, Verdict};
+use crate::service::{CloseReason, Filled, OutputArena as _, Service, Then, Verdict};
 
 /// Receives in a row from one connection, after which others have their turn.
 const ROUNDS_MAX: usize = 16;
@@ -46,7 +48,9 @@ impl<S: Service> EventLoop<S> {
     fn receive_once(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         match self.state.connections.get_mut(id) {
             Some(connection) if connection.may_receive() && !connection.queued => {
-                if connection.receives_into_its_own() {
+                if connection.lent_room {
+                    self.receive_lent(id, buffer)
+                } else if connection.receives_into_its_own() {
                     self.receive_own(id)
                 } else {
                     self.receive_shared(id, buffer)
@@ -95,6 +99,38 @@ impl<S: Service> EventLoop<S> {
         }
         self.receive_kept(id);
         if filled { Round::Again } else { Round::Over }
+    }
+
+    /// Receives into memory of the service.
+    fn receive_lent(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return Round::Over;
+        };
+        let Some(room) = self.service.room(id) else {
+            self.state.doom(id, CloseReason::InputLimit);
+            return Round::Over;
+        };
+        let room_bytes = room.len();
+        let received = connection.carrier.recv_shared(room, buffer);
+        let Some(count) = self.check_received(id, &received) else {
+            return after_nothing(&received);
+        };
+        match self.service.filled(id, count) {
+            Filled::More if count < room_bytes => return Round::Over,
+            Filled::More => {}
+            Filled::Input(input) => {
+                if let Some(connection) = self.state.connections.get_mut(id) {
+                    connection.lent_room = false;
+                    connection.needed = input.len() + 1;
+                    connection.input = input;
+                }
+            }
+            Filled::Close => {
+                self.state.doom(id, CloseReason::InputLimit);
+                return Round::Over;
+            }
+        }
+        Round::Again
     }
 
     /// Serves the input that the connection kept, as far as it may be and is enough.
@@ -158,6 +194,7 @@ impl<S: Service> EventLoop<S> {
         match received.then {
             Then::Continue => {}
             Then::Yield => self.state.enqueue(id),
+            Then::Receive => self.lend_room(id, received.consumed == input.len()),
             Then::Pause => self.state.pause(id),
             Then::CloseAfterFlush => {
                 let phase = Phase::Draining(CloseReason::Requested);
@@ -167,6 +204,17 @@ impl<S: Service> EventLoop<S> {
         }
         self.flush_if_full();
         received.consumed.min(input.len())
+    }
+
+    #[cold]
+    fn lend_room(&mut self, id: ConnectionId, consumed_all: bool) {
+        debug_assert!(
+            consumed_all,
+            "input is left that comes before what is received apart"
+        );
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.lent_room = true;
+        }
     }
 
     /// Keeps `rest`, which lies in the thread's buffer, of an input of which `consumed` bytes are

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
+use crate::lines::kept;
 use crate::rig::{Client, Kind, Rig};
 
 fn over_all_kinds(test: impl Fn(Client)) {
@@ -88,6 +89,27 @@ fn output_larger_than_sockets_take() {
         for _ in 0..5 {
             expected.resize(expected.len() + 3_000_000, b'x');
             expected.extend_from_slice(b"\nmark\n");
+        }
+        exchange(client, sent, &expected);
+    });
+}
+
+/// What goes straight to the service's memory, in any pieces, and what comes around it.
+#[test]
+fn bytes_received_apart_arrive_whole() {
+    over_all_kinds(|client| {
+        let (mut sent, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..60_u32 {
+            let count = usize::try_from(number * number * 61).unwrap();
+            let bytes: Vec<u8> = (number..)
+                .map(|byte| byte.to_le_bytes()[0])
+                .take(count)
+                .collect();
+            sent.extend_from_slice(format!("mark {number}\nkeep {count}\n").as_bytes());
+            sent.extend_from_slice(&bytes);
+            sent.push(b'\n');
+            expected.extend_from_slice(format!("mark {number}\n").as_bytes());
+            expected.extend_from_slice(kept(&bytes).as_bytes());
         }
         exchange(client, sent, &expected);
     });

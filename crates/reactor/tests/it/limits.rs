@@ -56,6 +56,30 @@ fn lent_bytes_count_against_the_limit() {
     });
 }
 
+/// What is received apart is the service's to count and to refuse; nothing of it stays when the
+/// peer goes away half way.
+#[test]
+fn bytes_received_apart_can_be_refused_and_given_up() {
+    let bounds = Bounds {
+        input_max: 100_000,
+        ..Bounds::default()
+    };
+    let rig = Rig::with(1, bounds);
+    let mut client = rig.connect(Kind::Tcp4);
+    client.send("keep 500000\n");
+    client.send(vec![b'v'; 50_000]);
+    drop(client);
+    eventually("closed", || rig.closed().len() == 1);
+    let mut greedy = rig.connect(Kind::InProcess);
+    greedy.send("keep 500000\n");
+    let _refused = std::io::Write::write_all(&mut greedy, &[b'v'; 200_000]);
+    eventually("closed", || rig.closed().len() == 2);
+    assert_eq!(rig.closed()[1], CloseReason::InputLimit);
+    for service in rig.stop() {
+        assert!(service.apart.is_empty());
+    }
+}
+
 /// While its output waits, nothing is read from a client: its requests stay on its side.
 #[test]
 fn no_reading_while_output_waits() {

@@ -8,19 +8,20 @@
 //! | `big N` | N bytes of `x` and a line end |
 //! | `lend N` | N bytes of `y`, attached, and a line end |
 //! | `blob N` | the N bytes that follow are answered by `blob N` |
+//! | `keep N` | the N bytes that follow, and a line end, are answered by `kept N` and their sum |
 //! | `tell` | every connection of the loop gets `told` aside |
 //! | anything else | the line itself |
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::shared_bytes::Attachment;
 use reactor::{
-    CloseReason, ConnectionId, FLUSH_BYTES, Io, OutputArena, PeerInfo, Received, Service, Then,
-    Verdict,
+    CloseReason, ConnectionId, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received, Service,
+    Then, Verdict,
 };
 
 /// What tests see of the services and tell them, shared by all workers of a rig.
@@ -126,6 +127,8 @@ pub(crate) struct Lines {
     pub(crate) paused: Vec<ConnectionId>,
     /// Ids of connections that are gone; used on purpose.
     pub(crate) stale: Vec<ConnectionId>,
+    /// Memory for what is received apart, and how much of it is filled.
+    pub(crate) apart: BTreeMap<ConnectionId, (Vec<AtomicU8>, usize)>,
     /// Lines in the order in which they were served, by their connection.
     pub(crate) order: Vec<(ConnectionId, Vec<u8>)>,
 }
@@ -139,6 +142,7 @@ impl Lines {
             open: Vec::new(),
             paused: Vec::new(),
             stale: Vec::new(),
+            apart: BTreeMap::new(),
             order: Vec::new(),
         }
     }
@@ -236,6 +240,22 @@ impl Service for Lines {
                 consumed += needed;
                 continue;
             }
+            if let Some(count) = number_after(line, b"keep ") {
+                let came = &rest[end + 1..];
+                if came.len() < count {
+                    let mut apart: Vec<_> = came.iter().map(|&byte| AtomicU8::new(byte)).collect();
+                    apart.resize_with(count, AtomicU8::default);
+                    self.apart.insert(id, (apart, came.len()));
+                    return Received::consumed(input.len()).then(Then::Receive);
+                }
+                let needed = end + 1 + count + 1;
+                if rest.len() < needed {
+                    return Received::consumed(consumed).needing(needed);
+                }
+                output.extend_from_slice(kept(&came[..count]).as_bytes());
+                consumed += needed;
+                continue;
+            }
             consumed += end + 1;
             let then = self.serve(io, id, line, output);
             if then != Then::Continue {
@@ -248,10 +268,38 @@ impl Service for Lines {
         Received::consumed(consumed).then(Then::Yield)
     }
 
+    /// At most 5,000 bytes at a time.
+    fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
+        let (apart, filled) = self.apart.get(&id)?;
+        let end = apart.len().min(filled + 5_000);
+        apart.get(*filled..end)
+    }
+
+    fn filled(&mut self, id: ConnectionId, count: usize) -> Filled {
+        let Some((apart, filled)) = self.apart.get_mut(&id) else {
+            return Filled::Close;
+        };
+        *filled += count;
+        if *filled > self.bounds.input_max {
+            return Filled::Close;
+        }
+        if *filled < apart.len() {
+            return Filled::More;
+        }
+        let bytes: Vec<u8> = apart
+            .iter()
+            .map(|byte| byte.load(Ordering::SeqCst))
+            .collect();
+        self.apart.remove(&id);
+        let line = kept(&bytes);
+        Filled::Input(line.trim_end().as_bytes().to_vec())
+    }
+
     fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
         let before = self.open.len();
         self.open.retain(|&other| other != id);
         assert_eq!(self.open.len() + 1, before, "{id:?} closed twice");
+        self.apart.remove(&id);
         self.stale.push(id);
         self.shared.closed.lock().unwrap().push(reason);
     }
@@ -289,6 +337,12 @@ impl Service for Lines {
     fn input_limit(&mut self, _: ConnectionId, buffered_bytes: usize) -> Verdict {
         verdict(buffered_bytes <= self.bounds.input_max)
     }
+}
+
+/// The answer to `keep`, also a line that is answered by itself.
+pub(crate) fn kept(bytes: &[u8]) -> String {
+    let sum: u64 = bytes.iter().map(|&byte| u64::from(byte)).sum();
+    format!("kept {} {sum}\n", bytes.len())
 }
 
 fn verdict(keep: bool) -> Verdict {

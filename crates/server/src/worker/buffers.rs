@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use commands::Session;
 use reactor::{ConnectionId, Io, Verdict};
 
 use super::{Connected, Sessions};
@@ -90,7 +91,8 @@ impl Buffers {
         self.judge_output(connected, config, now_ms)
     }
 
-    /// A client's incomplete input has grown: whether it may go on.
+    /// A client's incomplete input has grown, to so many bytes beside what is
+    /// [arriving](commands::arrival) apart: whether it may go on.
     pub(super) fn input_grew(
         &mut self,
         connected: &mut Connected,
@@ -98,7 +100,7 @@ impl Buffers {
         config: &Config,
         now_ms: u64,
     ) -> Verdict {
-        connected.holding.input_bytes = buffered_bytes;
+        connected.holding.input_bytes = buffered_bytes + arrived_bytes(connected);
         self.grew(connected, now_ms);
         self.judge_input(connected, config)
     }
@@ -115,11 +117,16 @@ impl Buffers {
     /// Counts what a client holds at this moment, and gives it.
     pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
         let id = connected.id;
+        let arrived_bytes = arrived_bytes(connected);
         let holding = &mut connected.holding;
-        holding.input_bytes = io.input_bytes(id);
+        holding.input_bytes = io.input_bytes(id) + arrived_bytes;
         holding.output_bytes = io.pending_output_bytes(id);
-        let decoder_bytes = connected.session.decoder.held_bytes();
-        self.account(connected, (io.buffer_bytes(id) + decoder_bytes) as u64);
+        let Session {
+            decoder, arrival, ..
+        } = &connected.session;
+        let arrival_bytes = arrival.as_ref().map_or(0, |arrival| arrival.held_bytes());
+        let held_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes;
+        self.account(connected, held_bytes as u64);
         connected.holding.held_bytes
     }
 
@@ -156,7 +163,8 @@ impl Buffers {
         (now_ms, now_unix_ms): (u64, u64),
     ) -> bool {
         let id = connected.id;
-        let (input_bytes, output_bytes) = (io.input_bytes(id), io.pending_output_bytes(id));
+        let input_bytes = io.input_bytes(id) + arrived_bytes(connected);
+        let output_bytes = io.pending_output_bytes(id);
         let holding = &mut connected.holding;
         if output_bytes < holding.output_bytes || input_bytes > holding.input_bytes {
             holding.progress_ms = now_ms;
@@ -252,4 +260,10 @@ impl Buffers {
         self.unauthenticated_bytes > self.unauthenticated_bytes_max
             && connected.holding.held_bytes > UNAUTHENTICATED_BYTES_SPARED
     }
+}
+
+/// Bytes of a long argument that came apart from the rest of its request.
+fn arrived_bytes(connected: &Connected) -> usize {
+    let arrival = connected.session.arrival.as_ref();
+    arrival.map_or(0, |arrival| arrival.arrived_bytes())
 }

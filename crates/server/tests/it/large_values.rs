@@ -7,6 +7,8 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 
+use crate::limits::eventually;
+
 fn start(args: &[&str]) -> Server {
     ServerBuilder::iolite().args(args).start().unwrap()
 }
@@ -79,4 +81,174 @@ fn replies_that_are_skipped_lend_nothing() {
         client.command(&["STRLEN", "k"]).unwrap(),
         Value::Integer(100_000)
     );
+}
+
+/// Bytes of a value whose length makes it arrive apart from the rest of its request.
+const LONG: usize = 300_001;
+
+#[test]
+fn options_hold_for_values_that_arrive_apart() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let (one, two) = (pattern(LONG, 1), pattern(LONG + 70_000, 2));
+    let bulk = |bytes: &Vec<u8>| Value::Bulk(bytes.clone());
+    ok(&mut client, &[b"set", b"k", &one, b"NX", b"EX", b"1000"]);
+    assert_eq!(
+        client.command(&[&b"SET"[..], b"k", &*two, b"NX"]).unwrap(),
+        Value::Null
+    );
+    assert_eq!(client.command(&["GET", "k"]).unwrap(), bulk(&one));
+    let old = client
+        .command(&[&b"SET"[..], b"k", &*two, b"GET", b"KEEPTTL"])
+        .unwrap();
+    assert_eq!(old, bulk(&one));
+    assert_eq!(client.command(&["GET", "k"]).unwrap(), bulk(&two));
+    assert_eq!(client.command(&["TTL", "k"]).unwrap(), Value::Integer(1000));
+    ok(&mut client, &[b"SET", b"k", &one]);
+    assert_eq!(client.command(&["TTL", "k"]).unwrap(), Value::Integer(-1));
+    for wrong in [&b"NONSENSE"[..], b"EX"] {
+        let reply = client.command(&[&b"SET"[..], b"k", &*two, wrong]).unwrap();
+        assert_eq!(reply, Value::Error("ERR syntax error".into()));
+    }
+    assert_eq!(client.command(&["GET", "k"]).unwrap(), bulk(&one));
+    // Of other kinds, and in other places, arguments come with their requests.
+    assert_eq!(client.command(&[&b"ECHO"[..], &*two]).unwrap(), bulk(&two));
+    ok(&mut client, &[b"MSET", b"a", &one, b"b", &two]);
+    assert_eq!(
+        client.command(&["STRLEN", "b"]).unwrap(),
+        Value::Integer(370_001)
+    );
+}
+
+#[test]
+fn long_values_take_their_place_in_a_pipeline() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let (one, two) = (pattern(LONG, 1), pattern(2 * LONG, 2));
+    let requests: Vec<Vec<&[u8]>> = vec![
+        vec![b"SET", b"small", b"1"],
+        vec![b"SET", b"k", &one],
+        vec![b"INCR", b"small"],
+        vec![b"SET", b"k", &two],
+        vec![b"GETRANGE", b"k", b"600000", b"-1"],
+        vec![b"APPEND", b"k", &one],
+        vec![b"INCR", b"small"],
+    ];
+    let replies = client.pipeline(&requests).unwrap();
+    let end = client
+        .command(&["GETRANGE", "k", "600001", "600003"])
+        .unwrap();
+    let last = [two[600_001], one[0], one[1]];
+    assert_eq!(end, Value::Bulk(last.to_vec()));
+    let ok = Value::Simple("OK".into());
+    let expected = vec![
+        ok.clone(),
+        ok,
+        Value::Integer(2),
+        Value::Simple("OK".into()),
+        Value::Bulk(two[600_000..].to_vec()),
+        Value::Integer(900_003),
+        Value::Integer(3),
+    ];
+    assert!(replies == expected);
+}
+
+/// What came of a value is the client's while it is coming, and goes with the client.
+#[test]
+fn half_a_value_goes_with_its_sender() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let info = |client: &mut Client, field: &str| -> u64 {
+        let Value::Bulk(text) = client.command(&["INFO", "memory"]).unwrap() else {
+            panic!("INFO gives text");
+        };
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        line.unwrap().parse().unwrap()
+    };
+    let before = info(&mut client, "used_memory_dataset:");
+    let mut sender = UnixStream::connect(server.socket()).unwrap();
+    sender
+        .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n")
+        .unwrap();
+    sender.write_all(&vec![b'v'; 40_000_000]).unwrap();
+    eventually("it is counted as the client's", || {
+        info(&mut client, "mem_clients_normal:") > 39_000_000
+    });
+    assert!(info(&mut client, "used_memory_dataset:") < before + 1_000_000);
+    drop(sender);
+    eventually("it is given back", || {
+        info(&mut client, "mem_clients_normal:") < 1_000_000
+    });
+    eventually("also to the system", || {
+        server.rss_bytes().unwrap() < 30_000_000
+    });
+    assert_eq!(client.command(&["EXISTS", "k"]).unwrap(), Value::Integer(0));
+}
+
+#[test]
+fn limits_hold_for_values_that_arrive_apart() {
+    let server = start(&["--maxmemory", "20mb", "--proto-max-bulk-len", "30mb"]);
+    let mut client = server.client().unwrap();
+    let refused = client
+        .command(&[&b"SET"[..], b"k", &*vec![b'v'; 25_000_000]])
+        .unwrap();
+    let Value::Error(text) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(text.starts_with(b"OOM "), "{text:?}");
+    ok(&mut client, &[b"SET", b"k", &pattern(1_000_000, 1)]);
+    client
+        .send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$31457281\r\n")
+        .unwrap();
+    let told = client.receive().unwrap().unwrap();
+    assert_eq!(
+        told,
+        Value::Error("ERR Protocol error: invalid bulk length".into())
+    );
+    let mut other = server.client().unwrap();
+    assert_eq!(
+        other.command(&["STRLEN", "k"]).unwrap(),
+        Value::Integer(1_000_000)
+    );
+    ok(
+        &mut other,
+        &[b"CONFIG", b"SET", b"client-query-buffer-limit", b"1mb"],
+    );
+    let sent = other.send(&[&b"SET"[..], b"k", &*vec![b'v'; 25_000_000]]);
+    let ended = sent.is_err() || other.receive().map_or(true, |reply| reply.is_none());
+    assert!(ended, "closed, not answered");
+}
+
+/// The most a value costs while it is set and read: its bytes and little more.
+fn peak_of(value_bytes: usize) -> (u64, u64) {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let before = server.rss_peak_bytes().unwrap();
+    let value = b"0123456789abcde".repeat(value_bytes / 15);
+    ok(&mut client, &[b"SET", b"k", &value]);
+    let set_peak = server.rss_peak_bytes().unwrap() - before;
+    assert!(client.command(&["GET", "k"]).unwrap() == Value::Bulk(value));
+    (set_peak, server.rss_peak_bytes().unwrap() - before)
+}
+
+#[test]
+fn a_value_is_set_and_read_without_a_second_copy() {
+    const VALUE: usize = 32 << 20;
+    let (set_peak, peak) = peak_of(VALUE);
+    let most = (VALUE as u64) * 115 / 100;
+    assert!(set_peak <= most && peak <= most, "{set_peak} {peak}");
+}
+
+#[test]
+#[ignore = "takes a gigabyte; cargo test -p server --release --test it -- --ignored second_copy"]
+fn values_of_256_and_512_mib_are_set_and_read_without_a_second_copy() {
+    for mib in [256_usize, 512] {
+        let (set_peak, peak) = peak_of(mib << 20);
+        let most = ((mib as u64) << 20) * 115 / 100;
+        assert!(
+            set_peak <= most && peak <= most,
+            "{mib} MiB: {set_peak} {peak}"
+        );
+    }
 }

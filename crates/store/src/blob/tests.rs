@@ -8,6 +8,7 @@
 
 use super::*;
 use crate::arena::{Arena, HugePages};
+use crate::value::StoreError;
 use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
@@ -239,4 +240,48 @@ proptest! {
         prop_assert_eq!(slab.ledger().used_bytes(), 0);
         prop_assert_eq!(slab.arena().chunks().in_use_bytes(), 0);
     }
+}
+
+/// Received in pieces of any size; the ledger hears of it when it is whole, and of nothing else.
+#[test]
+fn a_value_on_its_way_in_belongs_to_nobody_yet() {
+    let slab = slab_of(8 * MIB);
+    for len in [64 * KIB, 64 * KIB + 1, 200_000, 2 * MIB] {
+        let bytes = pattern(len, 3);
+        let mut incoming = Incoming::new(&slab, len).unwrap();
+        assert!(incoming.held_bytes() < KIB);
+        for piece in bytes.chunks(7_001) {
+            assert!(!incoming.is_complete());
+            assert_eq!(incoming.write(piece).unwrap(), piece.len());
+            assert!(incoming.held_bytes() < incoming.filled_bytes() + 65 * KIB);
+        }
+        assert_eq!(incoming.write(b"more").unwrap(), 0);
+        assert_eq!(slab.ledger().used_bytes(), 0);
+        let owned = incoming.finish(None).unwrap();
+        assert!(slab.ledger().used_bytes() >= len as u64);
+        assert_eq!(owned.to_vec(), bytes);
+        drop(owned);
+        assert_eq!(slab.ledger().used_bytes(), 0);
+    }
+    assert!(Incoming::new(&slab, 64 * KIB - 1).is_none());
+    assert_eq!(slab.arena().chunks().in_use_bytes(), 0);
+}
+
+#[test]
+fn a_value_that_is_given_up_half_way_leaves_nothing() {
+    let slab = slab_of(4 * MIB);
+    for filled in [0, 100, 70_000, MIB] {
+        let mut incoming = Incoming::new(&slab, 2 * MIB).unwrap();
+        incoming.write(&pattern(filled, 1)).unwrap();
+        assert!(incoming.finish(None).is_none());
+        assert_eq!(slab.ledger().used_bytes(), 0);
+        assert_eq!(slab.arena().chunks().in_use_bytes(), 0);
+    }
+    let mut greedy = Incoming::new(&slab, 16 * MIB).unwrap();
+    assert_eq!(
+        greedy.write(&pattern(16 * MIB, 1)),
+        Err(StoreError::OutOfMemory)
+    );
+    drop(greedy);
+    assert_eq!(slab.arena().chunks().in_use_bytes(), 0);
 }

@@ -140,13 +140,27 @@ fn is_equal(record: &Record<'_>, text: &[u8]) -> bool {
 /// States that a key now holds `value`.
 #[inline]
 fn state_set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline) {
+    state_set_with(entry, || value, deadline);
+}
+
+/// The same with a value that is made only when someone listens.
+#[inline]
+fn state_set_with<V: AsRef<[u8]>>(
+    entry: &mut Entry<'_>,
+    value: impl FnOnce() -> V,
+    deadline: Deadline,
+) {
     let key = entry.key();
-    entry.effect(|effect| match deadline {
-        Deadline::Never => effect.command(&[b"SET", key.bytes(), value]),
-        Deadline::Keep => effect.command(&[b"SET", key.bytes(), value, b"KEEPTTL"]),
-        Deadline::At(unix_ms) => {
-            let unix_ms = IntegerText::new_u64(unix_ms);
-            effect.command(&[b"SET", key.bytes(), value, b"PXAT", unix_ms.as_bytes()]);
+    entry.effect(|effect| {
+        let value = value();
+        let (key, value) = (key.bytes(), value.as_ref());
+        match deadline {
+            Deadline::Never => effect.command(&[b"SET", key, value]),
+            Deadline::Keep => effect.command(&[b"SET", key, value, b"KEEPTTL"]),
+            Deadline::At(unix_ms) => {
+                let unix_ms = IntegerText::new_u64(unix_ms);
+                effect.command(&[b"SET", key, value, b"PXAT", unix_ms.as_bytes()]);
+            }
         }
     });
 }

@@ -1,10 +1,12 @@
 //! Writing whole strings.
 
 use protocol::{Reply, Request};
-use store::{Deadline, Record};
+use store::{Deadline, Entry, Key, Record};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, write_string};
+use super::{
+    OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, write_string,
+};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -40,6 +42,7 @@ pub(super) const SET: CommandSpec = CommandSpec {
     syntax: "key value [NX | XX | IFEQ comparison-value] [GET] [EX seconds | PX milliseconds | \
              EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
     handler: set,
+    long_value: Some(set_arrived),
     ..CommandSpec::BLANK
 };
 
@@ -138,13 +141,57 @@ fn set_with_options(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let options = SetOptions::parse(args)?;
-    let deadline = options.deadline(context.now_unix_ms)?;
     let request = args.request();
     let (Some(name), Some(value)) = (request.arg(1), request.arg(2)) else {
         return Err(CommandError::Syntax);
     };
     let key = context.key(name);
-    context.store.modify(&key, |entry| {
+    set_if_wanted(context, &key, &options, reply, |entry, deadline| {
+        entry.set(value, deadline)?;
+        state_set(entry, value, deadline);
+        Ok(())
+    })
+}
+
+/// SET of a value that arrived on its own.
+#[cold]
+fn set_arrived(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let Some(arrival) = context.session.arrival.take() else {
+        return set(context, args, reply);
+    };
+    let key = context.key(args.bytes()?);
+    let _stand_in = args.bytes()?;
+    let options = SetOptions::parse(args)?;
+    let value = arrival.into_value().finish(None);
+    let value = value.ok_or(CommandError::Syntax)?;
+    set_if_wanted(context, &key, &options, reply, |entry, deadline| {
+        let deadline_unix_ms = match deadline {
+            Deadline::Never => None,
+            Deadline::At(unix_ms) => Some(unix_ms),
+            Deadline::Keep => entry.record().and_then(|record| record.deadline_unix_ms()),
+        };
+        // Shares the pages; nearly always nobody listens, and it is dropped as it is.
+        let stated = value.clone();
+        entry.put(value.with_deadline(deadline_unix_ms))?;
+        state_set_with(entry, || stated.to_vec(), deadline);
+        Ok(())
+    })
+}
+
+/// Looks at the key as `options` say, has `write` set it if they want that, and answers.
+fn set_if_wanted(
+    context: &mut Context<'_>,
+    key: &Key<'_>,
+    options: &SetOptions<'_>,
+    reply: &mut Reply<'_>,
+    write: impl FnOnce(&mut Entry<'_>, Deadline) -> CommandResult,
+) -> CommandResult {
+    let deadline = options.deadline(context.now_unix_ms)?;
+    context.store.modify(key, |entry| {
         let record = entry.record();
         if options.get {
             check_string(record.as_ref())?;
@@ -152,8 +199,7 @@ fn set_with_options(
         }
         let wanted = options.condition.holds(record.as_ref())?;
         if wanted {
-            entry.set(value, deadline)?;
-            state_set(entry, value, deadline);
+            write(entry, deadline)?;
         }
         match (options.get, wanted) {
             (true, _) => {}

@@ -1,0 +1,91 @@
+//! What an incomplete request is waiting for: the argument whose bytes are still coming.
+
+use base::number::parse_i64;
+
+/// Arguments before the awaited one that are looked at.
+const ARGUMENTS_MAX: usize = 8;
+
+/// The argument that a request stops in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AwaitedArgument<'a> {
+    /// The request's first argument.
+    pub name: &'a [u8],
+    /// Which argument it is; the name is number 0.
+    pub index: usize,
+    /// Where the line that announces its length begins.
+    pub header_start: usize,
+    /// Where its bytes begin.
+    pub start: usize,
+    /// How many bytes it has.
+    pub len: usize,
+}
+
+/// Looks for the argument that the incomplete request at the front of `input` stops in, among the
+/// first few. The decoder has accepted what is there; what it would not accept gives `None`.
+#[must_use]
+pub fn awaited_argument(input: &[u8]) -> Option<AwaitedArgument<'_>> {
+    let (_count, mut at) = header(input, 0, b'*')?;
+    let mut name = &input[..0];
+    for index in 0..ARGUMENTS_MAX {
+        let (len, start) = header(input, at, b'$')?;
+        let end = start.checked_add(len)?.checked_add(2)?;
+        if end > input.len() {
+            return (index > 0).then_some(AwaitedArgument {
+                name,
+                index,
+                header_start: at,
+                start,
+                len,
+            });
+        }
+        if index == 0 {
+            name = &input[start..start + len];
+        }
+        at = end;
+    }
+    None
+}
+
+/// The number in the line at `at` that begins with `marker`, and where the line ends.
+fn header(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
+    let line = input.get(at..)?.strip_prefix(&[marker])?;
+    let digits = line.iter().position(|&byte| byte == b'\r')?;
+    let number = parse_i64(&line[..digits])?;
+    let end = at + 1 + digits + 2;
+    (end <= input.len()).then_some((usize::try_from(number).ok()?, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_that_is_coming_is_found() {
+        let input = b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$100000\r\nabc";
+        let found = awaited_argument(input).unwrap();
+        assert_eq!(
+            (found.name, found.index, found.len),
+            (&b"set"[..], 2, 100_000)
+        );
+        assert_eq!(&input[found.header_start..], b"$100000\r\nabc");
+        assert_eq!(&input[found.start..], b"abc");
+    }
+
+    #[test]
+    fn nothing_is_found_in_what_is_no_such_request() {
+        for input in [
+            "",
+            "*3",
+            "*3\r\n",
+            "PING\r\n",
+            "*1\r\n$9\r\nabc",
+            "*2\r\n$1\r\na\r\n$x\r\n",
+            "*2\r\n$1\r\na\r\n$5\r",
+            "*2\r\n$1\r\na\r\n:5\r\n",
+            "*1\r\n$-5\r\n",
+            "*2\r\n$18446744073709551615\r\na",
+        ] {
+            assert_eq!(awaited_argument(input.as_bytes()), None, "{input:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A long value on its way in: received straight into the pages that it will have.
+//!
+//! Pages are taken as bytes come, so that a length that was only announced costs nothing. Until it
+//! is put under a key the value belongs to whoever sends it: the store's ledger does not know it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use super::{Blob, Body, CHUNK_BYTES_SIGNED, PAGE_BYTES, reserve_exact};
+use crate::owned::{Content, Owned};
+use crate::slab::Slab;
+use crate::value::StoreError;
+
+/// The shortest one: shorter values are copied.
+pub const INCOMING_BYTES_MIN: usize = 64 * 1024;
+
+/// A value of known length of which the first bytes are there.
+#[derive(Debug)]
+pub struct Incoming {
+    body: Body,
+    len: usize,
+    filled: usize,
+}
+
+impl Incoming {
+    /// One of `len` bytes, at least [`INCOMING_BYTES_MIN`].
+    pub(crate) fn new(slab: &Arc<Slab>, len: usize) -> Option<Self> {
+        (len >= INCOMING_BYTES_MIN).then(|| Self {
+            body: Body::new(slab),
+            len,
+            filled: 0,
+        })
+    }
+
+    /// The length it will have, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: there are no short ones.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many bytes are there.
+    #[must_use]
+    pub fn filled_bytes(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether all bytes are there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.filled == self.len
+    }
+
+    /// Bytes of memory it takes so far.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.body.pages.len() * PAGE_BYTES + self.body.own_bytes()
+    }
+
+    /// Where the next bytes go: at most 64 KiB, and some as long as it is not complete. The bytes
+    /// are atomic because readers of records may still look at the page, as one of the time when
+    /// it held slots.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfMemory`] when no page is left.
+    pub fn room(&mut self) -> Result<&[AtomicU8], StoreError> {
+        let (index, within) = (self.filled / PAGE_BYTES, self.filled % PAGE_BYTES);
+        if index == self.len / PAGE_BYTES {
+            return self.room_in_tail(within);
+        }
+        if index == self.body.pages.len() {
+            self.body
+                .pages
+                .try_reserve(1)
+                .map_err(|_refused| StoreError::OutOfMemory)?;
+            let page = self.body.take_page()?;
+            self.body.slab.ledger().add(-CHUNK_BYTES_SIGNED);
+            self.body.pages.push(page);
+        }
+        let page = self.body.pages[index];
+        // SAFETY: the page was taken for this body, which nobody else knows.
+        Ok(unsafe { self.body.slab.arena().chunk_room(page, within..PAGE_BYTES) })
+    }
+
+    fn room_in_tail(&mut self, within: usize) -> Result<&[AtomicU8], StoreError> {
+        let len = self.len % PAGE_BYTES;
+        let tail = &mut self.body.tail;
+        if tail.len() < len {
+            reserve_exact(tail, len)?;
+            tail.resize(len, 0);
+        }
+        let rest = &mut tail[within..];
+        // SAFETY: an atomic byte has the layout of a byte, and the slice is borrowed alone for as
+        // long as the result lives.
+        Ok(unsafe { &*(std::ptr::from_mut(rest) as *const [AtomicU8]) })
+    }
+
+    /// Counts the first `count` bytes of the last [`room`](Self::room) as there.
+    pub fn advance(&mut self, count: usize) {
+        self.filled = self.len.min(self.filled + count);
+    }
+
+    /// Copies as many of `bytes` as are missing; how many that were.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StoreError> {
+        let mut rest = bytes;
+        while !self.is_complete() && !rest.is_empty() {
+            let room = self.room()?;
+            let count = room.len().min(rest.len());
+            for (place, &byte) in room.iter().zip(rest) {
+                place.store(byte, std::sync::atomic::Ordering::Relaxed);
+            }
+            self.advance(count);
+            rest = &rest[count..];
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The value, to be [put](crate::Entry::put) under a key; `None` while it is not complete.
+    #[must_use]
+    pub fn finish(mut self, deadline_unix_ms: Option<u64>) -> Option<Owned> {
+        if !self.is_complete() {
+            return None;
+        }
+        let empty = Body::new(&self.body.slab);
+        let mut body = std::mem::replace(&mut self.body, empty);
+        body.slab.ledger().add(pages_bytes(&body));
+        body.account();
+        Some(Owned {
+            content: Content::Blob(Blob {
+                body: Arc::new(body),
+            }),
+            deadline_unix_ms,
+        })
+    }
+}
+
+impl Drop for Incoming {
+    /// Makes good for what the pages, when they are given back, take from the ledger.
+    fn drop(&mut self) {
+        self.body.slab.ledger().add(pages_bytes(&self.body));
+    }
+}
+
+fn pages_bytes(body: &Body) -> i64 {
+    i64::try_from(body.pages.len()).unwrap_or(0) * CHUNK_BYTES_SIGNED
+}
