@@ -273,6 +273,12 @@ impl Bucket {
         taken
     }
 
+    /// Says that the holder may take long; for the holder.
+    pub(crate) fn set_long(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word | Word::LONG, Ordering::Relaxed);
+    }
+
     /// Gives the lock back; a plain store, for nobody else writes a locked word. `changed` says
     /// whether content changed.
     #[inline]

@@ -9,6 +9,7 @@ use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::{self, NaiveHandle};
+use crate::parking::{Busy, Hold, Wake};
 use crate::record::Record;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
@@ -275,7 +276,65 @@ impl Handle {
         }
         let entered = way.enter();
         way.lock_set(keys);
-        way.group(true);
+        self.run_locked(keys, entered, body)
+    }
+
+    /// As [`Handle::locked`], but does not wait for somebody who holds one of the keys for long, and
+    /// may say that `body` will: then others need not wait in place for these keys either. To be
+    /// called with no keys locked, or with all of these.
+    ///
+    /// # Errors
+    /// [`Busy`], and nothing was done: do something else until [`Handle::park`] calls.
+    pub fn try_locked<R>(
+        &mut self,
+        keys: &[Key<'_>],
+        hold: Hold,
+        body: impl FnOnce(&mut Self) -> R,
+    ) -> Result<R, Busy> {
+        let Some(way) = self.indexed_mut() else {
+            return Ok(self.exclusive(body));
+        };
+        if way.holds_several() {
+            return Ok(body(self));
+        }
+        let entered = way.enter();
+        let locked = way.try_lock_set(keys, hold);
+        if locked.is_err() && entered {
+            way.leave();
+        }
+        locked.map(|()| self.run_locked(keys, entered, body))
+    }
+
+    /// Whether some keys are held for long, a moment ago: one load. If not, no operation of this
+    /// handle waits long.
+    #[inline]
+    #[must_use]
+    pub fn may_be_busy(&self) -> bool {
+        match &self.way {
+            Way::Indexed(way) => way.shared.parking.has_long(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => false,
+        }
+    }
+
+    /// Asks to be called when it is worth trying again with `keys`, one of which was held for long;
+    /// `false`, and `wake` is dropped, when none is any more. An operation on a key that is held for
+    /// long waits in place until it is given back; who has other work asks here first.
+    pub fn park(&mut self, keys: &[Key<'_>], wake: Wake) -> bool {
+        self.indexed_mut().is_some_and(|way| way.park(keys, wake))
+    }
+
+    /// Runs `body` with a lock set that was just taken, and gives it back.
+    #[inline]
+    fn run_locked<R>(
+        &mut self,
+        keys: &[Key<'_>],
+        entered: bool,
+        body: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if let Some(way) = self.indexed_mut() {
+            way.group(true);
+        }
         let release = Release(self);
         let answer = body(release.0);
         if let Some(way) = release.0.indexed_mut() {

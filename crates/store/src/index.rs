@@ -306,6 +306,23 @@ impl Index {
         }
     }
 
+    /// Locks the bucket of `hash`, unless it is held by somebody who may take long.
+    pub(crate) fn lock_unless_long(&self, hash: u64) -> Option<Home> {
+        let mut wait = Wait::default();
+        loop {
+            let home = self.state().home(hash);
+            let bucket = self.bucket(home.number);
+            let word = bucket.word();
+            if !word.is_locked() && word.depth() == home.depth && bucket.try_lock(word) {
+                return Some(home);
+            }
+            if word.is_long() && wait.is_long_enough() {
+                return None;
+            }
+            wait.pause();
+        }
+    }
+
     /// Locks the bucket of `hash` if it is free.
     pub(crate) fn try_lock(&self, hash: u64) -> Option<&Bucket> {
         let home = self.state().home(hash);

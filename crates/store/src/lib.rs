@@ -15,8 +15,8 @@
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
-//! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment); `gate` (one
-//! thread has the store for itself); `naive` (the twin that all of this is compared with).
+//! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
+//! `parking` (waiting without a thread that waits); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared with).
 
 pub mod effect;
 pub mod entry;
@@ -59,6 +59,7 @@ mod mover;
 #[cfg(any(test, feature = "naive"))]
 mod naive;
 mod overflow;
+mod parking;
 mod reader;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
@@ -83,6 +84,7 @@ pub use entry::Entry;
 pub use handle::Handle;
 pub use key::{DatabaseId, Key};
 pub use owned::Owned;
+pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::Record;
 pub use snapshot::{

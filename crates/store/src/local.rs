@@ -36,6 +36,8 @@ pub(crate) struct Local {
     pub(crate) notes_use: bool,
     /// The side of the cut that the write in progress is on (see [`crate::snapshot`]).
     pub(crate) generation: u64,
+    /// The buckets held are marked as held for long.
+    pub(crate) holds_long: bool,
     /// Which buffer this thread saves records in for a snapshot.
     pub(crate) buffer: usize,
     index_bytes: LocalBytes,
@@ -63,6 +65,7 @@ impl Local {
             in_force: shared.policy.load(),
             notes_use: true,
             generation: 0,
+            holds_long: false,
             buffer: shared.snapshots.assign_buffer(),
             index_bytes: LocalBytes::default(),
             object_bytes: LocalBytes::default(),
@@ -194,6 +197,7 @@ impl Local {
         home: &Bucket,
         spot: Spot<'_>,
     ) {
+        debug_assert!(!home.is_behind(self.generation), "not saved first");
         index.remove(home, spot);
         self.count_keys(index, database, -1);
         if spot.link.has(Link::DEADLINE) {

@@ -3,10 +3,17 @@
 //! The order is (database, position). A bucket is an interval of positions whatever the size of the
 //! table, so the order stays right while the table grows, and a bucket that is held is not split.
 //! Keys of one bucket are neighbours in the order; the bucket is locked once.
+//!
+//! Who meets a bucket that is held for long in the middle of its set, and can do something else
+//! meanwhile, gives back what it has and comes again ([`crate::parking`]).
 
+use std::ops::ControlFlow;
+
+use crate::index::{Home, Index};
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 use crate::local::Held;
+use crate::parking::{Busy, Hold, Place, Wake};
 
 /// A set of more keys than this makes the table ready for them first, for it cannot grow while the
 /// set is held and chains would become long.
@@ -20,11 +27,32 @@ impl Indexed {
 
     /// Locks the buckets of `keys`. This thread is inside and holds nothing.
     pub(crate) fn lock_set(&mut self, keys: &[Key<'_>]) {
+        let locked = self.lock_each(keys, |index, hash| Some(index.lock(hash)));
+        debug_assert!(locked.is_ok(), "it waits until it has them");
+    }
+
+    /// As [`Indexed::lock_set`], but holds nothing if somebody who may take long has one of them.
+    pub(crate) fn try_lock_set(&mut self, keys: &[Key<'_>], hold: Hold) -> Result<(), Busy> {
+        let locked = self.lock_each(keys, Index::lock_unless_long);
+        if locked.is_err() {
+            self.release_held();
+        } else if hold == Hold::Long {
+            self.hold_long();
+        }
+        locked
+    }
+
+    fn lock_each(
+        &mut self,
+        keys: &[Key<'_>],
+        lock: impl Fn(&Index, u64) -> Option<Home>,
+    ) -> Result<(), Busy> {
         debug_assert!(self.local.held.is_empty());
         let mut places = std::mem::take(&mut self.places);
         places.extend(keys.iter().map(Key::position));
         places.sort_unstable();
         let mut rest = places.as_slice();
+        let mut locked = Ok(());
         while let Some(&(database, _)) = rest.first() {
             let count = rest.partition_point(|place| place.0 == database);
             self.need_index(database);
@@ -32,16 +60,25 @@ impl Indexed {
                 let more = count as u64;
                 self.grow(database, more, u32::try_from(count).unwrap_or(u32::MAX));
             }
-            self.lock_in_order(database, &rest[..count]);
+            locked = self.lock_in_order(database, &rest[..count], &lock);
+            if locked.is_err() {
+                break;
+            }
             rest = &rest[count..];
         }
         self.local.choose_side(&self.shared);
         places.clear();
         self.places = places;
+        locked
     }
 
     /// Locks what the places of one database lie in, which are in order.
-    fn lock_in_order(&mut self, database: DatabaseId, places: &[(DatabaseId, u64)]) {
+    fn lock_in_order(
+        &mut self,
+        database: DatabaseId,
+        places: &[(DatabaseId, u64)],
+        lock: impl Fn(&Index, u64) -> Option<Home>,
+    ) -> Result<(), Busy> {
         let Some(index) = self.seen.get(database) else {
             unreachable!("made before");
         };
@@ -50,7 +87,7 @@ impl Indexed {
             // By the depth that the held bucket had when it was locked, which it keeps.
             let is_held = end.is_some_and(|end: u64| end == 0 || position < end);
             if !is_held {
-                let home = index.lock(position.reverse_bits());
+                let home = lock(index, position.reverse_bits()).ok_or(Busy)?;
                 end = Some(home.end_position());
                 self.local.held.push(Held {
                     database,
@@ -59,6 +96,37 @@ impl Indexed {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Says of all buckets held that this may take long.
+    fn hold_long(&mut self) {
+        self.shared.parking.begin_long();
+        self.local.holds_long = true;
+        for held in &self.local.held {
+            if let Some(index) = self.seen.get(held.database) {
+                index.bucket(held.home.number).set_long();
+            }
+        }
+    }
+
+    /// Leaves a note at the first of `keys` that is held for long; whether there is one. `wake` is
+    /// dropped if not.
+    pub(crate) fn park(&mut self, keys: &[Key<'_>], wake: Wake) -> bool {
+        debug_assert!(self.local.held.is_empty(), "waits with buckets held");
+        let entered = self.enter();
+        let parking = &self.shared.parking;
+        let parked = keys.iter().try_fold(wake, |wake, key| {
+            match self.seen.get(key.database()) {
+                Some(index) => parking.park(index, key.hash(), wake),
+                None => Err(wake),
+            }
+            .map_or_else(ControlFlow::Continue, ControlFlow::Break)
+        });
+        if entered {
+            self.leave();
+        }
+        parked.is_break()
     }
 
     /// Gives all buckets of the lock set back.
@@ -68,7 +136,22 @@ impl Indexed {
                 index.bucket(held.home.number).unlock(held.changed);
             }
         }
+        if self.local.holds_long {
+            self.local.holds_long = false;
+            self.shared.parking.end_long(self.places_held());
+        }
         self.local.held.clear();
+    }
+
+    /// The buckets of the lock set.
+    fn places_held(&self) -> impl Iterator<Item = Place> {
+        self.local.held.iter().filter_map(|held| {
+            let index = self.seen.get(held.database)?;
+            Some(Place {
+                index_id: index.id(),
+                number: held.home.number,
+            })
+        })
     }
 
     /// Makes up for what could not be split while a set with keys of these databases was held.

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
+mod parking;
 mod snapshots;
 
 use std::sync::Arc;
@@ -23,15 +24,26 @@ const KEY: &[u8] = b"";
 
 #[cfg(loom)]
 fn check(test: impl Fn() + Sync + Send + 'static) {
+    check_deeply(2, test);
+}
+
+/// As [`check`], with so many preemptions.
+#[cfg(loom)]
+fn check_deeply(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
     model.check(test);
 }
 
 #[cfg(all(shuttle, not(loom)))]
 fn check(test: impl Fn() + Sync + Send + 'static) {
-    shuttle::check_pct(test, 1_000, 3);
+    check_deeply(3, test);
+}
+
+#[cfg(all(shuttle, not(loom)))]
+fn check_deeply(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
+    shuttle::check_pct(test, 1_000, preemptions);
 }
 
 fn store(buckets_max: usize) -> Arc<Store> {

@@ -17,6 +17,7 @@ use crate::index::Shape;
 use crate::key::DatabaseId;
 use crate::lazy_free::LazyFree;
 use crate::mover::Mover;
+use crate::parking::Parking;
 use crate::policy::PolicyCell;
 use crate::slab::Slab;
 use crate::snapshot::Snapshots;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) last_move: LastTime,
     pub(crate) mover: Mover,
     pub(crate) snapshots: Snapshots,
+    pub(crate) parking: Parking,
     pub(crate) active_expire: AtomicBool,
     /// Whether any structure ever had members with deadlines: nobody looks for them before.
     pub(crate) has_member_deadlines: AtomicBool,
@@ -72,6 +74,7 @@ impl Shared {
             last_move: LastTime::default(),
             mover: Mover::default(),
             snapshots: Snapshots::default(),
+            parking: Parking::default(),
             active_expire: AtomicBool::new(true),
             has_member_deadlines: AtomicBool::new(false),
         })

@@ -5,6 +5,7 @@ mod expiry;
 mod locking;
 mod moving;
 mod objects;
+mod parking;
 mod snapshots;
 mod stress;
 mod twin;

@@ -6,7 +6,11 @@
 use base::sync::{hint, thread};
 
 /// Pauses before the core is offered to others.
-const PAUSES_MAX: u32 = 100;
+const PAUSES_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
+
+/// Times that the core is offered to others before it matters that the holder said it may take
+/// long. None under a model checker: the holder would always be done by then.
+const YIELDS_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 /// One wait.
 #[derive(Debug, Default)]
@@ -15,11 +19,17 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// Whether it is time to do something else if the holder may take long.
+    pub(crate) fn is_long_enough(&self) -> bool {
+        self.pauses >= PAUSES_MAX + YIELDS_MAX
+    }
+
     /// Waits a moment.
     #[inline]
     pub(crate) fn pause(&mut self) {
         // Under a model checker only a yield lets the holder go on.
-        if cfg!(any(loom, shuttle)) || self.pauses >= PAUSES_MAX {
+        if self.pauses >= PAUSES_MAX {
+            self.pauses = self.pauses.saturating_add(1);
             thread::yield_now();
         } else {
             self.pauses += 1;

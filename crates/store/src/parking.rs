@@ -1,0 +1,167 @@
+//! Waiting without a thread that waits, for keys that somebody holds for long.
+//!
+//! Who takes several keys for long ([`crate::Hold::Long`]) marks their buckets. Who meets such a
+//! mark does not stand in line: it is told that the keys are busy, holds nothing, and leaves a note
+//! here by bucket. Whoever gives the buckets back looks whether there are notes, and calls what was
+//! left ([`Wake`]). So a worker serves its other sessions meanwhile.
+//!
+//! ```text
+//!   gives back:  bucket's word without LONG      waits:  one more waits
+//!                ── fence ──                             ── fence ──
+//!                does anybody wait?                      bucket's word: still LONG?
+//!                then wake those of the bucket           then leave the note; else go on
+//! ```
+//!
+//! Both sides write before the fence and read behind it, so at least one of them sees what the other
+//! wrote: no note is left behind. Taking and giving back for a short time does not come by here, and
+//! while nobody holds anything for long, asking costs one load.
+
+use base::sync::atomic::{AtomicU64, Ordering, fence};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+
+use crate::index::Index;
+use crate::wait::Wait;
+
+/// What is called, once, when it is worth trying again. By the thread that gave the keys back, which
+/// holds nothing then; so it should be quick.
+pub type Wake = Box<dyn FnOnce() + Send>;
+
+/// How long the keys of a set will be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// For some microseconds: others wait in place.
+    Short,
+    /// For longer, perhaps (EXEC of many commands, scripts, commands on large structures): others do
+    /// something else meanwhile.
+    Long,
+}
+
+/// Somebody who may take long holds one of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a key is held for long")
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// Parts of the table, so that those who wait for different buckets are in nobody's way.
+const SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
+/// Who waits for which bucket.
+#[derive(Default)]
+pub(crate) struct Parking {
+    /// Sets of keys that are held for long.
+    long_sets: CachePadded<AtomicU64>,
+    /// Notes in all shards, and of those who are about to leave one.
+    waiting: CachePadded<AtomicU64>,
+    shards: [Mutex<Vec<Waiter>>; SHARDS],
+}
+
+/// A note.
+struct Waiter {
+    place: Place,
+    wake: Wake,
+}
+
+/// A bucket of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) index_id: u64,
+    pub(crate) number: u64,
+}
+
+impl Parking {
+    /// Whether anything is held for long, a moment ago.
+    #[inline]
+    pub(crate) fn has_long(&self) -> bool {
+        self.long_sets.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts a set that is about to be held for long.
+    pub(crate) fn begin_long(&self) {
+        self.long_sets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Wakes who waits for the buckets of a set that was held for long. All of them were given back.
+    pub(crate) fn end_long(&self, places: impl Iterator<Item = Place>) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            places.for_each(|place| self.wake(place));
+        }
+        self.long_sets.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn wake(&self, place: Place) {
+        let mut woken = Vec::new();
+        let mut waiters = self.shard(place);
+        let mut at = 0;
+        while at < waiters.len() {
+            if waiters[at].place == place {
+                woken.push(waiters.remove(at).wake);
+            } else {
+                at += 1;
+            }
+        }
+        drop(waiters);
+        self.waiting
+            .fetch_sub(woken.len() as u64, Ordering::Relaxed);
+        woken.into_iter().for_each(|wake| wake());
+    }
+
+    /// Leaves a note at the bucket of `hash` if that is held for long.
+    ///
+    /// # Errors
+    /// `wake`, when it is not: it is worth trying now.
+    pub(crate) fn park(&self, index: &Index, hash: u64, wake: Wake) -> Result<(), Wake> {
+        let mut wait = Wait::default();
+        loop {
+            let home = index.state().home(hash);
+            let place = Place {
+                index_id: index.id(),
+                number: home.number,
+            };
+            let mut waiters = self.shard(place);
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let word = index.bucket(home.number).word();
+            let is_home = word.depth() == home.depth;
+            if is_home && word.is_locked() && word.is_long() {
+                waiters.push(Waiter { place, wake });
+                return Ok(());
+            }
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if is_home {
+                return Err(wake);
+            }
+            // The bucket is being split or merged: look for the key again.
+            drop(waiters);
+            wait.pause();
+        }
+    }
+
+    fn shard(&self, place: Place) -> MutexGuard<'_, Vec<Waiter>> {
+        let number = usize::try_from(place.number % SHARDS as u64).unwrap_or(0);
+        self.shards[number]
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Notes that were left.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Parking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parking")
+            .field("long_sets", &self.long_sets)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
