@@ -2,7 +2,7 @@
 //!
 //! Every request's row, and the hash of its keys: those of commands that take many as well, of reads
 //! and of writes, up to [`KEYS_MAX`] for the whole batch. All their buckets are asked from the cache
-//! first, then all records, so that the waits for memory overlap. Handlers find the hashes through
+//! first, then all records, then all structures, so that the waits for memory overlap. Handlers find the hashes through
 //! [`Plan::hash_of`] as they name their keys, in the order in which these stand in the request.
 
 use std::cell::Cell;
@@ -78,6 +78,7 @@ impl Plan {
         input: &[u8],
     ) {
         self.keys_count = 0;
+        let mut expects_structures = false;
         let named = batch.name_keys().zip(batch.iter(input));
         for (index, (name, request)) in named.take(BATCH_MAX).enumerate() {
             let command = match table.find_key(name) {
@@ -91,6 +92,7 @@ impl Plan {
             let Some(found) = command else {
                 continue;
             };
+            expects_structures |= found.is_about_structures;
             if let Some(bytes) = found.first_key(&request) {
                 self.add_key(store, database, bytes);
             }
@@ -101,6 +103,9 @@ impl Plan {
         self.keys[self.keys_count].address = 0;
         if self.keys_count > 1 {
             self.prefetch_records(store, database);
+            if expects_structures {
+                self.prefetch_structures(store, database);
+            }
         }
     }
 
@@ -108,6 +113,13 @@ impl Plan {
     fn prefetch_records(&self, store: &Handle, database: DatabaseId) {
         for key in self.keys.iter().take(self.keys_count) {
             store.prefetch_record(&Key::with_hash(&[], key.hash, database));
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_structures(&self, store: &Handle, database: DatabaseId) {
+        for key in self.keys.iter().take(self.keys_count) {
+            store.prefetch_structure(&Key::with_hash(&[], key.hash, database));
         }
     }
 

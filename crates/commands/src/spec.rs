@@ -254,6 +254,15 @@ impl Group {
         !matches!(self, Self::Connection | Self::Server | Self::Cluster)
     }
 
+    /// Whether its commands are about values that are no strings.
+    #[must_use]
+    pub(crate) const fn is_about_structures(self) -> bool {
+        matches!(
+            self,
+            Self::List | Self::Hash | Self::Set | Self::SortedSet | Self::Stream | Self::Geo
+        )
+    }
+
     /// The name `COMMAND DOCS` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {

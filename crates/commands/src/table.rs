@@ -54,6 +54,8 @@ pub struct Found {
     pub(crate) is_plain: bool,
     /// Refused when memory is full.
     pub(crate) needs_room: bool,
+    /// Expects structures at its keys, not strings.
+    pub(crate) is_about_structures: bool,
 }
 
 /// The arguments that are keys, when they are every `step` from `first` on.
@@ -89,6 +91,7 @@ impl Found {
             arguments_more,
             is_plain,
             needs_room: spec.flags.has(Flags::DENYOOM),
+            is_about_structures: spec.group.is_about_structures(),
         }
     }
 

@@ -183,6 +183,17 @@ impl Handle {
         }
     }
 
+    /// Third stage, for commands that expect a structure: asks the cache for the object that the
+    /// record leads to.
+    #[inline]
+    pub fn prefetch_structure(&self, key: &Key<'_>) {
+        match &self.way {
+            Way::Indexed(way) => way.prefetch_object(key),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
+
     /// Looks a key up. `visit` may be run more than once (see [`Record`]); its last answer counts.
     #[inline]
     pub fn read<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {

@@ -44,6 +44,21 @@ pub(crate) unsafe fn change<'a>(word: u64) -> &'a mut Object {
     unsafe { &mut *pointer(word) }
 }
 
+/// Starts to bring the object in `word` into the cache. Any word will do: nothing is read.
+#[inline]
+pub(crate) fn prefetch(word: u64) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+    {
+        let address: *const i8 = std::ptr::without_provenance(crate::arena::distance(word));
+        // SAFETY: a prefetch has no effect but on caches, whatever the address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+    let _ = word;
+}
+
 /// Frees an object, on `lazy`'s thread if that takes long.
 pub(crate) fn free(object: Box<Object>, lazy: &LazyFree) {
     if object.is_slow_to_free() {

@@ -11,8 +11,10 @@ use crate::bucket::Link;
 use crate::databases::Seen;
 use crate::gate::Member;
 use crate::growth::Split;
+use crate::heap;
 use crate::index::Index;
 use crate::key::{DatabaseId, Key};
+use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
 use crate::tally::Records;
@@ -149,6 +151,25 @@ impl Indexed {
         for at in bucket.candidates(key.hash()) {
             if let Some(offset) = bucket.link(at).offset() {
                 self.shared.arena_ref().prefetch(offset);
+            }
+        }
+    }
+
+    /// Third stage, for objects. As above; where the pointer leads is not looked at.
+    #[inline]
+    pub(crate) fn prefetch_object(&self, key: &Key<'_>) {
+        let Some(index) = self.seen.get(key.database()) else {
+            return;
+        };
+        let bucket = index.bucket(index.state().home(key.hash()).number);
+        for at in bucket.candidates(key.hash()) {
+            let link = bucket.link(at);
+            if link.has(Link::LOCKED_READ)
+                && let Some(offset) = link.offset()
+                && let Some(view) = View::load(self.shared.arena_ref(), offset)
+                && view.form() == Form::Object
+            {
+                heap::prefetch(view.value_word());
             }
         }
     }
