@@ -72,7 +72,8 @@ use walk::Walk;
 const BUFFERS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// Takes what a snapshot saves. Called by whoever drives the scanner, with no lock of the store
-/// held: it may take its time, though meanwhile what writers save is held in memory.
+/// held: it may take its time, though meanwhile what writers save is held in memory. A snapshot that
+/// was given up may come to its end in the tick of any thread.
 pub trait SnapshotSink: Send {
     /// Takes some records. They come in no order, each record of the cut once. Their memory counts
     /// as held by the snapshot until the batch is dropped. A break cancels the snapshot.

@@ -10,8 +10,8 @@ use crate::shared::Shared;
 /// The resident set is measured so often.
 const MEASURE_EVERY_MS: u64 = 100;
 
-/// Buckets of a snapshot that was given up that are passed in one tick: some tens of microseconds.
-const BUCKETS_PER_TICK: usize = 1_024;
+/// Buckets of a snapshot that was given up that are passed in one tick: some ten microseconds.
+const BUCKETS_PER_TICK: usize = 256;
 
 /// It is looked so often whether records should be moved together.
 const MOVE_EVERY_MS: u64 = 1_000;

@@ -9,6 +9,8 @@ use base::random::Prng;
 use super::super::Force;
 use super::finish;
 use crate::handle::Handle;
+use crate::key::DatabaseId;
+use crate::policy::Policy;
 use crate::snapshot::{
     Batch, Ending, SavedValue, SnapshotLimits, SnapshotSink, SnapshotStep, Totals,
 };
@@ -29,6 +31,34 @@ fn add(handle: &mut Handle, name: &str, amount: i64) {
         let balance = record.and_then(|record| record.integer()).unwrap_or(0);
         entry.set_integer(balance + amount, Deadline::Keep).unwrap();
     });
+}
+
+/// Keys that come with a deadline, are evicted, flushed and swapped, moved together, and expire,
+/// around the bank.
+fn make_weather(store: &Arc<Store>, seed: u64, done: &AtomicBool) {
+    let mut handle = store.handle();
+    let mut random = Prng::seeded(seed);
+    let mut now = 1_000;
+    while !done.load(Ordering::Relaxed) {
+        handle.begin(now);
+        for _ in 0..200 {
+            let name = format!("weather:{}", random.below(20_000));
+            let database = DatabaseId::try_from(random.below(4)).unwrap();
+            let key = handle.key(database, name.as_bytes());
+            let deadline = Deadline::At(now + random.below(500));
+            let value = vec![b'w'; random.index(300)];
+            if handle.make_room(value.len()).is_ok() {
+                handle.upsert(&key, &value, deadline, |_| ()).unwrap();
+            }
+        }
+        match random.below(8) {
+            0 => drop(handle.flush(Some(2))),
+            1 => handle.swap(2, 3),
+            2 => handle.purge(),
+            _ => now += 40,
+        }
+        handle.tick(now);
+    }
 }
 
 fn transfer(handle: &mut Handle, from: &str, to: &str, between: impl FnOnce()) {
@@ -129,13 +159,13 @@ struct Outcome {
     keys: usize,
 }
 
-fn run_bank(is_planted: bool, snapshots: u64) -> Outcome {
-    let store = Force::TINY.store(1);
+/// What goes on beside the bank.
+type Beside = fn(&Arc<Store>, &AtomicBool);
+
+fn run_bank(snapshots: u64, beside: &[Beside]) -> Outcome {
+    let store = Force::TINY.store(4);
     let mut handle = store.handle();
     (0..ACCOUNTS).for_each(|number| add(&mut handle, &account(number), START_BALANCE));
-    if is_planted {
-        plant_the_bug(&store);
-    }
     let (transfers, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut outcome = Outcome::default();
     std::thread::scope(|scope| {
@@ -143,7 +173,9 @@ fn run_bank(is_planted: bool, snapshots: u64) -> Outcome {
             let (store, transfers, done) = (&store, &transfers, &done);
             scope.spawn(move || move_money(store, thread, transfers, done));
         }
-        scope.spawn(|| grow(&store, &done));
+        for beside in beside {
+            scope.spawn(|| beside(&store, &done));
+        }
         let expected = START_BALANCE * i64::try_from(ACCOUNTS).unwrap();
         while outcome.snapshots < snapshots {
             let sink = begin(&mut handle);
@@ -186,8 +218,25 @@ fn grow(store: &Arc<Store>, done: &AtomicBool) {
 #[test]
 #[allow(clippy::print_stdout, reason = "the numbers are part of the proof")]
 fn every_snapshot_is_balanced() {
-    let outcome = run_bank(false, if cfg!(miri) { 3 } else { 20 });
-    println!("{outcome:?}");
+    let outcome = run_bank(if cfg!(miri) { 3 } else { 20 }, &[grow]);
+    println!("while the table grows: {outcome:?}");
+    assert_eq!(outcome.unbalanced, 0);
+    assert!(outcome.transfers > 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+#[allow(clippy::print_stdout, reason = "the numbers are part of the proof")]
+fn every_snapshot_is_balanced_in_any_weather() {
+    let weather: [Beside; 2] = [
+        |store, done| make_weather(store, 1, done),
+        |store, done| {
+            store.set_memory_limit(4 << 20, Policy::VolatileLru, 5);
+            make_weather(store, 2, done);
+        },
+    ];
+    let outcome = run_bank(15, &weather);
+    println!("in any weather: {outcome:?}");
     assert_eq!(outcome.unbalanced, 0);
     assert!(outcome.transfers > 0);
 }
