@@ -34,21 +34,32 @@ enum Round {
 impl<S: Service> EventLoop<S> {
     /// Receives and serves until the socket is empty, the service wants no more, or others should
     /// have their turn.
+    #[inline]
     pub(super) fn receive(&mut self, id: ConnectionId) {
         let mut buffer = mem::take(&mut self.buffer);
-        for _ in 0..ROUNDS_MAX {
-            if self.receive_once(id, &mut buffer) == Round::Over {
-                break;
-            }
+        if self.receive_once(id, &mut buffer) == Round::Again {
+            self.receive_more(id, &mut buffer);
         }
         self.buffer = buffer;
     }
 
-    #[inline]
+    /// The rounds after the first, which is the only one of most connections.
+    #[cold]
+    fn receive_more(&mut self, id: ConnectionId, buffer: &mut [u8]) {
+        for _ in 1..ROUNDS_MAX {
+            if self.receive_once(id, buffer) == Round::Over {
+                return;
+            }
+        }
+    }
+
+    #[inline(always)]
     fn receive_once(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         match self.state.connections.get_mut(id) {
             Some(connection) if connection.may_receive() && !connection.queued => {
-                if connection.lent_room {
+                if connection.has_nothing_kept() {
+                    self.receive_fresh(id, buffer)
+                } else if connection.lent_room {
                     self.receive_lent(id, buffer)
                 } else if connection.receives_into_its_own() {
                     self.receive_own(id)
@@ -60,8 +71,28 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
+    /// Receives into the thread's buffer for a connection that kept nothing: nearly always.
+    #[inline(always)]
+    fn receive_fresh(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return Round::Over;
+        };
+        let received = connection.carrier.recv(buffer);
+        let Some(filled) = self.check_received(id, &received) else {
+            return after_nothing(&received);
+        };
+        let consumed = self.deliver(id, &buffer[..filled]);
+        if consumed < filled {
+            self.keep(id, &buffer[consumed..filled], consumed);
+        }
+        if filled < buffer.len() {
+            Round::Over
+        } else {
+            Round::Again
+        }
+    }
+
     /// Receives behind the kept input in the thread's buffer.
-    #[inline]
     fn receive_shared(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Round::Over;
@@ -148,6 +179,8 @@ impl<S: Service> EventLoop<S> {
         };
         if consumed < input.len() {
             self.put_back(id, input, consumed);
+        } else if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.needed = 0;
         }
     }
 
@@ -188,7 +221,9 @@ impl<S: Service> EventLoop<S> {
         let mut io = Io::new(&mut self.state);
         let received = self.service.received(&mut io, id, input, &mut self.output);
         self.state.outbox.address(Some(id), self.output.len());
-        if let Some(connection) = self.state.connections.get_mut(id) {
+        if received.consumed < input.len()
+            && let Some(connection) = self.state.connections.get_mut(id)
+        {
             connection.needed = received.needed;
         }
         match received.then {
@@ -219,15 +254,14 @@ impl<S: Service> EventLoop<S> {
 
     /// Keeps `rest`, which lies in the thread's buffer, of an input of which `consumed` bytes are
     /// done with.
-    #[inline]
+    #[cold]
     fn keep(&mut self, id: ConnectionId, rest: &[u8], consumed: usize) {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
         if rest.is_empty() {
-            if connection.input.capacity() > 0 {
-                connection.input = Vec::new();
-            }
+            connection.input = Vec::new();
+            connection.needed = 0;
             return;
         }
         if consumed == 0 {
@@ -274,6 +308,13 @@ fn after_nothing(received: &io::Result<usize>) -> Round {
 }
 
 impl Connection {
+    /// Whether what comes can be served from where it is received. Nothing is needed then either:
+    /// that is a number of bytes of which some are kept.
+    #[inline]
+    fn has_nothing_kept(&self) -> bool {
+        self.input.is_empty() && !self.lent_room
+    }
+
     fn receives_into_its_own(&self) -> bool {
         let kept = self.input.len();
         kept >= OWN_BUFFER_BYTES || (kept > 0 && self.needed > READ_BUFFER_BYTES)
