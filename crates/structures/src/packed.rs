@@ -384,7 +384,12 @@ impl Packed {
 
     /// Gives back what the buffer has to spare.
     pub fn shrink_to_fit(&mut self) {
-        if self.buffer.capacity() > self.content_bytes() + STEP_BYTES {
+        if self.buffer.capacity() <= self.content_bytes() + STEP_BYTES {
+            return;
+        }
+        if self.gap == 0 {
+            self.buffer.shrink_to_fit();
+        } else {
             self.rebuild(self.content_bytes(), 0);
         }
     }

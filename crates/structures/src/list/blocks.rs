@@ -136,6 +136,7 @@ impl Blocks {
         let bytes = Packed::entry_bytes(element);
         let block = self.end_block(end);
         if !block.is_some_and(|block| takes(block, bytes, limit)) {
+            self.fit(end);
             let fresh = Block::new(Packed::new());
             match end {
                 End::Front => self.blocks.push_front(fresh),
@@ -145,6 +146,20 @@ impl Blocks {
         match end {
             End::Front => self.change(0, |block| block.push_front(element)),
             End::Back => self.change(self.blocks.len() - 1, |block| block.push_back(element)),
+        }
+    }
+
+    /// Gives back what the block at an end has to spare: it is full. One that is shared keeps it.
+    #[cold]
+    fn fit(&mut self, end: End) {
+        let block = match end {
+            End::Front => self.blocks.front_mut(),
+            End::Back => self.blocks.back_mut(),
+        };
+        if let Some(packed) = block.and_then(|block| Arc::get_mut(&mut block.packed)) {
+            let before = packed.memory_bytes();
+            packed.shrink_to_fit();
+            self.buffer_bytes = self.buffer_bytes + packed.memory_bytes() - before;
         }
     }
 
