@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod element;
+pub mod geo;
 pub mod hash;
 pub mod hashing;
 pub mod int_set;

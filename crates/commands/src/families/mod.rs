@@ -6,6 +6,7 @@ pub mod bitmaps;
 pub mod cluster;
 pub mod connection;
 pub mod generic;
+pub mod geo;
 pub mod hashes;
 pub mod lists;
 pub mod server;
@@ -19,6 +20,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[bitmaps::COMMANDS],
     lists::COMMANDS,
     sorted_sets::COMMANDS,
+    geo::COMMANDS,
     generic::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,

@@ -41,7 +41,7 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         reason: "iteration follows the hash table; a walk in one step gives all",
-        commands: &["SCAN", "HSCAN", "SSCAN", "ZSCAN"],
+        commands: &["SCAN", "HSCAN", "SSCAN"],
         applies: |request| is_walked_from(request, b"0") && counts_all(request),
         means_the_same: are_same_walks,
     },
@@ -89,6 +89,18 @@ pub const ACCEPTED: &[Accepted] = &[
         commands: &["OBJECT ENCODING"],
         applies: always,
         means_the_same: |one, two| are_both_of_lists(one, two) || are_both_of_sets(one, two),
+    },
+    Accepted {
+        reason: "iteration follows the hash table, and since Redis 7.2 scores have their shortest text",
+        commands: &["ZSCAN"],
+        applies: |request| is_walked_from(request, b"0") && counts_all(request),
+        means_the_same: are_same_scored_walks,
+    },
+    Accepted {
+        reason: "since Redis 7.2 the score may be asked for",
+        commands: &["ZRANK", "ZREVRANK"],
+        applies: |request| request.len() == 4,
+        means_the_same: are_errors,
     },
     Accepted {
         reason: "since Redis 7.2 scores have their shortest text",
@@ -253,6 +265,30 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
 fn are_same_kind(one: &Value, two: &Value) -> bool {
     // The texts of errors must agree everywhere.
     std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
+}
+
+/// Whether two walks gave the same members with the same scores.
+fn are_same_scored_walks(one: &Value, two: &Value) -> bool {
+    let pairs = |value| {
+        let (cursor, Value::Array(items)) = walk(value)? else {
+            return None;
+        };
+        let mut pairs: Vec<Value> = items
+            .chunks(2)
+            .map(|pair| Value::Array(pair.to_vec()))
+            .collect();
+        pairs.sort_by_key(|pair| match pair {
+            Value::Array(pair) => pair.first().map(crate::transcript::show),
+            _ => None,
+        });
+        Some((cursor, Value::Array(pairs)))
+    };
+    match (pairs(one), pairs(two)) {
+        (Some((cursor, one)), Some((other, two))) => {
+            cursor == other && are_same_numbers(&one, &two)
+        }
+        _ => false,
+    }
 }
 
 /// Whether all parts are the same text, or spell the same number.

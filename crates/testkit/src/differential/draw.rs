@@ -24,6 +24,10 @@ pub(super) enum Kind {
     BigKey,
     Member,
     ZsetKey,
+    GeoKey,
+    Longitude,
+    Latitude,
+    Length,
     LexKey,
     Score,
     ScoreBound,
@@ -56,6 +60,10 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("bigkey", Kind::BigKey),
     ("member", Kind::Member),
     ("zkey", Kind::ZsetKey),
+    ("geokey", Kind::GeoKey),
+    ("longitude", Kind::Longitude),
+    ("latitude", Kind::Latitude),
+    ("length", Kind::Length),
     ("lexkey", Kind::LexKey),
     ("score", Kind::Score),
     ("scorebound", Kind::ScoreBound),
@@ -237,26 +245,16 @@ impl Draw {
             Kind::Key => self.key(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
             Kind::Member => self.member(),
-            Kind::ZsetKey => match self.below(8) {
-                0 => self.key(),
-                _ => format!("z:{}", self.below(4)).into_bytes(),
-            },
+            Kind::ZsetKey => self.key_of("z", 4),
+            Kind::GeoKey => self.key_of("geo", 3),
             // Sets whose members all have the same score: elsewhere ranges of members mean nothing.
             Kind::LexKey => format!("lex:{}", self.below(3)).into_bytes(),
+            Kind::Longitude => self.coordinate(180, &["180", "-180", "180.0001", "1e400", "x"]),
+            Kind::Latitude => self.coordinate(85, &["85.05112878", "-85.05112878", "85.06", "90"]),
+            Kind::Length => self.length(),
             Kind::Score => self.score(),
-            Kind::ScoreBound => match self.below(24) {
-                0 => self.pick_text(&["", "(", "((1", "x", "nan", " 1", "1 ", "1e5000", "(-inf"]),
-                1..5 => self.pick_text(&["-inf", "+inf", "inf", "(inf"]),
-                5..9 => [b"(".to_vec(), self.score()].concat(),
-                _ => self.score(),
-            },
-            Kind::LexBound => match self.below(24) {
-                0 => self.pick_text(&["", "a", "-a", "++", "[", "(", "\"[a\""]),
-                1..6 => b"-".to_vec(),
-                6..11 => b"+".to_vec(),
-                11..15 => [b"(".to_vec(), self.member()].concat(),
-                _ => [b"[".to_vec(), self.member()].concat(),
-            },
+            Kind::ScoreBound => self.score_bound(),
+            Kind::LexBound => self.lex_bound(),
             Kind::Value => self.value(),
             Kind::BigValue => self.big_value(),
             Kind::Text => self.text(),
@@ -308,6 +306,53 @@ impl Draw {
     }
 
     /// A field of a hash or a member of a set: mostly one of few, so that they meet again.
+    /// One of few keys of a kind of value, or any.
+    fn key_of(&mut self, kind: &str, count: u64) -> Vec<u8> {
+        match self.below(12) {
+            0 => self.key(),
+            _ => format!("{kind}:{}", self.below(count)).into_bytes(),
+        }
+    }
+
+    fn length(&mut self) -> Vec<u8> {
+        match self.below(24) {
+            0 => self.pick_text(&["0", "-1", "x", "nan", "inf", "1e300", ""]),
+            1..4 => format!("0.{}", self.below(1000)).into_bytes(),
+            4..8 => self.below(20_000).to_string().into_bytes(),
+            _ => self.below(800).to_string().into_bytes(),
+        }
+    }
+
+    fn score_bound(&mut self) -> Vec<u8> {
+        match self.below(24) {
+            0 => self.pick_text(&["", "(", "((1", "x", "nan", " 1", "1 ", "1e5000", "(-inf"]),
+            1..5 => self.pick_text(&["-inf", "+inf", "inf", "(inf"]),
+            5..9 => [b"(".to_vec(), self.score()].concat(),
+            _ => self.score(),
+        }
+    }
+
+    fn lex_bound(&mut self) -> Vec<u8> {
+        match self.below(24) {
+            0 => self.pick_text(&["", "a", "-a", "++", "[", "("]),
+            1..6 => b"-".to_vec(),
+            6..11 => b"+".to_vec(),
+            11..15 => [b"(".to_vec(), self.member()].concat(),
+            _ => [b"[".to_vec(), self.member()].concat(),
+        }
+    }
+
+    /// Degrees, mostly of one region, where places are near each other.
+    fn coordinate(&mut self, most: u64, limits: &[&str]) -> Vec<u8> {
+        let fraction = self.below(10_000);
+        match self.below(24) {
+            0 => self.pick_text(limits),
+            1..4 => format!("-{}.{fraction:04}", self.below(most)).into_bytes(),
+            4..7 => format!("{}.{fraction:04}", self.below(most)).into_bytes(),
+            _ => format!("1{}.{fraction:04}", self.below(5)).into_bytes(),
+        }
+    }
+
     /// Scores that meet each other often, and whose sums and products are exact mostly.
     fn score(&mut self) -> Vec<u8> {
         match self.below(20) {

@@ -96,7 +96,7 @@ const HASHES: &str = "
 8 HINCRBYFLOAT <key> <member> <float>
 4 HSCAN <key> 0 COUNT 1000000 [MATCH <glob>]
 4 HSCAN <key> <cursor> (MATCH <glob>|COUNT <count>|NONSENSE <word>)*
-4 HRANDFIELD <key> [<index> [WITHVALUES]]
+4 HRANDFIELD <key> [(0|1|5|100|-1|-7|x) [WITHVALUES]]
 1 HSET <bigkey> (<member> <bigvalue>)+
 1 (HGETALL|HVALS) <bigkey>
 ";
@@ -111,7 +111,7 @@ const SETS: &str = "
 5 SCARD <key>
 4 SSCAN <key> 0 COUNT 1000000 [MATCH <glob>]
 4 SSCAN <key> <cursor> (MATCH <glob>|COUNT <count>|NONSENSE <word>)*
-4 SRANDMEMBER <key> [<index>]
+4 SRANDMEMBER <key> [(0|1|5|100|-1|-7|x)]
 1 SPOP <key> (0|1000000|-1|x)
 8 SMOVE <key> <key> <member>
 8 SINTER <key>+
@@ -156,7 +156,7 @@ const SORTED_SETS: &str = "
 5 ZPOPMIN <zkey> [<index>]
 5 ZPOPMAX <zkey> [<index>]
 5 ZMPOP (1 <zkey>|2 <zkey> <zkey>|<index> <zkey>) (MIN|MAX) [COUNT <index>]
-3 ZRANDMEMBER <zkey> [<index> [WITHSCORES]]
+3 ZRANDMEMBER <zkey> [(0|1|5|100|-1|-7|x) [WITHSCORES]]
 6 ZUNION (1 <zkey>|2 <zkey> <zkey>) (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
 4 ZUNION 2 <zkey> <zkey> WEIGHTS <score> <score> (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
 6 ZINTER (1 <zkey>|2 <zkey> <zkey>) (WITHSCORES|AGGREGATE (SUM|MIN|MAX))*
@@ -174,6 +174,25 @@ const SORTED_SETS: &str = "
 3 (COPY|RENAME) <zkey> <zkey>
 3 OBJECT ENCODING <zkey>
 2 DEL <zkey>
+";
+
+const GEO: &str = "
+30 GEOADD <geokey> (<longitude> <latitude> <member>)+
+6 GEOADD <geokey> (NX|XX|CH)* (<longitude> <latitude> <member>)+
+6 GEOPOS <geokey> <member>*
+8 GEODIST <geokey> <member> <member> [(m|km|ft|mi|KM)]
+6 GEOHASH <geokey> <member>*
+12 GEOSEARCH <geokey> (FROMMEMBER <member>|FROMLONLAT <longitude> <latitude>) (BYRADIUS <length> (m|km|ft|mi)|BYBOX <length> <length> (m|km|ft|mi)) (ASC|DESC|COUNT <index>|ANY|WITHCOORD|WITHDIST|WITHHASH)*
+10 GEOSEARCH <geokey> FROMLONLAT <longitude> <latitude> (BYRADIUS <length> km|BYBOX <length> <length> km)
+8 GEOSEARCHSTORE <geokey> <geokey> (FROMMEMBER <member>|FROMLONLAT <longitude> <latitude>) (BYRADIUS <length> (m|km|ft|mi)|BYBOX <length> <length> (m|km|ft|mi)) (ASC|DESC|COUNT <index>|ANY|STOREDIST)*
+8 GEORADIUS <geokey> <longitude> <latitude> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|WITHCOORD|WITHDIST|WITHHASH)*
+3 GEORADIUS <geokey> <longitude> <latitude> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|STORE <geokey>|STOREDIST <geokey>)*
+5 GEORADIUS_RO <geokey> <longitude> <latitude> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|WITHCOORD|WITHDIST|WITHHASH)*
+6 GEORADIUSBYMEMBER <geokey> <member> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|WITHCOORD|WITHDIST|WITHHASH)*
+3 GEORADIUSBYMEMBER <geokey> <member> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|STORE <geokey>|STOREDIST <geokey>)*
+5 GEORADIUSBYMEMBER_RO <geokey> <member> <length> (m|km|ft|mi) (ASC|DESC|COUNT <index>|ANY|WITHCOORD|WITHDIST|WITHHASH)*
+2 ZREM <geokey> <member>+
+1 DEL <geokey>
 ";
 
 const GENERIC: &str = "
@@ -313,6 +332,7 @@ impl Grammar {
             HASHES,
             SETS,
             SORTED_SETS,
+            GEO,
             GENERIC,
             CONNECTION,
             SERVER,

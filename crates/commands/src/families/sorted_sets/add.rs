@@ -139,6 +139,27 @@ struct Outcome<'a> {
 fn zadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = args.bytes()?;
     let rules = Rules::parse(args);
+    add_words(context, args, reply, key, rules)
+}
+
+fn zincrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = args.bytes()?;
+    // The words of ZADD are words here, too, so that what is left of the arguments is too little.
+    let rules = Rules {
+        is_increment: true,
+        ..Rules::parse(args)
+    };
+    add_words(context, args, reply, key, rules)
+}
+
+/// Adds the members that are left of the arguments, each behind its score.
+fn add_words(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    key: &[u8],
+    rules: Rules,
+) -> CommandResult {
     let words = args.remaining();
     if words == 0 || !words.is_multiple_of(2) {
         return Err(CommandError::Syntax);
@@ -148,16 +169,6 @@ fn zadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     while let (Some(given), Some(member)) = (args.next(), args.next()) {
         members.push((score(given)?, member));
     }
-    add(context, key, rules, &members, reply)
-}
-
-fn zincrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let key = args.bytes()?;
-    let rules = Rules {
-        is_increment: true,
-        ..Rules::default()
-    };
-    let members = [(score(args.bytes()?)?, args.bytes()?)];
     add(context, key, rules, &members, reply)
 }
 

@@ -36,6 +36,8 @@ mod read;
 mod remove;
 mod walk;
 
+pub(super) use add::{Rules, add};
+
 /// The rows of this family.
 pub const COMMANDS: &[&[CommandSpec]] = &[
     add::COMMANDS,
