@@ -23,6 +23,11 @@ pub trait EffectSink: Send {
     /// goes with the last one, without a word of its own.
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]);
 
+    /// What is stated next belongs to this generation: to every snapshot that began with a higher one
+    /// (see [`crate::Totals::generation`]) and to no other. So a snapshot and the effects from its own
+    /// generation on make up the store.
+    fn generation(&mut self, _generation: u64) {}
+
     /// The effects up to the matching [`EffectSink::group_end`] apply together or not at all.
     fn group_begin(&mut self) {}
 

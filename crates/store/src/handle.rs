@@ -460,7 +460,8 @@ impl Handle {
         let sink = match &mut self.way {
             Way::Indexed(way) => {
                 way.local.cell.events.changes.count();
-                way.local.sink.as_deref_mut()
+                way.local.choose_side(&way.shared);
+                way.local.told_sink()
             }
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.sink.as_deref_mut(),

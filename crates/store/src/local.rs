@@ -188,6 +188,14 @@ impl Local {
         }
     }
 
+    /// The sink, if there is one, told which generation the write in progress belongs to.
+    #[inline]
+    pub(crate) fn told_sink(&mut self) -> Option<&mut (dyn EffectSink + 'static)> {
+        let sink = self.sink.as_deref_mut()?;
+        sink.generation(self.generation);
+        Some(sink)
+    }
+
     /// Takes a record out of the store: the one exit of all deletions. The caller holds `home`.
     pub(crate) fn remove(
         &mut self,
@@ -223,7 +231,7 @@ impl Local {
             Cause::Expired => self.cell.events.expired.count(),
             Cause::Evicted => self.cell.events.evicted.count(),
         }
-        if let (Some(sink), Some(view)) = (self.sink.as_deref_mut(), view_of(shared, spot.link)) {
+        if let (Some(sink), Some(view)) = (self.told_sink(), view_of(shared, spot.link)) {
             // SAFETY: the caller holds the bucket.
             unsafe { view.with_key(|key| sink.removed(database, key, cause)) };
         }

@@ -96,7 +96,7 @@ fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -
         // SAFETY: the caller holds the bucket, and the structure is used through this alone.
         let object = unsafe { heap::change(view.value_word()) };
         object.expire_members(now, MEMBERS_PER_VISIT, |member| {
-            if let Some(sink) = local.sink.as_deref_mut() {
+            if let Some(sink) = local.told_sink() {
                 let database = place.database;
                 // SAFETY: the caller holds the bucket.
                 unsafe { view.with_key(|key| sink.member_expired(database, key, member)) };

@@ -11,7 +11,7 @@ use structures::{Object, Structure};
 use crate::arena::WORD_BYTES;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
-use crate::effect::{Effect, EffectSink};
+use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::heap;
 use crate::index::{Index, Spot};
@@ -563,9 +563,9 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.local.cell.events.changes.count();
-        if let Some(sink) = self.local.sink.as_deref_mut() {
-            let sink: &mut dyn EffectSink = sink;
-            state(&mut Effect::new(sink, self.key.database()));
+        let database = self.key.database();
+        if let Some(sink) = self.local.told_sink() {
+            state(&mut Effect::new(sink, database));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Snapshots: what they hold is what the store held at the cut, whatever happens meanwhile.
 
 mod bank;
+mod effects;
 mod limits;
 mod twin;
 
