@@ -290,10 +290,28 @@ impl Batch {
         &self.unescaped
     }
 
-    /// The keys of all requests' names, in order.
-    #[inline]
-    pub fn name_keys(&self) -> impl ExactSizeIterator<Item = NameKey> {
-        self.requests.as_slice().iter().map(|range| range.name)
+    /// Shows all requests in order, each with the key of its name: what [`iter`](Self::iter) gives,
+    /// with less to be kept between two of them. `input` must be the bytes the batch was decoded from.
+    #[inline(always)]
+    pub fn for_each<'a>(&'a self, input: &'a [u8], mut visit: impl FnMut(NameKey, Request<'a>)) {
+        let mut rest = &self.spans.slots[..];
+        for range in self.requests.as_slice() {
+            let Some((spans, behind)) = rest.split_at_checked(range.spans_count as usize) else {
+                return;
+            };
+            rest = behind;
+            let bytes = if range.unescaped {
+                self.unescaped_bytes()
+            } else {
+                input
+            };
+            let request = Request {
+                spans,
+                bytes,
+                wire_bytes: range.end - range.start,
+            };
+            visit(range.name, request);
+        }
     }
 
     /// How many bytes of the input are used up once the request at `index` is done. A session

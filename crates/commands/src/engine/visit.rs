@@ -148,15 +148,16 @@ impl Visit<'_> {
         let mut left = None;
         for (index, request) in batch.iter(input).enumerate() {
             let command = self.context.plan.begin(index);
+            let mut args = Args::new(request, 1);
             let next = match command {
-                Some(found) if ordinary && self.is_plain(found, &request) => {
+                Some(found) if ordinary && self.is_plain(found, &args) => {
                     last_plain = Some(found.index);
-                    self.execute(request, found);
+                    self.execute(&mut args, found);
                     Next::Read
                 }
                 _ => {
                     last_plain = None;
-                    let next = self.execute_with_care(request, command);
+                    let next = self.execute_with_care(&args, command);
                     ordinary = is_ordinary(self.context.session);
                     next
                 }
@@ -175,26 +176,21 @@ impl Visit<'_> {
 
     /// Whether a request of a client in no special state is one to [`execute`](Self::execute).
     #[inline(always)]
-    fn is_plain(&self, found: &Found, request: &Request<'_>) -> bool {
+    fn is_plain(&self, found: &Found, args: &Args<'_>) -> bool {
+        let settings = self.context.settings;
         found.is_plain
-            && found.surely_takes(request.len())
-            && self
-                .context
-                .settings
-                .paused_until_unix_ms
-                .load(Ordering::Relaxed)
-                == 0
+            && found.surely_takes(args.remaining() + 1)
+            && settings.paused_until_unix_ms.load(Ordering::Relaxed) == 0
     }
 
     /// Runs a plain request and writes its reply.
     #[inline(always)]
-    fn execute(&mut self, request: Request<'_>, found: &Found) {
-        if found.needs_room && !self.make_room(found.index, request.wire_bytes()) {
+    fn execute(&mut self, args: &mut Args<'_>, found: &Found) {
+        if found.needs_room && !self.make_room(found.index, args.request().wire_bytes()) {
             return self.refuse(self.reply.mark(), &CommandError::OutOfMemory);
         }
         let start = self.reply.mark();
-        let mut args = Args::new(request, 1);
-        let result = (found.handler)(&mut self.context, &mut args, &mut self.reply);
+        let result = (found.handler)(&mut self.context, args, &mut self.reply);
         self.counters.count_call(found.index, result.is_err());
         if let Err(error) = result {
             self.refuse(start, &error);
@@ -223,7 +219,8 @@ impl Visit<'_> {
 
     /// Runs any request and writes its reply.
     #[inline(never)]
-    fn execute_with_care(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
+    fn execute_with_care(&mut self, args: &Args<'_>, command: Option<&Found>) -> Next {
+        let request = args.request();
         let settings = self.context.settings;
         if settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
             && self.is_paused(command, request)

@@ -107,14 +107,20 @@ fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
 }
 
 /// Writes a part of a string, a long one by reference.
-#[inline]
+#[inline(always)]
 fn write_part(record: &Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
-    if range.len() >= SHARED_BYTES_MIN
-        && let Some(pin) = record.pin(range.clone())
-    {
-        reply.bulk_shared(Box::new(pin));
-    } else {
-        reply.bulk_with(range.len(), |room| record.copy_to(range.start, room));
+    if range.len() >= SHARED_BYTES_MIN {
+        return write_long_part(record, range, reply);
+    }
+    reply.bulk_with(range.len(), |room| record.copy_to(range.start, room));
+}
+
+/// The same for what is better sent from where it lies than copied.
+#[cold]
+fn write_long_part(record: &Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
+    match record.pin(range.clone()) {
+        Some(pin) => reply.bulk_shared(Box::new(pin)),
+        None => reply.bulk_with(range.len(), |room| record.copy_to(range.start, room)),
     }
 }
 
