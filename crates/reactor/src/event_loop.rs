@@ -159,9 +159,10 @@ impl<S: Service> EventLoop<S> {
     ) -> io::Result<()> {
         self.sleep(timeout, events)?;
         self.service.turn_started();
+        let shares = mem::replace(&mut self.state.ready, mem::take(&mut self.shares));
         self.serve_events(events);
         self.serve_software();
-        self.serve_ready();
+        self.serve_ready(shares);
         self.service
             .turn(&mut Io::new(&mut self.state), &mut self.output);
         self.state.outbox.address(None, self.output.len());
@@ -272,14 +273,10 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Gives connections that have input left their next share.
-    fn serve_ready(&mut self) {
-        if self.state.ready.is_empty() {
-            return;
-        }
-        // Those that yield again go into the other list: one share each per turn.
-        let mut shares = mem::take(&mut self.shares);
-        mem::swap(&mut self.state.ready, &mut shares);
+    /// Gives connections that had input left when the turn began their next share. Those that
+    /// yield again, or for the first time in this turn, wait in the other list: one share each per
+    /// turn.
+    fn serve_ready(&mut self, mut shares: Vec<ConnectionId>) {
         for id in shares.drain(..) {
             if let Some(connection) = self.state.connections.get_mut(id) {
                 connection.queued = false;

@@ -114,10 +114,18 @@ impl LoopState {
             _ => return,
         }
         self.watch(id);
-        self.enqueue(id);
+        self.enqueue_kept(id);
     }
 
-    /// Has the input that a connection kept served in this turn or the next.
+    /// Has the input that a connection kept, if any, served in the next turn.
+    pub(crate) fn enqueue_kept(&mut self, id: ConnectionId) {
+        let connection = self.connections.get(id);
+        if connection.is_some_and(|connection| !connection.input.is_empty()) {
+            self.enqueue(id);
+        }
+    }
+
+    /// Has the input that a connection keeps or will be given back served in the next turn.
     pub(crate) fn enqueue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.queued

@@ -76,7 +76,7 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(fd) => Ok(rustix::net::recv(&*fd, buffer, RecvFlags::empty())?.0),

@@ -185,7 +185,7 @@ impl<S: Service> EventLoop<S> {
     }
 
     /// The number of bytes received if there are any; otherwise does what the reason asks for.
-    #[inline]
+    #[inline(always)]
     fn check_received(&mut self, id: ConnectionId, received: &io::Result<usize>) -> Option<usize> {
         match received {
             Ok(0) => {

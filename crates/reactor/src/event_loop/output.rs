@@ -88,7 +88,7 @@ impl<S: Service> EventLoop<S> {
         connection.pending = None;
         if connection.phase == Phase::Open {
             self.state.watch(id);
-            self.state.enqueue(id);
+            self.state.enqueue_kept(id);
         } else {
             self.state.ending.push(id);
         }
