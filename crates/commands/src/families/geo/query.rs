@@ -280,5 +280,5 @@ fn member_place(set: &SortedSet, member: &[u8]) -> Result<Place, CommandError> {
 }
 
 fn length(args: &mut Args<'_>, complaint: &'static str) -> Result<f64, CommandError> {
-    number(args.bytes()?).ok_or(CommandError::fixed(complaint))
+    number(args.bytes()?).ok_or_else(|| CommandError::fixed(complaint))
 }

@@ -197,7 +197,7 @@ struct Hit {
 /// Answers with the members in an area.
 fn search(
     context: &mut Context<'_>,
-    args: &mut Args<'_>,
+    args: &Args<'_>,
     reply: &mut Reply<'_>,
     form: Form,
     source: &[u8],
@@ -216,7 +216,7 @@ fn search(
 /// Keeps the members in an area at a key, if there is one to keep them at.
 fn search_and_store(
     context: &mut Context<'_>,
-    args: &mut Args<'_>,
+    args: &Args<'_>,
     reply: &mut Reply<'_>,
     form: Form,
     source: &[u8],
