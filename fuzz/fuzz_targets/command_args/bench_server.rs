@@ -8,6 +8,7 @@ use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use structures::Object;
 
 const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// Longest value: what grows beyond is refused, so that a run stays quick and small.
@@ -16,7 +17,7 @@ const VALUE_BYTES_MAX: u64 = 1 << 16;
 type Effects = Arc<Mutex<Vec<(DatabaseId, Vec<Vec<u8>>)>>>;
 
 /// A record as it is compared: database, key, value, deadline, encoding.
-type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding);
+type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding, Option<Object>);
 
 /// An engine with one client.
 pub(crate) struct Server {
@@ -140,6 +141,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 value,
                 record.deadline_unix_ms(),
                 record.encoding(),
+                record.object().cloned(),
             ));
         });
         if cursor == 0 {
