@@ -28,7 +28,7 @@ use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
 use crate::policy::{InForce, Policy};
-use crate::shared::Shared;
+use crate::shared::{BeforeWrites, Shared};
 use crate::slab::class_bytes;
 use crate::value::{Cause, StoreError};
 
@@ -93,7 +93,14 @@ impl Indexed {
     /// Makes sure that `bytes` more may be held.
     #[inline]
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
-        if self.shared.budget.limit_bytes() == 0 {
+        let reasons = self.shared.before_writes.get();
+        if reasons == 0 {
+            return Ok(());
+        }
+        if reasons & BeforeWrites::SNAPSHOT != 0 {
+            self.back_off();
+        }
+        if reasons & BeforeWrites::LIMIT == 0 {
             return Ok(());
         }
         if self.over_bytes(bytes) > 0 {

@@ -472,7 +472,7 @@ impl Handle {
     }
 
     /// Makes sure that `bytes` more may be held, evicting by the policy if need be. Called before
-    /// any lock is taken.
+    /// any lock is taken: here a writer waits a moment when a snapshot holds too much.
     ///
     /// # Errors
     /// [`StoreError::OutOfMemory`] when `maxmemory` is reached and the policy frees nothing.

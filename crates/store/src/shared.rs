@@ -3,7 +3,7 @@
 use std::io;
 
 use base::hash::KeyHasher;
-use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::accounting::{Budget, Ledger, idle_bytes_max};
@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) slab: Arc<Slab>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) budget: Budget,
+    pub(crate) before_writes: BeforeWrites,
     pub(crate) policy: PolicyCell,
     pub(crate) databases: Databases,
     pub(crate) gate: Gate,
@@ -64,6 +65,7 @@ impl Shared {
             slab: Slab::new(Arc::new(arena), Arc::clone(&ledger)),
             ledger,
             budget: Budget::new(0),
+            before_writes: BeforeWrites::default(),
             policy: PolicyCell::default(),
             databases: Databases::new(count, shape),
             gate: Gate::new(),
@@ -103,6 +105,8 @@ impl Shared {
 
     /// Limits what the process may hold; 0 is no limit.
     pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
+        self.before_writes
+            .set(BeforeWrites::LIMIT, limit_bytes != 0);
         self.budget.set_limit_bytes(limit_bytes);
         let dirty_max = match limit_bytes {
             0 => u64::MAX,
@@ -114,6 +118,33 @@ impl Shared {
     /// Whether expired records are removed before anyone asks for them.
     pub(crate) fn expires_actively(&self) -> bool {
         self.active_expire.load(Ordering::Relaxed)
+    }
+}
+
+/// What has to be looked at before a write takes its first lock: nothing most often, which one load
+/// tells.
+#[derive(Debug, Default)]
+pub(crate) struct BeforeWrites(AtomicU64);
+
+impl BeforeWrites {
+    /// There is a limit on memory.
+    pub(crate) const LIMIT: u64 = 1;
+    /// There is a snapshot, which may hold too much.
+    pub(crate) const SNAPSHOT: u64 = 2;
+
+    /// What there is.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there is such a thing, or no longer.
+    pub(crate) fn set(&self, what: u64, on: bool) {
+        if on {
+            self.0.fetch_or(what, Ordering::Relaxed);
+        } else {
+            self.0.fetch_and(!what, Ordering::Relaxed);
+        }
     }
 }
 

@@ -35,7 +35,8 @@
 //!  6. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
 //!
 //! Memory: what is saved counts as held until the sink drops it. The scanner pauses at half of the
-//! soft limit; at the soft limit callers are told to stay away from locks for a while
+//! soft limit; at the soft limit writers are slowed down before they take their first lock
+//! ([`crate::Handle::make_room`]), unless they ask and do something else meanwhile
 //! ([`crate::Handle::should_back_off`]); at the hard limit the snapshot is given up. Nobody ever
 //! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on the
 //! new side, without saving any.
@@ -110,7 +111,7 @@ pub struct Totals {
 /// How much memory a snapshot may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
-    /// From here on callers are told to stay away from locks; from half of it the scanner pauses.
+    /// From here on writers are slowed down; from half of it the scanner pauses.
     pub soft_bytes: u64,
     /// From here on, counting only what writers saved, the snapshot is given up. One bucket of each
     /// thread may come on top.

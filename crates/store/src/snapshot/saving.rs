@@ -1,6 +1,7 @@
 //! Saving the records of one bucket, by who holds it.
 
 use base::sync::atomic::{Ordering, fence};
+use base::sync::thread;
 
 use super::batch::{Batch, Named, Origin};
 use super::{Phase, Snapshots, lock};
@@ -8,10 +9,30 @@ use crate::blob::Blob;
 use crate::bucket::Bucket;
 use crate::heap;
 use crate::index::Index;
+use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
+
+/// Times that a writer lets others run while a snapshot holds too much: some ten microseconds where
+/// nobody else wants the core, and as long as it takes for the others to have had it.
+const BACK_OFF_YIELDS: u32 = 64;
+
+impl Indexed {
+    /// Lets others run for a moment if a snapshot holds too much, so that it can be given away. Called
+    /// with no bucket held.
+    #[cold]
+    pub(crate) fn back_off(&self) {
+        debug_assert!(self.local.held.is_empty(), "waits with buckets held");
+        for _ in 0..BACK_OFF_YIELDS {
+            if !self.shared.snapshots.is_pressing() {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+}
 
 impl Local {
     /// Decides on which side of the cut the next changes are. Called once for a write, when it holds

@@ -20,7 +20,7 @@ use crate::bucket::LINKS;
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
-use crate::shared::Shared;
+use crate::shared::{BeforeWrites, Shared};
 use crate::wait::Wait;
 use crate::whole::Detached;
 
@@ -129,6 +129,7 @@ impl Snapshots {
             let live = |(_, index): &(DatabaseId, Arc<Index>)| index.state().buckets();
             self.counts.reset(indexes.iter().map(live).sum());
             self.set_phase(Phase::Saving);
+            shared.before_writes.set(BeforeWrites::SNAPSHOT, true);
             // Released, for who sees the new generation to see the rest as well.
             self.generation.fetch_add(1, Ordering::Release);
             indexes
@@ -221,6 +222,7 @@ impl Snapshots {
 
     /// Everything is saved or given up: hands over what lies in buffers, frees what was kept.
     fn finish_walk(&self, shared: &Shared, walk: &mut Walk) {
+        shared.before_writes.set(BeforeWrites::SNAPSHOT, false);
         self.hand_over(walk.batch.take());
         self.collect_buffers();
         walk.indexes.clear();

@@ -122,6 +122,30 @@ fn who_backs_off_when_told_stays_under_the_soft_limit() {
     assert!(totals.held_bytes_max < LIMITS.soft_bytes + SLACK_BYTES);
 }
 
+/// A writer that does nothing but what every command does, and nobody who takes anything meanwhile:
+/// it waits a little each time, and never for good.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn who_makes_room_first_is_slowed_down_and_goes_on() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill_long(&mut handle);
+    let sink = Slow::default();
+    handle
+        .begin_snapshot(Box::new(sink.clone()), LIMITS)
+        .unwrap();
+    let mut pressed = 0;
+    write_all(&mut handle, |handle| {
+        pressed += usize::from(handle.should_back_off());
+        handle.make_room(1_000).unwrap();
+    });
+    assert!(pressed > 0, "nobody took anything meanwhile");
+    while handle.advance_snapshot(64) != SnapshotStep::Idle {
+        sink.let_go();
+    }
+    assert!(sink.ended().is_some() && !handle.should_back_off());
+}
+
 #[test]
 fn at_the_hard_limit_it_is_given_up() {
     let store = Force::TINY.store(1);
