@@ -14,7 +14,8 @@
 //!
 //! `object` (what the store keeps, and what it asks of it); `element` (text or number);
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
-//! deadlines) and `hashing`; `int_set` (few whole numbers); `list`, `hash`, `set`, `sorted_set`; `memory` (what an
+//! deadlines) and `hashing`; `int_set` (few whole numbers);
+//! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`; `memory` (what an
 //! allocation costs).
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod element;
 pub mod geo;
 pub mod hash;
 pub mod hashing;
+pub mod hyper_log_log;
 pub mod int_set;
 pub mod list;
 pub mod memory;

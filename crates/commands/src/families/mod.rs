@@ -8,6 +8,7 @@ pub mod connection;
 pub mod generic;
 pub mod geo;
 pub mod hashes;
+pub mod hyper_log_log;
 pub mod lists;
 pub mod server;
 pub mod sets;
@@ -24,6 +25,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     generic::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,
+    hyper_log_log::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
     &[cluster::COMMANDS],

@@ -14,7 +14,7 @@ const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
 const DATABASES: u64 = 3;
 
-/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{z}` a sorted set,
+/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{p}` a sketch, `{z}` a sorted set,
 /// `{f}` a field, `{m}` a member, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and
 /// `{s}` a time to live, `{at}` and `{ats}` a time, `{d}` a database.
 const FORMS: &[&str] = &[
@@ -104,6 +104,11 @@ const FORMS: &[&str] = &[
     "HSETEX {h} PX {ms} FIELDS 2 {f} {v} {f} {v}",
     "HSETEX {h} FXX KEEPTTL FIELDS 1 {f} {v}",
     "HGET {h} {f}",
+    "PFADD {p} {f} {v}",
+    "PFADD {p}",
+    "PFMERGE {p} {p} {p}",
+    "PFCOUNT {p}",
+    "PFDEBUG TODENSE {p}",
     "SADD {k} {f}",
     "SADD {t} {f} {v} {f}",
     "SADD {t} {n} {n} {n}",
@@ -255,6 +260,7 @@ fn fill(word: &str, random: &mut Prng) -> String {
         "{m}" => format!("m{}", number(12)),
         "{h}" => format!("hash{}", number(4)),
         "{t}" => format!("set{}", number(4)),
+        "{p}" => format!("sketch{}", number(4)),
         "{f}" => format!("f{}", number(5)),
         "{v}" => value(random),
         "{o}" => number(60).to_string(),

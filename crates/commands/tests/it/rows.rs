@@ -17,6 +17,16 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("client|maint_notifications", "row", "newer: Redis 8.2"),
     ("client|no-touch", "row", "newer: Redis 7.2"),
     ("client|setinfo", "row", "newer: Redis 7.2"),
+    (
+        "pfdebug",
+        "doc_flags",
+        "who reads the documentation may know of it",
+    ),
+    (
+        "pfselftest",
+        "doc_flags",
+        "who reads the documentation may know of it",
+    ),
     ("delifeq", "row", "newer: Valkey 9.0"),
     ("hexpire", "row", "newer: Redis 7.4"),
     ("hexpireat", "row", "newer: Redis 7.4"),

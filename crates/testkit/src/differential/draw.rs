@@ -22,6 +22,7 @@ const FAR_UNIX_SECONDS: u64 = 4_000_000_000;
 pub(super) enum Kind {
     Key,
     BigKey,
+    Sketch,
     Member,
     ZsetKey,
     GeoKey,
@@ -58,6 +59,7 @@ pub(super) enum Kind {
 pub(super) const KINDS: &[(&str, Kind)] = &[
     ("key", Kind::Key),
     ("bigkey", Kind::BigKey),
+    ("sketch", Kind::Sketch),
     ("member", Kind::Member),
     ("zkey", Kind::ZsetKey),
     ("geokey", Kind::GeoKey),
@@ -244,6 +246,7 @@ impl Draw {
         match kind {
             Kind::Key => self.key(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
+            Kind::Sketch => format!("sketch:{}", self.below(4)).into_bytes(),
             Kind::Member => self.member(),
             Kind::ZsetKey => self.key_of("z", 4),
             Kind::GeoKey => self.key_of("geo", 3),

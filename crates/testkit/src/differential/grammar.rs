@@ -195,6 +195,21 @@ const GEO: &str = "
 1 DEL <geokey>
 ";
 
+const HYPER_LOG_LOG: &str = "
+10 PFADD <sketch> <member>*
+4 PFADD <sketch> <value>+
+6 PFCOUNT <sketch>
+3 PFCOUNT <sketch>+
+5 PFMERGE <sketch> <sketch>*
+2 PFADD <key> <member>
+2 PFCOUNT <key>+
+1 PFMERGE <key> <key>+
+3 GET <sketch>
+2 PFDEBUG (ENCODING|DECODE|GETREG|TODENSE|NONSENSE) <sketch>
+1 PFSELFTEST
+1 SETRANGE <sketch> <offset> <value>
+";
+
 const GENERIC: &str = "
 10 DEL <key>+
 6 UNLINK <key>+
@@ -333,6 +348,7 @@ impl Grammar {
             SETS,
             SORTED_SETS,
             GEO,
+            HYPER_LOG_LOG,
             GENERIC,
             CONNECTION,
             SERVER,

@@ -1,0 +1,231 @@
+//! HyperLogLog: how many different elements were seen, in at most 12 KiB, give or take 0.81 %.
+//!
+//! A sketch is an ordinary string, with the bytes that Redis has for the same additions, so that it
+//! can be read with GET, kept elsewhere and set again:
+//!
+//! ```text
+//!   "HYLL" encoding:u8 0 0 0 card:u64    a cached count; its highest bit says that it is out of date
+//!   dense    16,384 registers of 6 bits, lowest bit first
+//!   sparse   opcodes: ZERO 00nnnnnn, XZERO 01nnnnnn nnnnnnnn, VAL 1vvvvvnn (see `sparse`)
+//! ```
+//!
+//! An element's hash chooses a register by its low 14 bits; the register keeps the largest number of
+//! zero bits, plus one, that followed in any hash.
+//!
+//! Sources: Flajolet et al., HyperLogLog (AofA 2007); Ertl, New cardinality estimation algorithms for
+//! HyperLogLog sketches (arXiv 1702.01284), for the count; MurmurHash64A by Austin Appleby, whose
+//! values the format depends on.
+
+mod count;
+mod murmur;
+pub mod sparse;
+
+use std::ops::Range;
+
+pub use count::count;
+
+/// Number of registers.
+pub const REGISTERS: usize = 1 << INDEX_BITS;
+
+/// Bytes in front of the registers.
+pub const HEADER_BYTES: usize = 16;
+
+/// Bytes of a dense sketch.
+pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
+
+/// Where the cached count stands.
+pub const CARD_BYTES: Range<usize> = 8..16;
+
+const INDEX_BITS: u32 = 14;
+const REGISTER_BITS: usize = 6;
+const REGISTER_MASK: u16 = (1 << REGISTER_BITS) - 1;
+const MAGIC: &[u8; 4] = b"HYLL";
+const ENCODING_AT: usize = 4;
+/// In the last byte of the cached count: it is out of date.
+const OUT_OF_DATE: u8 = 0x80;
+
+/// All registers, unpacked.
+pub type Registers = [u8; REGISTERS];
+
+/// How the registers are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Six bits each.
+    Dense,
+    /// As runs.
+    Sparse,
+}
+
+/// The opcodes of a sparse sketch make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupted;
+
+/// The form of a sketch with this header and length in bytes; none if it is no sketch.
+#[must_use]
+pub fn form_of(header: &[u8; HEADER_BYTES], len: usize) -> Option<Form> {
+    let form = match header[ENCODING_AT] {
+        0 => Form::Dense,
+        1 => Form::Sparse,
+        _ => return None,
+    };
+    let has_length = form == Form::Sparse || len == DENSE_BYTES;
+    (header.starts_with(MAGIC) && has_length).then_some(form)
+}
+
+/// The cached count, if it is up to date.
+#[must_use]
+pub fn cached_count(header: &[u8; HEADER_BYTES]) -> Option<u64> {
+    let card = header.last_chunk::<8>()?;
+    (card[7] & OUT_OF_DATE == 0).then(|| u64::from_le_bytes(*card))
+}
+
+/// The byte of the header that says that the count is out of date, and what it has to be.
+#[must_use]
+pub fn out_of_date(header: &[u8; HEADER_BYTES]) -> (usize, u8) {
+    let at = CARD_BYTES.end - 1;
+    (at, header[at] | OUT_OF_DATE)
+}
+
+/// A sketch of nothing.
+#[must_use]
+pub fn empty() -> Vec<u8> {
+    let mut sketch = header(Form::Sparse);
+    sparse::append_zeroes(&mut sketch, REGISTERS);
+    sketch
+}
+
+fn header(form: Form) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.push(match form {
+        Form::Dense => 0,
+        Form::Sparse => 1,
+    });
+    header.resize(HEADER_BYTES, 0);
+    header
+}
+
+/// The register of an element, and what it has to be at least.
+#[must_use]
+pub fn register_of(element: &[u8]) -> (usize, u8) {
+    let hash = murmur::hash(element);
+    let index = hash & (REGISTERS as u64 - 1);
+    // The guard ends the run when all other bits are zero.
+    let rest = hash >> INDEX_BITS | 1 << (64 - INDEX_BITS);
+    let zeroes = u8::try_from(rest.trailing_zeros()).unwrap_or(u8::MAX);
+    (usize::try_from(index).unwrap_or(0), zeroes + 1)
+}
+
+/// Where a register of a dense sketch stands: its bytes, and its lowest bit in them.
+#[must_use]
+pub fn window(index: usize) -> (Range<usize>, u32) {
+    let bit = index * REGISTER_BITS;
+    let start = HEADER_BYTES + bit / 8;
+    let shift = u32::try_from(bit % 8).unwrap_or(0);
+    (start..(start + 2).min(DENSE_BYTES), shift)
+}
+
+/// The register in its window.
+#[must_use]
+pub fn read_window(bytes: &[u8], shift: u32) -> u8 {
+    let [low, high] = (word_of(bytes) >> shift & REGISTER_MASK).to_le_bytes();
+    debug_assert_eq!(high, 0);
+    low
+}
+
+/// Puts a register into its window.
+pub fn write_window(bytes: &mut [u8], shift: u32, value: u8) {
+    let word = word_of(bytes) & !(REGISTER_MASK << shift) | u16::from(value) << shift;
+    let len = bytes.len();
+    bytes.copy_from_slice(&word.to_le_bytes()[..len]);
+}
+
+fn word_of(bytes: &[u8]) -> u16 {
+    let byte = |at| bytes.get(at).copied().unwrap_or(0);
+    u16::from_le_bytes([byte(0), byte(1)])
+}
+
+/// Raises `registers` to those of a sketch of this form.
+///
+/// # Errors
+/// [`Corrupted`] when a sparse one makes no sense.
+pub fn merge(registers: &mut Registers, form: Form, sketch: &[u8]) -> Result<(), Corrupted> {
+    match form {
+        Form::Sparse => sparse::merge(registers, sketch),
+        Form::Dense => {
+            for (index, register) in registers.iter_mut().enumerate() {
+                let (bytes, shift) = window(index);
+                *register = read_window(&sketch[bytes], shift).max(*register);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A dense sketch of these registers, with the rest of `header`.
+#[must_use]
+pub fn dense(registers: &Registers, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
+    let mut sketch = header.to_vec();
+    sketch[ENCODING_AT] = 0;
+    sketch.resize(DENSE_BYTES, 0);
+    for (index, register) in registers.iter().enumerate() {
+        let (bytes, shift) = window(index);
+        write_window(&mut sketch[bytes], shift, *register);
+    }
+    sketch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header_of(sketch: &[u8]) -> &[u8; HEADER_BYTES] {
+        sketch.first_chunk().unwrap()
+    }
+
+    #[test]
+    fn registers_of_a_dense_sketch_do_not_touch_each_other() {
+        let mut registers = [0; REGISTERS];
+        for (index, register) in registers.iter_mut().enumerate() {
+            *register = u8::try_from(index % 52).unwrap();
+        }
+        let sketch = dense(&registers, header_of(&empty()));
+        assert_eq!(sketch.len(), DENSE_BYTES);
+        assert_eq!(form_of(header_of(&sketch), DENSE_BYTES), Some(Form::Dense));
+        let mut read = [0; REGISTERS];
+        merge(&mut read, Form::Dense, &sketch).unwrap();
+        assert_eq!(read, registers);
+    }
+
+    #[test]
+    fn only_sketches_are_sketches() {
+        let sketch = empty();
+        assert_eq!(
+            form_of(header_of(&sketch), sketch.len()),
+            Some(Form::Sparse)
+        );
+        assert_eq!(cached_count(header_of(&sketch)), Some(0));
+        for (at, byte) in [(0, b'X'), (4, 2), (4, 0)] {
+            let mut other = sketch.clone();
+            other[at] = byte;
+            assert_eq!(form_of(header_of(&other), other.len()), None);
+        }
+        let mut stale = sketch;
+        let (at, byte) = out_of_date(header_of(&stale));
+        stale[at] = byte;
+        assert_eq!(cached_count(header_of(&stale)), None);
+    }
+
+    #[test]
+    fn counts_are_as_near_as_they_should_be() {
+        for elements in [0_u64, 1, 10, 100, 1_000, 10_000, 100_000] {
+            let mut registers = [0; REGISTERS];
+            for element in 0..elements {
+                let (index, value) = register_of(format!("element:{element}").as_bytes());
+                registers[index] = value.max(registers[index]);
+            }
+            let error = count(&registers).abs_diff(elements);
+            // Five standard errors of 0.81 %.
+            assert!(error * 1_000 <= elements * 41, "{elements}: off by {error}");
+        }
+    }
+}
