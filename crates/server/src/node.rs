@@ -303,16 +303,20 @@ impl Node {
         self.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);
         self.memory();
+        let program_bytes = self.program_bytes.load(Ordering::Relaxed);
+        self.store
+            .set_other_bytes(program_bytes + self.clients_held_bytes());
     }
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
-    fn end_pause(&self, now_unix_ms: u64) {
+    pub fn end_pause(&self, now_unix_ms: u64) {
         let until = &self.settings.paused_until_unix_ms;
         let standing = until.load(Ordering::Acquire);
         if standing != 0 && standing <= now_unix_ms {
             // Who lost the race has set a new pause, which stands.
             let _ended = until.compare_exchange(standing, 0, Ordering::AcqRel, Ordering::Acquire);
         }
+        self.store.hold_removals(until.load(Ordering::Acquire) != 0);
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.

@@ -107,6 +107,7 @@ impl ServerPort for Port<'_> {
         settings
             .paused_until_unix_ms
             .store(until_unix_ms.max(standing), Ordering::Release);
+        self.node.store.hold_removals(true);
     }
 
     fn unpause_clients(&mut self) {
@@ -114,6 +115,7 @@ impl ServerPort for Port<'_> {
             .settings
             .paused_until_unix_ms
             .store(0, Ordering::Release);
+        self.node.store.hold_removals(false);
         self.node.broadcast(Message::Resume);
     }
 

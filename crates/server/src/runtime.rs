@@ -17,7 +17,7 @@ use store::Store;
 
 use crate::banner;
 use crate::cli::{StartError, Startup};
-use crate::config::{Config, SharedConfig};
+use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
@@ -32,7 +32,7 @@ pub struct RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.cause)
+        write!(f, "{}: {}", self.what, system_reason(&self.cause))
     }
 }
 
@@ -173,7 +173,10 @@ pub fn run(mut startup: Startup) -> ExitCode {
     match serve(&config, &current, &startup.remarks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            log.warning(format_args!("{error}"));
+            if !log.is_on_standard_output() {
+                complain(&error);
+            }
             ExitCode::FAILURE
         }
     }
@@ -211,7 +214,7 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     });
-    let listeners = listen(&node, current)?;
+    let listeners = listen(current)?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
@@ -274,7 +277,7 @@ fn wait(node: &Node, signals: &Signals) {
 }
 
 /// Opens the sockets that the configuration names.
-fn listen(node: &Node, config: &Config) -> Result<Vec<Listener>, RunError> {
+fn listen(config: &Config) -> Result<Vec<Listener>, RunError> {
     let mut listeners = Vec::new();
     let backlog = i32::try_from(config.tcp_backlog).unwrap_or(i32::MAX);
     if config.port != 0 {
@@ -283,11 +286,10 @@ fn listen(node: &Node, config: &Config) -> Result<Vec<Listener>, RunError> {
                 Ok(more) => listeners.extend(more),
                 Err(error) if bind.optional && is_absent(&error) => {}
                 Err(cause) => {
-                    node.log.warning(format_args!(
-                        "Could not create server TCP listening socket {}:{}: {cause}",
+                    let what = format!(
+                        "Could not create server TCP listening socket {}:{}: bind",
                         bind.host, config.port
-                    ));
-                    let what = format!("cannot listen on {}:{}", bind.host, config.port);
+                    );
                     return Err(RunError { what, cause });
                 }
             }

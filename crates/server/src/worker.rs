@@ -399,6 +399,7 @@ impl Service for Worker {
         self.config.refresh();
         self.tick();
         if self.pause_left().is_some_and(|left| left.is_zero()) {
+            self.node.end_pause(self.node.clock.now_unix_ms());
             self.resume_paused(io);
         }
         if self.buffers.take_growth() {

@@ -16,7 +16,8 @@
 //!    first: evicting does not lower it, and the next writes use it up without growing the process.
 //!    What is free beyond that may fit no record to come: writers make chunks of it
 //!    ([`Budget::excess_bytes`], [`crate::mover`]), and as far as they cannot it counts as used.
-//! 3. It is at most a quarter of the limit, however large the rest of the process is.
+//! 3. It is at most a quarter of the limit, however large the rest of the process is; unless the
+//!    server itself says that program and clients hold more ([`Budget::set_other_bytes`]).
 //! 4. It rises by at most 1/64 of the limit per measurement and falls at once, so that a short
 //!    spike evicts little.
 
@@ -78,6 +79,13 @@ impl LocalBytes {
         Some(self.take())
     }
 
+    /// How much was not told yet.
+    #[inline]
+    #[must_use]
+    pub fn pending(&self) -> i64 {
+        self.pending
+    }
+
     /// Everything that was not told yet.
     #[must_use]
     pub fn take(&mut self) -> i64 {
@@ -91,6 +99,7 @@ pub struct Budget {
     /// 0 is no limit.
     limit_bytes: AtomicU64,
     correction_bytes: AtomicU64,
+    other_bytes: AtomicU64,
 }
 
 impl Budget {
@@ -100,6 +109,7 @@ impl Budget {
         Self {
             limit_bytes: AtomicU64::new(limit_bytes),
             correction_bytes: AtomicU64::new(0),
+            other_bytes: AtomicU64::new(0),
         }
     }
 
@@ -125,6 +135,12 @@ impl Budget {
         self.correction_bytes.load(Ordering::Relaxed)
     }
 
+    /// What is known to be held outside of the store: the program, buffers of clients. It counts in
+    /// full, as it does in what INFO calls used.
+    pub fn set_other_bytes(&self, other_bytes: u64) {
+        self.other_bytes.store(other_bytes, Ordering::Relaxed);
+    }
+
     /// By how many bytes the limit is passed when the counters say `used_bytes`; 0 when it is not.
     #[inline]
     #[must_use]
@@ -134,7 +150,10 @@ impl Budget {
             return 0;
         }
         used_bytes
-            .saturating_add(self.correction_bytes())
+            .saturating_add(
+                self.correction_bytes()
+                    .max(self.other_bytes.load(Ordering::Relaxed)),
+            )
             .saturating_sub(limit_bytes)
     }
 
@@ -253,6 +272,21 @@ mod tests {
             "no more than there is"
         );
         assert_eq!(Budget::new(0).excess_bytes(u64::MAX, u64::MAX), 0);
+    }
+
+    #[test]
+    fn what_the_server_knows_of_counts_in_full() {
+        let budget = Budget::new(64 * MIB);
+        budget.set_other_bytes(40 * MIB);
+        assert_eq!(budget.over_bytes(25 * MIB), MIB);
+        for _ in 0..100 {
+            budget.correct(45 * MIB, 0, 0);
+        }
+        assert_eq!(
+            budget.over_bytes(25 * MIB),
+            MIB,
+            "the larger of both counts"
+        );
     }
 
     #[test]

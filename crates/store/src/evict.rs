@@ -140,12 +140,18 @@ impl Indexed {
     #[inline]
     fn over_bytes(&self, more_bytes: usize) -> u64 {
         let used = self.shared.ledger.used_bytes();
-        let wanted = used.saturating_add(more_bytes as u64);
+        let own = self.local.pending_bytes();
+        let wanted = used
+            .saturating_add_signed(own)
+            .saturating_add(more_bytes as u64);
         self.shared.budget.over_bytes(wanted)
     }
 
     #[cold]
     fn evict_for(&mut self, bytes: usize) -> Result<(), StoreError> {
+        if self.shared.holds_removals.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         // What this thread freed since it last told counts too.
         let shared = Arc::clone(&self.shared);
         self.local.tell_bytes(&shared);

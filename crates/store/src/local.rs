@@ -149,6 +149,12 @@ impl Local {
         unsafe { heap::take(view.value_word()) }
     }
 
+    /// What this thread counted and the ledger does not know yet.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> i64 {
+        self.cache.pending_bytes() + self.index_bytes.pending() + self.object_bytes.pending()
+    }
+
     /// Tells the ledger what this thread counted.
     pub(crate) fn tell_bytes(&mut self, shared: &Shared) {
         self.cache.flush();

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     pub(crate) parking: Parking,
     pub(crate) active_expire: AtomicBool,
+    /// Nothing goes unasked for now, neither expired nor for want of memory.
+    pub(crate) holds_removals: AtomicBool,
     /// Whether any structure ever had members with deadlines: nobody looks for them before.
     pub(crate) has_member_deadlines: AtomicBool,
 }
@@ -78,6 +80,7 @@ impl Shared {
             snapshots: Snapshots::default(),
             parking: Parking::default(),
             active_expire: AtomicBool::new(true),
+            holds_removals: AtomicBool::new(false),
             has_member_deadlines: AtomicBool::new(false),
         })
     }
@@ -117,7 +120,7 @@ impl Shared {
 
     /// Whether expired records are removed before anyone asks for them.
     pub(crate) fn expires_actively(&self) -> bool {
-        self.active_expire.load(Ordering::Relaxed)
+        self.active_expire.load(Ordering::Relaxed) && !self.holds_removals.load(Ordering::Relaxed)
     }
 }
 

@@ -586,6 +586,12 @@ impl SlabCache {
         }
     }
 
+    /// What this thread counted and did not tell yet.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> i64 {
+        self.live.pending()
+    }
+
     /// Tells the shared counters what this thread counted.
     pub(crate) fn flush(&mut self) {
         let bytes = self.live.take();

@@ -174,6 +174,21 @@ impl Store {
         }
     }
 
+    /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):
+    /// readers do not see the expired ones, and a write to such a key still removes it.
+    pub fn hold_removals(&self, on: bool) {
+        if let Some(shared) = self.shared() {
+            shared.holds_removals.store(on, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what the process holds besides the store, which counts for the limit of memory.
+    pub fn set_other_bytes(&self, other_bytes: u64) {
+        if let Some(shared) = self.shared() {
+            shared.budget.set_other_bytes(other_bytes);
+        }
+    }
+
     /// Limits what the process may hold to `limit_bytes` (0: no limit). What is over is evicted by
     /// `policy`, which looks at `samples` records where it has to choose among some.
     pub fn set_memory_limit(&self, limit_bytes: u64, policy: Policy, samples: u8) {

@@ -6,6 +6,7 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 use testkit::target::Target as _;
+use testkit::transcript::show;
 
 /// Names that exporters and dashboards read, by section. Those that only a replica, or a primary
 /// with replicas, shows are not among them: monitoring takes `master_link_status` for a sign that
@@ -345,4 +346,23 @@ fn a_client_is_listed_with_what_it_did() {
         let found = line.split_whitespace().any(|one| one == field);
         assert!(found, "no {field} in {line}");
     }
+}
+
+#[test]
+fn the_average_time_to_live_is_that_of_keys_that_have_one() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    client.command(&["SET", "for good", "1"]).unwrap();
+    client
+        .command(&["SET", "short", "1", "EX", "1000"])
+        .unwrap();
+    client.command(&["SET", "long", "1", "EX", "3000"]).unwrap();
+    let keyspace = show(&client.command(&["INFO", "keyspace"]).unwrap());
+    let average_ms = keyspace.split_once("keys=3,expires=2,avg_ttl=").unwrap().1;
+    let digits = average_ms.split(|c: char| !c.is_ascii_digit()).next();
+    let average_ms: u64 = digits.unwrap().parse().unwrap();
+    assert!(
+        (1_800_000..=2_000_000).contains(&average_ms),
+        "{average_ms}"
+    );
 }

@@ -126,6 +126,27 @@ fn a_pause_ends_by_itself_and_keeps_the_order_of_a_pipeline() {
 }
 
 #[test]
+fn what_expires_during_a_pause_goes_when_it_is_over() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let requests = [
+        vec!["SET", "key", "value", "PX", "20"],
+        vec!["CLIENT", "PAUSE", "600000", "WRITE"],
+    ];
+    client.pipeline(&requests).unwrap();
+    eventually("the key is not seen any more", || {
+        ask(&mut client, &["GET", "key"]) == "(nil)"
+    });
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ":1");
+    assert!(ask(&mut client, &["INFO", "stats"]).contains("expired_keys:0"));
+    assert_eq!(ask(&mut client, &["CLIENT", "UNPAUSE"]), "+OK");
+    eventually("the key is gone", || {
+        ask(&mut client, &["DBSIZE"]) == ":0"
+            && ask(&mut client, &["INFO", "stats"]).contains("expired_keys:1")
+    });
+}
+
+#[test]
 fn shutdown_closes_clients_and_ends_the_process() {
     let mut server = start(&["--io-threads", "2"]);
     let mut bystander = server.client().unwrap();

@@ -114,6 +114,20 @@ fn faults_end_the_start_with_their_reason_on_standard_error() {
 }
 
 #[test]
+fn an_address_that_is_taken_is_told_once() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let refused = output(&["--port", &port]);
+    assert_eq!(refused.status.code(), Some(1));
+    let fault = format!(
+        "# Could not create server TCP listening socket 127.0.0.1:{port}: bind: Address already in use\n"
+    );
+    let log = text(&refused.stdout);
+    assert_eq!(log.matches(&fault).count(), 1, "{log}");
+    assert_eq!(text(&refused.stderr), "");
+}
+
+#[test]
 fn readiness_is_told_on_standard_output_when_clients_are_accepted() {
     let directory = Directory::new();
     let mut child = command(&directory).stdout(Stdio::piped()).spawn().unwrap();

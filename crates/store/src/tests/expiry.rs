@@ -103,6 +103,21 @@ fn a_deadline_may_move_both_ways_and_go() {
 }
 
 #[test]
+fn what_expires_stays_while_removals_are_held() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "key", Deadline::At(START + 1));
+    store.hold_removals(true);
+    tick_all(&mut handle, START + 10);
+    assert_eq!(handle.len(0), 1);
+    assert!(!exists(&mut handle, "key"));
+    store.hold_removals(false);
+    tick_all(&mut handle, START + 20);
+    assert_eq!(handle.len(0), 0);
+}
+
+#[test]
 fn nothing_is_removed_by_the_clock_when_that_is_switched_off() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
