@@ -40,7 +40,7 @@ const LIST_ELEMENTS: u64 = 600;
 const fn range(name: &'static str, title: &'static str, words: &'static str) -> Entry {
     Entry {
         filled_by: Some(("lpush", LIST_ELEMENTS)),
-        ..entry(name, title, words)
+        ..default(name, title, words)
     }
 }
 
@@ -50,19 +50,19 @@ const ENTRIES: &[Entry] = &[
     default("set", "SET", "SET __key__ __data__"),
     default("get", "GET", "GET __key__"),
     default("incr", "INCR", "INCR counter:__rand_int__"),
-    entry("lpush", "LPUSH", "LPUSH mylist __data__"),
-    entry("rpush", "RPUSH", "RPUSH mylist __data__"),
-    entry("lpop", "LPOP", "LPOP mylist"),
-    entry("rpop", "RPOP", "RPOP mylist"),
-    entry("sadd", "SADD", "SADD myset element:__rand_int__"),
-    entry("hset", "HSET", "HSET myhash element:__rand_int__ __data__"),
-    entry("spop", "SPOP", "SPOP myset"),
-    entry(
+    default("lpush", "LPUSH", "LPUSH mylist __data__"),
+    default("rpush", "RPUSH", "RPUSH mylist __data__"),
+    default("lpop", "LPOP", "LPOP mylist"),
+    default("rpop", "RPOP", "RPOP mylist"),
+    default("sadd", "SADD", "SADD myset element:__rand_int__"),
+    default("hset", "HSET", "HSET myhash element:__rand_int__ __data__"),
+    default("spop", "SPOP", "SPOP myset"),
+    default(
         "zadd",
         "ZADD",
         "ZADD myzset __rand_int__ element:__rand_int__",
     ),
-    entry("zpopmin", "ZPOPMIN", "ZPOPMIN myzset"),
+    default("zpopmin", "ZPOPMIN", "ZPOPMIN myzset"),
     range(
         "lrange_100",
         "LRANGE_100 (first 100 elements)",
@@ -166,6 +166,6 @@ mod tests {
         assert_eq!(find("SET").len(), 1);
         assert_eq!(find("lrange_100")[0].filled_by.as_ref().unwrap().1, 600);
         assert!(find("nothing").is_empty() && find("lr").is_empty());
-        assert_eq!(default_tests().len(), 6);
+        assert_eq!(default_tests().len(), 19);
     }
 }

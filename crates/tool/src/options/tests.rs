@@ -30,7 +30,7 @@ fn without_words_the_defaults_of_redis_benchmark_hold() {
     );
     assert_eq!(options.shape.limit, Limit::Requests(100_000));
     assert_eq!(options.shape.value_bytes, ValueBytes::exactly(3));
-    assert_eq!(options.tests.len(), 6);
+    assert_eq!(options.tests.len(), 19);
 }
 
 #[test]
