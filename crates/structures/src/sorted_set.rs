@@ -92,6 +92,23 @@ impl SortedSet {
         }
     }
 
+    /// Keeps what was built as a large set in one block, if it is small enough.
+    ///
+    /// # Errors
+    /// Never, in fact: what fits in one block has room there.
+    pub fn compact(&mut self, limits: &SortedSetLimits) -> Result<(), Full> {
+        let is_short = |one: Scored<'_>| one.member.as_bytes().len() <= limits.listpack_value_bytes;
+        if self.len() > limits.listpack_entries || !self.iter().all(is_short) {
+            return Ok(());
+        }
+        let mut small = Self::new();
+        for one in self.iter() {
+            small.insert(one.member.as_bytes(), one.score, limits)?;
+        }
+        *self = small;
+        Ok(())
+    }
+
     /// Number of members.
     #[inline]
     #[must_use]

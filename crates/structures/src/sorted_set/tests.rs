@@ -202,6 +202,22 @@ fn the_form_follows_what_is_in_it() {
 }
 
 #[test]
+fn a_large_set_of_few_members_can_be_made_small() {
+    let mut set = SortedSet::for_members(usize::MAX, 0, &LIMITS);
+    for one in 0..128_u8 {
+        set.insert(&[one], f64::from(one), &LIMITS).unwrap();
+    }
+    let large = set.clone();
+    set.compact(&LIMITS).unwrap();
+    assert_eq!(set.encoding(), Encoding::Listpack);
+    assert_eq!(set, large);
+    let mut set = large;
+    set.insert(&[b'x'; 65], 1.0, &LIMITS).unwrap();
+    set.compact(&LIMITS).unwrap();
+    assert_eq!(set.encoding(), Encoding::Skiplist);
+}
+
+#[test]
 fn scores_of_every_kind_are_kept() {
     let scores = [
         f64::NEG_INFINITY,

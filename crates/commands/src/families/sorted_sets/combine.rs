@@ -255,7 +255,9 @@ fn store(
     let locked: KeyList<'_> = [target].into_iter().chain(keys.iter().copied()).collect();
     let count = context.locked(&locked, |context| {
         let sizes = sizes(context, &keys)?;
-        let result = combine(context, operation, &keys, &sizes, &options?)?;
+        let mut result = combine(context, operation, &keys, &sizes, &options?)?;
+        let limits = limits(&context.settings.thresholds);
+        result.compact(&limits).map_err(full)?;
         store_result(context, &target, result)
     })?;
     write_count(reply, count);
@@ -355,6 +357,7 @@ fn sizes(context: &mut Context<'_>, keys: &[Key<'_>]) -> Result<Vec<usize>, Comm
     keys.iter().map(size).collect()
 }
 
+/// The result, in the form of a large set, which keeps the signs of zeros, as in Redis.
 fn combine(
     context: &mut Context<'_>,
     operation: Operation,
@@ -370,8 +373,7 @@ fn combine(
         _ => subtract(context, keys),
     };
     let limits = limits(&context.settings.thresholds);
-    let longest = found.iter().map(|one| one.0.len()).max().unwrap_or(0);
-    let mut result = SortedSet::for_members(found.len(), longest, &limits);
+    let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for (member, score) in &found {
         result.insert(member, *score, &limits).map_err(full)?;
     }
@@ -400,7 +402,7 @@ fn unite(
     options: &Options,
 ) -> Result<SortedSet, CommandError> {
     let limits = limits(&context.settings.thresholds);
-    let mut result = SortedSet::new();
+    let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for at in by_size(sizes) {
         with_input(context, &keys[at], |input| {
             let mut outcome = Ok(());
