@@ -31,6 +31,9 @@ impl RandomCount {
     /// # Errors
     /// When it is out of range, or something else follows.
     pub(crate) fn parse(args: &mut Args<'_>, word: Option<&str>) -> Result<Self, CommandError> {
+        if word.is_none() && args.remaining() > 1 {
+            return Err(CommandError::Syntax);
+        }
         let count = args.bounded(-i64::MAX, i64::MAX)?;
         let with_word = word.is_some_and(|word| args.take_word(word));
         if args.remaining() > 0 {

@@ -1,11 +1,14 @@
 //! Members by chance: ZRANDMEMBER.
 
+use std::collections::HashSet;
+
 use base::random::Prng;
 use protocol::Reply;
 use structures::SortedSet;
 
 use super::{READ_KEY, Shape};
 use crate::args::Args;
+use crate::chance::{RandomCount, Wanted};
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
@@ -26,9 +29,6 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// The most draws with repetition that one command makes.
-const DRAWS_MAX: u64 = 10_000_000;
-
 fn zrandmember(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -48,54 +48,31 @@ fn zrandmember(
             }
         });
     }
-    let (count, with_scores) = how_many(args)?;
+    let count = RandomCount::parse(args, Some("WITHSCORES"))?;
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let Some(set) = set else {
-            return reply.array(0);
+            reply.array(0);
+            return Ok(());
         };
-        let ranks = choose(set.len(), count, &mut random);
-        let shape = Shape::of(with_scores, reply);
+        let ranks = choose(set.len(), count.wanted()?, &mut random);
+        let shape = Shape::of(count.with_word, reply);
         shape.begin(reply, ranks.len());
         for rank in ranks {
             let drawn = set.range(rank..rank + 1);
             drawn.for_each(|one| shape.write(reply, &one));
         }
-    })
+        Ok::<_, CommandError>(())
+    })?
 }
 
-/// The count, negative for draws with repetition, and whether there is WITHSCORES.
-fn how_many(args: &mut Args<'_>) -> Result<(i64, bool), CommandError> {
-    let count = args.integer()?;
-    if count == i64::MIN {
-        return Err(CommandError::fixed(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
-    let with_scores = args.take_word("WITHSCORES");
-    if args.remaining() > 0 {
-        return Err(CommandError::Syntax);
-    }
-    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
-        return Err(CommandError::fixed("ERR value is out of range"));
-    }
-    if count < 0 && count.unsigned_abs() > DRAWS_MAX {
-        return Err(CommandError::fixed(
-            "ERR value is out of range, at most 10000000 repetitions",
-        ));
-    }
-    Ok((count, with_scores))
-}
-
-/// Ranks below `len` by chance: `count` different ones or all there are, or with a negative `count`
-/// so many draws.
-fn choose(len: usize, count: i64, random: &mut Prng) -> Vec<usize> {
-    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    if count < 0 {
-        return (0..wanted).map(|_| random.index(len)).collect();
-    }
-    let wanted = wanted.min(len);
+/// Ranks below `len` by chance.
+fn choose(len: usize, wanted: Wanted, random: &mut Prng) -> Vec<usize> {
+    let wanted = match wanted {
+        Wanted::Draws(count) => return (0..count).map(|_| random.index(len)).collect(),
+        Wanted::Different(count) => count.min(len),
+    };
     // Floyd's sampling (Bentley, CACM 30/9): as many draws as ranks are wanted.
-    let mut seen = std::collections::HashSet::with_capacity(wanted);
+    let mut seen = HashSet::with_capacity(wanted);
     let mut chosen = Vec::with_capacity(wanted);
     for last in len - wanted..len {
         let drawn = random.index(last + 1);
@@ -113,20 +90,20 @@ mod tests {
     use base::random::Prng;
     use protocol::Value;
 
-    use super::choose;
+    use super::{Wanted, choose};
     use crate::testing::TestServer;
 
     #[test]
     fn chosen_ranks_are_different_ones() {
         let mut random = Prng::seeded(3);
         for (len, count) in [(1, 1), (10, 3), (10, 10), (10, 20), (1_000, 999)] {
-            let chosen = choose(len, count, &mut random);
+            let chosen = choose(len, Wanted::Different(count), &mut random);
             let different: BTreeSet<usize> = chosen.iter().copied().collect();
-            assert_eq!(chosen.len(), len.min(usize::try_from(count).unwrap()));
+            assert_eq!(chosen.len(), len.min(count));
             assert_eq!(different.len(), chosen.len());
             assert!(chosen.iter().all(|rank| *rank < len));
         }
-        assert_eq!(choose(3, -50, &mut random).len(), 50);
+        assert_eq!(choose(3, Wanted::Draws(50), &mut random).len(), 50);
     }
 
     #[test]
