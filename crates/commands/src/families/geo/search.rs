@@ -2,8 +2,8 @@
 //! read.
 
 use protocol::Reply;
-use structures::SortedSet;
 use structures::geo::{Place, Shape};
+use structures::{ElementText, SortedSet, SortedSetLimits};
 
 use super::READ_KEY;
 use super::places::{write_distance, write_place};
@@ -187,8 +187,8 @@ const fn instead(what: &'static str) -> Option<Deprecation> {
 }
 
 /// A member inside of the area.
-struct Hit {
-    member: Vec<u8>,
+struct Hit<'s> {
+    member: ElementText<'s>,
     score: f64,
     place: Place,
     distance_m: f64,
@@ -235,24 +235,33 @@ fn search_and_store(
             let mut args = Args::new(args.request(), behind);
             let query = Query::parse(&mut args, form, target, set)?;
             let hits = set.map_or_else(Vec::new, |set| find(set, &query));
-            Ok::<_, CommandError>((hits, query.stores_distances, query.unit_m))
+            Ok::<_, CommandError>((result_of(&hits, &query, &limits)?, hits.len()))
         })?;
-        let (hits, stores_distances, unit_m) = found?;
-        let longest = hits.iter().map(|hit| hit.member.len()).max();
-        let mut result = SortedSet::for_members(hits.len(), longest.unwrap_or(0), &limits);
-        for hit in &hits {
-            let score = match stores_distances {
-                true => hit.distance_m / unit_m,
-                false => hit.score,
-            };
-            let added = result.insert(&hit.member, score, &limits);
-            added.map_err(|_| CommandError::OutOfMemory)?;
-        }
+        let (result, count) = found?;
         store_result(context, &locked, result)?;
-        Ok::<_, CommandError>(hits.len())
+        Ok::<_, CommandError>(count)
     })?;
     write_count(reply, count);
     Ok(())
+}
+
+/// What is stored of the members found.
+fn result_of(
+    hits: &[Hit<'_>],
+    query: &Query<'_>,
+    limits: &SortedSetLimits,
+) -> Result<SortedSet, CommandError> {
+    let longest = hits.iter().map(|hit| hit.member.as_bytes().len()).max();
+    let mut result = SortedSet::for_members(hits.len(), longest.unwrap_or(0), limits);
+    for hit in hits {
+        let score = match query.stores_distances {
+            true => hit.distance_m / query.unit_m,
+            false => hit.score,
+        };
+        let added = result.insert(hit.member.as_bytes(), score, limits);
+        added.map_err(|_| CommandError::OutOfMemory)?;
+    }
+    Ok(result)
 }
 
 /// The last key behind STORE or STOREDIST, which the options will lead to when they are right.
@@ -276,17 +285,26 @@ fn stored_at<'a>(args: &Args<'a>) -> Option<&'a [u8]> {
     found
 }
 
+/// From so many members on, those that are asked for are selected before they are sorted.
+const SELECTED_FROM: usize = 1024;
+
 /// The members asked for, in the order asked for.
-fn find(set: &SortedSet, query: &Query<'_>) -> Vec<Hit> {
+fn find<'s>(set: &'s SortedSet, query: &Query<'_>) -> Vec<Hit<'s>> {
     let Some(shape) = query.shape() else {
         return Vec::new();
     };
     let limit = if query.takes_any { query.count } else { 0 };
     let mut hits = hits_in(set, &shape, limit);
-    match query.order {
-        Some(Order::Nearest) => hits.sort_by(|one, two| one.distance_m.total_cmp(&two.distance_m)),
-        Some(Order::Farthest) => hits.sort_by(|one, two| two.distance_m.total_cmp(&one.distance_m)),
-        None => {}
+    if let Some(order) = query.order {
+        let compare = |one: &Hit<'_>, two: &Hit<'_>| match order {
+            Order::Nearest => one.distance_m.total_cmp(&two.distance_m),
+            Order::Farthest => two.distance_m.total_cmp(&one.distance_m),
+        };
+        if (1..hits.len() / 4).contains(&query.count) && hits.len() >= SELECTED_FROM {
+            hits.select_nth_unstable_by(query.count, compare);
+            hits.truncate(query.count);
+        }
+        hits.sort_by(compare);
     }
     if query.count > 0 {
         hits.truncate(query.count);
@@ -295,7 +313,7 @@ fn find(set: &SortedSet, query: &Query<'_>) -> Vec<Hit> {
 }
 
 /// The members in an area as its cells come, up to `limit` (0 for all).
-fn hits_in(set: &SortedSet, shape: &Shape, limit: usize) -> Vec<Hit> {
+fn hits_in<'s>(set: &'s SortedSet, shape: &Shape, limit: usize) -> Vec<Hit<'s>> {
     let mut hits = Vec::new();
     for (first, end) in shape.score_ranges() {
         let ranks = set.rank_of_score(first, false)..set.rank_of_score(end, false);
@@ -305,7 +323,7 @@ fn hits_in(set: &SortedSet, shape: &Shape, limit: usize) -> Vec<Hit> {
                 continue;
             };
             hits.push(Hit {
-                member: one.member.as_bytes().to_vec(),
+                member: one.member,
                 score: one.score,
                 place,
                 distance_m,
@@ -322,7 +340,7 @@ fn hits_in(set: &SortedSet, shape: &Shape, limit: usize) -> Vec<Hit> {
     clippy::cast_possible_truncation,
     reason = "what is no cell's number is shown as some"
 )]
-fn write_hits(hits: &[Hit], query: &Query<'_>, reply: &mut Reply<'_>) {
+fn write_hits(hits: &[Hit<'_>], query: &Query<'_>, reply: &mut Reply<'_>) {
     let options = [query.with_distance, query.with_score, query.with_place];
     let more = options.into_iter().filter(|is_set| *is_set).count();
     reply.array(hits.len());
@@ -330,7 +348,7 @@ fn write_hits(hits: &[Hit], query: &Query<'_>, reply: &mut Reply<'_>) {
         if more > 0 {
             reply.array(1 + more);
         }
-        reply.bulk(&hit.member);
+        reply.bulk(hit.member.as_bytes());
         if query.with_distance {
             write_distance(hit.distance_m / query.unit_m, reply);
         }
@@ -402,6 +420,19 @@ mod tests {
         );
         assert!(effects[2].starts_with("ZADD d 56.4412578701582"));
         assert_eq!(effects[3], "DEL d");
+    }
+
+    #[test]
+    fn the_nearest_of_many_are_found_in_order() {
+        let mut server = TestServer::new();
+        for number in 0..2_000 {
+            server.run(&format!("GEOADD many 10.{number:04} 40 {number}"));
+        }
+        let nearest = server.texts("GEOSEARCH many FROMLONLAT 10.0999 40 BYRADIUS 100 km COUNT 4");
+        assert_eq!(nearest[0], "999");
+        assert_eq!(nearest.len(), 4);
+        let farthest = "GEOSEARCH many FROMLONLAT 10 40 BYRADIUS 100 km COUNT 3 DESC";
+        assert_eq!(server.texts(farthest), ["1999", "1998", "1997"]);
     }
 
     #[test]
