@@ -122,7 +122,15 @@ impl ReplyBuffer {
     /// Drops everything written after `mark`; does nothing if there is none.
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
-        self.end = self.end.min(mark);
+        // Often there is nothing: a reader goes back to its mark before it begins.
+        if self.end > mark {
+            self.cut(mark);
+        }
+    }
+
+    #[cold]
+    fn cut(&mut self, mark: usize) {
+        self.end = mark;
         if !self.attachments.is_empty() {
             self.detach(mark);
         }
@@ -151,7 +159,7 @@ impl ReplyBuffer {
     #[inline]
     pub fn reserve(&mut self, count: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < count {
-            self.grow(count);
+            return self.grow(count);
         }
         &mut self.bytes[self.end..][..count]
     }
@@ -188,8 +196,9 @@ impl ReplyBuffer {
         self.bytes[mark..mark + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Makes room for `count` more bytes, and gives it.
     #[cold]
-    fn grow(&mut self, count: usize) {
+    fn grow(&mut self, count: usize) -> &mut [u8] {
         let wanted = self
             .end
             .checked_add(count)
@@ -198,6 +207,7 @@ impl ReplyBuffer {
         self.bytes
             .reserve_exact(wanted.max(doubled) - self.bytes.len());
         self.bytes.resize(self.bytes.capacity(), 0);
+        &mut self.bytes[self.end..wanted]
     }
 }
 
