@@ -10,6 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::listener::Listener;
 use crate::service::{Endpoint, PeerInfo};
 use crate::transport::{Carrier, Transport};
 use crate::waker::Waker;
@@ -19,6 +20,10 @@ use crate::waker::Waker;
 pub struct Balancer {
     workers: Vec<Seat>,
     placing: Mutex<()>,
+    /// Listeners that take the place of those that the loops began with.
+    listeners: Mutex<Arc<[Listener]>>,
+    /// How often they changed.
+    listeners_generation: AtomicUsize,
 }
 
 /// A worker as others see it, on cache lines of its own.
@@ -54,7 +59,29 @@ impl Balancer {
         Ok(Arc::new(Self {
             workers: workers.collect::<io::Result<_>>()?,
             placing: Mutex::new(()),
+            listeners: Mutex::new(Arc::new([])),
+            listeners_generation: AtomicUsize::new(0),
         }))
+    }
+
+    /// Has all loops accept from `listeners` instead of those they have; these close once no loop
+    /// watches them any more. Connections stay.
+    pub fn listen(&self, listeners: Arc<[Listener]>) {
+        *lock(&self.listeners) = listeners;
+        self.listeners_generation.fetch_add(1, Ordering::Release);
+        for seat in &self.workers {
+            seat.waker.wake();
+        }
+    }
+
+    /// The listeners, when they changed since `generation`, which is brought up to date.
+    pub(crate) fn listeners_since(&self, generation: &mut usize) -> Option<Arc<[Listener]>> {
+        let current = self.listeners_generation.load(Ordering::Acquire);
+        if current == *generation {
+            return None;
+        }
+        *generation = current;
+        Some(Arc::clone(&lock(&self.listeners)))
     }
 
     /// How many workers there are.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::Mode;
@@ -49,11 +49,13 @@ impl Default for UnixOptions {
 
 /// A listening socket, shared by the loops that accept from it.
 ///
-/// A Unix socket's file is removed when its listener is dropped.
+/// A Unix socket's file is removed when its last listener is dropped.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     local: Endpoint,
+    /// Of a Unix socket.
+    file: Option<Arc<SocketFile>>,
 }
 
 impl Listener {
@@ -63,6 +65,50 @@ impl Listener {
     /// # Errors
     /// Those of `socket`, `bind` and `listen`, `AddrInUse` foremost.
     pub fn tcp(address: SocketAddr, options: TcpOptions) -> io::Result<Self> {
+        Self::tcp_with(address, options, false)
+    }
+
+    /// As [`Listener::tcp`] while `others` of this process still listen, of which one may take all
+    /// addresses of the port: the kernel lets two such sockets of one user stand side by side that
+    /// both say so. They say so only for as long as this call takes.
+    ///
+    /// # Errors
+    /// As [`Listener::tcp`].
+    pub fn tcp_beside(
+        address: SocketAddr,
+        options: TcpOptions,
+        others: &[Self],
+    ) -> io::Result<Self> {
+        let on_port = |other: &&Self| {
+            other
+                .tcp_address()
+                .is_some_and(|one| one.port() == address.port())
+        };
+        for other in others.iter().filter(on_port) {
+            sockopt::set_socket_reuseport(&other.fd, true)?;
+        }
+        let opened = Self::tcp_with(address, options, true);
+        for other in others.iter().filter(on_port) {
+            sockopt::set_socket_reuseport(&other.fd, false)?;
+        }
+        let opened = opened?;
+        sockopt::set_socket_reuseport(&opened.fd, false)?;
+        Ok(opened)
+    }
+
+    /// The same socket once more: it listens until both are gone.
+    ///
+    /// # Errors
+    /// When the process may open no more descriptors.
+    pub fn share(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            local: self.local.clone(),
+            file: self.file.clone(),
+        })
+    }
+
+    fn tcp_with(address: SocketAddr, options: TcpOptions, shares_port: bool) -> io::Result<Self> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -72,6 +118,9 @@ impl Listener {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }
         sockopt::set_socket_reuseaddr(&fd, true)?;
+        if shares_port {
+            sockopt::set_socket_reuseport(&fd, true)?;
+        }
         // Accepted sockets inherit it: one call per listener instead of one per connection.
         sockopt::set_tcp_nodelay(&fd, true)?;
         bind(&fd, &address)?;
@@ -80,6 +129,7 @@ impl Listener {
         Ok(Self {
             fd,
             local: Endpoint::Tcp(local),
+            file: None,
         })
     }
 
@@ -95,6 +145,7 @@ impl Listener {
         let listener = Self {
             fd,
             local: Endpoint::Unix(Arc::new(path.to_path_buf())),
+            file: Some(Arc::new(SocketFile(path.to_path_buf()))),
         };
         if let Some(bits) = options.permission_bits {
             // Before listen: nobody can connect before the bits are what was asked for.
@@ -140,12 +191,14 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
+/// The file of a Unix socket, removed when nobody listens any more.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Endpoint::Unix(path) = &self.local {
-            // Somebody may have removed it already.
-            drop(std::fs::remove_file(path.as_path()));
-        }
+        // Somebody may have removed it already.
+        drop(std::fs::remove_file(&self.0));
     }
 }
 

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod config;
 pub mod counters;
 pub mod daemon;
+pub mod doors;
 pub mod identity;
 pub mod in_process;
 pub mod info;

@@ -10,9 +10,10 @@ use reactor::Waker;
 use store::{LfuTuning, Policy, Store};
 
 use crate::clients::Clients;
-use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig};
+use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
+use crate::doors::Doors;
 use crate::log::Log;
 use crate::{limits, open_files, process};
 
@@ -43,6 +44,7 @@ pub struct Node {
     workers: OnceLock<Vec<WorkerLink>>,
     started_ns: u64,
     /// What the process took at its start beside the store: code that was changed, stacks, heap.
+    doors: OnceLock<Doors>,
     program_bytes: AtomicU64,
     store_startup_bytes: AtomicU64,
     peak_bytes: AtomicU64,
@@ -134,6 +136,7 @@ impl Node {
             started_unix_ms: clock.now_unix_ms(),
             workers: OnceLock::new(),
             started_ns: clock.monotonic_ns(),
+            doors: OnceLock::new(),
             program_bytes: AtomicU64::new(0),
             store_startup_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
@@ -154,9 +157,36 @@ impl Node {
         if change.names.contains(&"maxclients") {
             open_files::make_more_room(change.new)?;
         }
+        self.change_doors(change)?;
         self.apply_limits(change.new);
         self.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// Listens elsewhere, if that is what a change asks for.
+    fn change_doors(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        let (name, reason) = if change.names.contains(&"port") {
+            ("port", "Unable to listen on this port. Check server logs.")
+        } else if change.names.contains(&"bind") {
+            ("bind", "Failed to bind to specified addresses.")
+        } else {
+            return Ok(());
+        };
+        let changed = self.doors.get().map(|doors| doors.change(change.new));
+        changed.unwrap_or(Ok(())).map_err(|fault| {
+            let cause = system_reason(&fault.cause);
+            self.log.warning(format_args!("{}: {cause}", fault.what));
+            ApplyError {
+                name,
+                reason: reason.to_owned(),
+            }
+        })
+    }
+
+    /// Says where clients come in; once, before they do.
+    pub(crate) fn set_doors(&self, doors: Doors) {
+        // Workers start once.
+        let _already_set = self.doors.set(doors);
     }
 
     fn apply_limits(&self, config: &Config) {

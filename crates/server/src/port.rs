@@ -54,6 +54,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
+        store.tell_memory();
         info::report(self.node, store, sections)
     }
 

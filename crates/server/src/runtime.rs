@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,13 +11,14 @@ use base::clock::{Clock, SystemClock};
 use protocol::ReplyBuffer;
 use reactor::signals::{Signal, Signals, Wakening};
 use reactor::workers::available_cores;
-use reactor::{Balancer, Endpoint, EventLoop, Listener, TcpOptions, UnixOptions};
+use reactor::{Balancer, Endpoint, EventLoop, Listener};
 use store::Store;
 
 use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
+use crate::doors::{self, Doors};
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
 use crate::{identity, open_files};
@@ -66,6 +66,9 @@ impl Workers {
                 .collect(),
         );
         let listeners: Arc<[Listener]> = listeners.into();
+        if !listeners.is_empty() {
+            node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
+        }
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let thread = spawn_worker(&node, index, &balancer, &listeners);
@@ -130,6 +133,8 @@ fn spawn_worker(
             };
             let event_loop =
                 EventLoop::new(worker, output, &balancer, index, &listeners, &options)?;
+            // Only who accepts from them keeps them open.
+            drop(listeners);
             let ended = event_loop.run().map(drop);
             // One worker that ends takes the server with it: its sessions are gone.
             node.stop();
@@ -214,7 +219,10 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     });
-    let listeners = listen(current)?;
+    let listeners = doors::open(current).map_err(|fault| RunError {
+        what: fault.what,
+        cause: fault.cause,
+    })?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
@@ -274,65 +282,6 @@ fn wait(node: &Node, signals: &Signals) {
             }
         }
     }
-}
-
-/// Opens the sockets that the configuration names.
-fn listen(config: &Config) -> Result<Vec<Listener>, RunError> {
-    let mut listeners = Vec::new();
-    let backlog = i32::try_from(config.tcp_backlog).unwrap_or(i32::MAX);
-    if config.port != 0 {
-        for bind in &config.bind {
-            match listen_tcp(&bind.host, config.port, backlog) {
-                Ok(more) => listeners.extend(more),
-                Err(error) if bind.optional && is_absent(&error) => {}
-                Err(cause) => {
-                    let what = format!(
-                        "Could not create server TCP listening socket {}:{}: bind",
-                        bind.host, config.port
-                    );
-                    return Err(RunError { what, cause });
-                }
-            }
-        }
-    }
-    if let Some(path) = &config.unix_socket {
-        let permission_bits = Some(config.unix_socket_mode).filter(|bits| *bits != 0);
-        let options = UnixOptions {
-            backlog,
-            permission_bits,
-        };
-        let listener = Listener::unix(path, options)
-            .map_err(because(format!("cannot listen on '{}'", path.display())))?;
-        listeners.push(listener);
-    }
-    if listeners.is_empty() {
-        let cause = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        return Err(RunError {
-            what: "configured to listen nowhere".into(),
-            cause,
-        });
-    }
-    Ok(listeners)
-}
-
-/// Whether an optional address is simply not there on this machine.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
-    ) || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
-}
-
-fn listen_tcp(host: &str, port: u16, backlog: i32) -> io::Result<Vec<Listener>> {
-    let addresses: Vec<SocketAddr> = match host {
-        "*" => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)],
-        "::*" => vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)],
-        host => (host, port).to_socket_addrs()?.collect(),
-    };
-    addresses
-        .into_iter()
-        .map(|address| Listener::tcp(address, TcpOptions { backlog }))
-        .collect()
 }
 
 #[cfg(test)]

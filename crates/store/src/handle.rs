@@ -571,6 +571,14 @@ impl Handle {
         }
     }
 
+    /// Adds what this thread counted for itself to what all threads see of the store's memory.
+    pub fn tell_memory(&mut self) {
+        if let Some(way) = self.indexed_mut() {
+            let shared = Arc::clone(&way.shared);
+            way.local.tell_bytes(&shared);
+        }
+    }
+
     /// What the store counted so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use rustix::net::sockopt;
 
 use super::{EventLoop, Options, WAKER_TOKEN, after, until};
-use crate::balancer::Newcomer;
+use crate::balancer::{Balancer, Newcomer};
 use crate::io::Io;
 use crate::listener::Listener;
 use crate::service::{Endpoint, PeerInfo, Service};
@@ -30,6 +30,8 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// A loop's share in the listeners.
 pub(super) struct Acceptor {
     listeners: Arc<[Listener]>,
+    /// Which of the balancer's listeners these are.
+    generation: usize,
     clock: Arc<dyn Clock>,
     pause: Duration,
     /// When the listeners are watched again, on the monotonic clock.
@@ -40,6 +42,7 @@ impl Acceptor {
     pub(super) fn new(listeners: Arc<[Listener]>, options: &Options) -> Self {
         Self {
             listeners,
+            generation: 0,
             clock: Arc::clone(&options.clock),
             pause: options.accept_pause,
             resume_ns: None,
@@ -60,10 +63,26 @@ impl Acceptor {
     fn pause(&mut self, epoll: &OwnedFd) {
         if self.resume_ns.is_none() {
             self.resume_ns = Some(after(&*self.clock, self.pause));
-            for listener in self.listeners.iter() {
-                // It is watched, so this cannot fail.
-                let _ = epoll::delete(epoll, listener.as_fd());
-            }
+            self.leave(epoll);
+        }
+    }
+
+    /// Watches other listeners from now on, if the balancer has some.
+    pub(super) fn refresh(&mut self, epoll: &OwnedFd, balancer: &Balancer) -> io::Result<()> {
+        let Some(listeners) = balancer.listeners_since(&mut self.generation) else {
+            return Ok(());
+        };
+        if self.resume_ns.is_none() {
+            self.leave(epoll);
+        }
+        self.listeners = listeners;
+        self.start(epoll)
+    }
+
+    fn leave(&self, epoll: &OwnedFd) {
+        for listener in self.listeners.iter() {
+            // It is watched, so this cannot fail.
+            let _ = epoll::delete(epoll, listener.as_fd());
         }
     }
 

@@ -1,11 +1,12 @@
 //! Clients and servers that come and go: killing, pausing, stopping.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder};
+use testkit::process::{Server, ServerBuilder, free_port};
 use testkit::transcript::show;
 
 use crate::limits::eventually;
@@ -222,4 +223,73 @@ fn quit_answers_and_closes_without_running_what_follows() {
     assert!(matches!(client.receive(), Ok(None) | Err(_)), "closed");
     let mut other = server.client().unwrap();
     assert_eq!(ask(&mut other, &["EXISTS", "late"]), ":0");
+}
+
+const HERE: [u8; 4] = [127, 0, 0, 1];
+
+fn start_with_port() -> (Server, u16) {
+    let server = ServerBuilder::iolite().tcp().args(&["--io-threads", "2"]);
+    let server = server.start().unwrap();
+    let port = server.address().unwrap().port();
+    (server, port)
+}
+
+fn answers_at(host: [u8; 4], port: u16) -> bool {
+    let address = SocketAddr::from((host, port));
+    Client::connect_tcp(address)
+        .and_then(|mut client| client.command(&["PING"]))
+        .is_ok()
+}
+
+#[test]
+fn the_server_moves_to_another_port_and_keeps_its_clients() {
+    let (server, old) = start_with_port();
+    let mut client = server.client().unwrap();
+    let new = free_port().unwrap();
+    let move_to =
+        |client: &mut Client, port: u16| ask(client, &["CONFIG", "SET", "port", &port.to_string()]);
+    assert_eq!(move_to(&mut client, new), "+OK");
+    assert!(answers_at(HERE, new));
+    eventually("nobody listens at the old port", || !answers_at(HERE, old));
+    assert_eq!(ask(&mut client, &["PING"]), "+PONG", "the client stays");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = move_to(&mut client, taken.local_addr().unwrap().port());
+    assert_eq!(
+        refused,
+        "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this \
+         port. Check server logs."
+    );
+    assert!(answers_at(HERE, new), "as it was before");
+    let port = ask(&mut client, &["CONFIG", "GET", "port"]);
+    assert!(port.contains(&new.to_string()), "{port}");
+}
+
+#[test]
+fn addresses_change_at_one_port_also_where_one_covers_the_others() {
+    let (server, port) = start_with_port();
+    let mut client = server.client().unwrap();
+    let mut bind = |addresses: &str| ask(&mut client, &["CONFIG", "SET", "bind", addresses]);
+    for (addresses, other_answers) in [
+        ("127.0.0.1 127.0.0.2", true),
+        ("127.0.0.1", false),
+        ("0.0.0.0", true),
+        ("127.0.0.1", false),
+    ] {
+        assert_eq!(bind(addresses), "+OK", "{addresses}");
+        assert!(answers_at(HERE, port), "{addresses}");
+        eventually("the other address answers or not", || {
+            answers_at([127, 0, 0, 2], port) == other_answers
+        });
+    }
+    assert!(
+        std::net::TcpListener::bind(("127.0.0.1", port)).is_err(),
+        "nobody else can take the port"
+    );
+    assert_eq!(
+        bind("192.0.2.1"),
+        "-ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to \
+         specified addresses."
+    );
+    assert!(answers_at(HERE, port));
 }

@@ -82,8 +82,8 @@ const INPUT_LIMIT: Kind = Kind::Memory {
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const NETWORK: &[Directive] = &[
-    Directive::new("bind", ADDRESSES, "127.0.0.1 -::1").at_start(),
-    Directive::new("port", integer(0, PORT_MAX), "6379").at_start(),
+    Directive::new("bind", ADDRESSES, "127.0.0.1 -::1"),
+    Directive::new("port", integer(0, PORT_MAX), "6379"),
     Directive::new("unixsocket", TEXT, "").at_start(),
     Directive::new("unixsocketperm", Kind::Mode { max: 0o777 }, "0").at_start(),
     Directive::new("tcp-backlog", COUNT, "511").at_start(),

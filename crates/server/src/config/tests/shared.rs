@@ -125,7 +125,7 @@ fn refusals_have_the_texts_of_redis() {
             "abc",
             "timeout') - argument couldn't be parsed into an integer",
         ),
-        ("port", "1", "port') - can't set immutable config"),
+        ("pidfile", "1", "pidfile') - can't set immutable config"),
         ("databases", "3", "databases') - can't set immutable config"),
         ("dir", "/", "dir') - can't set protected config"),
         (

@@ -97,8 +97,6 @@ fn what_cannot_change_while_running_is_as_in_redis() {
     };
     for name in [
         "databases",
-        "port",
-        "bind",
         "logfile",
         "io-threads",
         "unixsocket",
@@ -109,7 +107,7 @@ fn what_cannot_change_while_running_is_as_in_redis() {
     for name in ["dir", "dbfilename"] {
         assert_eq!(changeable(name), ChangeRule::Protected, "{name}");
     }
-    for name in ["maxclients", "maxmemory", "requirepass", "slave-read-only"] {
+    for name in ["port", "bind", "maxclients", "maxmemory", "requirepass"] {
         assert_eq!(changeable(name), ChangeRule::Always, "{name}");
     }
 }

@@ -1,0 +1,145 @@
+//! Where clients come in: the sockets that the configuration names, and how they change while the
+//! server runs.
+//!
+//! A change of `port` or `bind` opens what is new first. Only when all of it is open do the workers
+//! go over to it, and what is not wanted any more closes; connections stay. An address that stays
+//! keeps its socket with whoever waits there.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reactor::{Balancer, Listener, TcpOptions, UnixOptions};
+
+use crate::config::Config;
+
+/// Where the server does not come to listen, and why.
+#[derive(Debug)]
+pub struct Fault {
+    /// The socket, as the log names it.
+    pub what: String,
+    /// What the system says.
+    pub cause: io::Error,
+}
+
+/// The sockets that the workers accept from.
+#[derive(Debug)]
+pub struct Doors {
+    balancer: Arc<Balancer>,
+    listeners: Mutex<Arc<[Listener]>>,
+}
+
+impl Doors {
+    /// Those that the loops of `balancer` began with.
+    #[must_use]
+    pub fn new(balancer: Arc<Balancer>, listeners: Arc<[Listener]>) -> Self {
+        Self {
+            balancer,
+            listeners: Mutex::new(listeners),
+        }
+    }
+
+    /// Listens at the TCP addresses that `config` names, and no longer at others.
+    ///
+    /// # Errors
+    /// The first address that cannot be had; nothing has changed then.
+    pub fn change(&self, config: &Config) -> Result<(), Fault> {
+        let mut standing = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = open_tcp(config, &standing)?;
+        for listener in standing.iter() {
+            if listener.tcp_address().is_none() {
+                let what = "cannot keep the Unix socket";
+                listeners.push(listener.share().map_err(because(what))?);
+            }
+        }
+        *standing = listeners.into();
+        self.balancer.listen(Arc::clone(&standing));
+        Ok(())
+    }
+}
+
+/// Opens the sockets that the configuration names.
+///
+/// # Errors
+/// The first that cannot be opened, or that there is none.
+pub fn open(config: &Config) -> Result<Vec<Listener>, Fault> {
+    let mut listeners = open_tcp(config, &[])?;
+    if let Some(path) = &config.unix_socket {
+        let options = UnixOptions {
+            backlog: backlog(config),
+            permission_bits: Some(config.unix_socket_mode).filter(|bits| *bits != 0),
+        };
+        let what = format!("cannot listen on '{}'", path.display());
+        listeners.push(Listener::unix(path, options).map_err(because(what))?);
+    }
+    if listeners.is_empty() {
+        let cause = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        return Err(because("configured to listen nowhere")(cause));
+    }
+    Ok(listeners)
+}
+
+/// Listens at all TCP addresses, at those again where one of `standing` does.
+fn open_tcp(config: &Config, standing: &[Listener]) -> Result<Vec<Listener>, Fault> {
+    let mut listeners = Vec::new();
+    if config.port == 0 {
+        return Ok(listeners);
+    }
+    for bind in &config.bind {
+        match listen_tcp(&bind.host, config, standing) {
+            Ok(more) => listeners.extend(more),
+            Err(error) if bind.optional && is_absent(&error) => {}
+            Err(cause) => {
+                let what = format!(
+                    "Could not create server TCP listening socket {}:{}: bind",
+                    bind.host, config.port
+                );
+                return Err(Fault { what, cause });
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+fn listen_tcp(host: &str, config: &Config, standing: &[Listener]) -> io::Result<Vec<Listener>> {
+    let port = config.port;
+    let addresses: Vec<SocketAddr> = match host {
+        "*" => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)],
+        "::*" => vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)],
+        host => (host, port).to_socket_addrs()?.collect(),
+    };
+    let options = TcpOptions {
+        backlog: backlog(config),
+    };
+    let listen = |address| {
+        let same = |one: &&Listener| one.tcp_address() == Some(address);
+        match standing.iter().find(same) {
+            Some(listener) => listener.share(),
+            None if standing.is_empty() => Listener::tcp(address, options),
+            None => Listener::tcp_beside(address, options, standing),
+        }
+    };
+    addresses.into_iter().map(listen).collect()
+}
+
+/// Whether an optional address is simply not there on this machine.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+    ) || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+fn backlog(config: &Config) -> i32 {
+    i32::try_from(config.tcp_backlog).unwrap_or(i32::MAX)
+}
+
+fn because<S: Into<String>>(what: S) -> impl FnOnce(io::Error) -> Fault {
+    move |cause| Fault {
+        what: what.into(),
+        cause,
+    }
+}
