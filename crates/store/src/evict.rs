@@ -18,6 +18,7 @@ use base::random::Prng;
 use base::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use crate::arena::distance;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::clock::Clock;
@@ -247,18 +248,19 @@ impl Indexed {
         while self.local.evictor.turn_left > 0 {
             self.local.evictor.turn_left -= 1;
             let buckets = index.state().buckets();
-            let number = match policy {
-                Policy::AllKeysRandom | Policy::VolatileRandom => {
-                    self.local.evictor.random.below(buckets)
-                }
-                _ => index.hand.fetch_add(1, Ordering::Relaxed) % buckets,
+            let place = if policy.uses_marks() {
+                Place::of_hand(&index, buckets)
+            } else {
+                Place::by_chance(&mut self.local.evictor.random, buckets)
             };
             let bytes = if policy.is_volatile() {
-                let from = next_noted(&index, number, buckets)?;
-                self.evict_in_group(database, &index, from..buckets, policy)
+                let from = next_noted(&index, place.number, buckets)?;
+                self.evict_in_group(database, &index, place, from..buckets)
             } else {
-                look_ahead(&self.shared, &index, number, buckets);
-                self.evict_at(database, &index, number, policy).bytes
+                look_ahead(&self.shared, &index, place.number, buckets);
+                let looked = self.evict_at(database, &index, place.number, place.slot);
+                place.pass(&index, place.number, looked, buckets);
+                looked.bytes
             };
             if bytes.is_some() {
                 return bytes;
@@ -267,20 +269,21 @@ impl Indexed {
         None
     }
 
-    /// Evicts a record of a bucket that may go, if there is one and nobody uses the bucket.
+    /// Evicts a record of a bucket that may go, from a slot on, if there is one and nobody uses the
+    /// bucket.
     fn evict_at(
         &mut self,
         database: DatabaseId,
         index: &Index,
         number: u64,
-        policy: Policy,
+        slot: usize,
     ) -> Looked {
         self.local.evictor.looked += 1;
         let Some(bucket) = index.try_lock_number(number) else {
             return Looked::BUSY;
         };
         let (shared, local) = (&*self.shared, &mut *self.local);
-        let looked = evict_in(shared, local, index, database, bucket, policy);
+        let looked = evict_in(shared, local, index, database, bucket, slot);
         bucket.unlock(looked.bytes.is_some());
         looked
     }
@@ -292,13 +295,13 @@ impl Indexed {
         &mut self,
         database: DatabaseId,
         index: &Index,
+        place: Place,
         buckets: std::ops::Range<u64>,
-        policy: Policy,
     ) -> Option<u64> {
         let group = buckets.start / GROUP_BUCKETS;
         let first = group * GROUP_BUCKETS;
         let end = (first + GROUP_BUCKETS).min(buckets.end);
-        let before = if policy == Policy::VolatileRandom {
+        let before = if place.hand.is_none() {
             first..buckets.start
         } else {
             0..0
@@ -309,18 +312,19 @@ impl Indexed {
             if !may_have_deadlines(index.bucket(number)) {
                 continue;
             }
-            let looked = self.evict_at(database, index, number, policy);
+            let slot = if number == place.number || place.hand.is_none() {
+                place.slot
+            } else {
+                0
+            };
+            let looked = self.evict_at(database, index, number, slot);
             if looked.bytes.is_some() {
-                if policy.uses_marks() {
-                    index.hand.store(number + 1, Ordering::Relaxed);
-                }
+                place.pass(index, number, looked, buckets.end);
                 return looked.bytes;
             }
             has_any |= looked.has_any;
         }
-        if policy.uses_marks() {
-            index.hand.store(end, Ordering::Relaxed);
-        }
+        place.pass(index, end - 1, Looked::NOTHING, buckets.end);
         if is_whole && !has_any {
             forget_group(index, first..end);
         }
@@ -435,6 +439,56 @@ struct Looked {
     bytes: Option<u64>,
     /// Whether there are, or may be, records that may go at another time.
     has_any: bool,
+    /// The slot to go on from; [`SLOTS`] for the next bucket.
+    next_slot: usize,
+}
+
+/// Slots of a bucket as the hand knows them: its links, and one for the rest of the chain.
+const SLOTS: usize = LINKS + 1;
+
+/// A number drawn below this, taken modulo how many there are, prefers none of up to eight.
+const CHANCES: usize = 840;
+
+/// Where to look for a victim.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    number: u64,
+    /// The slot that the hand is at, or a number that chance drew.
+    slot: usize,
+    /// What the hand counted when it was here; none where chance decides.
+    hand: Option<u64>,
+}
+
+impl Place {
+    /// Where the hand is. It counts slots, so that it takes one victim after the other of a bucket
+    /// and gives each record the same time.
+    fn of_hand(index: &Index, buckets: u64) -> Self {
+        let hand = index.hand.load(Ordering::Relaxed);
+        Self {
+            number: hand / SLOTS as u64 % buckets,
+            slot: distance(hand % SLOTS as u64),
+            hand: Some(hand),
+        }
+    }
+
+    fn by_chance(random: &mut Prng, buckets: u64) -> Self {
+        Self {
+            number: random.below(buckets),
+            slot: random.index(CHANCES),
+            hand: None,
+        }
+    }
+
+    /// Moves the hand on from a bucket of `buckets` that was looked into. It never goes back.
+    fn pass(self, index: &Index, number: u64, looked: Looked, buckets: u64) {
+        let Some(hand) = self.hand else {
+            return;
+        };
+        let around = if number < self.number { buckets } else { 0 };
+        let bucket = hand / SLOTS as u64 + (number + around - self.number);
+        let next = bucket * SLOTS as u64 + looked.next_slot as u64;
+        index.hand.fetch_max(next, Ordering::Relaxed);
+    }
 }
 
 impl Looked {
@@ -442,6 +496,13 @@ impl Looked {
     const BUSY: Self = Self {
         bytes: None,
         has_any: true,
+        next_slot: SLOTS,
+    };
+
+    /// There is nothing.
+    const NOTHING: Self = Self {
+        has_any: false,
+        ..Self::BUSY
     };
 }
 
@@ -502,33 +563,49 @@ fn forget_group(index: &Index, buckets: std::ops::Range<u64>) {
     }
 }
 
-/// Evicts the first record of a chain that was not used since the hand came by, and clears the
-/// marks in front of it. The caller holds the bucket.
+/// Evicts the first record of a chain, from a slot on, that was not used since the hand came by, and
+/// clears the marks in front of it; where chance decides, the one that `slot` drew. The caller holds
+/// the bucket.
 fn evict_in(
     shared: &Shared,
     local: &mut Local,
     index: &Index,
     database: DatabaseId,
     bucket: &Bucket,
-    policy: Policy,
+    slot: usize,
 ) -> Looked {
-    let mut victim: Option<Spot<'_>> = None;
-    let mut has_any = false;
+    let policy = local.in_force.policy;
+    let may_go = |spot: &Spot<'_>| !policy.is_volatile() || spot.link.has(Link::DEADLINE);
+    let mut count = 0;
+    index.for_each(bucket, |spot| count += usize::from(may_go(&spot)));
+    let mut looked = Looked {
+        has_any: count > 0,
+        ..Looked::NOTHING
+    };
+    let mut victim: Option<(usize, Spot<'_>)> = None;
+    let mut passed = 0;
     index.for_each(bucket, |spot| {
-        let may_go = !policy.is_volatile() || spot.link.has(Link::DEADLINE);
-        if victim.is_some() || !may_go {
+        if victim.is_some() || !may_go(&spot) {
             return;
         }
-        has_any = true;
-        if policy.uses_marks() && spot.link.has(Link::VISITED) {
+        passed += 1;
+        let is_home = std::ptr::eq(spot.bucket, bucket);
+        let at = if is_home { spot.at } else { LINKS };
+        if !policy.uses_marks() {
+            victim = (passed > slot % count).then_some((at, spot));
+        } else if at >= slot && spot.link.has(Link::VISITED) {
             let flags = spot.link.flags() & !Link::VISITED;
             spot.bucket.set_link(spot.at, spot.link.with_flags(flags));
-        } else {
-            victim = Some(spot);
+        } else if at >= slot {
+            victim = Some((at, spot));
         }
     });
-    let bytes = victim.map(|spot| evict_spot(shared, local, index, database, bucket, spot));
-    Looked { bytes, has_any }
+    if let Some((at, spot)) = victim {
+        looked.next_slot = at + 1;
+        let bytes = evict_spot(shared, local, index, database, bucket, spot);
+        looked.bytes = Some(bytes);
+    }
+    looked
 }
 
 /// Evicts a record; its bytes. The caller holds the bucket.
