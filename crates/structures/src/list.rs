@@ -181,6 +181,24 @@ impl List {
         }
     }
 
+    /// Runs `found` with the number of every element that equals `element`, the first `compared` of
+    /// which are looked at, until it says `false`. O(n).
+    pub fn for_each_equal(
+        &self,
+        element: Element<'_>,
+        compared: usize,
+        mut found: impl FnMut(usize) -> bool,
+    ) {
+        let mut before = 0;
+        for block in self.packed_blocks() {
+            let in_block = |number| found(before + number);
+            if before >= compared || !block.for_each_equal(element, compared - before, in_block) {
+                return;
+            }
+            before += block.len();
+        }
+    }
+
     /// Says that `count` elements of `bytes` in all are to be added: a small list that they make too
     /// long becomes a large one. Only for the sake of the encoding, which depends on what is added
     /// at once.

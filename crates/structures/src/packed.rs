@@ -13,6 +13,7 @@
 //! Invariants
 //!  1. The content is whole entries, `count` of them, and less than 4 GiB.
 //!  2. An element whose text spells a canonical number is kept as that number.
+//!  3. Every entry is in its shortest form, so that equal elements have equal bytes.
 
 use crate::element::Element;
 use crate::memory::allocated;
@@ -237,22 +238,39 @@ impl Packed {
     /// `stride`-th behind it (2 for the fields of a hash).
     #[must_use]
     pub fn find(&self, element: Element<'_>, from: At, stride: usize) -> Option<At> {
+        let wanted = Encoded::new(element);
         let content = self.content();
         let mut start = index(from.0);
         while start < content.len() {
-            let (found, len) = decode(&content[start..]);
-            if found == element {
+            if wanted.is_at(&content[start..]) {
                 return Some(at(start));
             }
-            start += len;
-            for _ in 1..stride {
-                if start == content.len() {
-                    break;
+            for _ in 0..stride {
+                if start < content.len() {
+                    start += entry_len(&content[start..]);
                 }
-                start += entry_len(&content[start..]);
             }
         }
         None
+    }
+
+    /// Runs `found` with the number of every element that equals `element`, the first `compared` of
+    /// which are looked at, until it says `false`; whether it never did.
+    pub fn for_each_equal(
+        &self,
+        element: Element<'_>,
+        compared: usize,
+        mut found: impl FnMut(usize) -> bool,
+    ) -> bool {
+        let wanted = Encoded::new(element);
+        let mut bytes = self.content();
+        for number in 0..compared.min(self.len()) {
+            if wanted.is_at(bytes) && !found(number) {
+                return false;
+            }
+            bytes = &bytes[entry_len(bytes)..];
+        }
+        true
     }
 
     /// Adds an element behind the last. Amortized O(1).

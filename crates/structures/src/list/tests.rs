@@ -117,6 +117,15 @@ fn compare(list: &List, naive: &[Vec<u8>]) {
         assert_eq!(part, naive[index..(index + 7).min(naive.len())]);
     }
     assert_eq!(list.get(naive.len()), None);
+    if let Some(wanted) = naive.last() {
+        let mut found = Vec::new();
+        list.for_each_equal(Element::parse(wanted), naive.len(), |number| {
+            found.push(number);
+            found.len() < 3
+        });
+        let places = (0..naive.len()).filter(|at| naive[*at] == *wanted);
+        assert!(places.take(3).eq(found));
+    }
     assert_eq!(list.peek(End::Front), list.get(0));
     assert_eq!(list.peek(End::Back), list.iter().next_back());
     check_sums(list);

@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
     }
 
     /// Runs `found` with the number of every match.
-    fn run(&self, list: &List, found: impl FnMut(usize)) {
+    fn run(&self, list: &List, mut found: impl FnMut(usize)) {
         let matches = |(number, element)| (element == self.wanted).then_some(number);
         let most = |all: u64| match usize::try_from(all) {
             Ok(0) | Err(_) => usize::MAX,
@@ -96,12 +96,16 @@ impl<'a> Search<'a> {
                 .take(count)
                 .for_each(found);
         } else {
-            let elements = list.iter().enumerate().take(compared);
-            elements
-                .filter_map(matches)
-                .skip(passed)
-                .take(count)
-                .for_each(found);
+            let (mut passed, mut left) = (passed, count);
+            list.for_each_equal(self.wanted, compared, |number| {
+                if passed > 0 {
+                    passed -= 1;
+                    return true;
+                }
+                found(number);
+                left -= 1;
+                left > 0
+            });
         }
     }
 }
