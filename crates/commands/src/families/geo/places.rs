@@ -1,5 +1,6 @@
 //! Places by their names: GEOADD GEOPOS GEODIST GEOHASH.
 
+use base::number::IntegerText;
 use protocol::{Reply, Resp};
 use structures::SortedSet;
 use structures::geo::Place;
@@ -150,13 +151,44 @@ pub(super) fn write_place(place: &Place, reply: &mut Reply<'_>) {
 
 /// Writes a distance with four digits behind the point.
 pub(super) fn write_distance(distance: f64, reply: &mut Reply<'_>) {
-    reply.bulk_str(&format!("{distance:.4}"));
+    match ten_thousandths(distance) {
+        Some(count) => {
+            let whole = IntegerText::new_u64(count / 10_000);
+            // A digit in front keeps the zeros; the point takes its place.
+            let part = IntegerText::new_u64(10_000 + count % 10_000);
+            let bytes = whole.as_bytes().len();
+            reply.bulk_with(bytes + 5, |room| {
+                room[..bytes].copy_from_slice(whole.as_bytes());
+                room[bytes..].copy_from_slice(part.as_bytes());
+                room[bytes] = b'.';
+            });
+        }
+        None => reply.bulk_str(&format!("{distance:.4}")),
+    }
+}
+
+/// The nearest number of ten-thousandths, unless two are nearly as near, or it is large: printing
+/// the exact digits and rounding those takes ten times as long.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be positive and small"
+)]
+fn ten_thousandths(distance: f64) -> Option<u64> {
+    /// A product below this is off by less than a thousandth.
+    const SCALED_MAX: f64 = 1e12;
+    let scaled = distance * 10_000.0;
+    let rest = scaled - scaled.floor();
+    let is_clear = (0.0..SCALED_MAX).contains(&scaled) && (rest - 0.5).abs() > 1e-3;
+    is_clear.then(|| scaled.round() as u64)
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::Value;
+    use base::random::Prng;
+    use protocol::{Reply, ReplyBuffer, Resp, Value};
 
+    use super::write_distance;
     use crate::testing::TestServer;
 
     #[test]
@@ -180,6 +212,21 @@ mod tests {
             server.effects(),
             ["ZADD s 3479099956230698 Palermo 3479447370796909 Catania"]
         );
+    }
+
+    #[test]
+    fn distances_are_rounded_as_their_exact_digits_are() {
+        let mut random = Prng::seeded(9);
+        for _ in 0..20_000 {
+            let distance = random.unit_f64() * 10_f64.powf(random.unit_f64() * 9.0 - 4.0);
+            for distance in [distance, (distance * 20_000.0).round() / 20_000.0] {
+                let mut buffer = ReplyBuffer::new();
+                write_distance(distance, &mut Reply::new(&mut buffer, Resp::V2));
+                let expected = format!("{distance:.4}");
+                let expected = format!("${}\r\n{expected}\r\n", expected.len());
+                assert_eq!(buffer.as_slice(), expected.as_bytes());
+            }
+        }
     }
 
     #[test]
