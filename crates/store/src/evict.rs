@@ -48,6 +48,9 @@ const AHEAD_BYTES_MAX: u64 = 32 << 10;
 /// Times that a writer lets others run while what was deleted is being freed.
 const WAITS_MAX: u32 = 100;
 
+/// Places drawn before neighbours of a place are taken as well.
+const DRAWS_MAX: u32 = 64;
+
 /// Victims remembered from samples.
 const POOL_MAX: usize = 16;
 
@@ -250,6 +253,8 @@ impl Indexed {
             let buckets = index.state().buckets();
             let place = if policy.uses_marks() {
                 Place::of_hand(&index, buckets)
+            } else if let Some(bytes) = self.evict_by_chance(database, &index, policy) {
+                return Some(bytes);
             } else {
                 Place::by_chance(&mut self.local.evictor.random, buckets)
             };
@@ -267,6 +272,32 @@ impl Indexed {
             }
         }
         None
+    }
+
+    /// Draws places until there is a record, so that each of them goes as likely as any other,
+    /// whatever stands beside it in its bucket; gives up where there are few.
+    fn evict_by_chance(
+        &mut self,
+        database: DatabaseId,
+        index: &Index,
+        policy: Policy,
+    ) -> Option<u64> {
+        (0..DRAWS_MAX).find_map(|_| {
+            let random = &mut self.local.evictor.random;
+            let (number, slot) = (random.below(index.state().buckets()), random.index(SLOTS));
+            let bucket = index.bucket(number);
+            let guess = (0..LINKS).filter(|&at| {
+                let link = bucket.link(at);
+                link.offset().is_some() && (!policy.is_volatile() || link.has(Link::DEADLINE))
+            });
+            // The rest of a chain counts as one place.
+            let places = guess.count() + usize::from(bucket.overflow() != 0);
+            if slot >= places {
+                return None;
+            }
+            let drawn = self.local.evictor.random.index(CHANCES);
+            self.evict_at(database, index, number, drawn).bytes
+        })
     }
 
     /// Evicts a record of a bucket that may go, from a slot on, if there is one and nobody uses the
