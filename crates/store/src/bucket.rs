@@ -229,15 +229,66 @@ impl Bucket {
     }
 
     /// Which of the links may be of a key with `hash`: one bit each. Without branches, for which link
-    /// it will be cannot be foretold.
+    /// it will be cannot be foretold. Only advice until the link itself is loaded.
     #[inline]
     pub(crate) fn candidates(&self, hash: u64) -> Candidates {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+        let bits = self.tags_equal(hash);
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+        let bits = self.tags_equal_by_words(hash);
+        Candidates { bits }
+    }
+
+    /// The links whose tag is that of `hash`, one word after the other.
+    #[inline]
+    #[cfg(any(test, not(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))))]
+    fn tags_equal_by_words(&self, hash: u64) -> u32 {
         const TAG_ONE: u64 = 1 << Link::TAG_SHIFT;
-        let bits = self.links.iter().rev().fold(0, |bits, link| {
+        self.links.iter().rev().fold(0, |bits, link| {
             let differs = link.load(Ordering::Relaxed) ^ hash;
             bits << 1 | u32::from(differs < TAG_ONE)
-        });
-        Candidates { bits }
+        })
+    }
+
+    /// The same, all at once: 13 instructions instead of 46.
+    ///
+    /// Assembly, because others may write a link meanwhile: the compiler sees neither load, and the
+    /// processor makes each of its halves, a link, as a whole or (which is as good here, see
+    /// [`crate::bulk`]) in parts.
+    #[inline]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+    fn tags_equal(&self, hash: u64) -> u32 {
+        const ALL: u32 = (1 << LINKS) - 1;
+        let bits: u32;
+        // SAFETY: reads the 64 bytes of the bucket, which is aligned to them, and writes no memory;
+        // the three registers are declared, the stack is not used, and none of the instructions
+        // touches the flags. The upper halves of all words are put side by side, shifted down to
+        // tags, narrowed to 16 bits each, compared, narrowed to bytes, and their signs taken.
+        unsafe {
+            std::arch::asm!(
+                "movaps {low}, xmmword ptr [{bucket}]",
+                "shufps {low}, xmmword ptr [{bucket} + 16], 0xdd",
+                "movaps {high}, xmmword ptr [{bucket} + 32]",
+                "shufps {high}, xmmword ptr [{bucket} + 48], 0xdd",
+                "psrad {low}, 16",
+                "psrad {high}, 16",
+                "packssdw {low}, {high}",
+                "movd {tag}, {hash_tag:e}",
+                "pshuflw {tag}, {tag}, 0",
+                "punpcklqdq {tag}, {tag}",
+                "pcmpeqw {low}, {tag}",
+                "packsswb {low}, {low}",
+                "pmovmskb {bits:e}, {low}",
+                bucket = in(reg) std::ptr::from_ref(self),
+                hash_tag = in(reg) hash >> Link::TAG_SHIFT,
+                bits = lateout(reg) bits,
+                low = out(xmm_reg) _,
+                high = out(xmm_reg) _,
+                tag = out(xmm_reg) _,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        bits & ALL
     }
 
     /// Replaces a link; for the holder.
@@ -395,6 +446,27 @@ mod tests {
             (moved.offset(), moved.flags()),
             (Some(offset), Link::VISITED)
         );
+    }
+
+    #[test]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    fn tags_are_found_all_at_once_as_one_by_one() {
+        let bucket = Bucket::default();
+        let mut random = base::random::Prng::seeded(3);
+        for _ in 0..10_000 {
+            let hash = random.next_u64();
+            for at in 0..LINKS {
+                let near = hash ^ 1 << (random.next_u64() % 64);
+                let other = if random.next_u64() & 1 == 0 {
+                    near
+                } else {
+                    hash
+                };
+                bucket.links[at].store(other, Ordering::Relaxed);
+            }
+            bucket.word.store(hash, Ordering::Relaxed);
+            assert_eq!(bucket.tags_equal(hash), bucket.tags_equal_by_words(hash));
+        }
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Fields {
 
 impl Header {
     const DEADLINE: u64 = 1 << 28;
-    const ETAG: u64 = 1 << 29;
+    // Bit 29 is an etag's.
     const CLOCK: u64 = 1 << 30;
     const LONG_KEY: u64 = 1 << 31;
 
@@ -138,6 +138,12 @@ impl Header {
     #[inline]
     fn byte(self, at: usize) -> u8 {
         self.0.to_le_bytes()[at]
+    }
+
+    /// The flags, as an index of [`FRONT_BYTES`].
+    #[inline]
+    fn front(self) -> usize {
+        usize::from(self.byte(3) >> 4)
     }
 
     /// What the record has besides its value.
@@ -185,15 +191,14 @@ impl Header {
     /// Bytes from the record's start to its key.
     #[inline]
     pub(crate) fn key_at(self) -> usize {
-        let flag = |flag: u64| usize::from(self.0 & flag != 0);
-        WORD_BYTES * (1 + flag(Self::DEADLINE) + flag(Self::ETAG) + flag(Self::CLOCK))
+        usize::from(FRONT_BYTES[self.front()].key_at)
     }
 
     /// Bytes from the record's start to its value.
     #[inline]
     pub(crate) fn value_at(self) -> usize {
-        let key = self.fields().inline_key;
-        self.key_at() + key.map_or(WORD_BYTES, |len| pad(usize::from(len)))
+        let key_len = u16::from_le_bytes([self.byte(0), self.byte(1)]);
+        usize::from(FRONT_BYTES[self.front()].value_at) + pad(usize::from(key_len))
     }
 
     /// The same record in a slot of another class.
@@ -208,6 +213,35 @@ impl Header {
         Self(kept | u64::from(form.to_bits()) << 24 | u64::from(value_len) << 32)
     }
 }
+
+/// What the flags of a header say about places in the record.
+#[derive(Clone, Copy)]
+struct Front {
+    /// Bytes in front of the key.
+    key_at: u8,
+    /// Bytes in front of the value, but for a key in the slot.
+    value_at: u8,
+}
+
+/// By the four flags; looked up, for every access to a record asks for it.
+const FRONT_BYTES: [Front; 16] = {
+    let mut fronts = [Front {
+        key_at: 0,
+        value_at: 0,
+    }; 16];
+    let mut flags = 0_u8;
+    while flags < 16 {
+        #[expect(clippy::cast_possible_truncation, reason = "eight")]
+        let word = WORD_BYTES as u8;
+        let key_at = word * (1 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1));
+        fronts[flags as usize] = Front {
+            key_at,
+            value_at: key_at + word * (flags >> 3),
+        };
+        flags += 1;
+    }
+    fronts
+};
 
 /// `bytes` filled up to whole words.
 #[inline]
