@@ -61,68 +61,166 @@ impl Indexed {
         let Some(index) = self.seen.get(key.database()) else {
             unreachable!("looked up before");
         };
-        if local.held.is_empty()
-            && let Some(answer) = read_freely(shared, local, index, key, &mut visit)
-        {
-            return answer;
+        // The first try is in line and by itself, so that what it needs is in registers.
+        match look_freely(shared, local, index, key) {
+            Ok(look) => {
+                let answer = visit(look.record(local, key).as_ref());
+                if look.may_be_believed() {
+                    look.note(local);
+                    answer
+                } else {
+                    read_patiently(shared, local, index, key, Trouble::Torn, &mut visit)
+                }
+            }
+            Err(trouble) => read_patiently(shared, local, index, key, trouble, &mut visit),
         }
-        read_locked(shared, local, index, key, visit)
     }
 }
 
-/// What a search without the lock came to.
-enum Found<'a> {
-    /// This record, if the word stays as it was.
-    Record(Spot<'a>, View<'a>),
-    /// No record, if the word stays as it was.
-    Nothing,
-    /// The lock is needed.
-    NeedsLock,
-    /// What was seen cannot be whole.
-    Torn,
+/// What a look at a key came to.
+struct Look<'a> {
+    /// The record, unless there is none or it has expired.
+    found: Option<(Spot<'a>, View<'a>)>,
+    home: &'a Bucket,
+    /// The word before a look without the lock; later it says whether what was seen may be believed.
+    seen: Word,
 }
 
-/// Looks without the lock; `None` when it has to be taken.
-#[inline]
-fn read_freely<R>(
+/// A look with the bucket held, which is given back afterwards.
+struct HeldLook<'a> {
+    look: Look<'a>,
+    /// The bucket was locked for this look, and is not one of a lock set.
+    is_own: bool,
+    changed: bool,
+}
+
+impl HeldLook<'_> {
+    fn record<'l>(&'l self, local: &Local, key: &Key<'l>) -> Option<Record<'l>> {
+        let (_, view) = self.look.found?;
+        let (in_force, now) = (local.in_force, local.now_unix_ms);
+        // SAFETY: the bucket is held as long as `self` lives, and the record lives no longer.
+        Some(unsafe { Record::locked(key.bytes(), view, in_force, now) })
+    }
+}
+
+impl Drop for HeldLook<'_> {
+    fn drop(&mut self) {
+        if self.is_own {
+            self.look.home.unlock(self.changed);
+        }
+    }
+}
+
+/// Why a look without the lock came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// Somebody holds the bucket, or it was just split.
+    Busy,
+    /// What was seen cannot be whole.
+    Torn,
+    /// The lock is needed.
+    NeedsLock,
+}
+
+impl Look<'_> {
+    /// The record, to be believed only if [`Look::may_be_believed`] afterwards.
+    #[inline]
+    fn record<'l>(&'l self, local: &Local, key: &Key<'l>) -> Option<Record<'l>> {
+        let (_, view) = self.found?;
+        let (in_force, now) = (local.in_force, local.now_unix_ms);
+        Some(Record::optimistic(key.bytes(), view, in_force, now))
+    }
+
+    /// Whether what was seen since was all of one time.
+    #[inline]
+    fn may_be_believed(&self) -> bool {
+        self.seen.validates(self.home.word_after())
+    }
+
+    /// Counts a look, and marks the record as used if the policy wants to know.
+    #[inline]
+    fn note(&self, local: &Local) {
+        let Some((spot, _)) = self.found else {
+            local.cell.events.misses.count();
+            return;
+        };
+        local.cell.events.hits.count();
+        let marks = local.notes_use && local.in_force.policy.uses_marks();
+        if marks && !spot.link.has(Link::VISITED) {
+            spot.bucket.set_visited(spot.at);
+        }
+    }
+}
+
+/// Looks once, without the lock.
+#[inline(always)]
+fn look_freely<'a>(
+    shared: &'a Shared,
+    local: &Local,
+    index: &'a Index,
+    key: &Key<'_>,
+) -> Result<Look<'a>, Trouble> {
+    if !local.held.is_empty() {
+        return Err(Trouble::NeedsLock);
+    }
+    let home = index.state().home(key.hash());
+    let bucket = index.bucket(home.number);
+    let seen = bucket.word();
+    if seen.is_locked() || seen.depth() != home.depth {
+        return Err(Trouble::Busy);
+    }
+    let found = search(shared, index, bucket, seen, key)?;
+    let found = found.filter(|(_, view)| !view.is_expired(local.now_unix_ms));
+    if let Some(clock) = found.and_then(|(_, view)| view.clock())
+        && local.notes_use
+        && local.clock().used(clock).is_some()
+    {
+        return Err(Trouble::NeedsLock);
+    }
+    Ok(Look {
+        found,
+        home: bucket,
+        seen,
+    })
+}
+
+/// Looks until what was seen may be believed, with the lock in the end.
+#[cold]
+#[inline(never)]
+fn read_patiently<R>(
     shared: &Shared,
     local: &Local,
     index: &Index,
     key: &Key<'_>,
+    mut trouble: Trouble,
     visit: &mut impl FnMut(Option<&Record<'_>>) -> R,
-) -> Option<R> {
+) -> R {
     let mut wait = Wait::default();
-    for _ in 0..TRIES_MAX {
-        let home = index.state().home(key.hash());
-        let bucket = index.bucket(home.number);
-        let word = bucket.word();
-        if word.is_locked() || word.depth() != home.depth {
-            wait.pause();
-            continue;
+    for _ in 1..TRIES_MAX {
+        match trouble {
+            Trouble::NeedsLock => break,
+            Trouble::Busy => wait.pause(),
+            Trouble::Torn => {}
         }
-        let (answer, spot) = match search(shared, index, bucket, word, key) {
-            Found::NeedsLock => return None,
-            Found::Torn => continue,
-            Found::Record(spot, view) if !view.is_expired(local.now_unix_ms) => {
-                let clock = view.clock();
-                if local.notes_use && clock.is_some_and(|word| local.clock().used(word).is_some()) {
-                    return None;
+        trouble = match look_freely(shared, local, index, key) {
+            Err(trouble) => trouble,
+            Ok(look) => {
+                let answer = visit(look.record(local, key).as_ref());
+                if look.may_be_believed() {
+                    look.note(local);
+                    return answer;
                 }
-                let (in_force, now) = (local.in_force, local.now_unix_ms);
-                let record = Record::optimistic(key.bytes(), view, in_force, now);
-                (visit(Some(&record)), Some(spot))
+                Trouble::Torn
             }
-            Found::Record(..) | Found::Nothing => (visit(None), None),
         };
-        if word.validates(bucket.word_after()) {
-            note(local, spot);
-            return Some(answer);
-        }
     }
-    None
+    let held = look_locked(shared, local, index, key);
+    held.look.note(local);
+    visit(held.record(local, key).as_ref())
 }
 
-/// Searches a chain whose word was `word`, without the lock.
+/// Searches a chain whose word was `word`, without the lock: what is found there counts if the word
+/// stays as it was.
 #[inline(always)]
 fn search<'a>(
     shared: &'a Shared,
@@ -130,7 +228,7 @@ fn search<'a>(
     home: &'a Bucket,
     word: Word,
     key: &Key<'_>,
-) -> Found<'a> {
+) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
     let mut bucket = home;
     let mut next = word.overflow();
     for _ in 0..=HOPS_MAX {
@@ -139,74 +237,48 @@ fn search<'a>(
             let Some(offset) = link.offset() else {
                 continue;
             };
-            let Some(view) = View::load(shared.arena_ref(), offset) else {
-                return Found::Torn;
-            };
+            let view = View::load(shared.arena_ref(), offset).ok_or(Trouble::Torn)?;
             match view.inline_key_is(key.bytes()) {
                 Some(false) => {}
                 Some(true) if !link.has(Link::LOCKED_READ) && view.is_short() => {
-                    return Found::Record(Spot { bucket, at, link }, view);
+                    return Ok(Some((Spot { bucket, at, link }, view)));
                 }
-                _ => return Found::NeedsLock,
+                _ => return Err(Trouble::NeedsLock),
             }
         }
         match index.overflow().get(next) {
-            None => return Found::Nothing,
+            None => return Ok(None),
             Some(overflow) => {
                 bucket = overflow;
                 next = bucket.word().overflow();
             }
         }
     }
-    Found::NeedsLock
-}
-
-/// Counts a look, and marks the record as used if the policy wants to know.
-#[inline]
-fn note(local: &Local, spot: Option<Spot<'_>>) {
-    let Some(spot) = spot else {
-        local.cell.events.misses.count();
-        return;
-    };
-    local.cell.events.hits.count();
-    let marks = local.notes_use && local.in_force.policy.uses_marks();
-    if marks && !spot.link.has(Link::VISITED) {
-        spot.bucket.set_visited(spot.at);
-    }
-}
-
-/// Gives a bucket back that was looked at.
-struct Looking<'i> {
-    bucket: &'i Bucket,
-    is_own: bool,
-    changed: bool,
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        if self.is_own {
-            self.bucket.unlock(self.changed);
-        }
-    }
+    Err(Trouble::NeedsLock)
 }
 
 /// Looks with the bucket locked.
-#[cold]
-fn read_locked<R>(
-    shared: &Shared,
-    local: &Local,
-    index: &Index,
+fn look_locked<'a>(
+    shared: &'a Shared,
+    local: &'a Local,
+    index: &'a Index,
     key: &Key<'_>,
-    mut visit: impl FnMut(Option<&Record<'_>>) -> R,
-) -> R {
+) -> HeldLook<'a> {
     let is_own = local.held.is_empty();
-    let home = if is_own {
-        index.lock(key.hash())
+    let number = if is_own {
+        index.lock(key.hash()).number
     } else {
-        local.held[local.held_at(index, key.database(), key.hash())].home
+        let at = local.held_at(index, key.database(), key.hash());
+        local.held[at].home.number
     };
-    let mut looking = Looking {
-        bucket: index.bucket(home.number),
+    let home = index.bucket(number);
+    let look = Look {
+        found: None,
+        home,
+        seen: home.word(),
+    };
+    let mut held = HeldLook {
+        look,
         is_own,
         changed: false,
     };
@@ -214,22 +286,16 @@ fn read_locked<R>(
         // SAFETY: the bucket is held.
         view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
     };
-    let found = index
-        .find(looking.bucket, key.hash(), is)
+    held.look.found = index
+        .find(home, key.hash(), is)
         .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
         .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
-    note(local, found.map(|(spot, _)| spot));
-    let Some((_, view)) = found else {
-        return visit(None);
-    };
-    let clock = view.clock().filter(|_| local.notes_use);
-    if let Some(clock) = clock.and_then(|word| local.clock().used(word)) {
+    if let Some((_, view)) = held.look.found
+        && let Some(word) = view.clock().filter(|_| local.notes_use)
+        && let Some(clock) = local.clock().used(word)
+    {
         view.set_clock(clock);
-        looking.changed = true;
+        held.changed = true;
     }
-    let (in_force, now) = (local.in_force, local.now_unix_ms);
-    // SAFETY: the bucket is held as long as `looking` lives.
-    visit(Some(&unsafe {
-        Record::locked(key.bytes(), view, in_force, now)
-    }))
+    held
 }
