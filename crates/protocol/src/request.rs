@@ -48,7 +48,7 @@ impl NameKey {
 
     /// Which bits of the word at a name's beginning are the name's; none when it has no key.
     #[inline(always)]
-    pub(crate) fn mask(name_bytes: usize) -> u64 {
+    pub(crate) const fn mask(name_bytes: usize) -> u64 {
         const MASKS: [u64; 8] = [
             0,
             0xff,
@@ -59,7 +59,11 @@ impl NameKey {
             0xffff_ffff_ffff,
             0x00ff_ffff_ffff_ffff,
         ];
-        MASKS.get(name_bytes).copied().unwrap_or(0)
+        if name_bytes < MASKS.len() {
+            MASKS[name_bytes]
+        } else {
+            0
+        }
     }
 
     /// The key of a name of so many bytes, the bits of [`mask`](Self::mask) given.

@@ -30,7 +30,7 @@ pub(crate) fn decode_short_requests(
     let spans_room = spans.len();
     let mut spans = spans.iter_mut();
     let (mut requests_used, mut spans_left) = (0, spans_room);
-    let mut head = Head::NONE;
+    let mut head = Head::PING;
     for request in requests {
         let Some((name, arguments)) = head.begin(rest) else {
             break;
@@ -89,12 +89,13 @@ struct Head {
 }
 
 impl Head {
-    /// One that no request has.
-    const NONE: Self = Self {
-        word: 0,
-        arguments: 0,
-        name_bytes: 0,
-        name_mask: 0,
+    /// What the first request is compared with: the head of a PING, since any word that is kept here has
+    /// to say what it means.
+    const PING: Self = Self {
+        word: u64::from_le_bytes(*b"*1\r\n$4\r\n"),
+        arguments: 1,
+        name_bytes: 4,
+        name_mask: NameKey::mask(4),
     };
 
     /// Reads the head of the request that `bytes` begin with. Returns the name's key and what is
@@ -208,6 +209,26 @@ fn digit(word: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_is_that_of_a_short_request_or_none() {
+        let begins = |bytes: &[u8]| {
+            let mut head = Head::PING;
+            let (_, behind) = head.begin(bytes)?;
+            Some((head.arguments, head.name_bytes, behind.len()))
+        };
+        assert_eq!(begins(b"*1\r\n$4\r\nPING\r\n"), Some((1, 4, 0)));
+        assert_eq!(begins(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Some((2, 3, 7)));
+        for bytes in [
+            &[0; 40][..],
+            &[0; 10],
+            b"*0\r\n$4\r\nPING\r\n",
+            b"*1\r\n$4\r\n",
+            b"",
+        ] {
+            assert_eq!(begins(bytes), None, "{bytes:?}");
+        }
+    }
 
     #[test]
     fn lengths_of_any_size_are_read_or_left_alone() {
