@@ -1,7 +1,7 @@
 //! Runs requests: one engine per worker thread.
 //!
-//! A batch goes through three stages: decode (views into the input), plan ([`crate::plan`]: rows,
-//! hashes, prefetches) and execute, in order ([`visit`]). The store is entered once per call, so that
+//! A batch goes through three stages: decode (views into the input), plan (`plan`: rows,
+//! hashes, prefetches) and execute, in order (`visit`). The store is entered once per call, so that
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
 mod visit;

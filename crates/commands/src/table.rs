@@ -1,7 +1,7 @@
 //! From a command's name to its row.
 //!
 //! Two ways. Names of up to seven bytes that are written all in capitals or all in small letters, as
-//! client libraries write them, are found by one comparison of a word ([`Table::find_key`]). Any
+//! client libraries write them, are found by one comparison of a word (`find_key`). Any
 //! name is found by its first eight bytes, made capitals, and the rest of it ([`Table::find`]). Both
 //! tables are open-addressed and sparse, so that a known name takes one probe nearly always.
 

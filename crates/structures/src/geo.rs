@@ -5,7 +5,7 @@
 //!   cell       52 bits   l25 a25 l24 a24 … l0 a0            a whole number that a double holds
 //! ```
 //!
-//! A [`Cell`] of fewer bits is a larger rectangle, whose places have the scores of one range. A
+//! A `Cell` of fewer bits is a larger rectangle, whose places have the scores of one range. A
 //! [`Shape`] is covered by nine such cells at most. Cells, their order and the way distances are
 //! computed are those of Redis, whose replies ours must equal to the last digit.
 
