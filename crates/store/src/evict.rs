@@ -7,12 +7,15 @@
 //!   came by last; use is a mark in the link, so the hand looks at no record but its victims. The
 //!   hand is shared: many threads advance it. Measured on stationary traces this misses less often
 //!   than LRU itself, for new records start unmarked and scans wash through.
-//! * LFU and TTL: some records are sampled and the best victims among them remembered for later.
+//! * LFU and TTL: some records are sampled and the best victims among them remembered for later
+//!   ([`sample`]).
 //! * Random: a record of some bucket.
 //! * Where only records with a deadline may go, groups of buckets without any are passed by
 //!   ([`crate::deadline_map`]).
 //!
 //! Databases take turns, each as long as the hand needs for a part of its buckets.
+
+mod sample;
 
 use base::random::Prng;
 use base::sync::atomic::Ordering;
@@ -21,17 +24,17 @@ use std::sync::Arc;
 use crate::arena::distance;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
-use crate::clock::Clock;
 use crate::deadline_map::GROUP_BUCKETS;
 use crate::index::{Index, Spot};
-use crate::indexed::{Indexed, hash_of};
+use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
-use crate::policy::{InForce, Policy};
+use crate::policy::Policy;
 use crate::shared::{BeforeWrites, Shared};
 use crate::slab::class_bytes;
 use crate::value::{Cause, StoreError};
+use sample::Sampled;
 
 /// The most records that one call evicts beyond what it needs itself, for when the limit was
 /// lowered a lot: the others follow with the next calls.
@@ -51,9 +54,6 @@ const WAITS_MAX: u32 = 100;
 /// Places drawn before neighbours of a place are taken as well.
 const DRAWS_MAX: u32 = 64;
 
-/// Victims remembered from samples.
-const POOL_MAX: usize = 16;
-
 /// The hand stays in a database for this part of its buckets.
 const TURN_PART: u64 = 8;
 
@@ -66,19 +66,10 @@ pub(crate) struct Evictor {
     database: DatabaseId,
     /// Buckets that the hand may still pass before the next database has its turn.
     turn_left: u64,
-    pool: Vec<Candidate>,
+    sampled: Sampled,
     random: Prng,
     /// Buckets looked into.
     pub(crate) looked: u64,
-}
-
-/// A record that may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
-    /// The lower, the sooner it goes.
-    score: u64,
-    index_id: u64,
-    hash: u64,
 }
 
 impl Evictor {
@@ -86,7 +77,7 @@ impl Evictor {
         Self {
             database: 0,
             turn_left: 0,
-            pool: Vec::new(),
+            sampled: Sampled::default(),
             random: Prng::from_os(),
             looked: 0,
         }
@@ -382,85 +373,6 @@ impl Indexed {
         let buckets = index.map_or(0, |index| index.state().buckets());
         evictor.turn_left = buckets.div_ceil(TURN_PART);
     }
-
-    /// Samples some records and evicts the best victim remembered.
-    fn evict_by_sample(&mut self, in_force: InForce) -> Option<u64> {
-        let databases = self.shared.databases.count();
-        for attempt in 0..2 * databases {
-            self.sample(in_force, attempt >= databases);
-            while let Some(candidate) = self.local.evictor.pool.pop() {
-                if let Some(bytes) = self.evict_candidate(candidate) {
-                    return Some(bytes);
-                }
-            }
-            let evictor = &mut self.local.evictor;
-            evictor.database = (evictor.database + 1) % databases;
-        }
-        None
-    }
-
-    /// Adds to the pool what some neighbouring buckets hold. Goes on `until_found` if wanted.
-    fn sample(&mut self, in_force: InForce, until_found: bool) {
-        let database = self.local.evictor.database;
-        let Some(index) = self.seen.get(database).map(Arc::clone) else {
-            return;
-        };
-        if !self.has_candidates(database, in_force.policy) {
-            return;
-        }
-        let buckets = index.state().buckets();
-        let (mut seen, wanted) = (0, u32::from(in_force.samples.max(1)));
-        let tries = if until_found {
-            buckets
-        } else {
-            buckets.min(u64::from(wanted) * 16)
-        };
-        let is_volatile = in_force.policy.is_volatile();
-        let mut number = self.local.evictor.random.below(buckets);
-        let mut group = Group::default();
-        for _ in 0..tries {
-            if seen >= wanted {
-                return;
-            }
-            if is_volatile {
-                let Some(noted) = next_noted(&index, number, buckets) else {
-                    return;
-                };
-                number = noted;
-                group.come_to(&index, number);
-            }
-            if !is_volatile || may_have_deadlines(index.bucket(number)) {
-                self.local.evictor.looked += 1;
-                if let Some(bucket) = index.try_lock_number(number) {
-                    let some = sample_in(&self.shared, &mut self.local, &index, bucket, in_force);
-                    seen += some;
-                    group.has_any |= some > 0;
-                    bucket.unlock(false);
-                } else {
-                    group.has_any = true;
-                }
-            }
-            number = (number + 1) % buckets;
-        }
-    }
-
-    /// Evicts a record that was remembered, if it is still there.
-    fn evict_candidate(&mut self, candidate: Candidate) -> Option<u64> {
-        let (database, index) = self.seen.by_id(candidate.index_id)?;
-        let index = Arc::clone(index);
-        let shared = &*self.shared;
-        let home = index.lock(candidate.hash);
-        let bucket = index.bucket(home.number);
-        let is = |link: Link| hash_of(shared, link) == candidate.hash;
-        let may_go = |spot: &Spot<'_>| {
-            !self.local.in_force.policy.is_volatile() || spot.link.has(Link::DEADLINE)
-        };
-        let spot = index.find(bucket, candidate.hash, is).filter(may_go);
-        let bytes =
-            spot.map(|spot| evict_spot(shared, &mut self.local, &index, database, bucket, spot));
-        bucket.unlock(bytes.is_some());
-        bytes
-    }
 }
 
 /// What a look into a bucket came to.
@@ -535,30 +447,6 @@ impl Looked {
         has_any: false,
         ..Self::BUSY
     };
-}
-
-/// A group of buckets that a sample goes through, to find out whether it is noted in vain.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    number: Option<u64>,
-    has_any: bool,
-}
-
-impl Group {
-    /// Comes to a bucket; forgets the group that was left if it has no record with a deadline.
-    fn come_to(&mut self, index: &Index, number: u64) {
-        let group = number / GROUP_BUCKETS;
-        if self.number == Some(group) {
-            return;
-        }
-        if let Some(left) = self.number.filter(|_| !self.has_any) {
-            let first = left * GROUP_BUCKETS;
-            forget_group(index, first..first + GROUP_BUCKETS);
-        }
-        // Of a group that is entered in its middle nothing can be said.
-        self.has_any = !number.is_multiple_of(GROUP_BUCKETS);
-        self.number = Some(group);
-    }
 }
 
 /// The first bucket from `number` on, and around, whose group may have records with a deadline.
@@ -671,49 +559,6 @@ fn bytes_of(view: &View<'_>) -> u64 {
         Form::Object => view.object_bytes(),
     };
     class_bytes(view.class()) as u64 + value_bytes
-}
-
-/// Remembers the records of a chain that are better victims than those remembered; how many it
-/// looked at. The caller holds the bucket.
-fn sample_in(
-    shared: &Shared,
-    local: &mut Local,
-    index: &Index,
-    bucket: &Bucket,
-    in_force: InForce,
-) -> u32 {
-    let clock = Clock::new(in_force, local.now_unix_ms);
-    let pool = &mut local.evictor.pool;
-    let mut seen = 0;
-    index.for_each(bucket, |spot| {
-        if in_force.policy.is_volatile() && !spot.link.has(Link::DEADLINE) {
-            return;
-        }
-        let Some(view) = view_of(shared, spot.link) else {
-            return;
-        };
-        seen += 1;
-        let score = match in_force.policy {
-            Policy::VolatileTtl => view.deadline_unix_ms().unwrap_or(u64::MAX),
-            _ => u64::from(view.clock().map_or(0, |word| clock.frequency(word))),
-        };
-        // The best victim is the last of the pool.
-        let at = pool.partition_point(|other| other.score > score);
-        if pool.len() < POOL_MAX || at > 0 {
-            let candidate = Candidate {
-                score,
-                index_id: index.id(),
-                hash: hash_of(shared, spot.link),
-            };
-            if !pool.contains(&candidate) {
-                pool.insert(at, candidate);
-            }
-            if pool.len() > POOL_MAX {
-                pool.remove(0);
-            }
-        }
-    });
-    seen
 }
 
 /// Brings the records that the hand comes to soon into the cache.

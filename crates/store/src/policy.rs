@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Which records may be evicted, and in which order (`maxmemory-policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,12 +137,19 @@ pub(crate) struct InForce {
     pub(crate) policy: Policy,
     pub(crate) samples: u8,
     pub(crate) lfu: LfuTuning,
+    /// How far what is held has been replaced, in parts of [`TURNOVER_PARTS`]; it wraps. Counted
+    /// where the use of records is.
+    pub(crate) turnover: u32,
 }
+
+/// Each time that as many records were evicted as there are, the turnover goes up by this much.
+pub(crate) const TURNOVER_PARTS: u32 = 16;
 
 /// The policy in force, changed at any time.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyCell {
     word: AtomicU64,
+    turnover: AtomicU32,
 }
 
 impl PolicyCell {
@@ -151,17 +158,28 @@ impl PolicyCell {
     pub(crate) fn load(&self) -> InForce {
         let [policy, samples, _, _, f0, f1, d0, d1] =
             self.word.load(Ordering::Relaxed).to_le_bytes();
+        let policy = Policy::from_number(policy);
+        let turnover = match policy.clock_kind() {
+            ClockKind::Frequency => self.turnover.load(Ordering::Relaxed),
+            ClockKind::None | ClockKind::LastUse => 0,
+        };
         InForce {
-            policy: Policy::from_number(policy),
+            policy,
             samples,
             lfu: LfuTuning {
                 log_factor: u16::from_le_bytes([f0, f1]),
                 decay_minutes: u16::from_le_bytes([d0, d1]),
             },
+            turnover,
         }
     }
 
-    /// Puts something else in force.
+    /// Counts that another part of what was held is replaced.
+    pub(crate) fn turn(&self) {
+        self.turnover.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts something else in force; the turnover goes on.
     pub(crate) fn store(&self, in_force: InForce) {
         let [f0, f1] = in_force.lfu.log_factor.to_le_bytes();
         let [d0, d1] = in_force.lfu.decay_minutes.to_le_bytes();
@@ -205,6 +223,7 @@ mod tests {
                 log_factor: 300,
                 decay_minutes: u16::MAX,
             },
+            turnover: 0,
         };
         cell.store(in_force);
         assert_eq!(cell.load(), in_force);

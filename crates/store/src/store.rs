@@ -197,7 +197,7 @@ impl Store {
             shared.policy.store(InForce {
                 policy,
                 samples: samples.max(1),
-                lfu: shared.policy.load().lfu,
+                ..shared.policy.load()
             });
         }
     }
