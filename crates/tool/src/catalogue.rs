@@ -1,5 +1,7 @@
 //! Kinds of requests by name: those of `redis-benchmark -t`.
 
+use crate::keys::KeyOrder;
+use crate::measure::Fill;
 use crate::template::Template;
 
 /// A kind of request.
@@ -106,11 +108,11 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// A kind of request, and what must be sent before it is measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) template: Template,
-    /// Requests that fill what this one reads, and how many of them.
-    pub(crate) filled_by: Option<(Template, u64)>,
+    /// Requests that fill what this one reads.
+    pub(crate) filled_by: Vec<Fill>,
 }
 
 /// The tests of a run that names none.
@@ -135,14 +137,20 @@ pub(crate) fn names() -> String {
     names.join(" ")
 }
 
+fn fill((name, requests): (&str, u64)) -> Option<Fill> {
+    let entry = ENTRIES.iter().find(|entry| entry.name == name)?;
+    Some(Fill {
+        template: entry.template(),
+        requests,
+        order: KeyOrder::Sequential,
+    })
+}
+
 impl Entry {
     fn test(&self) -> Test {
         Test {
             template: self.template(),
-            filled_by: self.filled_by.and_then(|(name, count)| {
-                let entry = ENTRIES.iter().find(|entry| entry.name == name)?;
-                Some((entry.template(), count))
-            }),
+            filled_by: self.filled_by.and_then(fill).into_iter().collect(),
         }
     }
 
@@ -164,7 +172,7 @@ mod tests {
         assert_eq!(find("ping").len(), 2);
         assert_eq!(find("lrange").len(), 4);
         assert_eq!(find("SET").len(), 1);
-        assert_eq!(find("lrange_100")[0].filled_by.as_ref().unwrap().1, 600);
+        assert_eq!(find("lrange_100")[0].filled_by[0].requests, 600);
         assert!(find("nothing").is_empty() && find("lr").is_empty());
         assert_eq!(default_tests().len(), 19);
     }

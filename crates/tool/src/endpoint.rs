@@ -183,7 +183,7 @@ impl Session {
     pub fn demand(&mut self, request: &'static str, words: &[&str]) -> Result<Value, BenchError> {
         match self.ask(words)? {
             Value::Error(text) => Err(BenchError::Refused {
-                request,
+                request: request.to_owned(),
                 reply: String::from_utf8_lossy(&text).into_owned(),
             }),
             value => Ok(value),

@@ -20,7 +20,7 @@ pub enum BenchError {
     /// The server refused what a run needs: authentication, a database, RESP3.
     Refused {
         /// The request's name.
-        request: &'static str,
+        request: String,
         /// What the server answered.
         reply: String,
     },

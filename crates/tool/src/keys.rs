@@ -20,6 +20,8 @@ pub enum KeyOrder {
     },
     /// One after the other, all threads together: each once before any twice.
     Sequential,
+    /// Each once before any twice, neighbours far from each other: to fill with, as if at random.
+    Scattered,
 }
 
 /// Drawn choices: at least this many, and at most the second.
@@ -44,7 +46,7 @@ impl Keys {
         let space = space.clamp(1, 1 << 32);
         let drawn = match order {
             KeyOrder::Zipf { exponent } => draw(space, exponent, seed),
-            KeyOrder::Uniform | KeyOrder::Sequential => Arc::default(),
+            KeyOrder::Uniform | KeyOrder::Sequential | KeyOrder::Scattered => Arc::default(),
         };
         Self {
             space,
@@ -65,7 +67,7 @@ impl Keys {
         let mut prng = Prng::seeded(seed);
         let position = match self.order {
             KeyOrder::Zipf { .. } => prng.below(self.drawn.len() as u64),
-            KeyOrder::Uniform | KeyOrder::Sequential => 0,
+            KeyOrder::Uniform | KeyOrder::Sequential | KeyOrder::Scattered => 0,
         };
         KeyChooser {
             keys: self.clone(),
@@ -80,15 +82,15 @@ impl Keys {
 pub struct KeyChooser {
     keys: Keys,
     prng: Prng,
-    /// The next choice of a sequential or drawn order.
+    /// The next choice of any order but a uniform one.
     position: u64,
 }
 
 impl KeyChooser {
-    /// Has a sequential order go on from the `first`-th key of all threads together.
+    /// Has a sequential or scattered order go on from the `first`-th key of all threads together.
     #[inline]
     pub fn start_at(&mut self, first: u64) {
-        if self.keys.order == KeyOrder::Sequential {
+        if matches!(self.keys.order, KeyOrder::Sequential | KeyOrder::Scattered) {
             self.position = first % self.keys.space;
         }
     }
@@ -98,17 +100,22 @@ impl KeyChooser {
     pub fn next_key(&mut self) -> u64 {
         match self.keys.order {
             KeyOrder::Uniform => self.prng.below(self.keys.space),
-            KeyOrder::Sequential => {
-                let key = self.position;
-                self.position = if key + 1 == self.keys.space {
-                    0
-                } else {
-                    key + 1
-                };
-                key
-            }
+            KeyOrder::Sequential => self.next_position(),
+            // Both are below 2^32, and the prime leaves no key out.
+            KeyOrder::Scattered => self.next_position() * SPREAD % self.keys.space,
             KeyOrder::Zipf { .. } => self.next_drawn(),
         }
+    }
+
+    #[inline]
+    fn next_position(&mut self) -> u64 {
+        let position = self.position;
+        self.position = if position + 1 == self.keys.space {
+            0
+        } else {
+            position + 1
+        };
+        position
     }
 
     #[inline]
@@ -244,6 +251,15 @@ mod tests {
         chooser.start_at(28);
         let keys: Vec<u64> = (0..4).map(|_| chooser.next_key()).collect();
         assert_eq!(keys, [8, 9, 0, 1]);
+    }
+
+    #[test]
+    fn scattered_keys_come_once_and_far_from_each_other() {
+        let mut chooser = Keys::new(1_001, KeyOrder::Scattered, 1).chooser(1);
+        let keys: Vec<u64> = (0..1_001).map(|_| chooser.next_key()).collect();
+        assert!(keys.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 10));
+        let unique: std::collections::BTreeSet<u64> = keys.into_iter().collect();
+        assert_eq!(unique.len(), 1_001);
     }
 
     #[test]

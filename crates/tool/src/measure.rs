@@ -10,6 +10,7 @@ use base::clock::{Clock as _, SystemClock};
 use crate::contestant::Contestant;
 use crate::endpoint::Endpoint;
 use crate::error::BenchError;
+use crate::keys::KeyOrder;
 use crate::options::Options;
 use crate::output;
 use crate::process::Process;
@@ -23,12 +24,30 @@ use crate::workload::{Limit, Pace, Workload};
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) workload: Workload,
-    /// Requests that fill what it reads, and how many of them.
-    pub(crate) filled_by: Option<(Template, u64)>,
-    /// Set when the data must be loaded anew: server emptied, every key set.
+    /// Requests that fill what it reads, one kind after the other; none for every key set.
+    pub(crate) filled_by: Vec<Fill>,
+    /// Set when the data must be loaded anew into an emptied server.
     pub(crate) is_fresh: bool,
+    /// What it is that a fresh step loads, when not keys with strings.
+    pub(crate) data: Option<Data>,
     /// Set for an open run at this share of what the first server does in a closed one.
     pub(crate) rate_share: Option<f64>,
+}
+
+/// Requests of one kind that fill what another reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Fill {
+    pub(crate) template: Template,
+    pub(crate) requests: u64,
+    pub(crate) order: KeyOrder,
+}
+
+/// What memory is counted by.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// For people: `one set of 1 M members`.
+    pub(crate) name: String,
+    pub(crate) elements: u64,
 }
 
 /// A series of runs on its way.
@@ -152,38 +171,55 @@ impl<'a> Measurement<'a> {
                 self.contestants[index].empty(self.options)?;
             }
             let endpoint = self.contestants[index].endpoint.clone();
-            if step.is_fresh || self.options.is_preloaded {
-                self.load(&endpoint, &step.workload)?;
-            }
-            if let Some((template, count)) = &step.filled_by {
-                let filling = Workload {
-                    name: format!("fill for {}", step.workload.name),
-                    mix: vec![(template.clone(), 1)],
-                    limit: Limit::Requests(*count),
-                    ..step.workload.preload()
-                };
-                self.watched(&endpoint, &filling)?;
+            let fills = fills(step);
+            if step.data.is_none() && (step.is_fresh || self.options.is_preloaded) {
+                self.load(&endpoint, step, &[step.workload.preload()])?;
+                self.fill(&endpoint, &fills)?;
+            } else if step.is_fresh {
+                self.load(&endpoint, step, &fills)?;
+            } else {
+                self.fill(&endpoint, &fills)?;
             }
         }
         Ok(())
     }
 
-    /// Sets every key, and notes what that cost an empty server in memory.
-    fn load(&mut self, endpoint: &Endpoint, workload: &Workload) -> Result<(), BenchError> {
+    /// Makes `fills`, and notes what that cost an empty server in memory.
+    fn load(
+        &mut self,
+        endpoint: &Endpoint,
+        step: &Step,
+        fills: &[Workload],
+    ) -> Result<(), BenchError> {
         let was_empty = endpoint.connect()?.keys_count()? == 0;
         let process = endpoint.find_pid()?.map(Process::new);
         let usage = || process.as_ref().and_then(Process::usage);
         let before = usage();
-        self.watched(endpoint, &workload.preload())?;
+        self.fill(endpoint, fills)?;
         if let (true, Some(before), Some(after)) = (was_empty, before, usage()) {
-            self.record.memory.push(Memory {
+            let mut memory = Memory {
                 server: endpoint.name.clone(),
-                keys: workload.key_space,
-                key_bytes: workload.key_bytes as u64,
-                value_bytes: workload.value_bytes.max as u64,
                 empty_bytes: before.rss_bytes,
                 full_bytes: after.rss_bytes,
-            });
+                ..Memory::of_keys(&step.workload)
+            };
+            if let Some(data) = &step.data {
+                memory.count_by(&data.name, data.elements);
+            }
+            self.record.memory.push(memory);
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, endpoint: &Endpoint, fills: &[Workload]) -> Result<(), BenchError> {
+        for filling in fills {
+            let outcome = self.watched(endpoint, filling)?;
+            if let Some(error) = outcome.first_error {
+                return Err(BenchError::Refused {
+                    request: filling.name.clone(),
+                    reply: error,
+                });
+            }
         }
         Ok(())
     }
@@ -224,15 +260,36 @@ impl<'a> Measurement<'a> {
     }
 }
 
+/// What `step` asks to be filled, as runs that are not measured.
+fn fills(step: &Step) -> Vec<Workload> {
+    let filling = |fill: &Fill| {
+        let mut filling = Workload {
+            name: format!("fill for {}", step.workload.name),
+            mix: vec![(fill.template.clone(), 1)],
+            key_order: fill.order,
+            limit: Limit::Requests(fill.requests),
+            ..step.workload.preload()
+        };
+        // Only what one connection sends arrives in its order.
+        if fill.order == KeyOrder::Sequential {
+            filling.connections = 1;
+            filling.threads = 1;
+        }
+        filling
+    };
+    step.filled_by.iter().map(filling).collect()
+}
+
 /// The steps of a plain measurement: each test, or the mix, with each combination of the lists.
 pub(crate) fn steps(options: &Options) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut push = |name: &str, mix: &[(Template, u32)], filled_by: &Option<(Template, u64)>| {
+    let mut push = |name: &str, mix: &[(Template, u32)], filled_by: &[Fill]| {
         for workload in combinations(options, name, mix) {
             steps.push(Step {
                 workload,
-                filled_by: filled_by.clone(),
+                filled_by: filled_by.to_vec(),
                 is_fresh: false,
+                data: None,
                 rate_share: options.rate_share,
             });
         }
@@ -246,7 +303,7 @@ pub(crate) fn steps(options: &Options) -> Vec<Step> {
             );
         }
     } else {
-        push(&mix_name(&options.mix), &options.mix, &None);
+        push(&mix_name(&options.mix), &options.mix, &[]);
     }
     steps
 }

@@ -95,7 +95,7 @@ pub struct Options {
     pub precision: usize,
     /// Where measurements go.
     pub json: Option<PathBuf>,
-    /// Letters of the suite's workloads; empty for all.
+    /// Names of the suite's workloads; empty for the published ones.
     pub only: Vec<String>,
     /// The largest key space of the suite.
     pub keys_max: u64,
@@ -383,7 +383,7 @@ impl Reader {
             let template = Template::named(&self.command.join(" "), &self.command);
             options.tests = vec![Test {
                 template,
-                filled_by: None,
+                filled_by: Vec::new(),
             }];
             options.mix.clear();
         }

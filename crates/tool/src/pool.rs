@@ -114,7 +114,8 @@ impl RequestPool {
             write_digits
         };
         for span in &self.digits[start.digits..end.digits] {
-            write(&mut self.bytes[span.start..span.end], keys.next_key());
+            let number = span.number(keys.next_key());
+            write(&mut self.bytes[span.start..span.end], number);
         }
         &self.bytes[start.bytes..end.bytes]
     }

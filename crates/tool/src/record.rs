@@ -11,7 +11,7 @@
 //!              "latency": {"mean_ns", "min_ns", "max_ns", "buckets": [[ns, count], ...]},
 //!              "service"?: the same, "server_use"?: {"cpu_ns", "rss_bytes_before",
 //!              "rss_bytes_after"}, "generator_use"?: ..., "moments": [...]}],
-//!    "memory": [{"server", "keys", "key_bytes", "value_bytes", "empty_bytes", "full_bytes"}]}
+//!    "memory": [{"server", "data", "keys", "key_bytes", "value_bytes", "empty_bytes", "full_bytes"}]}
 //! ```
 
 use std::fs;
@@ -109,7 +109,9 @@ pub struct Shape {
 pub struct Memory {
     /// The server's name.
     pub server: String,
-    /// Keys loaded.
+    /// What was loaded; empty for keys with strings.
+    pub data: String,
+    /// Keys loaded, or elements of `data`.
     pub keys: u64,
     /// Their length.
     pub key_bytes: u64,
@@ -122,6 +124,25 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// For the keys of `workload`, not measured yet.
+    #[must_use]
+    pub fn of_keys(workload: &Workload) -> Self {
+        Self {
+            keys: workload.key_space,
+            key_bytes: workload.key_bytes as u64,
+            value_bytes: workload.value_bytes.max as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Counts by the elements of what `data` names.
+    pub fn count_by(&mut self, data: &str, elements: u64) {
+        data.clone_into(&mut self.data);
+        self.keys = elements;
+        self.key_bytes = 0;
+        self.value_bytes = 0;
+    }
+
     /// What a key costs.
     #[must_use]
     pub fn bytes_per_key(&self) -> f64 {
@@ -324,6 +345,7 @@ fn server_from_json(json: &Json) -> Server {
 fn memory_to_json(memory: &Memory) -> Json {
     Json::object([
         ("server", Json::text(&memory.server)),
+        ("data", Json::text(&memory.data)),
         ("keys", Json::whole(memory.keys)),
         ("key_bytes", Json::whole(memory.key_bytes)),
         ("value_bytes", Json::whole(memory.value_bytes)),
@@ -335,6 +357,7 @@ fn memory_to_json(memory: &Memory) -> Json {
 fn memory_from_json(json: &Json) -> Memory {
     Memory {
         server: string(json, "server"),
+        data: string(json, "data"),
         keys: count(json, "keys"),
         key_bytes: count(json, "key_bytes"),
         value_bytes: count(json, "value_bytes"),

@@ -1,7 +1,10 @@
 //! A request with places for what changes: the key, and the value.
 //!
 //! `__key__` stands for a key of the key space, `__rand_int__` for twelve digits of one (as
-//! `redis-benchmark` has it), `__data__` for a value.
+//! `redis-benchmark` has it), `__rand_int:N__` for twelve digits of one modulo `N`, `__data__` for a
+//! value.
+
+use std::num::NonZeroU64;
 
 /// Digits of `__rand_int__`.
 pub(crate) const RANDOM_DIGITS: usize = 12;
@@ -9,9 +12,11 @@ pub(crate) const RANDOM_DIGITS: usize = 12;
 const KEY_PREFIX: &[u8] = b"key:";
 const PLACES: [(&[u8], Place); 3] = [
     (b"__key__", Place::Key),
-    (b"__rand_int__", Place::Digits),
+    (b"__rand_int__", Place::Digits { below: None }),
     (b"__data__", Place::Data),
 ];
+/// What precedes the limit of `__rand_int:N__`, and what follows it.
+const LIMITED: (&[u8], &[u8]) = (b"__rand_int:", b"__");
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +43,7 @@ enum Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Key,
-    Digits,
+    Digits { below: Option<NonZeroU64> },
     Data,
 }
 
@@ -56,6 +61,19 @@ pub(crate) struct Filling<'a> {
 pub(crate) struct DigitSpan {
     pub(crate) start: usize,
     pub(crate) end: usize,
+    /// The number is the key's modulo this.
+    pub(crate) below: Option<NonZeroU64>,
+}
+
+impl DigitSpan {
+    /// What to write for `key`.
+    #[inline]
+    pub(crate) fn number(&self, key: u64) -> u64 {
+        match self.below {
+            None => key,
+            Some(below) => key % below,
+        }
+    }
 }
 
 impl Template {
@@ -118,7 +136,7 @@ impl Filling<'_> {
         match piece {
             Piece::Bytes(bytes) => bytes.len(),
             Piece::Place(Place::Key) => self.key_bytes,
-            Piece::Place(Place::Digits) => RANDOM_DIGITS,
+            Piece::Place(Place::Digits { .. }) => RANDOM_DIGITS,
             Piece::Place(Place::Data) => self.data.len(),
         }
     }
@@ -127,21 +145,29 @@ impl Filling<'_> {
         match piece {
             Piece::Bytes(bytes) => out.extend_from_slice(bytes),
             Piece::Place(Place::Data) => out.extend_from_slice(self.data),
-            Piece::Place(Place::Digits) => push_digits(RANDOM_DIGITS, out, digits),
+            Piece::Place(Place::Digits { below }) => {
+                push_digits(RANDOM_DIGITS, *below, out, digits);
+            }
             Piece::Place(Place::Key) => {
                 let prefix = &KEY_PREFIX[..KEY_PREFIX.len().min(self.key_bytes.saturating_sub(1))];
                 out.extend_from_slice(prefix);
-                push_digits(self.key_bytes - prefix.len(), out, digits);
+                push_digits(self.key_bytes - prefix.len(), None, out, digits);
             }
         }
     }
 }
 
-fn push_digits(count: usize, out: &mut Vec<u8>, digits: &mut Vec<DigitSpan>) {
+fn push_digits(
+    count: usize,
+    below: Option<NonZeroU64>,
+    out: &mut Vec<u8>,
+    digits: &mut Vec<DigitSpan>,
+) {
     out.resize(out.len() + count, b'0');
     digits.push(DigitSpan {
         start: out.len() - count.min(RANDOM_DIGITS),
         end: out.len(),
+        below,
     });
 }
 
@@ -151,13 +177,12 @@ fn pieces(word: &[u8]) -> Vec<Piece> {
     let mut literal = Vec::new();
     let mut rest = word;
     while let Some((&byte, after)) = rest.split_first() {
-        let place = PLACES.iter().find(|(mark, _)| rest.starts_with(mark));
-        if let Some((mark, place)) = place {
+        if let Some((place, mark_bytes)) = place(rest) {
             if !literal.is_empty() {
                 pieces.push(Piece::Bytes(std::mem::take(&mut literal)));
             }
-            pieces.push(Piece::Place(*place));
-            rest = &rest[mark.len()..];
+            pieces.push(Piece::Place(place));
+            rest = &rest[mark_bytes..];
         } else {
             literal.push(byte);
             rest = after;
@@ -167,6 +192,30 @@ fn pieces(word: &[u8]) -> Vec<Piece> {
         pieces.push(Piece::Bytes(literal));
     }
     pieces
+}
+
+/// The place that `text` begins with, and the length of its mark.
+fn place(text: &[u8]) -> Option<(Place, usize)> {
+    let plain = PLACES.iter().find(|(mark, _)| text.starts_with(mark));
+    plain
+        .map(|(mark, place)| (*place, mark.len()))
+        .or_else(|| limited_digits(text))
+}
+
+/// `__rand_int:N__`.
+fn limited_digits(text: &[u8]) -> Option<(Place, usize)> {
+    let (before, after) = LIMITED;
+    let limit = text.strip_prefix(before)?;
+    let digits = limit
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    if !limit[digits..].starts_with(after) {
+        return None;
+    }
+    let below = std::str::from_utf8(&limit[..digits]).ok()?.parse().ok()?;
+    let mark_bytes = before.len() + digits + after.len();
+    Some((Place::Digits { below: Some(below) }, mark_bytes))
 }
 
 #[cfg(test)]
@@ -191,7 +240,7 @@ mod tests {
             text,
             "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$5\r\nvalue\r\n"
         );
-        assert_eq!(digits, [DigitSpan { start: 22, end: 34 }]);
+        assert_eq!((digits[0].start, digits[0].end, digits.len()), (22, 34, 1));
         assert_eq!(set.name, "SET");
         let (text, digits) = encoded(&Template::new(&["GET", "__key__"]), 20);
         assert!(text.ends_with("$20\r\nkey:0000000000000000\r\n"));
@@ -203,6 +252,15 @@ mod tests {
         let (text, digits) = encoded(&Template::new(&["GET", "a:__rand_int__:b__data__"]), 16);
         assert!(text.ends_with("$21\r\na:000000000000:bvalue\r\n"));
         assert_eq!(digits.len(), 1);
+    }
+
+    #[test]
+    fn digits_may_be_limited() {
+        let template = Template::new(&["GET", "a:__rand_int:10__:b", "__rand_int:0__"]);
+        let (text, digits) = encoded(&template, 16);
+        assert!(text.contains("a:000000000000:b\r\n$14\r\n__rand_int:0__\r\n"));
+        assert_eq!(digits.len(), 1);
+        assert_eq!(digits[0].number(1_234), 4);
     }
 
     #[test]

@@ -58,6 +58,6 @@ The output
   --no-progress        no line that shows how it goes
 
 The suite
-  --only a,b,...       some of the workloads
+  --only a,b,...       some of the workloads; 'types' for those of lists, hashes, sets and so on
   --keys-max N         no key space above this
 ";

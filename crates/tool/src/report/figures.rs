@@ -197,7 +197,10 @@ impl<'a> Figures<'a> {
     pub(super) fn memory(&self) -> Vec<Vec<KeyCost<'a>>> {
         let mut kinds: Vec<Vec<KeyCost<'a>>> = Vec::new();
         for memory in &self.record.memory {
-            let key = |memory: &Memory| (memory.keys, memory.key_bytes, memory.value_bytes);
+            let key = |memory: &Memory| {
+                let sizes = (memory.keys, memory.key_bytes, memory.value_bytes);
+                (memory.data.clone(), sizes)
+            };
             let cost = KeyCost {
                 memory,
                 bytes: memory.bytes_per_key(),

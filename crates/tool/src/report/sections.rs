@@ -7,6 +7,7 @@ use super::figures::{Axis, Figures, Sweep, Workload};
 use super::html::escape;
 use super::{show_rate, show_ratio, show_time};
 use crate::metric::Metric;
+use crate::record::Memory;
 use crate::units::{grouped, short_count, three_digits};
 
 /// Panels of latencies that are shown without being asked for.
@@ -404,9 +405,9 @@ pub(super) fn push_memory(figures: &Figures<'_>, out: &mut String) {
         return;
     }
     out.push_str(
-        "<section>\n<h2>Memory per key</h2>\n<p>Resident memory of the loaded server minus that of the \
-         empty one, divided by the keys. The shaded part is what the bytes of key and value \
-         need themselves.</p>\n<div class=\"bars\">\n",
+        "<section>\n<h2>Memory per key or element</h2>\n<p>Resident memory of the loaded server minus that \
+         of the empty one, divided by the keys, or by the elements of what the keys hold. The shaded part \
+         is what the bytes of key and value need themselves.</p>\n<div class=\"bars\">\n",
     );
     let greatest = kinds
         .iter()
@@ -415,13 +416,7 @@ pub(super) fn push_memory(figures: &Figures<'_>, out: &mut String) {
         .fold(1.0, f64::max);
     for kind in &kinds {
         let memory = kind[0].memory;
-        let _infallible = writeln!(
-            out,
-            "<h3>{} keys of {} B, values of {} B</h3>",
-            short_count(memory.keys as f64),
-            memory.key_bytes,
-            memory.value_bytes
-        );
+        let _infallible = writeln!(out, "<h3>{}</h3>", escape(&what_is_kept(memory)));
         let payload = (memory.key_bytes + memory.value_bytes) as f64;
         for (index, server) in figures.servers().iter().enumerate() {
             let Some(cost) = kind.iter().find(|cost| cost.memory.server == server.name) else {
@@ -440,4 +435,15 @@ pub(super) fn push_memory(figures: &Figures<'_>, out: &mut String) {
         }
     }
     out.push_str("</div>\n</section>\n");
+}
+
+fn what_is_kept(memory: &Memory) -> String {
+    let count = short_count(memory.keys as f64);
+    match memory.data.as_str() {
+        "" => format!(
+            "{count} keys of {} B, values of {} B",
+            memory.key_bytes, memory.value_bytes
+        ),
+        data => data.to_owned(),
+    }
 }

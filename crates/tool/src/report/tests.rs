@@ -40,6 +40,7 @@ fn record() -> Record {
     }
     let memory = |server: &str, full_bytes: u64| Memory {
         server: server.to_owned(),
+        data: String::new(),
         keys: 1_000_000,
         key_bytes: 16,
         value_bytes: 8,
