@@ -63,20 +63,26 @@ impl Default for EngineCounters {
 }
 
 impl EngineCounters {
+    /// Counts requests that ran.
     #[inline]
-    pub(crate) fn count_call(&self, index: CommandIndex, failed: bool) {
+    pub(crate) fn count_calls(&self, index: CommandIndex, calls: usize) {
         if let Some(row) = self.rows.get(usize::from(index)) {
-            bump(&row.calls);
-            if failed {
-                bump(&row.failed);
-            }
+            add(&row.calls, calls);
+        }
+    }
+
+    /// Counts one of those that ran as one that answered an error.
+    #[cold]
+    pub(crate) fn count_failure(&self, index: CommandIndex) {
+        if let Some(row) = self.rows.get(usize::from(index)) {
+            add(&row.failed, 1);
         }
     }
 
     #[cold]
     pub(crate) fn count_rejection(&self, index: CommandIndex) {
         if let Some(row) = self.rows.get(usize::from(index)) {
-            bump(&row.rejected);
+            add(&row.rejected, 1);
         }
     }
 
@@ -113,10 +119,10 @@ impl EngineCounters {
     }
 }
 
-/// Adds one, without a locked instruction: only the engine's thread writes.
+/// Adds without a locked instruction: only the engine's thread writes.
 #[inline]
-fn bump(cell: &AtomicU64) {
-    let sum = cell.load(Ordering::Relaxed).wrapping_add(1);
+fn add(cell: &AtomicU64, count: usize) {
+    let sum = cell.load(Ordering::Relaxed).wrapping_add(count as u64);
     cell.store(sum, Ordering::Relaxed);
 }
 
@@ -156,9 +162,10 @@ mod tests {
     #[test]
     fn engines_add_up_and_start_again() {
         let (one, other) = (EngineCounters::default(), EngineCounters::default());
-        one.count_call(0, false);
+        one.count_calls(0, 1);
         one.count_error(b"WRONGTYPE Operation against");
-        other.count_call(0, true);
+        other.count_calls(0, 1);
+        other.count_failure(0);
         other.count_rejection(1);
         let sum = || {
             let mut sum = Counts::default();

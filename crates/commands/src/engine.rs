@@ -4,6 +4,7 @@
 //! hashes, prefetches) and execute, in order (`visit`). The store is entered once per call, so that
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
+mod series;
 mod visit;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::{Table, table};
+pub use series::{Series, SeriesLoop};
 use visit::Visit;
 
 /// What one client may do before the others have their turn.

@@ -37,7 +37,7 @@ mod walk;
 pub use args::Args;
 pub use context::Context;
 pub use counters::{Counts, EngineCounters, RowCounts};
-pub use engine::{Engine, Next, Outcome, Share};
+pub use engine::{Engine, Next, Outcome, Series, SeriesLoop, Share};
 pub use error::{CommandError, CommandResult};
 pub use keys::KeyList;
 pub use plan::BATCH_MAX;

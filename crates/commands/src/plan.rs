@@ -8,8 +8,8 @@
 
 use std::cell::Cell;
 
-use protocol::{Batch, Request};
-use store::{DatabaseId, Handle, Key};
+use protocol::{NameKey, Request, Requests};
+use store::Lookahead;
 
 use crate::table::{Found, KeyPlaces, Table};
 
@@ -22,27 +22,27 @@ const KEYS_MAX: usize = 63;
 
 /// The plan of one batch.
 pub(crate) struct Plan {
-    requests: [Planned; BATCH_MAX],
+    runs: [Run; BATCH_MAX],
+    runs_count: usize,
     /// Behind the last of the batch is one that no argument is.
     keys: [PlannedKey; KEYS_MAX + 1],
+    keys_count: usize,
     /// Which key the running request names next.
     next_key: Cell<usize>,
 }
 
-/// What is known about a request.
+/// Requests one behind the other that have the same name, as many arguments, and one key each or
+/// none. Those of other commands, and those whose name has no [key](NameKey), stand alone.
 #[derive(Clone, Copy)]
-pub(crate) struct Planned {
-    /// What its name leads to.
+pub(crate) struct Run {
+    /// What their name leads to.
     pub(crate) command: Option<&'static Found>,
-    /// The first of its keys.
+    /// How many there are.
+    pub(crate) requests_count: usize,
+    /// Whether they are of a command that is [plain](Found::is_plain) and takes so many arguments.
+    pub(crate) is_plain: bool,
+    /// The first request's key; each of the others has the next one.
     first_key: usize,
-}
-
-/// What the keys of a batch amount to.
-struct FoundKeys {
-    keys_count: usize,
-    /// Some are of commands that expect structures.
-    expects_structures: bool,
 }
 
 /// A key that was hashed: the argument, known by its place in memory, and the hash.
@@ -55,18 +55,17 @@ struct PlannedKey {
 
 impl Plan {
     pub(crate) const fn new() -> Self {
-        let request = Planned {
+        let run = Run {
             command: None,
+            requests_count: 0,
+            is_plain: false,
             first_key: KEYS_MAX,
         };
-        let key = PlannedKey {
-            address: 0,
-            bytes: 0,
-            hash: 0,
-        };
         Self {
-            requests: [request; BATCH_MAX],
-            keys: [key; KEYS_MAX + 1],
+            runs: [run; BATCH_MAX],
+            runs_count: 0,
+            keys: [PlannedKey::NONE; KEYS_MAX + 1],
+            keys_count: 0,
             next_key: Cell::new(KEYS_MAX),
         }
     }
@@ -76,106 +75,119 @@ impl Plan {
     /// One stage after the other, each for all requests and none inlined: what a stage works with
     /// stays in registers.
     #[inline]
-    pub(crate) fn make(
-        &mut self,
-        table: &Table,
-        store: &Handle,
-        database: DatabaseId,
-        batch: &Batch,
-        input: &[u8],
-    ) {
-        let found = self.find(table, batch, input);
-        self.hash(found.keys_count, store, database, input);
-        if found.keys_count > 1 {
-            self.prefetch_records(found.keys_count, store, database);
-            if found.expects_structures {
-                self.prefetch_structures(found.keys_count, store, database);
+    pub(crate) fn make(&mut self, table: &Table, ahead: &Lookahead<'_>, requests: Requests<'_>) {
+        let expects_structures = self.find(table, ahead, requests);
+        if self.keys_count > 1 {
+            self.prefetch_records(ahead);
+            if expects_structures {
+                self.prefetch_structures(ahead);
             }
         }
     }
 
-    /// Finds the rows and the keys.
+    /// Finds the rows and the keys, hashes these, and asks for their buckets. Says whether some
+    /// are of commands that expect structures.
     #[inline(never)]
-    fn find(&mut self, table: &Table, batch: &Batch, input: &[u8]) -> FoundKeys {
-        let Self { requests, keys, .. } = self;
-        let mut keys_count = 0;
+    fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, mut requests: Requests<'_>) -> bool {
+        (self.runs_count, self.keys_count) = (0, 0);
         let mut expects_structures = false;
-        let mut index = 0;
-        batch.for_each(input, |name, request| {
-            let command = match table.find_key(name) {
-                Some(found) => Some(found),
-                None => table.find(request.name()),
+        let mut request = requests.next_with_key();
+        while let Some((name, first)) = request {
+            let command = table.find_key(name).or_else(|| table.find(first.name()));
+            let arguments = first.len();
+            let mut run = Run::begin(command, arguments, self.keys_count);
+            expects_structures |= command.is_some_and(|found| found.is_about_structures);
+            let key_at = command.map_or(0, |found| usize::from(found.keys.first));
+            self.plan_key(ahead, &first, key_at);
+            let repeats = match command {
+                Some(found) if found.keys.last != 0 => {
+                    self.plan_more_keys(ahead, first, found.keys);
+                    false
+                }
+                _ => name != NameKey::NONE,
             };
-            let Some(planned) = requests.get_mut(index) else {
-                return;
-            };
-            index += 1;
-            *planned = Planned {
-                command,
-                first_key: keys_count,
-            };
-            let Some(found) = command else {
-                return;
-            };
-            expects_structures |= found.is_about_structures;
-            if let Some(bytes) = found.first_key(&request)
-                && let Some(place) = keys[..KEYS_MAX].get_mut(keys_count)
+            request = requests.next_with_key();
+            while let Some((next_name, next)) = request
+                && repeats
+                && next_name == name
+                && next.len() == arguments
             {
-                place.set(bytes);
-                keys_count += 1;
+                run.requests_count += 1;
+                self.plan_key(ahead, &next, key_at);
+                request = requests.next_with_key();
             }
-            if found.keys.last != 0 {
-                let places = &mut keys[keys_count..KEYS_MAX];
-                // Anew, so that requests of one key need not be put together for this.
-                let request = batch.request(index - 1, input);
-                keys_count += find_more_keys(places, request, found.keys);
-            }
-        });
-        keys[keys_count].address = 0;
-        FoundKeys {
-            keys_count,
-            expects_structures,
+            self.add_run(run);
+        }
+        self.keys[self.keys_count].address = 0;
+        expects_structures
+    }
+
+    #[inline]
+    fn add_run(&mut self, run: Run) {
+        if let Some(place) = self.runs.get_mut(self.runs_count) {
+            *place = run;
+            self.runs_count += 1;
         }
     }
 
-    /// Hashes the keys, and asks for their buckets.
-    #[inline(never)]
-    fn hash(&mut self, keys_count: usize, store: &Handle, database: DatabaseId, input: &[u8]) {
-        let input_address = input.as_ptr().addr();
-        for key in self.keys.iter_mut().take(keys_count) {
-            let offset = key.address.wrapping_sub(input_address);
-            let bytes = input.get(offset..).and_then(|rest| rest.get(..key.bytes));
-            let Some(bytes) = bytes else {
-                // Of a request in quotes, which lies elsewhere: hashed when it runs.
-                key.address = 0;
-                continue;
-            };
-            let hashed = store.key(database, bytes);
-            store.prefetch_bucket(&hashed);
-            key.hash = hashed.hash();
-        }
-    }
-
-    #[inline(never)]
-    fn prefetch_records(&self, keys_count: usize, store: &Handle, database: DatabaseId) {
-        for key in self.keys.iter().take(keys_count) {
-            store.prefetch_record(&Key::with_hash(&[], key.hash, database));
-        }
-    }
-
-    #[inline(never)]
-    fn prefetch_structures(&self, keys_count: usize, store: &Handle, database: DatabaseId) {
-        for key in self.keys.iter().take(keys_count) {
-            store.prefetch_structure(&Key::with_hash(&[], key.hash, database));
-        }
-    }
-
-    /// What is known about a request of the batch, which runs next.
+    /// Plans the argument at `at`, if there is one, as the next key. The name at 0 is no key.
     #[inline(always)]
-    pub(crate) fn begin(&self, index: usize) -> Option<&'static Found> {
-        let planned = self.requests.get(index)?;
-        self.next_key.set(planned.first_key);
-        planned.command
+    fn plan_key(&mut self, ahead: &Lookahead<'_>, request: &Request<'_>, at: usize) {
+        if at != 0
+            && let Some(bytes) = request.arg(at)
+            && let Some(place) = self.keys[..KEYS_MAX].get_mut(self.keys_count)
+        {
+            let hash = ahead.hash(bytes);
+            ahead.bucket(hash);
+            *place = PlannedKey {
+                address: bytes.as_ptr().addr(),
+                bytes: bytes.len(),
+                hash,
+            };
+            self.keys_count += 1;
+        }
+    }
+
+    /// Plans the keys behind the first, as far as there are places.
+    #[inline(never)]
+    fn plan_more_keys(&mut self, ahead: &Lookahead<'_>, request: Request<'_>, keys: KeyPlaces) {
+        let (first, step) = (usize::from(keys.first), usize::from(keys.step));
+        let last = match usize::try_from(keys.last) {
+            Ok(last) => first + last,
+            Err(_) => request
+                .len()
+                .saturating_sub(usize::from(keys.last.unsigned_abs())),
+        };
+        for at in (first + step..=last).step_by(step) {
+            self.plan_key(ahead, &request, at);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_records(&self, ahead: &Lookahead<'_>) {
+        for key in self.keys.iter().take(self.keys_count) {
+            ahead.record(key.hash);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_structures(&self, ahead: &Lookahead<'_>) {
+        for key in self.keys.iter().take(self.keys_count) {
+            ahead.structure(key.hash);
+        }
+    }
+
+    /// The run with this number, counted from the first of the batch.
+    #[inline]
+    pub(crate) fn run(&self, number: usize) -> Option<Run> {
+        let runs = self.runs.get(..self.runs_count)?;
+        runs.get(number).copied()
+    }
+
+    /// Says which request of a run is the one that names its keys from now on.
+    #[inline(always)]
+    pub(crate) fn begin(&self, run: &Run, index: usize) {
+        self.next_key.set(run.first_key + index);
     }
 
     /// The hash of `bytes` if they are the next key of the running request.
@@ -191,42 +203,32 @@ impl Plan {
     }
 }
 
-impl PlannedKey {
+impl Run {
+    /// The first request of a run: with so many arguments, the name included, and the next key.
     #[inline(always)]
-    fn set(&mut self, bytes: &[u8]) {
-        self.address = bytes.as_ptr().addr();
-        self.bytes = bytes.len();
+    fn begin(command: Option<&'static Found>, arguments: usize, next_key: usize) -> Self {
+        Self {
+            command,
+            requests_count: 1,
+            is_plain: command.is_some_and(|found| found.is_plain && found.surely_takes(arguments)),
+            first_key: next_key,
+        }
     }
 }
 
-/// Finds the keys behind the first, as far as there are places; how many were found.
-#[inline(never)]
-fn find_more_keys(
-    places: &mut [PlannedKey],
-    request: Request<'_>,
-    KeyPlaces { first, last, step }: KeyPlaces,
-) -> usize {
-    let (first, step) = (usize::from(first), usize::from(step));
-    let last = match usize::try_from(last) {
-        Ok(last) => first + last,
-        Err(_) => request
-            .len()
-            .saturating_sub(usize::from(last.unsigned_abs())),
+impl PlannedKey {
+    /// Which no argument is.
+    const NONE: Self = Self {
+        address: 0,
+        bytes: 0,
+        hash: 0,
     };
-    let behind = (first + step..=last).step_by(step);
-    let keys = behind.map_while(|at| request.arg(at));
-    let mut found = 0;
-    for (place, bytes) in places.iter_mut().zip(keys) {
-        place.set(bytes);
-        found += 1;
-    }
-    found
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::{Decoder, Limits};
-    use store::{Options, Store};
+    use protocol::{Batch, Decoder, Limits};
+    use store::{Handle, Options, Store};
 
     use super::*;
     use crate::table::table;
@@ -234,11 +236,13 @@ mod tests {
     /// A plan of these lines, and what it says of every argument when asked in order.
     fn plan_of(plan: &mut Plan, store: &Handle, input: &str) -> Vec<Vec<bool>> {
         let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
-        let limits = Limits::default();
-        decoder.decode(input.as_bytes(), &limits, BATCH_MAX, &mut batch);
-        plan.make(table(), store, 0, &batch, input.as_bytes());
-        let known = |(index, request): (usize, Request<'_>)| {
-            plan.begin(index);
+        let (input, limits) = (input.as_bytes(), Limits::default());
+        decoder.decode(input, &limits, BATCH_MAX, &mut batch);
+        plan.make(table(), &store.lookahead(0), batch.iter(input));
+        let runs = (0..).map_while(|number| plan.run(number));
+        let places = runs.flat_map(|run| (0..run.requests_count).map(move |index| (run, index)));
+        let known = |((run, index), request): ((Run, usize), Request<'_>)| {
+            plan.begin(&run, index);
             let known = |arg: &[u8]| {
                 let hash = plan.hash_of(arg);
                 assert!(hash.is_none_or(|hash| hash == store.hash(arg)));
@@ -246,15 +250,11 @@ mod tests {
             };
             request.iter().map(known).collect()
         };
-        batch
-            .iter(input.as_bytes())
-            .enumerate()
-            .map(known)
-            .collect()
+        places.zip(batch.iter(input)).map(known).collect()
     }
 
     #[test]
-    fn all_keys_outside_quotes_are_hashed_ahead() {
+    fn all_keys_are_hashed_ahead() {
         let store = Store::new(&Options::default()).expect("memory").handle();
         let mut plan = Plan::new();
         let lines =
@@ -269,7 +269,7 @@ mod tests {
                 vec![no, yes, no, yes, no],
                 vec![no, yes, yes],
                 vec![no, no],
-                vec![no, no, no],
+                vec![no, yes, yes],
                 vec![no, yes],
             ]
         );

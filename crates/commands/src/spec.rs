@@ -5,6 +5,7 @@
 
 use crate::args::Args;
 use crate::context::Context;
+use crate::engine::SeriesLoop;
 use crate::error::CommandResult;
 use protocol::{Reply, Request};
 
@@ -328,6 +329,9 @@ pub struct CommandSpec {
     pub tips: &'static [&'static str],
     /// What it does; for a container, what it does without a known subcommand.
     pub handler: Handler,
+    /// For what is asked for most: `handler` compiled into a loop of its own (see [`Series`](crate::Series)), as
+    /// `|series| series.each(handler)`.
+    pub series: Option<SeriesLoop>,
     /// The same when argument 2 is long and arrived on its own (see [`crate::arrival`]); a command
     /// without it gets all its arguments together.
     pub long_value: Option<Handler>,
@@ -353,6 +357,7 @@ impl CommandSpec {
         syntax: "",
         tips: &[],
         handler: crate::error::container,
+        series: None,
         long_value: None,
         subcommands: &[],
     };

@@ -7,8 +7,9 @@
 
 use std::sync::LazyLock;
 
-use protocol::{NameKey, Request};
+use protocol::NameKey;
 
+use crate::engine::SeriesLoop;
 use crate::families;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, Handler, KeySpec};
 
@@ -45,6 +46,8 @@ pub struct Found {
     pub(crate) keys: KeyPlaces,
     /// What it does.
     pub(crate) handler: Handler,
+    /// What runs plain requests of it.
+    pub(crate) series: SeriesLoop,
     /// The fewest arguments it takes.
     arguments_min: u16,
     /// How many more it may take.
@@ -87,20 +90,12 @@ impl Found {
             index,
             keys,
             handler: spec.handler,
+            series: spec.series.unwrap_or(|series| series.each_by_row()),
             arguments_min,
             arguments_more,
             is_plain,
             needs_room: spec.flags.has(Flags::DENYOOM),
             is_about_structures: spec.group.is_about_structures(),
-        }
-    }
-
-    /// The first key of a request, if it stands at a fixed place.
-    #[inline(always)]
-    pub(crate) fn first_key<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
-        match self.keys.first {
-            0 => None,
-            first => request.arg(usize::from(first)),
         }
     }
 
@@ -443,6 +438,23 @@ mod tests {
         ] {
             assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
             assert!(table().find_key(NameKey::of(name.as_bytes())).is_none());
+        }
+    }
+
+    #[test]
+    fn a_loop_of_its_own_belongs_to_one_handler() {
+        // A row written on top of another one must not keep that one's loop.
+        for one in all_found() {
+            for other in all_found() {
+                let is_same =
+                    one.spec.series.is_some() && one.series as usize == other.series as usize;
+                assert!(
+                    !is_same || one.handler as usize == other.handler as usize,
+                    "{} runs as {}",
+                    one.spec.name,
+                    other.spec.name
+                );
+            }
         }
     }
 

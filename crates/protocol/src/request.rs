@@ -271,50 +271,12 @@ impl Batch {
 
     /// All requests in order. `input` must be the bytes the batch was decoded from.
     #[inline]
-    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Request<'a>> {
-        let mut rest = &self.spans.slots[..];
-        self.requests.as_slice().iter().map_while(move |range| {
-            let (spans, behind) = rest.split_at_checked(range.spans_count as usize)?;
-            rest = behind;
-            Some(Request {
-                spans,
-                bytes: if range.unescaped {
-                    self.unescaped_bytes()
-                } else {
-                    input
-                },
-                wire_bytes: range.end - range.start,
-            })
-        })
-    }
-
-    /// Off the way of those that need it not.
-    #[cold]
-    fn unescaped_bytes(&self) -> &[u8] {
-        &self.unescaped
-    }
-
-    /// Shows all requests in order, each with the key of its name: what [`iter`](Self::iter) gives,
-    /// with less to be kept between two of them. `input` must be the bytes the batch was decoded from.
-    #[inline(always)]
-    pub fn for_each<'a>(&'a self, input: &'a [u8], mut visit: impl FnMut(NameKey, Request<'a>)) {
-        let mut rest = &self.spans.slots[..];
-        for range in self.requests.as_slice() {
-            let Some((spans, behind)) = rest.split_at_checked(range.spans_count as usize) else {
-                return;
-            };
-            rest = behind;
-            let bytes = if range.unescaped {
-                self.unescaped_bytes()
-            } else {
-                input
-            };
-            let request = Request {
-                spans,
-                bytes,
-                wire_bytes: range.end - range.start,
-            };
-            visit(range.name, request);
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> Requests<'a> {
+        Requests {
+            ranges: self.requests.as_slice().iter(),
+            spans: &self.spans.slots,
+            input,
+            unescaped: &self.unescaped,
         }
     }
 
@@ -363,6 +325,53 @@ impl Batch {
         self.requests.used = self.requests.slots.len().min(self.requests.used + requests);
         self.spans.used = self.spans.slots.len().min(self.spans.used + spans);
     }
+}
+
+/// The requests of a [`Batch`], in order.
+#[derive(Clone)]
+pub struct Requests<'a> {
+    ranges: std::slice::Iter<'a, RequestRange>,
+    /// Of the requests that are left, and unused ones behind.
+    spans: &'a [Span],
+    input: &'a [u8],
+    unescaped: &'a Vec<u8>,
+}
+
+impl<'a> Requests<'a> {
+    /// The next request and the key of its name.
+    #[inline(always)]
+    pub fn next_with_key(&mut self) -> Option<(NameKey, Request<'a>)> {
+        let range = self.ranges.next()?;
+        let (spans, behind) = self.spans.split_at_checked(range.spans_count as usize)?;
+        self.spans = behind;
+        let bytes = if range.unescaped {
+            unescaped_bytes(self.unescaped)
+        } else {
+            self.input
+        };
+        let request = Request {
+            spans,
+            bytes,
+            wire_bytes: range.end - range.start,
+        };
+        Some((range.name, request))
+    }
+}
+
+impl<'a> Iterator for Requests<'a> {
+    type Item = Request<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Request<'a>> {
+        let (_, request) = self.next_with_key()?;
+        Some(request)
+    }
+}
+
+/// Off the way of those that need it not.
+#[cold]
+fn unescaped_bytes(bytes: &Vec<u8>) -> &[u8] {
+    bytes
 }
 
 /// One request: a command's name and its arguments, as bytes. Never empty.

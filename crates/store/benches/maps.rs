@@ -71,8 +71,9 @@ impl Map for Shared {
         handle.enter();
         let keys: [Key<'_>; BATCH] = std::array::from_fn(|at| handle.key(0, &batch[at].1));
         if self.prefetches {
-            keys.iter().for_each(|key| handle.prefetch_bucket(key));
-            keys.iter().for_each(|key| handle.prefetch_record(key));
+            let ahead = handle.lookahead(0);
+            keys.iter().for_each(|key| ahead.bucket(key.hash()));
+            keys.iter().for_each(|key| ahead.record(key.hash()));
         }
         let mut found = 0;
         for (key, (operation, name)) in keys.iter().zip(batch) {

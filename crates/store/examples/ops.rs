@@ -137,8 +137,9 @@ fn batched(
         }
         let keys: [Key<'_>; BATCH] = std::array::from_fn(|at| handle.key(0, &names[at]));
         if prefetches {
-            keys.iter().for_each(|key| handle.prefetch_bucket(key));
-            keys.iter().for_each(|key| handle.prefetch_record(key));
+            let ahead = handle.lookahead(0);
+            keys.iter().for_each(|key| ahead.bucket(key.hash()));
+            keys.iter().for_each(|key| ahead.record(key.hash()));
         }
         for key in &keys {
             sum += run(handle, key);

@@ -7,6 +7,7 @@ use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
+use crate::lookahead::Lookahead;
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::{self, NaiveHandle};
 use crate::parking::{Busy, Hold, Wake};
@@ -163,34 +164,14 @@ impl Handle {
         Key::with_hash(bytes, self.hash(bytes), database)
     }
 
-    /// First stage of a batch: asks the cache for the key's bucket.
+    /// Looks ahead at keys of `database` that a batch is about to touch.
     #[inline]
-    pub fn prefetch_bucket(&self, key: &Key<'_>) {
+    #[must_use]
+    pub fn lookahead(&self, database: DatabaseId) -> Lookahead<'_> {
         match &self.way {
-            Way::Indexed(way) => way.prefetch_bucket(key),
+            Way::Indexed(way) => way.lookahead(database),
             #[cfg(any(test, feature = "naive"))]
-            Way::Naive(_) => {}
-        }
-    }
-
-    /// Second stage of a batch: asks the cache for the key's record.
-    #[inline]
-    pub fn prefetch_record(&self, key: &Key<'_>) {
-        match &self.way {
-            Way::Indexed(way) => way.prefetch_record(key),
-            #[cfg(any(test, feature = "naive"))]
-            Way::Naive(_) => {}
-        }
-    }
-
-    /// Third stage, for commands that expect a structure: asks the cache for the object that the
-    /// record leads to.
-    #[inline]
-    pub fn prefetch_structure(&self, key: &Key<'_>) {
-        match &self.way {
-            Way::Indexed(way) => way.prefetch_object(key),
-            #[cfg(any(test, feature = "naive"))]
-            Way::Naive(_) => {}
+            Way::Naive(way) => Lookahead::blind(&way.hasher),
         }
     }
 

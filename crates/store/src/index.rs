@@ -96,12 +96,18 @@ impl State {
     #[inline]
     pub(crate) fn home(self, hash: u64) -> Home {
         let level = self.level;
-        let number = hash & ((1 << level) - 1);
-        let split_already = number < self.split;
-        let depth = level + u32::from(split_already);
-        Home {
-            number: hash & ((1 << depth) - 1),
-            depth,
+        let mask = (1 << level) - 1;
+        let number = hash & mask;
+        if number < self.split {
+            Home {
+                number: hash & (mask << 1 | 1),
+                depth: level + 1,
+            }
+        } else {
+            Home {
+                number,
+                depth: level,
+            }
         }
     }
 
@@ -261,12 +267,6 @@ impl Index {
     #[inline]
     pub(crate) fn after(&self, bucket: &Bucket) -> Option<&Bucket> {
         self.overflow.get(bucket.overflow())
-    }
-
-    /// Starts to bring a hash's bucket into the cache.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        self.prefetch_number(self.state().home(hash).number);
     }
 
     /// Starts to bring a bucket into the cache.

@@ -11,11 +11,10 @@ use crate::bucket::Link;
 use crate::databases::Seen;
 use crate::gate::Member;
 use crate::growth::Split;
-use crate::heap;
 use crate::index::Index;
-use crate::key::{DatabaseId, Key};
-use crate::layout::{Form, View};
+use crate::key::DatabaseId;
 use crate::local::{Local, view_of};
+use crate::lookahead::Lookahead;
 use crate::shared::Shared;
 use crate::tally::Records;
 
@@ -133,45 +132,16 @@ impl Indexed {
         }
     }
 
-    /// First stage of a batch.
+    /// Looks ahead at keys of a database.
     #[inline]
-    pub(crate) fn prefetch_bucket(&self, key: &Key<'_>) {
-        if let Some(index) = self.seen.get(key.database()) {
-            index.prefetch(key.hash());
-        }
-    }
-
-    /// Second stage of a batch. Looks at a bucket without its lock: what comes of it is only advice.
-    #[inline]
-    pub(crate) fn prefetch_record(&self, key: &Key<'_>) {
-        let Some(index) = self.seen.get(key.database()) else {
-            return;
-        };
-        let bucket = index.bucket(index.state().home(key.hash()).number);
-        for at in bucket.candidates(key.hash()) {
-            if let Some(offset) = bucket.link(at).offset() {
-                self.shared.arena_ref().prefetch(offset);
-            }
-        }
-    }
-
-    /// Third stage, for objects. As above; where the pointer leads is not looked at.
-    #[inline]
-    pub(crate) fn prefetch_object(&self, key: &Key<'_>) {
-        let Some(index) = self.seen.get(key.database()) else {
-            return;
-        };
-        let bucket = index.bucket(index.state().home(key.hash()).number);
-        for at in bucket.candidates(key.hash()) {
-            let link = bucket.link(at);
-            if link.has(Link::LOCKED_READ)
-                && let Some(offset) = link.offset()
-                && let Some(view) = View::load(self.shared.arena_ref(), offset)
-                && view.form() == Form::Object
-            {
-                heap::prefetch(view.value_word());
-            }
-        }
+    pub(crate) fn lookahead(&self, database: DatabaseId) -> Lookahead<'_> {
+        let index = self.seen.get(database);
+        let shared = &*self.shared;
+        Lookahead::new(
+            &shared.hasher,
+            index.map(|index| &**index),
+            shared.arena_ref(),
+        )
     }
 
     /// Splits if an insertion made the table too full. Called with no bucket held.

@@ -54,6 +54,7 @@ mod layout;
 mod lazy_free;
 mod local;
 mod locks;
+mod lookahead;
 mod members;
 mod mover;
 #[cfg(any(test, feature = "naive"))]
@@ -83,6 +84,7 @@ pub use effect::{Effect, EffectSink};
 pub use entry::Entry;
 pub use handle::Handle;
 pub use key::{DatabaseId, Key};
+pub use lookahead::Lookahead;
 pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};

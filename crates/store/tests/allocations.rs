@@ -69,8 +69,9 @@ fn set(handle: &mut Handle, number: usize, value: &[u8]) {
 fn get(handle: &mut Handle, number: usize, out: &mut [u8]) -> usize {
     let name = name(KEYS + number);
     let key = handle.key(0, &name);
-    handle.prefetch_bucket(&key);
-    handle.prefetch_record(&key);
+    let ahead = handle.lookahead(0);
+    ahead.bucket(key.hash());
+    ahead.record(key.hash());
     handle.read(&key, |record| {
         record.map_or(0, |record| {
             let len = record.len();

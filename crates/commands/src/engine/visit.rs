@@ -1,23 +1,25 @@
 //! One call of [`Engine::run`](super::Engine::run): the requests of one client, batch by batch.
 //!
 //! Most requests are plain: of a command that touches nothing but keys, from a client in no special
-//! state. Whether the client is in one is found out once a batch, and again after every request that
-//! was not plain, the only ones that can change it. What holds for a request that is not plain stands
-//! in [`Visit::execute_with_care`]; the short way ([`Visit::execute`]) leaves out what cannot apply.
+//! state. Whether the client is in one is found out once a batch, and again after requests that were
+//! not plain, the only ones that can change it. What holds for a request that is not plain stands in
+//! [`Visit::execute_with_care`]; the short way ([`Visit::execute`]) leaves out what cannot apply, and
+//! takes requests of one command that stand one behind the other together.
 
 use std::sync::atomic::Ordering;
 
 use base::clock::Clock;
-use protocol::{Batch, Decoded, Limits, Reply, Request};
+use protocol::{Batch, Decoded, Limits, Reply, Request, Requests};
 use store::StoreError;
 
+use super::series::Series;
 use super::{Next, Outcome, Share};
 use crate::args::Args;
 use crate::arrival::Arrival;
 use crate::context::Context;
 use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
-use crate::plan::BATCH_MAX;
+use crate::plan::{BATCH_MAX, Run};
 use crate::session::{Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
@@ -62,7 +64,7 @@ impl Visit<'_> {
                 now_unix_ms = self.clock.now_unix_ms();
             }
             self.set_time(now_unix_ms);
-            if let Some(left) = self.execute_batch(batch, rest, reply_bytes_end) {
+            if let Some(left) = self.execute_batch(batch.iter(rest), reply_bytes_end) {
                 self.context.session.decoder.reset();
                 return leave(outcome, batch, &left);
             }
@@ -120,9 +122,9 @@ impl Visit<'_> {
             authenticated: session.authenticated,
             ..Limits::default()
         };
-        let (store, database) = (&**store, session.database);
         let decoded = session.decoder.decode(input, &limits, most, batch);
-        plan.make(table, store, database, batch, input);
+        let ahead = store.lookahead(session.database);
+        plan.make(table, &ahead, batch.iter(input));
         decoded
     }
 
@@ -134,72 +136,88 @@ impl Visit<'_> {
     }
 
     /// Runs a batch in order; `None` when all of it ran and there is room for more.
-    ///
-    /// Not inlined: with nothing around it, what it works with stays in registers.
-    #[inline(never)]
     fn execute_batch(
         &mut self,
-        batch: &Batch,
-        input: &[u8],
+        mut requests: Requests<'_>,
         reply_bytes_end: usize,
     ) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
-        let mut last_plain = None;
-        let mut left = None;
-        for (index, request) in batch.iter(input).enumerate() {
-            let command = self.context.plan.begin(index);
-            let mut args = Args::new(request, 1);
-            let next = match command {
-                Some(found) if ordinary && self.is_plain(found, &args) => {
-                    last_plain = Some(found.index);
-                    self.execute(&mut args, found);
-                    Next::Read
+        let mut run_start = 0;
+        for number in 0.. {
+            let run = self.context.plan.run(number)?;
+            let left = match run.command {
+                Some(found) if ordinary && run.is_plain && !self.may_be_paused() => {
+                    self.execute(&run, found, &mut requests, reply_bytes_end)
                 }
                 _ => {
-                    last_plain = None;
-                    let next = self.execute_with_care(&args, command);
+                    let left = self.execute_run_with_care(&run, &mut requests, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
-                    next
+                    left
                 }
             };
+            if let Some(Left { index, next }) = left {
+                let index = run_start + index;
+                return Some(Left { index, next });
+            }
+            run_start += run.requests_count;
+        }
+        None
+    }
+
+    /// Runs plain requests of a client in no special state.
+    #[inline]
+    fn execute(
+        &mut self,
+        run: &Run,
+        found: &'static Found,
+        requests: &mut Requests<'_>,
+        reply_bytes_end: usize,
+    ) -> Option<Left> {
+        let mut series = Series {
+            visit: self,
+            requests,
+            run: *run,
+            found,
+            reply_bytes_end,
+            done: 0,
+        };
+        (found.series)(&mut series);
+        let index = series.done.saturating_sub(1);
+        let is_full = self.reply.len_with_attachments() >= reply_bytes_end;
+        is_full.then_some(Left {
+            index,
+            next: Next::Read,
+        })
+    }
+
+    /// Runs any requests.
+    #[inline(never)]
+    fn execute_run_with_care(
+        &mut self,
+        run: &Run,
+        requests: &mut Requests<'_>,
+        reply_bytes_end: usize,
+    ) -> Option<Left> {
+        for (index, request) in requests.take(run.requests_count).enumerate() {
+            self.context.plan.begin(run, index);
+            let next = self.execute_with_care(&Args::new(request, 1), run.command);
             if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
-                left = Some(Left { index, next });
-                break;
+                return Some(Left { index, next });
             }
         }
-        if let Some(index) = last_plain {
-            let client = &self.context.session.client;
-            client.last_command.store(index, Ordering::Relaxed);
-        }
-        left
+        None
     }
 
-    /// Whether a request of a client in no special state is one to [`execute`](Self::execute).
-    #[inline(always)]
-    fn is_plain(&self, found: &Found, args: &Args<'_>) -> bool {
+    /// Whether clients may be paused, so that a request has to be looked at by itself.
+    #[inline]
+    fn may_be_paused(&self) -> bool {
         let settings = self.context.settings;
-        found.is_plain
-            && found.surely_takes(args.remaining() + 1)
-            && settings.paused_until_unix_ms.load(Ordering::Relaxed) == 0
-    }
-
-    /// Runs a plain request and writes its reply.
-    #[inline(always)]
-    fn execute(&mut self, args: &mut Args<'_>, found: &Found) {
-        if found.needs_room && !self.make_room(found.index, args.request().wire_bytes()) {
-            return self.refuse(self.reply.mark(), &CommandError::OutOfMemory);
-        }
-        let start = self.reply.mark();
-        let result = (found.handler)(&mut self.context, args, &mut self.reply);
-        self.counters.count_call(found.index, result.is_err());
-        if let Err(error) = result {
-            self.refuse(start, &error);
-        }
+        settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
     }
 
     /// Sees to it that there is memory for a request of so many bytes; whether there is.
     #[inline(always)]
-    fn make_room(&mut self, index: CommandIndex, bytes: usize) -> bool {
+    pub(super) fn make_room(&mut self, index: CommandIndex, bytes: usize) -> bool {
         let made = self.context.store.make_room(bytes);
         if let Err(StoreError::OutOfMemory) = made {
             self.counters.count_rejection(index);
@@ -210,7 +228,7 @@ impl Visit<'_> {
 
     /// Answers with an error instead of whatever was written since `start`.
     #[cold]
-    fn refuse(&mut self, start: usize, error: &CommandError) {
+    pub(super) fn refuse(&mut self, start: usize, error: &CommandError) {
         let text = error.text();
         self.counters.count_error(&text);
         self.reply.rollback(start);
@@ -273,7 +291,10 @@ impl Visit<'_> {
             _ => spec.handler,
         };
         let result = handler(&mut self.context, &mut args, &mut self.reply);
-        self.counters.count_call(index, result.is_err());
+        self.counters.count_calls(index, 1);
+        if result.is_err() {
+            self.counters.count_failure(index);
+        }
         if may_take_long(spec) {
             self.set_time(self.clock.now_unix_ms());
         }

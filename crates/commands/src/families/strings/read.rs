@@ -19,6 +19,7 @@ pub(super) const GET: CommandSpec = CommandSpec {
     summary: "Gives the string kept at a key.",
     syntax: "key",
     handler: get,
+    series: Some(|series| series.each(get)),
     ..CommandSpec::BLANK
 };
 
@@ -79,6 +80,7 @@ pub(super) const SUBSTR: CommandSpec = CommandSpec {
     ..GETRANGE
 };
 
+#[inline(always)]
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let mark = reply.mark();

@@ -42,6 +42,7 @@ pub(super) const SET: CommandSpec = CommandSpec {
     syntax: "key value [NX | XX | IFEQ comparison-value] [GET] [EX seconds | PX milliseconds | \
              EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
     handler: set,
+    series: Some(|series| series.each(set)),
     long_value: Some(set_arrived),
     ..CommandSpec::BLANK
 };
@@ -108,6 +109,7 @@ pub(super) const GETSET: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
+#[inline(always)]
 fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let value = args.bytes()?;
