@@ -1,6 +1,6 @@
 //! The few configured limits that commands check, shared by all workers.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::thresholds::Thresholds;
 
@@ -15,6 +15,8 @@ pub struct Settings {
     pub paused_until_unix_ms: AtomicU64,
     /// CLIENT PAUSE … WRITE: 1 when reads pass.
     pub paused_writes_only: AtomicU8,
+    /// `rdbcompression`: whether DUMP compresses long texts.
+    pub compresses_dumps: AtomicBool,
     /// Sizes at which collections change their form.
     pub thresholds: Thresholds,
 }
@@ -35,6 +37,7 @@ impl Default for Settings {
             use_clock: AtomicU8::new(0),
             paused_until_unix_ms: AtomicU64::new(0),
             paused_writes_only: AtomicU8::new(0),
+            compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
         }
     }

@@ -193,6 +193,9 @@ impl Node {
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
+        self.settings
+            .compresses_dumps
+            .store(config.compresses_dumps, Ordering::Relaxed);
         for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
             self.settings.thresholds.set(threshold, value);
         }

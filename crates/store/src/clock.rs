@@ -18,6 +18,7 @@ use base::random::Prng;
 #[cfg(test)]
 use crate::policy::Policy;
 use crate::policy::{ClockKind, InForce, LfuTuning, TURNOVER_PARTS};
+use crate::value::Use;
 
 /// Counter of a new record, so that it is not the first to go (as in Redis).
 const NEW_COUNT: u8 = 5;
@@ -77,6 +78,17 @@ impl Clock {
         match self.kind {
             ClockKind::Frequency => self.frequency_word(NEW_COUNT),
             ClockKind::None | ClockKind::LastUse => self.second(),
+        }
+    }
+
+    /// The word of a record that was used so; none under a policy that keeps something else.
+    pub(crate) fn of_use(self, before: Use) -> Option<u64> {
+        match (self.kind, before) {
+            (ClockKind::LastUse, Use::IdleSeconds(seconds)) => {
+                Some(self.second().saturating_sub(seconds))
+            }
+            (ClockKind::Frequency, Use::Frequency(count)) => Some(self.frequency_word(count)),
+            _ => None,
         }
     }
 
@@ -217,6 +229,21 @@ mod tests {
             ..later
         };
         assert_eq!(kept.frequency(old), NEW_COUNT, "no decay is asked for");
+    }
+
+    #[test]
+    fn what_is_said_of_former_use_counts_for_its_own_policy() {
+        let lru = clock(Policy::AllKeysLru, 77_000);
+        let word = lru.of_use(Use::IdleSeconds(7)).unwrap();
+        assert_eq!(lru.idle_seconds(word), 7);
+        let word = lru.of_use(Use::IdleSeconds(u64::MAX)).unwrap();
+        assert_eq!(lru.idle_seconds(word), 77, "since 1970 at most");
+        assert_eq!(lru.of_use(Use::Frequency(9)), None);
+        let lfu = clock(Policy::VolatileLfu, 77_000);
+        let word = lfu.of_use(Use::Frequency(200)).unwrap();
+        assert_eq!(lfu.frequency(word), 200);
+        assert_eq!(lfu.of_use(Use::IdleSeconds(7)), None);
+        assert_eq!(clock(Policy::NoEviction, 1).of_use(Use::Frequency(1)), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::layout::Form;
 use crate::naive::NaiveEntry;
 use crate::owned::Owned;
 use crate::record::Record;
-use crate::value::{Deadline, StoreError};
+use crate::value::{Deadline, StoreError, Use};
 use crate::writer::Writer;
 
 /// One key's place in the store, locked for a change.
@@ -176,6 +176,11 @@ impl<'a> Entry<'a> {
     /// Marks the record as used now (TOUCH, GETEX).
     pub fn touch(&mut self) {
         with_place!(&mut self.place, place => place.touch());
+    }
+
+    /// Says how the record was used before it came here; counts for a policy that keeps such.
+    pub fn set_use(&mut self, before: Use) {
+        with_place!(&mut self.place, place => place.set_use(before));
     }
 
     /// Moves the value out, deadline included; the key is then absent.

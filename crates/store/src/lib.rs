@@ -94,7 +94,7 @@ pub use snapshot::{
     SnapshotSink, SnapshotStep, Totals,
 };
 pub use store::{MemoryUsage, Options, Statistics, Store};
-pub use value::{Cause, Deadline, Encoding, Kind, StoreError};
+pub use value::{Cause, Deadline, Encoding, Kind, StoreError, Use};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]

@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::shared::Hasher;
 use crate::snapshot::naive::save_maps;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
-use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError};
+use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError, Use};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 
@@ -465,6 +465,9 @@ impl<'a> NaiveEntry<'a> {
     /// Nothing is noted about use here.
     #[expect(clippy::needless_pass_by_ref_mut, reason = "the shape of the real one")]
     pub(crate) fn touch(&mut self) {}
+
+    /// Nothing is noted about use here.
+    pub(crate) fn set_use(&self, _before: Use) {}
 
     pub(crate) fn take(&mut self) -> Option<Owned> {
         let owned = self.duplicate()?;

@@ -64,6 +64,15 @@ pub enum Deadline {
     At(u64),
 }
 
+/// How a record was used before it came here (RESTORE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Last so many seconds ago.
+    IdleSeconds(u64),
+    /// So often, as the logarithmic counter of the LFU policies has it.
+    Frequency(u8),
+}
+
 /// Why a record went away; every deletion names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {

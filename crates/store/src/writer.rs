@@ -25,7 +25,7 @@ use crate::owned::{Content, Owned};
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::slab::{OutOfMemory, SLOT_BYTES_MAX, class_bytes, class_for};
-use crate::value::{Cause, Deadline, StoreError};
+use crate::value::{Cause, Deadline, StoreError, Use};
 
 /// The deadline word of a record that has none is 0.
 const DEADLINE_MIN_UNIX_MS: u64 = 1;
@@ -489,6 +489,15 @@ impl<'a> Writer<'a> {
     pub(crate) fn touch(&mut self) {
         if let Some(view) = self.view() {
             self.use_again(&view);
+        }
+    }
+
+    /// Notes how the record was used before it came here.
+    pub(crate) fn set_use(&self, before: Use) {
+        if let Some(view) = self.view()
+            && let Some(word) = self.local.clock().of_use(before)
+        {
+            view.set_clock(word);
         }
     }
 

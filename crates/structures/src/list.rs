@@ -338,7 +338,7 @@ impl List {
     }
 
     /// The blocks in order; from both ends.
-    fn packed_blocks(&self) -> impl DoubleEndedIterator<Item = &Packed> {
+    pub fn packed_blocks(&self) -> impl DoubleEndedIterator<Item = &Packed> {
         let (small, (front, back)) = match &self.form {
             Form::Small(packed) => (Some(packed), Default::default()),
             Form::Large(blocks) => (None, blocks.as_slices()),

@@ -5,8 +5,9 @@
 //! ones. `EFFECTS_SEED` runs one sequence again.
 
 use base::random::Prng;
-use commands::{Flags, table};
+use commands::{Flags, Thresholds, table};
 use protocol::Value;
+use structures::{Element, End, FieldDeadline, Hash, List, Set, Structure};
 
 use crate::engine::{START_UNIX_MS, TestServer};
 
@@ -14,7 +15,7 @@ const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
 const DATABASES: u64 = 3;
 
-/// `{k}` is a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{p}` a sketch, `{z}` a sorted set,
+/// `{dump}` is a payload, `{k}` a key, `{l}` one that is mostly a list, `{h}` a hash, `{t}` a set, `{p}` a sketch, `{z}` a sorted set,
 /// `{f}` a field, `{m}` a member, `{v}` a value, `{n}` a small number, `{o}` an offset, `{ms}` and
 /// `{s}` a time to live, `{at}` and `{ats}` a time, `{d}` a database.
 const FORMS: &[&str] = &[
@@ -83,6 +84,11 @@ const FORMS: &[&str] = &[
     "COPY {l} {k} REPLACE",
     "MOVE {l} {d}",
     "PEXPIRE {l} {ms}",
+    "RESTORE {k} {ms} {dump} REPLACE",
+    "RESTORE {k} 0 {dump}",
+    "RESTORE {h} {at} {dump} ABSTTL REPLACE IDLETIME 5",
+    "RESTORE-ASKING {l} 0 {dump} REPLACE FREQ 5",
+    "DUMP {k}",
     "HSET {k} {f} {v}",
     "RENAME {h} {h}",
     "COPY {h} {h} REPLACE",
@@ -217,14 +223,14 @@ fn check(seed: u64) {
             FORMS
         };
         let form = forms[usize::try_from(below(&mut random, forms.len() as u64)).unwrap()];
-        let request: Vec<String> = form
+        let request: Vec<Vec<u8>> = form
             .split_whitespace()
             .map(|word| fill(word, &mut random))
             .collect();
         let stated = server.effects().len();
         let before = server.dump();
         let reply = server.run(&request);
-        requests.push(request.join(" "));
+        requests.push(String::from_utf8_lossy(&request.join(&b' ')).into_owned());
         let changed = server.dump() != before;
         let states = server.effects().len() > stated;
         assert!(
@@ -251,7 +257,50 @@ fn check(seed: u64) {
     );
 }
 
-fn fill(word: &str, random: &mut Prng) -> String {
+fn fill(word: &str, random: &mut Prng) -> Vec<u8> {
+    match word {
+        "{dump}" => dump(random),
+        word => fill_text(word, random).into_bytes(),
+    }
+}
+
+/// The payload of a small value of any type.
+fn dump(random: &mut Prng) -> Vec<u8> {
+    let text = value(random).into_bytes();
+    let (limits, now) = (Thresholds::default(), 0);
+    let object = match below(random, 4) {
+        0 => {
+            let mut list = List::new();
+            list.push(End::Back, Element::parse(&text), limits.list_blocks());
+            list.into_object()
+        }
+        1 => {
+            let mut set = Set::new();
+            set.insert(&text, &limits.set_limits()).unwrap();
+            set.into_object()
+        }
+        2 => {
+            let mut hash = Hash::new();
+            let deadline = match below(random, 3) {
+                0 => FieldDeadline::At(START_UNIX_MS + below(random, 200_000)),
+                _ => FieldDeadline::Never,
+            };
+            hash.set(b"f0", &text, deadline, now, &limits.hash_limits())
+                .unwrap();
+            hash.into_object()
+        }
+        _ => return payload(&rdb::Value::String(text)),
+    };
+    payload(&rdb::Value::Object(object))
+}
+
+fn payload(value: &rdb::Value) -> Vec<u8> {
+    let mut payload = Vec::new();
+    rdb::dump::write(value, true, &mut payload);
+    payload
+}
+
+fn fill_text(word: &str, random: &mut Prng) -> String {
     let mut number = |most| below(random, most);
     match word {
         "{k}" => format!("key{}", number(6)),

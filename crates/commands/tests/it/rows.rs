@@ -69,6 +69,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("config|get", "arguments", "a block of one is that one"),
     ("debug", "arguments", "7.0 documents none"),
     ("debug", "doc_flags", "Redis means its own developers"),
+    ("restore-asking", "doc_flags", "Redis means its own nodes"),
     (
         "lcs",
         "arguments",

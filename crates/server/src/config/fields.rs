@@ -82,6 +82,8 @@ pub struct Config {
     pub query_buffer_bytes_max: u64,
     /// Length of one argument.
     pub bulk_bytes_max: u64,
+    /// Whether DUMP compresses long texts.
+    pub compresses_dumps: bool,
     /// Sizes at which collections change their form, in the order of [`Threshold::ALL`].
     pub thresholds: [i64; Threshold::ALL.len()],
     /// Limits of unread output, per client class.

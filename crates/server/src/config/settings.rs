@@ -67,6 +67,7 @@ impl Settings {
             clients_memory: self.clients_memory(),
             query_buffer_bytes_max: self.number("client-query-buffer-limit"),
             bulk_bytes_max: self.number("proto-max-bulk-len"),
+            compresses_dumps: self.switch("rdbcompression"),
             thresholds: Threshold::ALL.map(|(_, directive, _)| self.number(directive)),
             output_limits: self.output_limits(),
         }

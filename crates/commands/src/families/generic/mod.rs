@@ -1,12 +1,14 @@
 //! Commands for keys of any type: deleting, naming, expiring, walking.
 //!
 //! Effects: DEL and UNLINK state one `DEL` a key; deadlines are stated as `PEXPIREAT`, one already
-//! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly.
+//! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly; RESTORE with
+//! an absolute time, and as one that replaces.
 
 mod delete;
 mod expire;
 mod object;
 mod rename;
+mod restore;
 mod walk;
 mod whole;
 
@@ -18,6 +20,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     expire::COMMANDS,
     object::COMMANDS,
     rename::COMMANDS,
+    restore::COMMANDS,
     walk::COMMANDS,
     whole::COMMANDS,
 ];

@@ -17,7 +17,6 @@ const NO_ACL: &str = "has no access control lists";
 const NO_EVENTS: &str = "sends no keyspace events";
 const NO_TRACKING: &str = "has no client-side caching";
 const NO_SCRIPTS: &str = "runs no scripts";
-const NO_RESTORE: &str = "has no RESTORE";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
 const EVICTS_A_LITTLE: &str = "evicts as many keys as each write needs, up to a fixed number";
@@ -53,12 +52,10 @@ pub(super) const DURABILITY: &[Directive] = &[
     lacking("aof-timestamp-enabled", SWITCH, "no", NO_LOG),
     lacking("aof-rewrite-incremental-fsync", SWITCH, "yes", NO_LOG),
     lacking("aof-disable-auto-gc", SWITCH, "no", NO_LOG),
-    lacking("rdbcompression", SWITCH, "yes", NO_SNAPSHOT),
     lacking("rdbchecksum", SWITCH, "yes", NO_SNAPSHOT).at_start(),
     lacking("rdb-del-sync-files", SWITCH, "no", NO_SNAPSHOT),
     lacking("rdb-save-incremental-fsync", SWITCH, "yes", NO_SNAPSHOT),
     lacking("stop-writes-on-bgsave-error", SWITCH, "yes", NO_SNAPSHOT),
-    lacking("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", NO_RESTORE),
 ];
 
 #[rustfmt::skip] // One row, one directive.

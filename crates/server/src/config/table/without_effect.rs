@@ -19,6 +19,7 @@ const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
 const NO_FILE: &str = "names a file that is neither read nor written";
 const ALLOCATOR: &str = "the allocator has no thread of its own";
 const WARNINGS: &str = "there is no such warning to ignore";
+const SANITIZED: &str = "every payload of RESTORE is checked in full";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
@@ -45,6 +46,7 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("enable-module-command", PERMISSION, "no", NO_MODULES).at_start(),
     accepted("dbfilename", TEXT, "dump.rdb", NO_FILE).protected().admit(plain_file_name),
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
+    accepted("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", SANITIZED),
     accepted("ignore-warnings", TEXT, "", WARNINGS),
     accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_STEPS),
     accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_STEPS),

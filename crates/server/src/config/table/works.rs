@@ -135,6 +135,7 @@ pub(super) const LIMITS: &[Directive] = &[
     Directive::new("client-query-buffer-limit", INPUT_LIMIT, "1073741824"),
     Directive::new("client-output-buffer-limit", Kind::OutputLimits, OUTPUT_LIMITS_DEFAULT),
     Directive::new("proto-max-bulk-len", INPUT_LIMIT, "536870912"),
+    Directive::new("rdbcompression", SWITCH, "yes"),
 ];
 
 /// Sizes at which collections change their form.

@@ -1,0 +1,357 @@
+//! DUMP and RESTORE: a value as bytes that another server understands, and back.
+//!
+//! A payload is read into a structure of its own before the key is locked, and written from a copy
+//! that shares the value's pages: neither holds a lock for longer than a COPY does.
+
+use std::sync::atomic::Ordering;
+
+use base::number::IntegerText;
+use protocol::Reply;
+use rdb::dump::{self, Refused};
+use rdb::{Limits, Value};
+use store::{Deadline, Entry, Owned, Use};
+use structures::ELEMENT_BYTES_MAX;
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::families::sorted_sets;
+use crate::settings::Settings;
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+
+const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
+
+const RESTORER: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(4),
+    flags: Flags::WRITE.and(Flags::DENYOOM),
+    keys: &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE))],
+    categories: &["keyspace", "dangerous"],
+    history: &[
+        ("3.0.0", "Added `REPLACE`."),
+        ("5.0.0", "Added `ABSTTL`."),
+        ("5.0.0", "Added `IDLETIME` and `FREQ`."),
+    ],
+    complexity: "O(N) where N is the length of the payload; O(N*log(N)) for sorted sets.",
+    syntax: "key ttl:integer serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency:integer]",
+    handler: restore,
+    ..CommandSpec::BLANK
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "DUMP",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY,
+        keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+        group: Group::Generic,
+        categories: &["keyspace"],
+        since: "2.6.0",
+        summary: "Gives the value of a key as bytes that RESTORE takes.",
+        complexity: "O(N) where N is the length of the value.",
+        syntax: "key",
+        tips: &["nondeterministic_output"],
+        handler: dump,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "RESTORE",
+        group: Group::Generic,
+        since: "2.6.0",
+        summary: "Makes a key hold the value that DUMP gave.",
+        ..RESTORER
+    },
+    CommandSpec {
+        name: "RESTORE-ASKING",
+        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::ASKING),
+        group: Group::Server,
+        since: "3.0.0",
+        summary: "What a cluster node says instead of RESTORE while a slot moves.",
+        ..RESTORER
+    },
+];
+
+fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let value = context.store.read(&key, |record| {
+        record.map(|record| match record.object() {
+            Some(object) => Value::Object(object.clone()),
+            None => Value::String(record.to_vec()),
+        })
+    });
+    let Some(value) = value else {
+        reply.null();
+        return Ok(());
+    };
+    let mut payload = Vec::new();
+    let compresses = context.settings.compresses_dumps.load(Ordering::Relaxed);
+    dump::write(&value, compresses, &mut payload);
+    reply.bulk(&payload);
+    Ok(())
+}
+
+fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let (ttl, payload) = (args.bytes()?, args.bytes()?);
+    let options = Options::parse(args)?;
+    if !options.replace && context.store.modify(&key, |entry| entry.is_present()) {
+        return Err(BUSY);
+    }
+    let deadline = options.deadline(ttl, context.now_unix_ms)?;
+    let value =
+        dump::read(payload, &limits(context.settings)).map_err(|refused| match refused {
+            Refused::Footer => {
+                CommandError::fixed("ERR DUMP payload version or checksum are wrong")
+            }
+            Refused::Malformed(_) => CommandError::fixed("ERR Bad data format"),
+        })?;
+    let now_unix_ms = context.now_unix_ms;
+    context.store.modify(&key, |entry| {
+        if !options.replace && entry.is_present() {
+            return Err(BUSY);
+        }
+        if deadline.is_some_and(|at| at <= now_unix_ms) {
+            if entry.remove() {
+                entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+            }
+            return Ok(());
+        }
+        put(entry, value, deadline)?;
+        if let Some(before) = options.before {
+            entry.set_use(before);
+        }
+        entry.effect(|effect| {
+            let at = IntegerText::new_u64(deadline.unwrap_or(0));
+            let parts = [
+                b"RESTORE",
+                key.bytes(),
+                at.as_bytes(),
+                payload,
+                b"ABSTTL",
+                b"REPLACE",
+            ];
+            effect.command(&parts);
+        });
+        Ok(())
+    })?;
+    reply.ok();
+    Ok(())
+}
+
+fn put(entry: &mut Entry<'_>, value: Value, deadline: Option<u64>) -> CommandResult {
+    match value {
+        Value::String(text) => entry.set(&text, deadline.map_or(Deadline::Never, Deadline::At))?,
+        Value::Object(object) => entry.put(Owned::of_object(object, deadline))?,
+    }
+    Ok(())
+}
+
+/// What a payload is read into, as configured.
+fn limits(settings: &Settings) -> Limits {
+    let thresholds = &settings.thresholds;
+    let string_bytes_max = usize::try_from(settings.string_bytes_max()).unwrap_or(usize::MAX);
+    Limits {
+        string_bytes_max: string_bytes_max.min(ELEMENT_BYTES_MAX),
+        list_blocks: thresholds.list_blocks(),
+        hash: thresholds.hash_limits(),
+        set: thresholds.set_limits(),
+        sorted_set: sorted_sets::limits(thresholds),
+    }
+}
+
+/// What follows the payload.
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    is_absolute: bool,
+    before: Option<Use>,
+}
+
+impl Options {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        let mut options = Self::default();
+        while args.remaining() > 0 {
+            let has_value = args.remaining() > 1;
+            let before = options.before;
+            if args.take_word("REPLACE") {
+                options.replace = true;
+            } else if args.take_word("ABSTTL") {
+                options.is_absolute = true;
+            } else if has_value
+                && !matches!(before, Some(Use::Frequency(_)))
+                && args.take_word("IDLETIME")
+            {
+                let seconds = u64::try_from(args.integer()?)
+                    .map_err(|_| CommandError::fixed("ERR Invalid IDLETIME value, must be >= 0"))?;
+                options.before = Some(Use::IdleSeconds(seconds));
+            } else if has_value
+                && !matches!(before, Some(Use::IdleSeconds(_)))
+                && args.take_word("FREQ")
+            {
+                let count = u8::try_from(args.integer()?).map_err(|_| {
+                    CommandError::fixed("ERR Invalid FREQ value, must be >= 0 and <= 255")
+                })?;
+                options.before = Some(Use::Frequency(count));
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    /// The time that the argument means; none for 0, which is never.
+    fn deadline(&self, ttl: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
+        let ttl = base::number::parse_i64(ttl).ok_or(CommandError::NotInteger)?;
+        let ttl_ms = u64::try_from(ttl)
+            .map_err(|_| CommandError::fixed("ERR Invalid TTL value, must be >= 0"))?;
+        Ok(match ttl_ms {
+            0 => None,
+            at if self.is_absolute => Some(at),
+            // What a deadline can be at most.
+            ttl_ms => Some(
+                ttl_ms
+                    .saturating_add(now_unix_ms)
+                    .min(i64::MAX.unsigned_abs()),
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::{START_UNIX_MS, TestServer};
+
+    fn payload(server: &mut TestServer, key: &str) -> Vec<u8> {
+        match server.run(&format!("DUMP {key}")) {
+            Value::Bulk(payload) => payload,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn restore(
+        server: &mut TestServer,
+        key: &str,
+        ttl: &str,
+        payload: &[u8],
+        more: &[&str],
+    ) -> Value {
+        let mut args = vec![b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload];
+        args.extend(more.iter().map(|word| word.as_bytes()));
+        server.run_args(&args)
+    }
+
+    #[test]
+    fn every_type_comes_back_as_it_was() {
+        let mut server = TestServer::new();
+        let long = "x".repeat(100);
+        for line in [
+            "SET string text",
+            "SET number 12345",
+            "RPUSH list a b 3",
+            "SADD ints 1 2 300000",
+            "SADD set a b 3",
+            "ZADD sorted 1 a 2.5 b -inf c",
+            "HSET hash f v g 2",
+            &format!("RPUSH longlist {long}"),
+            &format!("SADD table {long} b"),
+            &format!("ZADD tree 1 {long} 2 b"),
+            &format!("HSET table2 {long} 1 b 2"),
+            "HSET deadlines f v g w",
+            "HPEXPIREAT deadlines 1800000000000 FIELDS 1 f",
+        ] {
+            server.run(line);
+        }
+        let before = server.dump();
+        for record in &before {
+            let key = String::from_utf8(record.1.clone()).expect("a name");
+            let dumped = payload(&mut server, &key);
+            server.run(&format!("DEL {key}"));
+            assert_eq!(
+                restore(&mut server, &key, "0", &dumped, &[]),
+                Value::Simple("OK".into())
+            );
+        }
+        assert_eq!(server.dump(), before);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn the_effect_is_absolute_and_replaces() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        let dumped = payload(&mut server, "a");
+        restore(&mut server, "b", "500", &dumped, &[]);
+        restore(&mut server, "c", "0", &dumped, &["IDLETIME", "5"]);
+        let effects = server.effects();
+        let at = START_UNIX_MS + 500;
+        assert!(
+            effects[1].starts_with(&format!("RESTORE b {at} ")),
+            "{effects:?}"
+        );
+        assert!(effects[1].ends_with(" ABSTTL REPLACE"));
+        assert!(effects[2].starts_with("RESTORE c 0 "));
+        assert_eq!(server.integer("PTTL b"), 500);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn a_time_that_has_come_removes_what_it_would_replace() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        let dumped = payload(&mut server, "a");
+        restore(&mut server, "b", "1", &dumped, &["ABSTTL"]);
+        restore(&mut server, "a", "1", &dumped, &["ABSTTL", "REPLACE"]);
+        assert_eq!(server.effects()[1..], ["DEL a"]);
+        assert_eq!(server.integer("DBSIZE"), 0);
+        restore(&mut server, "a", "9223372036854775807", &dumped, &[]);
+        assert_eq!(server.integer("PEXPIRETIME a"), i64::MAX);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn nothing_changes_when_it_is_refused() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        let dumped = payload(&mut server, "a");
+        let mut error = |ttl, payload: &[u8], more: &[&str]| match restore(
+            &mut server,
+            "a",
+            ttl,
+            payload,
+            more,
+        ) {
+            Value::Error(text) => String::from_utf8(text).expect("a text"),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            error("-1", b"", &[]),
+            "BUSYKEY Target key name already exists."
+        );
+        assert_eq!(
+            error("-1", b"", &["REPLACE"]),
+            "ERR Invalid TTL value, must be >= 0"
+        );
+        assert_eq!(
+            error("0", b"", &["IDLETIME", "-1"]),
+            "ERR Invalid IDLETIME value, must be >= 0"
+        );
+        assert_eq!(
+            error("0", b"", &["FREQ", "256"]),
+            "ERR Invalid FREQ value, must be >= 0 and <= 255"
+        );
+        assert_eq!(
+            error("0", b"", &["FREQ", "2", "IDLETIME", "3"]),
+            "ERR syntax error"
+        );
+        let wrong = "ERR DUMP payload version or checksum are wrong";
+        assert_eq!(error("0", b"", &["REPLACE"]), wrong);
+        for at in 0..dumped.len() {
+            let mut flipped = dumped.clone();
+            flipped[at] ^= 1;
+            assert_eq!(error("0", &flipped, &["REPLACE"]), wrong);
+        }
+        assert_eq!(server.text("GET a"), "1");
+        assert_eq!(server.effects(), ["SET a 1"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! The payload of DUMP and RESTORE: one value with a version and a checksum behind it.
+//!
+//! ```text
+//!   type (1) │ body │ version (2) │ CRC-64 of all before (8)
+//! ```
+//!
+//! A payload is written in the oldest version from [`VERSION`] on that loses nothing of the value,
+//! so that servers of that version can load it where that is possible at all.
+
+use base::crc::crc64;
+
+use crate::reader::{Limits, Malformed, Reader};
+use crate::value::{self, Value};
+use crate::writer::Style;
+use crate::{VERSION_MAX, VERSION_VALKEY};
+
+/// The oldest version that payloads are written in: that of Redis 7.0.
+pub const VERSION: u16 = 10;
+
+const FOOTER_BYTES: usize = 10;
+
+/// Why a payload was not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is too short, of an unknown version, or its checksum is another.
+    Footer,
+    /// The value in it is wrong.
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Writes the payload of a value.
+pub fn write(value: &Value, compresses: bool, out: &mut Vec<u8>) {
+    let style = Style {
+        version: value::version_needed(value).max(VERSION),
+        compresses,
+    };
+    let start = out.len();
+    out.push(value::type_code(value, style));
+    value::write(value, style, out);
+    out.extend_from_slice(&style.version.to_le_bytes());
+    let sum = crc64(0, &out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// The version and the part without version and checksum, if these are right. O(n).
+///
+/// # Errors
+/// [`Refused::Footer`].
+pub fn verify(payload: &[u8]) -> Result<(u16, &[u8]), Refused> {
+    let Some((content, footer)) = payload.split_last_chunk::<FOOTER_BYTES>() else {
+        return Err(Refused::Footer);
+    };
+    let [low, high, sum @ ..] = *footer;
+    let version = u16::from_le_bytes([low, high]);
+    let is_known = version <= VERSION_MAX || version == VERSION_VALKEY;
+    let summed = crc64(crc64(0, content), &[low, high]);
+    if is_known && u64::from_le_bytes(sum) == summed {
+        Ok((version, content))
+    } else {
+        Err(Refused::Footer)
+    }
+}
+
+/// The value of a payload.
+///
+/// # Errors
+/// [`Refused::Footer`] before anything is looked at, [`Refused::Malformed`] when the value is wrong.
+pub fn read(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
+    let (version, content) = verify(payload)?;
+    let mut reader = Reader::new(content, version, limits);
+    let code = reader.byte()?;
+    let value = value::read(code, &mut reader)?;
+    if reader.rest().is_empty() {
+        Ok(value)
+    } else {
+        Err(Malformed::Behind.into())
+    }
+}

@@ -1,0 +1,67 @@
+//! The elements of a block that was looked through: a listpack's or a ziplist's.
+
+use structures::Element;
+
+use crate::bytes::Bytes;
+use crate::reader::Malformed;
+
+/// Takes one entry from the front of a block.
+pub(crate) type TakeEntry = for<'a> fn(&mut Bytes<'a>) -> Result<Element<'a>, Malformed>;
+
+/// Elements in order; there are as many as it says.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'a> {
+    entries: Bytes<'a>,
+    left: usize,
+    take: TakeEntry,
+}
+
+impl<'a> Elements<'a> {
+    /// `entries` are `count` entries that `take` takes without complaint.
+    pub(crate) fn new(entries: Bytes<'a>, count: usize, take: TakeEntry) -> Self {
+        Self {
+            entries,
+            left: count,
+            take,
+        }
+    }
+
+    /// Number of groups of `N` elements, and the groups.
+    ///
+    /// # Errors
+    /// When some are left over, or there are none.
+    pub(crate) fn groups<const N: usize>(
+        mut self,
+    ) -> Result<(usize, impl Iterator<Item = [Element<'a>; N]>), Malformed> {
+        if !self.left.is_multiple_of(N) {
+            return Err(Malformed::Block);
+        }
+        if self.left == 0 {
+            return Err(Malformed::Empty);
+        }
+        let count = self.left / N;
+        let each = move || {
+            let mut group = [Element::Integer(0); N];
+            for element in &mut group {
+                *element = self.next()?;
+            }
+            Some(group)
+        };
+        Ok((count, std::iter::from_fn(each)))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        (self.take)(&mut self.entries).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {}

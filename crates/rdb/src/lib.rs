@@ -1,0 +1,55 @@
+//! The classic dump format (RDB, versions 9 to 12): values to bytes and back, as pure memory.
+//!
+//! ```text
+//!   DUMP payload   type │ body │ version (2) │ CRC-64 (8)         dump
+//!                         │
+//!                       value::read, value::write                value ─ lists, sets, …
+//!                         │
+//!                       lengths, strings, LZF                    reader, writer, lzf
+//!                       listpack, ziplist, zipmap                listpack, ziplist, zipmap
+//! ```
+//!
+//! A file and the stream of a replica are the same bodies with other things between them, which is
+//! why [`value`] knows nothing of a payload's end.
+//!
+//! Invariants
+//!  1. Bytes from a stranger never panic and never loop: every count is held against the bytes that
+//!     are left before anything is done for it.
+//!  2. What is read is built into structures of our own, element by element; nothing of the received
+//!     layout is kept. So whatever was accepted can be written, and read again.
+//!  3. Memory is at most a small multiple of the bytes received. A compressed text says how long it
+//!     is, but that is believed only after its parts were added up, and it must be within
+//!     [`Limits::string_bytes_max`].
+//!  4. Refused are: collections without elements, elements twice, scores that are no number, texts and
+//!     lengths that contradict each other, and bytes behind the end.
+//!
+//! Source of the format: the RDB file format as documented for Redis 7.2, and payloads of servers.
+
+#![forbid(unsafe_code)]
+
+pub mod dump;
+pub mod lzf;
+pub mod reader;
+pub mod value;
+pub mod writer;
+
+mod bytes;
+mod elements;
+mod listpack;
+mod ziplist;
+mod zipmap;
+
+pub use reader::{Limits, Malformed, Reader, Text};
+pub use value::Value;
+pub use writer::Style;
+
+/// The first version of which all types are written.
+pub const VERSION_MIN: u16 = 9;
+/// The last version of Redis that is known: that of Redis 7.4 and 8.0.
+pub const VERSION_MAX: u16 = 12;
+/// The version of Valkey 9, which counts for itself.
+pub const VERSION_VALKEY: u16 = 80;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests;

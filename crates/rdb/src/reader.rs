@@ -1,0 +1,289 @@
+//! Lengths, texts and numbers from the front of received bytes.
+//!
+//! ```text
+//!   00llllll            a length up to 63        11000000 + 1   a text: an 8-bit number
+//!   01llllll + 1        up to 16383              11000001 + 2   a 16-bit number
+//!   10000000 + 4        up to 32 bits            11000010 + 4   a 32-bit number
+//!   10000001 + 8        up to 64 bits            11000011       compressed: length, length
+//!                                                               expanded, data
+//! ```
+//!
+//! Lengths have their big end first, numbers the little one. A text is a length and as many bytes, or
+//! one of the forms on the right.
+
+use std::fmt;
+
+use base::number::IntegerText;
+use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits};
+
+use crate::bytes::{Bytes, index};
+use crate::lzf;
+
+/// What is wrong with received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// They end too early: more of them might be right.
+    Ended,
+    /// A length or count makes no sense where it is.
+    Length,
+    /// A text is longer than one may be.
+    TooLong,
+    /// A compressed text does not expand to what it should.
+    Compressed,
+    /// A block (listpack, ziplist, zipmap, intset) contradicts itself.
+    Block,
+    /// An element, field or member is there twice.
+    Twice,
+    /// A collection without elements, which no key can hold.
+    Empty,
+    /// A score or time is no number, or none that it may be.
+    Number,
+    /// No type that is known has this code.
+    Type(u8),
+    /// There are bytes behind the end.
+    Behind,
+    /// A collection has as many elements as one can have.
+    Full,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "it ends too early",
+            Self::Length => "a length makes no sense",
+            Self::TooLong => "a text is too long",
+            Self::Compressed => "a compressed text does not expand",
+            Self::Block => "a block contradicts itself",
+            Self::Twice => "an element is there twice",
+            Self::Empty => "a collection is empty",
+            Self::Number => "a number is none",
+            Self::Type(code) => return write!(f, "no type has the code {code}"),
+            Self::Behind => "there is something behind the end",
+            Self::Full => "a collection is full",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl From<structures::Full> for Malformed {
+    fn from(_: structures::Full) -> Self {
+        Self::Full
+    }
+}
+
+/// What is made of what is read: how long a text may be, and up to what collections are kept small.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest text, in bytes.
+    pub string_bytes_max: usize,
+    /// How long a block of a list may be.
+    pub list_blocks: BlockLimit,
+    /// Up to what a hash is kept in one block.
+    pub hash: HashLimits,
+    /// Up to what a set is kept small.
+    pub set: SetLimits,
+    /// Up to what a sorted set is kept in one block.
+    pub sorted_set: SortedSetLimits,
+}
+
+/// Received bytes, read from the front.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: Bytes<'a>,
+    version: u16,
+    limits: &'a Limits,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes`, written in version `version` of the format.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], version: u16, limits: &'a Limits) -> Self {
+        Self {
+            bytes: Bytes(bytes),
+            version,
+            limits,
+        }
+    }
+
+    /// What is not read yet.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.0
+    }
+
+    /// The version of the format.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// What is made of what is read.
+    #[must_use]
+    pub fn limits(&self) -> &'a Limits {
+        self.limits
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// [`Malformed::Ended`].
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
+        self.bytes.byte()
+    }
+
+    /// The next length.
+    ///
+    /// # Errors
+    /// [`Malformed::Ended`], or [`Malformed::Length`] when there is no length.
+    pub fn length(&mut self) -> Result<u64, Malformed> {
+        match self.head()? {
+            Head::Length(length) => Ok(length),
+            Head::Special(_) => Err(Malformed::Length),
+        }
+    }
+
+    /// A number of things, each of which takes at least `bytes_each` bytes of what follows.
+    ///
+    /// # Errors
+    /// As [`Reader::length`], and when so many cannot follow.
+    pub fn count(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
+        let count = index(self.length()?)?;
+        if count > self.bytes.len() / bytes_each.max(1) {
+            return Err(Malformed::Ended);
+        }
+        Ok(count)
+    }
+
+    /// As [`Reader::count`], of a collection: not 0.
+    pub(crate) fn collection(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
+        match self.count(bytes_each)? {
+            0 => Err(Malformed::Empty),
+            count => Ok(count),
+        }
+    }
+
+    /// The next text.
+    ///
+    /// # Errors
+    /// When there is none, or it is longer than one may be. A compressed one takes memory only when
+    /// it is known to be as long as it says.
+    pub fn text(&mut self) -> Result<Text<'a>, Malformed> {
+        let special = match self.head()? {
+            Head::Length(length) => {
+                let len = self.text_len(length)?;
+                return self.bytes.take(len).map(Text::Bytes);
+            }
+            Head::Special(special) => special,
+        };
+        let number_bytes = match special {
+            0 => 1,
+            1 => 2,
+            2 => 4,
+            3 => return self.compressed().map(Text::Expanded),
+            _ => return Err(Malformed::Length),
+        };
+        let number = self.bytes.signed(number_bytes)?;
+        Ok(Text::Number(IntegerText::new(number)))
+    }
+
+    /// The next eight bytes as a time in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Malformed::Ended`].
+    pub fn time_unix_ms(&mut self) -> Result<i64, Malformed> {
+        self.bytes.array().map(i64::from_le_bytes)
+    }
+
+    /// The next eight bytes as a double.
+    ///
+    /// # Errors
+    /// [`Malformed::Ended`].
+    pub fn double(&mut self) -> Result<f64, Malformed> {
+        self.bytes.array().map(f64::from_le_bytes)
+    }
+
+    /// A double as older versions have it: its text, behind a byte that says how long that is.
+    ///
+    /// # Errors
+    /// [`Malformed::Ended`], or [`Malformed::Number`] when the text is none.
+    pub fn double_text(&mut self) -> Result<f64, Malformed> {
+        match self.byte()? {
+            253 => Ok(f64::NAN),
+            254 => Ok(f64::INFINITY),
+            255 => Ok(f64::NEG_INFINITY),
+            len => {
+                let text = self.bytes.take(len.into())?;
+                base::float::parse(text).ok_or(Malformed::Number)
+            }
+        }
+    }
+
+    fn compressed(&mut self) -> Result<Vec<u8>, Malformed> {
+        let packed_len = index(self.length()?)?;
+        let length = self.length()?;
+        let len = self.text_len(length)?;
+        let packed = self.bytes.take(packed_len)?;
+        lzf::expand(packed, len).ok_or(Malformed::Compressed)
+    }
+
+    fn text_len(&self, length: u64) -> Result<usize, Malformed> {
+        let len = index(length)?;
+        if len > self.limits.string_bytes_max {
+            return Err(Malformed::TooLong);
+        }
+        Ok(len)
+    }
+
+    fn head(&mut self) -> Result<Head, Malformed> {
+        let first = self.bytes.byte()?;
+        let low = first & 0x3f;
+        Ok(match first >> 6 {
+            0 => Head::Length(low.into()),
+            1 => Head::Length(u64::from(low) << 8 | u64::from(self.bytes.byte()?)),
+            2 => match low {
+                0 => Head::Length(u32::from_be_bytes(self.bytes.array()?).into()),
+                1 => Head::Length(u64::from_be_bytes(self.bytes.array()?)),
+                _ => return Err(Malformed::Length),
+            },
+            _ => Head::Special(low),
+        })
+    }
+}
+
+enum Head {
+    Length(u64),
+    Special(u8),
+}
+
+/// A text that was read.
+#[derive(Debug)]
+pub enum Text<'a> {
+    /// Where it was received.
+    Bytes(&'a [u8]),
+    /// That of a number.
+    Number(IntegerText),
+    /// That was compressed.
+    Expanded(Vec<u8>),
+}
+
+impl Text<'_> {
+    /// The text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Number(text) => text.as_bytes(),
+            Self::Expanded(bytes) => bytes,
+        }
+    }
+
+    /// The text in a buffer of its own.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::Expanded(bytes) => bytes,
+            other => other.as_bytes().to_vec(),
+        }
+    }
+}
