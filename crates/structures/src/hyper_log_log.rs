@@ -22,7 +22,7 @@ pub mod sparse;
 
 use std::ops::Range;
 
-pub use count::count;
+pub use count::{Histogram, count};
 
 /// Number of registers.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
@@ -39,6 +39,10 @@ pub const CARD_BYTES: Range<usize> = 8..16;
 const INDEX_BITS: u32 = 14;
 const REGISTER_BITS: usize = 6;
 const REGISTER_MASK: u16 = (1 << REGISTER_BITS) - 1;
+/// Registers that begin and end with a byte in a dense sketch.
+const GROUP_REGISTERS: usize = 8;
+/// What they take.
+const GROUP_BYTES: usize = GROUP_REGISTERS * REGISTER_BITS / 8;
 const MAGIC: &[u8; 4] = b"HYLL";
 const ENCODING_AT: usize = 4;
 /// In the last byte of the cached count: it is out of date.
@@ -152,13 +156,37 @@ pub fn merge(registers: &mut Registers, form: Form, sketch: &[u8]) -> Result<(),
     match form {
         Form::Sparse => sparse::merge(registers, sketch),
         Form::Dense => {
-            for (index, register) in registers.iter_mut().enumerate() {
-                let (bytes, shift) = window(index);
-                *register = read_window(&sketch[bytes], shift).max(*register);
+            let packed = sketch.get(HEADER_BYTES..DENSE_BYTES).ok_or(Corrupted)?;
+            let groups = registers.chunks_exact_mut(GROUP_REGISTERS);
+            for (group, packed) in groups.zip(packed.chunks_exact(GROUP_BYTES)) {
+                for (register, other) in group.iter_mut().zip(unpack(packed)) {
+                    *register = other.max(*register);
+                }
             }
             Ok(())
         }
     }
+}
+
+/// Eight registers, a byte each, from six bytes: split in two, each half in two, and so again, so that
+/// eight are made in a dozen steps.
+fn unpack(packed: &[u8]) -> [u8; GROUP_REGISTERS] {
+    let mut word = [0; 8];
+    word[..GROUP_BYTES].copy_from_slice(packed);
+    let word = u64::from_le_bytes(word);
+    let halves = word & 0xff_ffff | (word & 0xffff_ff00_0000) << 8;
+    let quarters = halves & 0x0000_0fff_0000_0fff | (halves & 0x00ff_f000_00ff_f000) << 4;
+    let eighths = quarters & 0x003f_003f_003f_003f | (quarters & 0x0fc0_0fc0_0fc0_0fc0) << 2;
+    eighths.to_le_bytes()
+}
+
+/// The way back from [`unpack`], for registers of six bits.
+fn pack(registers: [u8; GROUP_REGISTERS]) -> [u8; GROUP_BYTES] {
+    let eighths = u64::from_le_bytes(registers);
+    let quarters = eighths & 0x003f_003f_003f_003f | (eighths & 0x3f00_3f00_3f00_3f00) >> 2;
+    let halves = quarters & 0x0000_0fff_0000_0fff | (quarters & 0x0fff_0000_0fff_0000) >> 4;
+    let [a, b, c, _, d, e, f, _] = halves.to_le_bytes();
+    [a, b, c, d, e, f]
 }
 
 /// A dense sketch of these registers, with the rest of `header`.
@@ -166,10 +194,9 @@ pub fn merge(registers: &mut Registers, form: Form, sketch: &[u8]) -> Result<(),
 pub fn dense(registers: &Registers, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
     let mut sketch = header.to_vec();
     sketch[ENCODING_AT] = 0;
-    sketch.resize(DENSE_BYTES, 0);
-    for (index, register) in registers.iter().enumerate() {
-        let (bytes, shift) = window(index);
-        write_window(&mut sketch[bytes], shift, *register);
+    sketch.reserve_exact(DENSE_BYTES - HEADER_BYTES);
+    for group in registers.as_chunks::<GROUP_REGISTERS>().0 {
+        sketch.extend_from_slice(&pack(*group));
     }
     sketch
 }
@@ -194,6 +221,36 @@ mod tests {
         let mut read = [0; REGISTERS];
         merge(&mut read, Form::Dense, &sketch).unwrap();
         assert_eq!(read, registers);
+    }
+
+    #[test]
+    fn a_group_is_what_its_registers_are_one_by_one() {
+        let packed: Vec<u8> = (0..GROUP_BYTES)
+            .map(|at| u8::try_from(at * 41 + 7).unwrap())
+            .collect();
+        let group = unpack(&packed);
+        for (index, register) in group.iter().enumerate() {
+            let bit = index * REGISTER_BITS;
+            let end = (bit / 8 + 2).min(GROUP_BYTES);
+            let shift = u32::try_from(bit % 8).unwrap();
+            assert_eq!(read_window(&packed[bit / 8..end], shift), *register);
+        }
+        assert_eq!(pack(group).as_slice(), packed);
+    }
+
+    #[test]
+    fn runs_are_counted_as_registers_are() {
+        let mut sketch = empty();
+        let mut registers = [0; REGISTERS];
+        for element in 0..400_u32 {
+            let (index, value) = register_of(&element.to_le_bytes());
+            sparse::raise(&mut sketch, index, value, 3_000).unwrap();
+            registers[index] = value.max(registers[index]);
+        }
+        let counted = Histogram::of_sparse(&sketch).unwrap();
+        assert_eq!(counted, Histogram::of_registers(&registers));
+        assert_eq!(counted.estimate(), count(&registers));
+        assert_eq!(Histogram::of_sparse(&sketch[..40]), Err(Corrupted));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How many elements registers stand for: Ertl's improved raw estimator, which needs neither tables
 //! nor a case for small or large counts.
 
-use super::{REGISTERS, Registers};
+use super::{Corrupted, REGISTERS, Registers, sparse};
 
 /// Bits of a hash beside those that choose the register.
 const REST_BITS: usize = 50;
@@ -9,27 +9,61 @@ const REST_BITS: usize = 50;
 /// 1 / (2 ln 2).
 const ALPHA: f64 = 0.721_347_520_444_481_7;
 
-/// The estimated number of different elements.
+/// How many registers have each value: all that an estimate needs of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram([u32; VALUES]);
+
+/// Values that six bits can have.
+const VALUES: usize = 64;
+
+impl Histogram {
+    /// Of registers one by one.
+    #[must_use]
+    pub fn of_registers(registers: &Registers) -> Self {
+        let mut counts = [0; VALUES];
+        for register in registers {
+            counts[usize::from(*register) % VALUES] += 1;
+        }
+        Self(counts)
+    }
+
+    /// Of a sparse sketch, run by run: a few steps where few elements were seen.
+    ///
+    /// # Errors
+    /// [`Corrupted`] as [`merge`](super::merge) says it.
+    pub fn of_sparse(sketch: &[u8]) -> Result<Self, Corrupted> {
+        let mut counts = [0; VALUES];
+        sparse::for_each_run(sketch, |value, run| {
+            counts[usize::from(value) % VALUES] += u32::try_from(run.len()).unwrap_or(0);
+        })?;
+        Ok(Self(counts))
+    }
+
+    /// The estimated number of different elements.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "counts of registers are small, and the estimate is a positive number below 2^64"
+    )]
+    pub fn estimate(&self) -> u64 {
+        let Self(histogram) = self;
+        let all = REGISTERS as f64;
+        let full = f64::from(histogram[REST_BITS + 1]);
+        let mut sum = all * tau((all - full) / all);
+        for number in histogram[1..=REST_BITS].iter().rev() {
+            sum = (sum + f64::from(*number)) * 0.5;
+        }
+        sum += all * sigma(f64::from(histogram[0]) / all);
+        (ALPHA * all * all / sum).round() as u64
+    }
+}
+
+/// The estimated number of different elements that these registers have seen.
 #[must_use]
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "counts of registers are small, and the estimate is a positive number below 2^64"
-)]
 pub fn count(registers: &Registers) -> u64 {
-    let mut histogram = [0_u32; 64];
-    for register in registers {
-        histogram[usize::from(*register) & 63] += 1;
-    }
-    let all = REGISTERS as f64;
-    let full = f64::from(histogram[REST_BITS + 1]);
-    let mut sum = all * tau((all - full) / all);
-    for number in histogram[1..=REST_BITS].iter().rev() {
-        sum = (sum + f64::from(*number)) * 0.5;
-    }
-    sum += all * sigma(f64::from(histogram[0]) / all);
-    (ALPHA * all * all / sum).round() as u64
+    Histogram::of_registers(registers).estimate()
 }
 
 fn sigma(mut x: f64) -> f64 {

@@ -8,6 +8,8 @@
 //!
 //! Opcodes are split and joined exactly as Redis does, because the bytes can be seen.
 
+use std::ops::Range;
+
 use super::{Corrupted, HEADER_BYTES, REGISTERS, Registers};
 
 /// The largest value that a VAL can say.
@@ -170,14 +172,28 @@ fn join(sketch: &mut Vec<u8>, mut at: usize) {
 
 /// Raises `registers` to those of a sparse sketch.
 pub(super) fn merge(registers: &mut Registers, sketch: &[u8]) -> Result<(), Corrupted> {
+    for_each_run(sketch, |value, run| {
+        if value > 0 {
+            for register in &mut registers[run] {
+                *register = value.max(*register);
+            }
+        }
+    })
+}
+
+/// Shows the runs of equal registers, in order: their value, and which they are.
+pub(super) fn for_each_run(
+    sketch: &[u8],
+    mut visit: impl FnMut(u8, Range<usize>),
+) -> Result<(), Corrupted> {
     let mut end = 0;
     let mut end_at = HEADER_BYTES;
     for (at, first, opcode) in opcodes(sketch) {
         (end, end_at) = (first + opcode.run, at + opcode.bytes);
-        let run = registers.get_mut(first..end).ok_or(Corrupted)?;
-        for register in run {
-            *register = opcode.value.max(*register);
+        if end > REGISTERS {
+            return Err(Corrupted);
         }
+        visit(opcode.value, first..end);
     }
     if end == REGISTERS && end_at == sketch.len() {
         Ok(())

@@ -1,10 +1,10 @@
 //! Adding, counting and merging.
 
 use protocol::Reply;
-use store::{Deadline, Entry, Key};
+use store::{Deadline, Entry, Key, Record};
 use structures::hyper_log_log::sparse::{self, Change};
 use structures::hyper_log_log::{
-    CARD_BYTES, Form, HEADER_BYTES, Registers, cached_count, count, dense, empty,
+    CARD_BYTES, Form, HEADER_BYTES, Histogram, Registers, cached_count, count, dense, empty,
     merge as raise_all, out_of_date, read_window, register_of, window, write_window,
 };
 
@@ -224,14 +224,22 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
         let Some(record) = entry.record() else {
             return Ok(0);
         };
-        let mut registers = no_registers();
-        merge(&record, &mut registers)?;
-        let total = count(&registers);
+        let total = estimate(&record)?;
         let card = total.to_le_bytes();
         entry.write_at(CARD_BYTES.start, &card)?;
         entry.effect(|effect| effect.command(&[b"SETRANGE", key.bytes(), b"8", &card]));
         Ok(total)
     })
+}
+
+fn estimate(record: &Record<'_>) -> Result<u64, CommandError> {
+    let (form, _) = look(record)?;
+    if form == Form::Sparse {
+        return Ok(Histogram::of_sparse(&record.to_vec())?.estimate());
+    }
+    let mut registers = no_registers();
+    merge(record, &mut registers)?;
+    Ok(count(&registers))
 }
 
 fn pfmerge(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

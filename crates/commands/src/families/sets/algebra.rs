@@ -1,11 +1,11 @@
 //! Several sets combined.
 //!
 //! All keys are locked, so that the result is that of one moment. Members are copied out of one set
-//! (of an intersection the smallest), then each other set says which of them stay.
+//! (of an intersection the smallest, in batches), then each other set says which of them stay.
 
 use protocol::Reply;
 use store::{Entry, Handle, Key, Owned};
-use structures::{Set, SetLimits, Structure};
+use structures::{ElementText, Set, SetLimits, Structure};
 
 use super::members::Members;
 use super::{READER, limits, state};
@@ -111,6 +111,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
+/// Members of the smallest set that the others are asked about at once: few at first, for those who
+/// want few.
+const BATCH_MIN: usize = 32;
+/// … and then more, so that finding the sets again costs nothing beside it.
+const BATCH_MAX: usize = 4_096;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Intersection,
@@ -119,7 +125,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The members of the result; at most `most` of an intersection.
+    /// The members of the result; of an intersection not many more than `most`.
     fn result(
         self,
         store: &mut Handle,
@@ -154,6 +160,8 @@ fn visit<R>(
     })
 }
 
+/// Asks the other sets about members of the smallest, batch by batch, until there are `most`; a few
+/// more may be given.
 fn intersection(
     store: &mut Handle,
     keys: &[Key<'_>],
@@ -163,25 +171,28 @@ fn intersection(
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|index| lens[*index]);
     let mut members = Members::default();
-    for (step, index) in order.iter().enumerate() {
-        let is_last = step + 1 == order.len();
-        visit(store, &keys[*index], |set| match set {
-            None => members = Members::default(),
-            Some(set) if step == 0 => members = Members::of(set),
-            Some(set) => {
-                let mut found = 0;
-                members.retain(|member| {
-                    let stays = !(is_last && found == most) && set.contains(member);
-                    found += usize::from(stays);
-                    stays
-                });
-            }
+    let Some((smallest, others)) = order.split_first().filter(|(first, _)| lens[**first] > 0)
+    else {
+        return Ok(members);
+    };
+    let (mut cursor, mut count) = (0, BATCH_MIN);
+    loop {
+        let mut batch = Members::default();
+        cursor = visit(store, &keys[*smallest], |set| {
+            let push = |member: ElementText<'_>| batch.push(member.as_bytes());
+            set.map_or(0, |set| set.scan(cursor, count, push))
         })?;
-        if members.is_empty() {
-            break;
+        for other in others {
+            visit(store, &keys[*other], |set| {
+                batch.retain(|member| set.is_some_and(|set| set.contains(member)));
+            })?;
         }
+        members.append(&batch);
+        if cursor == 0 || members.len() >= most {
+            return Ok(members);
+        }
+        count = (2 * count).min(BATCH_MAX);
     }
-    Ok(members)
 }
 
 fn union(
@@ -359,6 +370,19 @@ mod tests {
         assert_eq!(server.integer("SINTERCARD 2 one two LIMIT 2"), 2);
         assert_eq!(server.integer("SINTERCARD 1 one LIMIT 2"), 2);
         assert_eq!(server.integer("SINTERCARD 2 one none LIMIT 0"), 0);
+    }
+
+    #[test]
+    fn an_intersection_of_many_is_found_batch_by_batch() {
+        let mut server = TestServer::new();
+        for member in 0..6_000 {
+            server.run(&format!("SADD thirds m:{}", 3 * member));
+            server.run(&format!("SADD halves m:{}", 2 * member));
+        }
+        assert_eq!(server.integer("SINTERCARD 2 thirds halves"), 2_000);
+        assert_eq!(server.integer("SINTERSTORE sixths thirds halves"), 2_000);
+        assert_eq!(server.integer("SISMEMBER sixths m:11994"), 1);
+        assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 7"), 7);
     }
 
     #[test]

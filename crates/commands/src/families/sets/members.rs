@@ -33,6 +33,13 @@ impl Members {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds those of `others`.
+    pub(super) fn append(&mut self, others: &Self) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| start + end));
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts
