@@ -32,8 +32,11 @@ pub const CONTENT_BYTES_MAX: usize = u32::MAX as usize - (64 << 10);
 const SHRINK_FROM_BYTES: usize = 128;
 /// A buffer grows by this part of what it has to hold …
 const SPARE_PART: usize = 4;
-/// … but not by more bytes than this, and is a multiple of the step long.
+/// … but not by more bytes than this …
 const SPARE_BYTES_MAX: usize = 2 << 10;
+/// … and only by the step when it holds no more than this: of small blocks there are many, and copying one
+/// is cheap.
+const SMALL_BYTES: usize = 256;
 const STEP_BYTES: usize = 16;
 
 /// Elements one behind another. See the module's head.
@@ -572,7 +575,10 @@ impl DoubleEndedIterator for Iter<'_> {
 
 /// Length of a buffer for `bytes` that is expected to grow.
 fn grown(bytes: usize) -> usize {
-    let spare = (bytes / SPARE_PART).min(SPARE_BYTES_MAX);
+    let spare = match bytes {
+        ..=SMALL_BYTES => 0,
+        _ => (bytes / SPARE_PART).min(SPARE_BYTES_MAX),
+    };
     // Eight bytes short of a step: what an allocator puts in front fills it up.
     (bytes + spare + STEP_BYTES / 2).next_multiple_of(STEP_BYTES) - STEP_BYTES / 2
 }
