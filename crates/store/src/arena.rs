@@ -364,12 +364,15 @@ impl Arena {
         let _ = (first, end);
     }
 
-    /// Asks for huge pages where chunk `first`, the first of its 2 MiB, lies.
-    pub(crate) fn advise_huge(&self, first: ChunkId) {
+    /// Asks for a huge page where chunk `first`, the first of its 2 MiB, lies, and that its memory be
+    /// there soon.
+    pub(crate) fn prepare_huge(&self, first: ChunkId) {
         #[cfg(not(any(loom, shuttle)))]
         {
-            let end = (first.start() + HUGE_PAGE_BYTES).min(self.bytes());
-            self.words.range.advise_huge(first.start()..end);
+            let end = first.start() + HUGE_PAGE_BYTES;
+            if end <= self.bytes() {
+                self.words.range.prepare_huge(first.start()..end);
+            }
         }
         #[cfg(any(loom, shuttle))]
         let _ = first;

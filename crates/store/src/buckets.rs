@@ -89,19 +89,20 @@ impl Buckets {
         let _ = number;
     }
 
-    /// Asks for huge pages from bucket `first` on, when it is the first of 2 MiB.
+    /// When bucket `number` is the first of 2 MiB: asks for a huge page for the 2 MiB behind it, and
+    /// that its memory be there by then.
     #[inline]
-    pub(crate) fn advise_huge(&self, first: usize) {
+    pub(crate) fn prepare_behind(&self, number: usize) {
         #[cfg(not(any(loom, shuttle)))]
         {
-            let start = first * BUCKET_BYTES;
+            let start = number * BUCKET_BYTES + HUGE_PAGE_BYTES;
             let end = start + HUGE_PAGE_BYTES;
             if start.is_multiple_of(HUGE_PAGE_BYTES) && end <= self.range.bytes() {
-                self.range.advise_huge(start..end);
+                self.range.prepare_huge(start..end);
             }
         }
         #[cfg(any(loom, shuttle))]
-        let _ = first;
+        let _ = number;
     }
 
     /// Gives the memory of some buckets back to the system; they read as zero from now on.

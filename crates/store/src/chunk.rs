@@ -11,8 +11,9 @@ use base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::arena::{Arena, CHUNK_BYTES, HugePages, Offset, distance};
+use crate::reservation::HUGE_PAGE_BYTES;
 #[cfg(not(any(loom, shuttle)))]
-use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
+use crate::reservation::Reservation;
 
 /// Dirty chunks kept whatever the size of the store (4 MiB).
 const DIRTY_MIN: usize = 64;
@@ -22,6 +23,9 @@ pub(crate) const CLEANED_AT_ONCE: usize = 8;
 
 /// Beyond [`DIRTY_MIN`] one dirty chunk is kept for so many in use: 3 % of the memory.
 const IN_USE_PER_DIRTY: u64 = 32;
+
+/// Chunks that share a huge page.
+const CHUNKS_PER_HUGE_PAGE: usize = HUGE_PAGE_BYTES / CHUNK_BYTES;
 
 /// Number of a chunk. 0 is the page of zeroes that nobody owns; it also stands for "none".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -286,13 +290,14 @@ impl Arena {
         chunks
     }
 
+    /// Sees to the huge page behind the one that begins with `chunk`, if one does.
     fn before_first_use(&self, chunk: ChunkId) {
-        #[cfg(not(any(loom, shuttle)))]
-        let first_of_huge_page = chunk.start().is_multiple_of(HUGE_PAGE_BYTES);
-        #[cfg(any(loom, shuttle))]
-        let first_of_huge_page = false;
-        if first_of_huge_page && self.chunks().wants_huge(chunk) {
-            self.advise_huge(chunk);
+        if !chunk.index().is_multiple_of(CHUNKS_PER_HUGE_PAGE) {
+            return;
+        }
+        let behind = ChunkId::from_index(chunk.index() + CHUNKS_PER_HUGE_PAGE);
+        if self.chunks().wants_huge(behind) {
+            self.prepare_huge(behind);
         }
     }
 }

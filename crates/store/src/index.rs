@@ -252,9 +252,9 @@ impl Index {
             .discard_range(narrow(numbers.start)..narrow(numbers.end));
     }
 
-    /// Asks for huge pages for what begins with a bucket.
-    pub(crate) fn advise_huge(&self, number: u64) {
-        self.buckets.advise_huge(narrow(number));
+    /// Has memory be there for what comes behind a bucket (see [`Buckets::prepare_behind`]).
+    pub(crate) fn prepare_behind(&self, number: u64) {
+        self.buckets.prepare_behind(narrow(number));
     }
 
     /// The overflow buckets.

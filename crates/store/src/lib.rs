@@ -61,6 +61,9 @@ mod mover;
 mod naive;
 mod overflow;
 mod parking;
+#[cfg(not(miri))]
+#[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
+mod prefault;
 mod reader;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;

@@ -13,6 +13,11 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+#[cfg(not(miri))]
+use std::sync::Arc;
+
+#[cfg(not(miri))]
+use crate::prefault;
 
 /// Size of a page of the smallest kind; the guard page has this size.
 #[cfg(not(miri))]
@@ -27,15 +32,61 @@ pub(crate) struct Reservation {
     base: NonNull<u8>,
     bytes: usize,
     #[cfg(not(miri))]
-    _mapped: Mapped,
+    mapped: Arc<Mapped>,
 }
 
 /// What was really mapped, around the aligned range that is used.
 #[cfg(not(miri))]
 #[derive(Debug)]
-struct Mapped {
+pub(crate) struct Mapped {
     base: NonNull<libc::c_void>,
     bytes: usize,
+}
+
+// SAFETY: a name for a mapping, as `Reservation`.
+#[cfg(not(miri))]
+unsafe impl Send for Mapped {}
+// SAFETY: as for `Send`: nothing is done through it but to unmap it when nobody names it any more.
+#[cfg(not(miri))]
+unsafe impl Sync for Mapped {}
+
+/// A part of a mapping whose memory is wanted (see [`crate::prefault`]).
+#[cfg(not(miri))]
+#[derive(Debug)]
+pub(crate) struct Populate {
+    mapped: Arc<Mapped>,
+    /// Bytes from the start of what is mapped.
+    start: usize,
+    bytes: usize,
+}
+
+#[cfg(not(miri))]
+impl Populate {
+    /// The part of `bytes` that begins `start` bytes behind the beginning of what is mapped.
+    ///
+    /// # Panics
+    /// When it does not lie inside.
+    fn new(mapped: &Arc<Mapped>, start: usize, bytes: usize) -> Self {
+        assert!(
+            start.saturating_add(bytes) <= mapped.bytes,
+            "memory outside of the reserved range"
+        );
+        Self {
+            mapped: Arc::clone(mapped),
+            start,
+            bytes,
+        }
+    }
+
+    /// Has the system provide the memory. Content stays as it is, whoever uses it meanwhile.
+    pub(crate) fn run(&self) {
+        // SAFETY: inside the mapping (checked when this was made), which is there while it is named
+        // here. The call touches no content; a refusal changes nothing.
+        unsafe {
+            let start = self.mapped.base.as_ptr().byte_add(self.start);
+            libc::madvise(start, self.bytes, libc::MADV_POPULATE_WRITE);
+        }
+    }
 }
 
 // SAFETY: a `Reservation` only names a range that it owns; it gives out the address and never
@@ -112,7 +163,7 @@ impl Reservation {
         Ok(Self {
             base,
             bytes,
-            _mapped: mapped,
+            mapped: Arc::new(mapped),
         })
     }
 
@@ -151,6 +202,19 @@ impl Reservation {
         self.advise(range, libc::MADV_HUGEPAGE);
         #[cfg(miri)]
         let _ = range;
+    }
+
+    /// As [`Reservation::advise_huge`], and has the memory be there soon, without waiting for it.
+    pub(crate) fn prepare_huge(&self, range: Range<usize>) {
+        self.advise_huge(range.clone());
+        #[cfg(not(miri))]
+        prefault::ask(self.populate(range));
+    }
+
+    #[cfg(not(miri))]
+    fn populate(&self, range: Range<usize>) -> Populate {
+        let before = self.base.as_ptr().addr() - self.mapped.base.as_ptr().addr();
+        Populate::new(&self.mapped, before + range.start, range.len())
     }
 
     /// Gives the memory behind `range` (bytes from the base, multiples of a page) back to the
@@ -249,6 +313,32 @@ mod tests {
             #[cfg(not(miri))]
             assert_eq!(address.read(), 0);
         }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn what_is_populated_is_there_and_says_what_it_said() {
+        let range = Reservation::new(2 * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
+        let here = || {
+            let mut pages = [0_u8; 2 * HUGE_PAGE_BYTES / PAGE_BYTES];
+            // SAFETY: the range is mapped, and there is a byte for each of its pages.
+            let asked = unsafe {
+                let start = range.base().as_ptr().cast();
+                libc::mincore(start, range.bytes(), pages.as_mut_ptr())
+            };
+            assert_eq!(asked, 0);
+            pages.iter().filter(|&page| page & 1 != 0).count()
+        };
+        // SAFETY: inside the range; nobody else uses it.
+        unsafe { range.base().as_ptr().write(7) };
+        assert_eq!(here(), 1);
+        let populate = range.populate(0..HUGE_PAGE_BYTES);
+        populate.run();
+        assert_eq!(here(), HUGE_PAGE_BYTES / PAGE_BYTES);
+        // SAFETY: as above.
+        assert_eq!(unsafe { range.base().as_ptr().read() }, 7);
+        drop(range);
+        populate.run();
     }
 
     #[test]

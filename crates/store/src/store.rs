@@ -239,7 +239,7 @@ impl Store {
         self.shared().map_or_else(Statistics::default, statistics)
     }
 
-    fn shared(&self) -> Option<&Arc<Shared>> {
+    pub(crate) fn shared(&self) -> Option<&Arc<Shared>> {
         match &self.backend {
             Backend::Indexed(shared) => Some(shared),
             #[cfg(any(test, feature = "naive"))]

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod expiry;
+mod growing;
 mod locking;
 mod moving;
 mod objects;

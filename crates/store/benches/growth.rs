@@ -1,0 +1,72 @@
+//! The longest insertion while a table grows from nothing, in processor time of this thread.
+//! `cargo bench -p store --bench growth [-- KEYS]`; 10 M keys by default, which are 2 M buckets.
+//!
+//! Beside it what std's `HashMap` does, which moves all of itself at once. A reading of the clock
+//! takes a third of a microsecond, which is in every figure.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use std::collections::HashMap;
+
+use store::{Deadline, Options, Store};
+
+const VALUE: [u8; 8] = *b"a value.";
+
+fn main() {
+    let keys = std::env::args().find_map(|argument| argument.parse().ok());
+    let keys: usize = keys.unwrap_or(10_000_000);
+    println!("{keys} keys of 16 B and values of 8 B, from empty; microseconds of one insertion\n");
+    println!("| Map | p50 | p99 | p99.9 | p99.99 | the five longest |\n|---|---|---|---|---|---|");
+    let mut map: HashMap<Box<[u8]>, Box<[u8]>> = HashMap::new();
+    report("std's HashMap", keys, |name| {
+        map.insert(Box::from(&name[..]), Box::from(&VALUE[..]));
+    });
+    drop(map);
+    let Ok(store) = Store::new(&Options::default()) else {
+        return println!("no addresses for a store");
+    };
+    let mut handle = store.handle();
+    handle.begin(1_700_000_000_000);
+    report("Iolite's store", keys, |name| {
+        let key = handle.key(0, name);
+        handle.upsert(&key, &VALUE, Deadline::Never, |_| ()).ok();
+    });
+}
+
+fn report(what: &str, keys: usize, mut insert: impl FnMut(&[u8; 16])) {
+    let mut spent: Vec<u64> = (0..keys as u64).map(|_| 0).collect();
+    for (number, spent) in spent.iter_mut().enumerate() {
+        let mut name = *b"key:key:00000000";
+        name[8..].copy_from_slice(&number.to_le_bytes());
+        let start = cpu_ns();
+        insert(&name);
+        *spent = cpu_ns() - start;
+    }
+    spent.sort_unstable();
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let part = |of: usize| micros(spent[keys - 1 - keys / of]);
+    let longest: Vec<String> = spent[keys - 5..]
+        .iter()
+        .rev()
+        .map(|ns| format!("{:.0}", micros(*ns)))
+        .collect();
+    println!(
+        "| {what} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
+        part(2),
+        part(100),
+        part(1_000),
+        part(10_000),
+        longest.join(", ")
+    );
+}
+
+fn cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let (seconds, rest) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds * 1_000_000_000 + rest
+}

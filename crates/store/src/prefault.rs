@@ -1,0 +1,41 @@
+//! Memory that is there before it is needed.
+//!
+//! The first touch of a huge page costs whoever does it the clearing of 2 MiB, some hundred
+//! microseconds to several milliseconds. So when the index or the arena come to a huge page, the
+//! next one is asked for here, and a thread of its own has the system clear it meanwhile.
+//!
+//! Page tables are the process', so there is one such thread for all stores, from the first request
+//! on. It is advice all the way: when the thread lags behind, the queue is full or the system does
+//! not know the call, who comes to the page first pays, as without it.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+
+use crate::reservation::Populate;
+
+/// Requests that may wait.
+const QUEUE_MAX: usize = 16;
+
+static QUEUE: OnceLock<Option<SyncSender<Populate>>> = OnceLock::new();
+
+/// Has some memory be there soon. It stays mapped until then.
+pub(crate) fn ask(request: Populate) {
+    if let Some(queue) = QUEUE.get_or_init(begin) {
+        // Full, or the thread is gone: nobody waits for it.
+        let _refused = queue.try_send(request);
+    }
+}
+
+fn begin() -> Option<SyncSender<Populate>> {
+    let (sender, receiver) = mpsc::sync_channel(QUEUE_MAX);
+    let builder = thread::Builder::new().name("prefault".to_owned());
+    let started = builder.spawn(move || run(&receiver));
+    started.ok().map(|_detached| sender)
+}
+
+fn run(requests: &Receiver<Populate>) {
+    while let Ok(request) = requests.recv() {
+        request.run();
+    }
+}

@@ -1,0 +1,69 @@
+//! What an insertion pays for the growth of the table, and how seldom a tag misleads.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::handle::Handle;
+use crate::index::Index;
+use crate::indexed::hash_of;
+use crate::value::Deadline;
+
+/// The most buckets that one insertion splits.
+const SPLITS_MAX: u64 = 2;
+
+const KEYS: u64 = if cfg!(miri) { 500 } else { 100_000 };
+
+fn insert(handle: &mut Handle, number: u64) {
+    let name = number.to_le_bytes();
+    let key = handle.key(0, &name);
+    handle
+        .upsert(&key, b"value", Deadline::Never, |_| ())
+        .unwrap();
+}
+
+fn index(store: &Store) -> Arc<Index> {
+    let databases = &store.shared().unwrap().databases;
+    let mut seen = databases.unseen();
+    seen.refresh(databases);
+    Arc::clone(seen.get(0).unwrap())
+}
+
+#[test]
+fn an_insertion_splits_two_buckets_at_most() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    insert(&mut handle, 0);
+    let index = index(&store);
+    let mut before = index.state().buckets();
+    for number in 1..KEYS {
+        insert(&mut handle, number);
+        let buckets = index.state().buckets();
+        assert!(buckets - before <= SPLITS_MAX, "at {number}");
+        before = buckets;
+    }
+    assert!(before >= KEYS / 5 - SPLITS_MAX, "and keeps up: {before}");
+}
+
+#[test]
+fn a_tag_misleads_less_than_one_lookup_of_a_hundred() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    (0..KEYS).for_each(|number| insert(&mut handle, number));
+    let shared = store.shared().unwrap();
+    let index = index(&store);
+    let mut misled = 0;
+    for number in 0..2 * KEYS {
+        let hash = handle.hash(&number.to_le_bytes());
+        let home = index.lock(hash);
+        let bucket = index.bucket(home.number);
+        let found = index.find(bucket, hash, |link| {
+            let is = hash_of(shared, link) == hash;
+            misled += u64::from(!is);
+            is
+        });
+        assert_eq!(found.is_some(), number < KEYS);
+        bucket.unlock(false);
+    }
+    println!("{misled} of {} lookups", 2 * KEYS);
+    assert!(misled * 100 < 2 * KEYS, "{misled}");
+}
