@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 
-use protocol::{NameKey, Request, Requests};
+use protocol::{Requests, Runs};
 use store::Lookahead;
 
 use crate::table::{Found, KeyPlaces, Table};
@@ -22,8 +22,7 @@ const KEYS_MAX: usize = 63;
 
 /// The plan of one batch.
 pub(crate) struct Plan {
-    runs: [Run; BATCH_MAX],
-    runs_count: usize,
+    runs: [PlannedRun; BATCH_MAX],
     /// Behind the last of the batch is one that no argument is.
     keys: [PlannedKey; KEYS_MAX + 1],
     keys_count: usize,
@@ -31,18 +30,17 @@ pub(crate) struct Plan {
     next_key: Cell<usize>,
 }
 
-/// Requests one behind the other that have the same name, as many arguments, and one key each or
-/// none. Those of other commands, and those whose name has no [key](NameKey), stand alone.
+/// What is known about a [run](protocol::Run) of requests.
 #[derive(Clone, Copy)]
-pub(crate) struct Run {
+pub(crate) struct PlannedRun {
     /// What their name leads to.
     pub(crate) command: Option<&'static Found>,
-    /// How many there are.
-    pub(crate) requests_count: usize,
     /// Whether they are of a command that is [plain](Found::is_plain) and takes so many arguments.
     pub(crate) is_plain: bool,
-    /// The first request's key; each of the others has the next one.
+    /// The first key of the first request.
     first_key: usize,
+    /// How many keys each of them has.
+    keys_each: usize,
 }
 
 /// A key that was hashed: the argument, known by its place in memory, and the hash.
@@ -55,15 +53,14 @@ struct PlannedKey {
 
 impl Plan {
     pub(crate) const fn new() -> Self {
-        let run = Run {
+        let run = PlannedRun {
             command: None,
-            requests_count: 0,
             is_plain: false,
             first_key: KEYS_MAX,
+            keys_each: 0,
         };
         Self {
             runs: [run; BATCH_MAX],
-            runs_count: 0,
             keys: [PlannedKey::NONE; KEYS_MAX + 1],
             keys_count: 0,
             next_key: Cell::new(KEYS_MAX),
@@ -75,8 +72,8 @@ impl Plan {
     /// One stage after the other, each for all requests and none inlined: what a stage works with
     /// stays in registers.
     #[inline]
-    pub(crate) fn make(&mut self, table: &Table, ahead: &Lookahead<'_>, requests: Requests<'_>) {
-        let expects_structures = self.find(table, ahead, requests);
+    pub(crate) fn make(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) {
+        let expects_structures = self.find(table, ahead, runs);
         if self.keys_count > 1 {
             self.prefetch_records(ahead);
             if expects_structures {
@@ -88,79 +85,29 @@ impl Plan {
     /// Finds the rows and the keys, hashes these, and asks for their buckets. Says whether some
     /// are of commands that expect structures.
     #[inline(never)]
-    fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, mut requests: Requests<'_>) -> bool {
-        (self.runs_count, self.keys_count) = (0, 0);
+    fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) -> bool {
+        self.keys_count = 0;
         let mut expects_structures = false;
-        let mut request = requests.next_with_key();
-        while let Some((name, first)) = request {
-            let command = table.find_key(name).or_else(|| table.find(first.name()));
-            let arguments = first.len();
-            let mut run = Run::begin(command, arguments, self.keys_count);
+        for (planned, run) in self.runs.iter_mut().zip(runs) {
+            let command = table.find_run(&run);
+            let keys = command.map_or(KeyPlaces::NONE, |found| found.keys);
             expects_structures |= command.is_some_and(|found| found.is_about_structures);
-            let key_at = command.map_or(0, |found| usize::from(found.keys.first));
-            self.plan_key(ahead, &first, key_at);
-            let repeats = match command {
-                Some(found) if found.keys.last != 0 => {
-                    self.plan_more_keys(ahead, first, found.keys);
-                    false
-                }
-                _ => name != NameKey::NONE,
+            *planned = PlannedRun {
+                command,
+                is_plain: command
+                    .is_some_and(|found| found.is_plain && found.surely_takes(run.arguments_count)),
+                first_key: self.keys_count,
+                keys_each: keys.count(run.arguments_count),
             };
-            request = requests.next_with_key();
-            while let Some((next_name, next)) = request
-                && repeats
-                && next_name == name
-                && next.len() == arguments
-            {
-                run.requests_count += 1;
-                self.plan_key(ahead, &next, key_at);
-                request = requests.next_with_key();
-            }
-            self.add_run(run);
+            let free = &mut self.keys[self.keys_count..KEYS_MAX];
+            self.keys_count += match planned.keys_each {
+                0 => 0,
+                1 => plan_keys(free, ahead, run.requests, usize::from(keys.first)),
+                _ => plan_more_keys(free, ahead, run.requests, keys),
+            };
         }
         self.keys[self.keys_count].address = 0;
         expects_structures
-    }
-
-    #[inline]
-    fn add_run(&mut self, run: Run) {
-        if let Some(place) = self.runs.get_mut(self.runs_count) {
-            *place = run;
-            self.runs_count += 1;
-        }
-    }
-
-    /// Plans the argument at `at`, if there is one, as the next key. The name at 0 is no key.
-    #[inline(always)]
-    fn plan_key(&mut self, ahead: &Lookahead<'_>, request: &Request<'_>, at: usize) {
-        if at != 0
-            && let Some(bytes) = request.arg(at)
-            && let Some(place) = self.keys[..KEYS_MAX].get_mut(self.keys_count)
-        {
-            let hash = ahead.hash(bytes);
-            ahead.bucket(hash);
-            *place = PlannedKey {
-                address: bytes.as_ptr().addr(),
-                bytes: bytes.len(),
-                hash,
-            };
-            self.keys_count += 1;
-        }
-    }
-
-    /// Plans the keys behind the first, as far as there are places.
-    #[inline(never)]
-    fn plan_more_keys(&mut self, ahead: &Lookahead<'_>, request: Request<'_>, keys: KeyPlaces) {
-        let (first, step) = (usize::from(keys.first), usize::from(keys.step));
-        let last = match usize::try_from(keys.last) {
-            Ok(last) => first + last,
-            Err(_) => request
-                .len()
-                .saturating_sub(usize::from(keys.last.unsigned_abs())),
-        };
-        for at in (first + step..=last).step_by(step) {
-            self.plan_key(ahead, &request, at);
-        }
     }
 
     #[inline(never)]
@@ -177,17 +124,16 @@ impl Plan {
         }
     }
 
-    /// The run with this number, counted from the first of the batch.
+    /// What is known about the run with this number.
     #[inline]
-    pub(crate) fn run(&self, number: usize) -> Option<Run> {
-        let runs = self.runs.get(..self.runs_count)?;
-        runs.get(number).copied()
+    pub(crate) fn run(&self, number: usize) -> Option<PlannedRun> {
+        self.runs.get(number).copied()
     }
 
     /// Says which request of a run is the one that names its keys from now on.
     #[inline(always)]
-    pub(crate) fn begin(&self, run: &Run, index: usize) {
-        self.next_key.set(run.first_key + index);
+    pub(crate) fn begin(&self, run: &PlannedRun, index: usize) {
+        self.next_key.set(run.first_key + index * run.keys_each);
     }
 
     /// The hash of `bytes` if they are the next key of the running request.
@@ -203,19 +149,6 @@ impl Plan {
     }
 }
 
-impl Run {
-    /// The first request of a run: with so many arguments, the name included, and the next key.
-    #[inline(always)]
-    fn begin(command: Option<&'static Found>, arguments: usize, next_key: usize) -> Self {
-        Self {
-            command,
-            requests_count: 1,
-            is_plain: command.is_some_and(|found| found.is_plain && found.surely_takes(arguments)),
-            first_key: next_key,
-        }
-    }
-}
-
 impl PlannedKey {
     /// Which no argument is.
     const NONE: Self = Self {
@@ -223,6 +156,56 @@ impl PlannedKey {
         bytes: 0,
         hash: 0,
     };
+
+    #[inline(always)]
+    fn of(bytes: &[u8], ahead: &Lookahead<'_>) -> Self {
+        let hash = ahead.hash(bytes);
+        ahead.bucket(hash);
+        Self {
+            address: bytes.as_ptr().addr(),
+            bytes: bytes.len(),
+            hash,
+        }
+    }
+}
+
+/// Plans the key at `at` of each request, as far as there are places; how many were planned.
+#[inline(always)]
+fn plan_keys(
+    places: &mut [PlannedKey],
+    ahead: &Lookahead<'_>,
+    requests: Requests<'_>,
+    at: usize,
+) -> usize {
+    let mut planned = 0;
+    for (place, request) in places.iter_mut().zip(requests) {
+        let Some(bytes) = request.arg(at) else {
+            break;
+        };
+        *place = PlannedKey::of(bytes, ahead);
+        planned += 1;
+    }
+    planned
+}
+
+/// The same where each request has several.
+#[inline(never)]
+fn plan_more_keys(
+    places: &mut [PlannedKey],
+    ahead: &Lookahead<'_>,
+    requests: Requests<'_>,
+    keys: KeyPlaces,
+) -> usize {
+    let found = requests.flat_map(|request| {
+        let places = keys.places(request.len());
+        places.filter_map(move |at| request.arg(at))
+    });
+    let mut planned = 0;
+    for (place, bytes) in places.iter_mut().zip(found) {
+        *place = PlannedKey::of(bytes, ahead);
+        planned += 1;
+    }
+    planned
 }
 
 #[cfg(test)]
@@ -238,19 +221,20 @@ mod tests {
         let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
         let (input, limits) = (input.as_bytes(), Limits::default());
         decoder.decode(input, &limits, BATCH_MAX, &mut batch);
-        plan.make(table(), &store.lookahead(0), batch.iter(input));
-        let runs = (0..).map_while(|number| plan.run(number));
-        let places = runs.flat_map(|run| (0..run.requests_count).map(move |index| (run, index)));
-        let known = |((run, index), request): ((Run, usize), Request<'_>)| {
-            plan.begin(&run, index);
-            let known = |arg: &[u8]| {
-                let hash = plan.hash_of(arg);
-                assert!(hash.is_none_or(|hash| hash == store.hash(arg)));
-                hash.is_some()
-            };
-            request.iter().map(known).collect()
-        };
-        places.zip(batch.iter(input)).map(known).collect()
+        plan.make(table(), &store.lookahead(0), batch.runs(input));
+        let mut known = Vec::new();
+        for (number, run) in batch.runs(input).enumerate() {
+            for (index, request) in run.requests.enumerate() {
+                plan.begin(&plan.run(number).unwrap(), index);
+                let is_known = |arg: &[u8]| {
+                    let hash = plan.hash_of(arg);
+                    assert!(hash.is_none_or(|hash| hash == store.hash(arg)));
+                    hash.is_some()
+                };
+                known.push(request.iter().map(is_known).collect());
+            }
+        }
+        known
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use protocol::NameKey;
+use protocol::{NameKey, Run};
 
 use crate::engine::SeriesLoop;
 use crate::families;
@@ -107,11 +107,35 @@ impl Found {
 }
 
 impl KeyPlaces {
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         first: 0,
         last: 0,
         step: 1,
     };
+
+    /// Where the keys of a request stand that has so many arguments, its name included.
+    pub(crate) fn places(self, arguments: usize) -> impl ExactSizeIterator<Item = usize> {
+        let first = usize::from(self.first);
+        let last = match usize::try_from(self.last) {
+            Ok(last) => first + last,
+            Err(_) => arguments.saturating_sub(usize::from(self.last.unsigned_abs())),
+        };
+        let end = if first == 0 {
+            0
+        } else {
+            arguments.min(last + 1)
+        };
+        (first..end).step_by(usize::from(self.step))
+    }
+
+    /// How many keys it has.
+    #[inline]
+    pub(crate) fn count(self, arguments: usize) -> usize {
+        match self.last {
+            0 => usize::from(self.first != 0 && usize::from(self.first) < arguments),
+            _ => self.places(arguments).len(),
+        }
+    }
 
     fn of(spec: &CommandSpec) -> Self {
         match spec.keys.first() {
@@ -224,11 +248,21 @@ impl Table {
         Some((first + command_index(at), &container.subcommands[at]))
     }
 
+    /// Looks the name of a run up.
+    #[inline]
+    #[must_use]
+    pub(crate) fn find_run(&self, run: &Run<'_>) -> Option<&'static Found> {
+        self.find_key(run.name).or_else(|| {
+            let request = run.requests.clone().next()?;
+            self.find(request.name())
+        })
+    }
+
     /// Looks a name up that has a key, if it is written as most are; otherwise it is left to
     /// [`find`](Self::find).
     #[inline(always)]
     #[must_use]
-    pub(crate) fn find_key(&self, key: NameKey) -> Option<&'static Found> {
+    fn find_key(&self, key: NameKey) -> Option<&'static Found> {
         let mut at = spelling_place(key);
         loop {
             let spelling = &self.spellings[at];

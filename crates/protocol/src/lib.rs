@@ -33,5 +33,5 @@ pub use decoder::{Decoded, Decoder};
 pub use error::ProtocolError;
 pub use limits::Limits;
 pub use reply::{Deferred, Reply, Resp};
-pub use request::{Batch, NameKey, OwnedRequest, Request, RequestIter, Requests};
+pub use request::{Batch, NameKey, OwnedRequest, Request, RequestIter, Requests, Run, Runs};
 pub use value::{Double, Value, ValueError, decode_value, encode_request};

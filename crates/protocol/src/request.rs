@@ -1,6 +1,9 @@
 //! Decoded requests: views into the bytes they were decoded from.
 //!
-//! A [`Batch`] is a flat list of argument positions and a list of ranges over it, one a request.
+//! A [`Batch`] is a flat list of argument positions and a list of ranges over it. Requests of a pipeline
+//! are mostly alike, so one range is a run of them: those that stand one behind the other and differ in
+//! their arguments only. What reads a batch finds out once a run what is the same for all of it.
+//!
 //! A worker keeps one batch for all its sessions. An inline request with quotes has arguments that
 //! differ from their encoding; only those are copied, into a side buffer of the batch.
 
@@ -11,13 +14,15 @@ use crate::encode_request;
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
 /// back.
 const SPANS_KEPT_MAX: usize = 64 * 1024;
-/// Requests a batch may keep places for.
-const REQUESTS_KEPT_MAX: usize = 1024;
+/// Runs of requests a batch may keep places for.
+const RUNS_KEPT_MAX: usize = 1024;
 /// Unescaped bytes a batch may keep between two decodings.
 const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 /// Arguments of a request that is decoded the short way.
 pub(crate) const SHORT_ARGUMENTS_MAX: usize = 9;
+/// Bytes in front of a short request's name: `*2 CR LF $3 CR LF`.
+pub(crate) const SHORT_HEAD_BYTES: u32 = 8;
 /// Requests that are decoded the short way at once.
 pub(crate) const SHORT_REQUESTS_MAX: usize = 16;
 
@@ -28,7 +33,7 @@ pub(crate) const SHORT_REQUESTS_MAX: usize = 16;
 pub struct NameKey(u64);
 
 impl NameKey {
-    /// The key of no name: of requests that were not decoded the short way.
+    /// No key: of longer names, and of requests that were not decoded the short way.
     pub const NONE: Self = Self(0);
     /// The longest name that has a key.
     pub const BYTES_MAX: usize = 7;
@@ -36,40 +41,26 @@ impl NameKey {
     /// The key of `name`, if it has one.
     #[must_use]
     pub fn of(name: &[u8]) -> Self {
-        if name.len() > Self::BYTES_MAX {
-            return Self::NONE;
-        }
-        let word = name
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte));
-        Self::new(word, name.len())
+        let bytes = name.iter().rev();
+        let word = bytes.fold(0, |word, &byte| word << 8 | u64::from(byte));
+        Self::new(word, Self::mask_and_tag(name.len()))
     }
 
-    /// Which bits of the word at a name's beginning are the name's; none when it has no key.
+    /// What makes a key of the word at the beginning of a name: the bits that are the name's, and
+    /// those that say how long it is. Neither for a name that has no key.
     #[inline(always)]
-    pub(crate) const fn mask(name_bytes: usize) -> u64 {
-        const MASKS: [u64; 8] = [
-            0,
-            0xff,
-            0xffff,
-            0x00ff_ffff,
-            0xffff_ffff,
-            0x00ff_ffff_ffff,
-            0xffff_ffff_ffff,
-            0x00ff_ffff_ffff_ffff,
-        ];
-        if name_bytes < MASKS.len() {
-            MASKS[name_bytes]
-        } else {
-            0
+    pub(crate) const fn mask_and_tag(name_bytes: usize) -> (u64, u64) {
+        if name_bytes == 0 || name_bytes > Self::BYTES_MAX {
+            return (0, 0);
         }
+        let mask = u64::MAX >> (64 - 8 * name_bytes);
+        (mask, (name_bytes as u64) << 56)
     }
 
-    /// The key of a name of so many bytes, the bits of [`mask`](Self::mask) given.
+    /// The key of a name, from the word at its beginning.
     #[inline(always)]
-    pub(crate) fn new(word: u64, name_bytes: usize) -> Self {
-        Self(word | (name_bytes as u64) << 56)
+    pub(crate) const fn new(word: u64, (mask, tag): (u64, u64)) -> Self {
+        Self(word & mask | tag)
     }
 
     /// The word itself.
@@ -105,6 +96,12 @@ impl Span {
     /// The same argument when `offset` bytes in front of it are gone.
     fn moved_front(self, offset: usize) -> Self {
         Self::new(self.start as usize - offset, self.len as usize)
+    }
+
+    /// Where the line that it stands on ends.
+    #[inline]
+    fn line_end(self) -> u32 {
+        self.start + self.len + 2
     }
 
     #[inline]
@@ -186,34 +183,51 @@ impl Spans {
     }
 }
 
-/// One request of a batch: its arguments' spans, and where its encoding lies in the input.
+/// Requests of a batch that have the same name and as many arguments: one, or several short ones.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RequestRange {
-    /// Of its encoding, in the input.
-    start: u32,
+pub(crate) struct RunRange {
+    name: NameKey,
+    requests: u32,
+    /// Of each; the spans of all are behind those of the run before.
+    arguments: u32,
+    /// Where the last one ends in the input.
     end: u32,
-    /// Its arguments' spans are behind those of the request before.
-    spans_count: u32,
+    /// How long its encoding is; 0 for short ones, whose spans tell.
+    wire_bytes: u32,
     /// The spans point into the batch's side buffer instead of the input.
     unescaped: bool,
-    name: NameKey,
 }
 
-impl RequestRange {
-    /// Makes this a short request that begins at `start`, has a name and so many arguments.
+impl RunRange {
+    /// A run of short requests that has none yet.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, start: usize, name: NameKey, arguments: usize) {
-        let Span { start, len } = Span::new(start, arguments);
-        self.start = start;
-        self.spans_count = len;
-        self.unescaped = false;
-        self.name = name;
+    pub(crate) fn begin(name: NameKey, arguments: usize) -> Self {
+        Self {
+            name,
+            arguments: Span::new(0, arguments).len,
+            ..Self::default()
+        }
     }
 
-    /// Says where it ends.
+    /// Whether a request with this name and so many arguments can go on with it.
     #[inline(always)]
-    pub(crate) fn end(&mut self, end: usize) {
-        self.end = Span::new(end, 0).start;
+    pub(crate) fn takes(&self, name: NameKey, arguments: usize) -> bool {
+        self.name == name && self.arguments as usize == arguments && name != NameKey::NONE
+    }
+
+    /// Counts one more request.
+    #[inline(always)]
+    pub(crate) fn grow(&mut self) {
+        self.requests += 1;
+    }
+
+    /// Adds it to `runs`, with the end of its last request; unless it has none.
+    #[inline]
+    pub(crate) fn end_at(mut self, end: usize, runs: &mut Slots<Self>) {
+        if self.requests > 0 {
+            self.end = Span::new(end, 0).start;
+            runs.push(self);
+        }
     }
 }
 
@@ -221,7 +235,8 @@ impl RequestRange {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) spans: Spans,
-    requests: Slots<RequestRange>,
+    runs: Slots<RunRange>,
+    requests_count: usize,
     pub(crate) unescaped: Vec<u8>,
 }
 
@@ -234,7 +249,8 @@ impl Batch {
     /// Forgets all requests; keeps a bounded amount of memory for the next ones.
     #[inline]
     pub fn clear(&mut self) {
-        self.requests.clear(REQUESTS_KEPT_MAX);
+        self.requests_count = 0;
+        self.runs.clear(RUNS_KEPT_MAX);
         self.spans.clear(SPANS_KEPT_MAX);
         self.unescaped.clear();
         if self.unescaped.capacity() > UNESCAPED_BYTES_KEPT_MAX {
@@ -245,7 +261,7 @@ impl Batch {
     /// How many requests were decoded.
     #[inline]
     pub fn len(&self) -> usize {
-        self.requests.len()
+        self.requests_count
     }
 
     /// Whether no request was decoded.
@@ -256,7 +272,7 @@ impl Batch {
 
     /// Bytes of memory held, used or not.
     pub fn held_bytes(&self) -> usize {
-        self.spans.held_bytes() + self.requests.held_bytes() + self.unescaped.capacity()
+        self.spans.held_bytes() + self.runs.held_bytes() + self.unescaped.capacity()
     }
 
     /// The request at `index`, found by counting from the first. `input` must be the bytes the batch
@@ -270,10 +286,16 @@ impl Batch {
     }
 
     /// All requests in order. `input` must be the bytes the batch was decoded from.
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Request<'a>> {
+        self.runs(input).flat_map(|run| run.requests)
+    }
+
+    /// All requests in order, those together that stand one behind the other and are much the same.
+    /// `input` must be the bytes the batch was decoded from.
     #[inline]
-    pub fn iter<'a>(&'a self, input: &'a [u8]) -> Requests<'a> {
-        Requests {
-            ranges: self.requests.as_slice().iter(),
+    pub fn runs<'a>(&'a self, input: &'a [u8]) -> Runs<'a> {
+        Runs {
+            runs: self.runs.as_slice().iter(),
             spans: &self.spans.slots,
             input,
             unescaped: &self.unescaped,
@@ -286,9 +308,21 @@ impl Batch {
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
-    #[inline]
     pub fn end_of(&self, index: usize) -> usize {
-        self.requests.as_slice()[index].end as usize
+        let (mut requests, mut spans) = (0, 0);
+        for run in self.runs.as_slice() {
+            let more = index - requests;
+            if more + 1 == run.requests as usize {
+                return run.end as usize;
+            }
+            if more < run.requests as usize {
+                let last = spans + (more + 1) * run.arguments as usize - 1;
+                return self.spans.as_slice()[last].line_end() as usize;
+            }
+            requests += run.requests as usize;
+            spans += (run.requests * run.arguments) as usize;
+        }
+        panic!("the batch has so many requests");
     }
 
     /// Declares the spans from `spans_start` on, which no request has, to be one request encoded in
@@ -301,61 +335,91 @@ impl Batch {
         end: usize,
         unescaped: bool,
     ) {
-        let mut request = RequestRange::default();
-        let arguments = self.spans.len() - spans_start;
-        request.begin(start, NameKey::NONE, arguments);
-        request.end(end);
-        request.unescaped = unescaped;
-        self.requests.push(request);
+        let wire = Span::new(start, end - start);
+        let mut run = RunRange::begin(NameKey::NONE, self.spans.len() - spans_start);
+        run.grow();
+        run.wire_bytes = wire.len;
+        run.unescaped = unescaped;
+        run.end_at(end, &mut self.runs);
+        self.requests_count += 1;
     }
 
-    /// Places for so many short requests and for their arguments. Those that came to be are counted
+    /// The runs, and places for the arguments of so many short requests. What came to be is counted
     /// by [`take_room`](Self::take_room).
     #[inline]
-    pub(crate) fn room(&mut self, requests: usize) -> (&mut [RequestRange], &mut [Span]) {
+    pub(crate) fn room(&mut self, requests: usize) -> (&mut Slots<RunRange>, &mut [Span]) {
         (
-            self.requests.room(requests),
+            &mut self.runs,
             self.spans.room(requests * SHORT_ARGUMENTS_MAX),
         )
     }
 
-    /// Counts so many requests and arguments as written to the room.
+    /// Counts so many requests as added to the runs, and so many arguments as written to the room.
     #[inline]
     pub(crate) fn take_room(&mut self, requests: usize, spans: usize) {
-        self.requests.used = self.requests.slots.len().min(self.requests.used + requests);
+        self.requests_count += requests;
         self.spans.used = self.spans.slots.len().min(self.spans.used + spans);
     }
 }
 
-/// The requests of a [`Batch`], in order.
+/// The requests of a [`Batch`], run by run.
 #[derive(Clone)]
-pub struct Requests<'a> {
-    ranges: std::slice::Iter<'a, RequestRange>,
-    /// Of the requests that are left, and unused ones behind.
+pub struct Runs<'a> {
+    runs: std::slice::Iter<'a, RunRange>,
+    /// Of the runs that are left, and unused ones behind.
     spans: &'a [Span],
     input: &'a [u8],
-    unescaped: &'a Vec<u8>,
+    unescaped: &'a [u8],
 }
 
-impl<'a> Requests<'a> {
-    /// The next request and the key of its name.
-    #[inline(always)]
-    pub fn next_with_key(&mut self) -> Option<(NameKey, Request<'a>)> {
-        let range = self.ranges.next()?;
-        let (spans, behind) = self.spans.split_at_checked(range.spans_count as usize)?;
+/// Requests that stand one behind the other, with the same name and as many arguments.
+#[derive(Clone)]
+pub struct Run<'a> {
+    /// The key of their name; a run whose name has none is one request.
+    pub name: NameKey,
+    /// How many arguments each of them has, its name included.
+    pub arguments_count: usize,
+    /// How many there are.
+    pub requests_count: usize,
+    /// They themselves.
+    pub requests: Requests<'a>,
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = Run<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Run<'a>> {
+        let run = self.runs.next()?;
+        let (requests_count, arguments_count) = (run.requests as usize, run.arguments as usize);
+        let spans = self
+            .spans
+            .split_at_checked(requests_count * arguments_count);
+        let (spans, behind) = spans?;
         self.spans = behind;
-        let bytes = if range.unescaped {
-            unescaped_bytes(self.unescaped)
-        } else {
-            self.input
-        };
-        let request = Request {
-            spans,
-            bytes,
-            wire_bytes: range.end - range.start,
-        };
-        Some((range.name, request))
+        Some(Run {
+            name: run.name,
+            arguments_count,
+            requests_count,
+            requests: Requests {
+                spans: spans.chunks_exact(arguments_count.max(1)),
+                bytes: if run.unescaped {
+                    self.unescaped
+                } else {
+                    self.input
+                },
+                wire_bytes: run.wire_bytes,
+            },
+        })
     }
+}
+
+/// The requests of a [`Run`], in order.
+#[derive(Clone)]
+pub struct Requests<'a> {
+    spans: std::slice::ChunksExact<'a, Span>,
+    bytes: &'a [u8],
+    wire_bytes: u32,
 }
 
 impl<'a> Iterator for Requests<'a> {
@@ -363,15 +427,13 @@ impl<'a> Iterator for Requests<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Request<'a>> {
-        let (_, request) = self.next_with_key()?;
-        Some(request)
+        let spans = self.spans.next()?;
+        Some(Request {
+            spans,
+            bytes: self.bytes,
+            wire_bytes: self.wire_bytes,
+        })
     }
-}
-
-/// Off the way of those that need it not.
-#[cold]
-fn unescaped_bytes(bytes: &Vec<u8>) -> &[u8] {
-    bytes
 }
 
 /// One request: a command's name and its arguments, as bytes. Never empty.
@@ -379,6 +441,7 @@ fn unescaped_bytes(bytes: &Vec<u8>) -> &[u8] {
 pub struct Request<'a> {
     spans: &'a [Span],
     bytes: &'a [u8],
+    /// 0 for a short one.
     wire_bytes: u32,
 }
 
@@ -417,7 +480,14 @@ impl<'a> Request<'a> {
     /// How many bytes the request took on the wire.
     #[inline]
     pub fn wire_bytes(&self) -> usize {
-        self.wire_bytes as usize
+        let wire_bytes = match (self.wire_bytes, self.spans) {
+            (0, [name, ..]) => {
+                let last = self.spans.last().unwrap_or(name);
+                last.line_end() - name.start + SHORT_HEAD_BYTES
+            }
+            (wire_bytes, _) => wire_bytes,
+        };
+        wire_bytes as usize
     }
 }
 
@@ -552,17 +622,13 @@ mod tests {
             }
             let mut word = [0xff; 8];
             word[..one.len()].copy_from_slice(one);
-            let word = u64::from_le_bytes(word) & NameKey::mask(one.len());
-            assert_eq!(NameKey::new(word, one.len()), NameKey::of(one));
+            let word = u64::from_le_bytes(word);
+            let key = NameKey::new(word, NameKey::mask_and_tag(one.len()));
+            assert_eq!(key, NameKey::of(one));
         }
         for long in [&b"GETRANGE"[..], b"GET\0\0\0\0\x03", b"SETRANGE2"] {
             assert_eq!(NameKey::of(long), NameKey::NONE);
-            assert_eq!(NameKey::mask(long.len()), 0);
-            assert!(
-                !names
-                    .map(NameKey::of)
-                    .contains(&NameKey::new(0, long.len()))
-            );
+            assert_eq!(NameKey::mask_and_tag(long.len()), (0, 0));
         }
     }
 

@@ -6,13 +6,14 @@
 //! where the next one begins. Hence the care to find a length with one load and few steps.
 
 use crate::limits::Ceilings;
-use crate::request::{Batch, NameKey, SHORT_ARGUMENTS_MAX, SHORT_REQUESTS_MAX, Span};
+use crate::request::{
+    Batch, NameKey, RunRange, SHORT_ARGUMENTS_MAX, SHORT_HEAD_BYTES, SHORT_REQUESTS_MAX, Span,
+};
 
 /// Decodes requests from `start` on until one is not short or `batch` has `max`, but no more than
 /// [`SHORT_REQUESTS_MAX`]. Returns the end of the last one.
 ///
-/// Not inlined, and what is known of a request is written as soon as it is known: so that what is
-/// worked with fits into registers.
+/// Not inlined, so that what is worked with fits into registers.
 #[inline(never)]
 pub(crate) fn decode_short_requests(
     input: &[u8],
@@ -26,57 +27,63 @@ pub(crate) fn decode_short_requests(
         return start;
     }
     let max = max.saturating_sub(batch.len()).min(SHORT_REQUESTS_MAX);
-    let (requests, spans) = batch.room(max);
-    let spans_room = spans.len();
-    let mut spans = spans.iter_mut();
-    let (mut requests_used, mut spans_left) = (0, spans_room);
+    let (runs, mut free) = batch.room(max);
+    let (mut requests_used, mut spans_used) = (0, 0);
+    let mut run = RunRange::default();
     let mut head = Head::PING;
-    for request in requests {
-        let Some((name, arguments)) = head.begin(rest) else {
+    let mut lengths = [Length::NONE; SHORT_ARGUMENTS_MAX];
+    while requests_used < max {
+        let Some((name, behind_name)) = head.begin(rest) else {
+            break;
+        };
+        let Some((spans, free_then)) = free.split_at_mut_checked(head.arguments) else {
+            break;
+        };
+        let [name_span, spans @ ..] = spans else {
             break;
         };
         let position = input.len() - rest.len();
-        request.begin(position, name, head.arguments);
-        let Some(slot) = spans.next() else { break };
-        *slot = Span::new(position + HEAD_BYTES, head.name_bytes);
-        let decoded = decode_arguments(
-            arguments,
-            input.len(),
-            head.arguments - 1,
-            ceilings,
-            &mut spans,
-        );
-        let Some(behind) = decoded else { break };
-        rest = behind;
-        request.end(input.len() - rest.len());
+        *name_span = Span::new(position + HEAD_BYTES, head.name_bytes);
+        let decoded = decode_arguments(behind_name, input.len(), ceilings, &mut lengths, spans);
+        let Some(behind) = decoded else {
+            break;
+        };
+        if !run.takes(name, head.arguments) {
+            run.end_at(position, runs);
+            run = RunRange::begin(name, head.arguments);
+        }
+        run.grow();
         requests_used += 1;
-        spans_left = spans.len();
+        spans_used += head.arguments;
+        (free, rest) = (free_then, behind);
     }
-    batch.take_room(requests_used, spans_room - spans_left);
-    input.len() - rest.len()
+    let end = input.len() - rest.len();
+    run.end_at(end, runs);
+    batch.take_room(requests_used, spans_used);
+    end
 }
 
-/// Decodes the `count` arguments that `rest`, the end of an input of so many bytes, begins with.
-/// Returns what is behind them.
+/// Decodes the arguments that `rest`, the end of an input of so many bytes, begins with, as many as
+/// there are places for. Returns what is behind them.
 #[inline(always)]
 fn decode_arguments<'a>(
     mut rest: &'a [u8],
     input_bytes: usize,
-    count: usize,
     ceilings: &Ceilings,
-    spans: &mut std::slice::IterMut<'_, Span>,
+    lengths: &mut [Length; SHORT_ARGUMENTS_MAX],
+    spans: &mut [Span],
 ) -> Option<&'a [u8]> {
-    for _ in 0..count {
-        let (length, header_bytes) = short_bulk_header(rest, ceilings)?;
+    for (span, length) in spans.iter_mut().zip(lengths) {
+        length.read(rest, ceilings)?;
         let position = input_bytes - rest.len();
-        *spans.next()? = Span::new(position + header_bytes, length);
-        rest = rest.get(header_bytes + length + 2..)?;
+        *span = Span::new(position + length.header_bytes, length.content_bytes);
+        rest = rest.get(length.line_bytes..)?;
     }
     Some(rest)
 }
 
 /// Bytes of the part of a request that every short one has: `*2 CR LF $3 CR LF`.
-const HEAD_BYTES: usize = 8;
+const HEAD_BYTES: usize = SHORT_HEAD_BYTES as usize;
 
 /// What the first bytes of a request say: how many arguments it has, and how long its name is. Kept
 /// from one request to the next, since requests of a pipeline are mostly alike.
@@ -84,8 +91,8 @@ struct Head {
     word: u64,
     arguments: usize,
     name_bytes: usize,
-    /// Which bits of the word behind are the name's.
-    name_mask: u64,
+    /// What makes a key of the word behind.
+    mask_and_tag: (u64, u64),
 }
 
 impl Head {
@@ -95,7 +102,7 @@ impl Head {
         word: u64::from_le_bytes(*b"*1\r\n$4\r\n"),
         arguments: 1,
         name_bytes: 4,
-        name_mask: NameKey::mask(4),
+        mask_and_tag: NameKey::mask_and_tag(4),
     };
 
     /// Reads the head of the request that `bytes` begin with. Returns the name's key and what is
@@ -111,7 +118,7 @@ impl Head {
             *self = Self::read(word)?;
         }
         let behind = bytes.get(HEAD_BYTES + self.name_bytes + 2..)?;
-        Some((NameKey::new(name & self.name_mask, self.name_bytes), behind))
+        Some((NameKey::new(name, self.mask_and_tag), behind))
     }
 
     #[inline(always)]
@@ -124,7 +131,63 @@ impl Head {
             word,
             arguments,
             name_bytes,
-            name_mask: NameKey::mask(name_bytes),
+            mask_and_tag: NameKey::mask_and_tag(name_bytes),
+        })
+    }
+}
+
+/// The announcement of an argument's length. Kept from one request to the next for each place of an
+/// argument, for keys are often equally long, and values too.
+#[derive(Clone, Copy)]
+struct Length {
+    /// The announcement itself, and which bits of a word it is.
+    word: u64,
+    mask: u64,
+    header_bytes: usize,
+    content_bytes: usize,
+    /// All of it: header, content and line end.
+    line_bytes: usize,
+}
+
+impl Length {
+    /// Which no announcement is.
+    const NONE: Self = Self {
+        word: 1,
+        mask: 0,
+        header_bytes: 0,
+        content_bytes: 0,
+        line_bytes: 0,
+    };
+
+    /// Reads the announcement that `bytes` begin with.
+    #[inline(always)]
+    fn read(&mut self, bytes: &[u8], ceilings: &Ceilings) -> Option<()> {
+        if first_word(bytes) & self.mask != self.word {
+            *self = Self::parse(bytes, ceilings)?;
+        }
+        Some(())
+    }
+
+    #[inline(always)]
+    fn parse(bytes: &[u8], ceilings: &Ceilings) -> Option<Self> {
+        let (content_bytes, header_bytes) = short_bulk_header(bytes, ceilings)?;
+        let mask = match header_bytes {
+            4 => 0xffff_ffff,
+            5 => 0xff_ffff_ffff,
+            6 => 0xffff_ffff_ffff,
+            // Longer ones are parsed each time, as are those that end less than a word before the input.
+            _ => Self::NONE.mask,
+        };
+        let (word, mask) = match first_word(bytes) & mask {
+            0 => (Self::NONE.word, Self::NONE.mask),
+            word => (word, mask),
+        };
+        Some(Self {
+            word,
+            mask,
+            header_bytes,
+            content_bytes,
+            line_bytes: header_bytes + content_bytes + 2,
         })
     }
 }

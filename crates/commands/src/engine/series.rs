@@ -13,18 +13,17 @@ use super::visit::Visit;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::plan::Run;
+use crate::plan::PlannedRun;
 use crate::table::Found;
 
 /// A loop over a series: calls [`Series::each`] with the command's handler.
 pub type SeriesLoop = fn(&mut Series<'_, '_, '_>);
 
-/// Requests of a batch that are about to run.
+/// A run of requests, and how far it is.
 pub struct Series<'s, 'v, 'i> {
     pub(super) visit: &'s mut Visit<'v>,
-    /// Of the batch, from the first of the series on.
-    pub(super) requests: &'s mut Requests<'i>,
-    pub(super) run: Run,
+    pub(super) requests: Requests<'i>,
+    pub(super) planned: &'s PlannedRun,
     pub(super) found: &'static Found,
     /// When the replies are as long as this, the rest has to wait.
     pub(super) reply_bytes_end: usize,
@@ -39,12 +38,10 @@ impl Series<'_, '_, '_> {
         &mut self,
         handler: impl Fn(&mut Context<'_>, &mut Args<'_>, &mut Reply<'_>) -> CommandResult,
     ) {
-        let (run, found, visit) = (self.run, self.found, &mut *self.visit);
+        let (found, visit) = (self.found, &mut *self.visit);
         let (mut done, mut refused) = (0, 0);
-        while done < run.requests_count
-            && let Some(request) = self.requests.next()
-        {
-            visit.context.plan.begin(&run, done);
+        for request in self.requests.clone() {
+            visit.context.plan.begin(self.planned, done);
             done += 1;
             let mut args = Args::new(request, 1);
             if found.needs_room && !visit.make_room(found.index, request.wire_bytes()) {

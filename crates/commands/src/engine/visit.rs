@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use base::clock::Clock;
-use protocol::{Batch, Decoded, Limits, Reply, Request, Requests};
+use protocol::{Batch, Decoded, Limits, Reply, Request, Run, Runs};
 use store::StoreError;
 
 use super::series::Series;
@@ -19,7 +19,7 @@ use crate::arrival::Arrival;
 use crate::context::Context;
 use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
-use crate::plan::{BATCH_MAX, Run};
+use crate::plan::{BATCH_MAX, PlannedRun};
 use crate::session::{Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
@@ -64,7 +64,7 @@ impl Visit<'_> {
                 now_unix_ms = self.clock.now_unix_ms();
             }
             self.set_time(now_unix_ms);
-            if let Some(left) = self.execute_batch(batch.iter(rest), reply_bytes_end) {
+            if let Some(left) = self.execute_batch(batch.runs(rest), reply_bytes_end) {
                 self.context.session.decoder.reset();
                 return leave(outcome, batch, &left);
             }
@@ -124,7 +124,7 @@ impl Visit<'_> {
         };
         let decoded = session.decoder.decode(input, &limits, most, batch);
         let ahead = store.lookahead(session.database);
-        plan.make(table, &ahead, batch.iter(input));
+        plan.make(table, &ahead, batch.runs(input));
         decoded
     }
 
@@ -136,30 +136,27 @@ impl Visit<'_> {
     }
 
     /// Runs a batch in order; `None` when all of it ran and there is room for more.
-    fn execute_batch(
-        &mut self,
-        mut requests: Requests<'_>,
-        reply_bytes_end: usize,
-    ) -> Option<Left> {
+    fn execute_batch(&mut self, runs: Runs<'_>, reply_bytes_end: usize) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
-        let mut run_start = 0;
-        for number in 0.. {
-            let run = self.context.plan.run(number)?;
-            let left = match run.command {
-                Some(found) if ordinary && run.is_plain && !self.may_be_paused() => {
-                    self.execute(&run, found, &mut requests, reply_bytes_end)
+        let mut done = 0;
+        for (number, run) in runs.enumerate() {
+            let planned = self.context.plan.run(number)?;
+            let requests_count = run.requests_count;
+            let left = match planned.command {
+                Some(found) if ordinary && planned.is_plain && !self.may_be_paused() => {
+                    self.execute(run, &planned, found, reply_bytes_end)
                 }
                 _ => {
-                    let left = self.execute_run_with_care(&run, &mut requests, reply_bytes_end);
+                    let left = self.execute_with_care(run, &planned, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
                     left
                 }
             };
             if let Some(Left { index, next }) = left {
-                let index = run_start + index;
+                let index = done + index;
                 return Some(Left { index, next });
             }
-            run_start += run.requests_count;
+            done += requests_count;
         }
         None
     }
@@ -168,15 +165,15 @@ impl Visit<'_> {
     #[inline]
     fn execute(
         &mut self,
-        run: &Run,
+        run: Run<'_>,
+        planned: &PlannedRun,
         found: &'static Found,
-        requests: &mut Requests<'_>,
         reply_bytes_end: usize,
     ) -> Option<Left> {
         let mut series = Series {
             visit: self,
-            requests,
-            run: *run,
+            requests: run.requests,
+            planned,
             found,
             reply_bytes_end,
             done: 0,
@@ -192,15 +189,15 @@ impl Visit<'_> {
 
     /// Runs any requests.
     #[inline(never)]
-    fn execute_run_with_care(
+    fn execute_with_care(
         &mut self,
-        run: &Run,
-        requests: &mut Requests<'_>,
+        run: Run<'_>,
+        planned: &PlannedRun,
         reply_bytes_end: usize,
     ) -> Option<Left> {
-        for (index, request) in requests.take(run.requests_count).enumerate() {
-            self.context.plan.begin(run, index);
-            let next = self.execute_with_care(&Args::new(request, 1), run.command);
+        for (index, request) in run.requests.enumerate() {
+            self.context.plan.begin(planned, index);
+            let next = self.execute_one(request, planned.command);
             if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
                 return Some(Left { index, next });
             }
@@ -236,13 +233,8 @@ impl Visit<'_> {
     }
 
     /// Runs any request and writes its reply.
-    #[inline(never)]
-    fn execute_with_care(&mut self, args: &Args<'_>, command: Option<&Found>) -> Next {
-        let request = args.request();
-        let settings = self.context.settings;
-        if settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
-            && self.is_paused(command, request)
-        {
+    fn execute_one(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
+        if self.may_be_paused() && self.is_paused(command, request) {
             return Next::Paused;
         }
         let start = self.reply.mark();
