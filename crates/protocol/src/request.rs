@@ -215,10 +215,10 @@ impl RunRange {
         self.name == name && self.arguments as usize == arguments && name != NameKey::NONE
     }
 
-    /// Counts one more request.
+    /// Counts so many more requests.
     #[inline(always)]
-    pub(crate) fn grow(&mut self) {
-        self.requests += 1;
+    pub(crate) fn grow(&mut self, requests: usize) {
+        self.requests += Span::new(0, requests).len;
     }
 
     /// Adds it to `runs`, with the end of its last request; unless it has none.
@@ -337,7 +337,7 @@ impl Batch {
     ) {
         let wire = Span::new(start, end - start);
         let mut run = RunRange::begin(NameKey::NONE, self.spans.len() - spans_start);
-        run.grow();
+        run.grow(1);
         run.wire_bytes = wire.len;
         run.unescaped = unescaped;
         run.end_at(end, &mut self.runs);

@@ -52,10 +52,23 @@ pub(crate) fn decode_short_requests(
             run.end_at(position, runs);
             run = RunRange::begin(name, head.arguments);
         }
-        run.grow();
+        run.grow(1);
         requests_used += 1;
         spans_used += head.arguments;
         (free, rest) = (free_then, behind);
+        if name != NameKey::NONE && head.is_at(rest) {
+            let pattern = Pattern {
+                head: &head,
+                name,
+                lengths: &lengths,
+            };
+            let repeated = pattern.decode(input.len(), rest, free, max - requests_used);
+            run.grow(repeated);
+            requests_used += repeated;
+            spans_used += repeated * head.arguments;
+            free = free.get_mut(repeated * head.arguments..).unwrap_or_default();
+            rest = rest.get(repeated * pattern.request_bytes()..).unwrap_or_default();
+        }
     }
     let end = input.len() - rest.len();
     run.end_at(end, runs);
@@ -80,6 +93,75 @@ fn decode_arguments<'a>(
         rest = rest.get(length.line_bytes..)?;
     }
     Some(rest)
+}
+
+/// A request as long as the one before in all of its parts: compared as a whole, and its arguments
+/// stand where that one's did.
+struct Pattern<'a> {
+    head: &'a Head,
+    name: NameKey,
+    lengths: &'a [Length; SHORT_ARGUMENTS_MAX],
+}
+
+impl Pattern<'_> {
+    /// How long each of the requests is.
+    fn request_bytes(&self) -> usize {
+        let arguments = &self.lengths[..self.head.arguments - 1];
+        let lines = arguments.iter().map(|length| length.line_bytes);
+        self.head.bytes() + lines.sum::<usize>()
+    }
+
+    /// Decodes the requests of this pattern that `rest`, the end of an input of so many bytes, begins
+    /// with, at most `max`; how many they were.
+    fn decode(&self, input_bytes: usize, rest: &[u8], spans: &mut [Span], max: usize) -> usize {
+        // The numbers of arguments that most requests have: what is known of them stays in registers.
+        match self.head.arguments {
+            2 => self.decode_some::<2>(input_bytes, rest, spans, max),
+            3 => self.decode_some::<3>(input_bytes, rest, spans, max),
+            4 => self.decode_some::<4>(input_bytes, rest, spans, max),
+            _ => 0,
+        }
+    }
+
+    #[inline(never)]
+    fn decode_some<const ARGUMENTS: usize>(
+        &self,
+        input_bytes: usize,
+        mut rest: &[u8],
+        spans: &mut [Span],
+        max: usize,
+    ) -> usize {
+        let (head, lengths) = (self.head, self.lengths);
+        let request_bytes = self.request_bytes();
+        let (places, _) = spans.as_chunks_mut::<ARGUMENTS>();
+        let mut decoded = 0;
+        for place in places.iter_mut().take(max) {
+            let Some(behind) = rest.get(request_bytes..) else {
+                break;
+            };
+            let Some((words, _)) = rest.split_first_chunk::<{ 2 * HEAD_BYTES }>() else {
+                break;
+            };
+            let name = NameKey::new(first_word(&words[HEAD_BYTES..]), head.mask_and_tag);
+            if first_word(words) != head.word || name != self.name {
+                break;
+            }
+            let position = input_bytes - rest.len();
+            place[0] = Span::new(position + HEAD_BYTES, head.name_bytes);
+            let mut at = head.bytes();
+            for (span, length) in place[1..].iter_mut().zip(lengths) {
+                let announced = rest.get(at..).map_or(0, first_word);
+                if announced & length.mask != length.word {
+                    return decoded;
+                }
+                *span = Span::new(position + at + length.header_bytes, length.content_bytes);
+                at += length.line_bytes;
+            }
+            decoded += 1;
+            rest = behind;
+        }
+        decoded
+    }
 }
 
 /// Bytes of the part of a request that every short one has: `*2 CR LF $3 CR LF`.
@@ -117,8 +199,20 @@ impl Head {
         if word != self.word {
             *self = Self::read(word)?;
         }
-        let behind = bytes.get(HEAD_BYTES + self.name_bytes + 2..)?;
+        let behind = bytes.get(self.bytes()..)?;
         Some((NameKey::new(name, self.mask_and_tag), behind))
+    }
+
+    /// Whether `bytes` begin with it.
+    #[inline(always)]
+    fn is_at(&self, bytes: &[u8]) -> bool {
+        first_word(bytes) == self.word
+    }
+
+    /// How long it is, the name and its line end included.
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        HEAD_BYTES + self.name_bytes + 2
     }
 
     #[inline(always)]
@@ -290,6 +384,43 @@ mod tests {
             b"",
         ] {
             assert_eq!(begins(bytes), None, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_the_request_before_is_told_from_it() {
+        let requests = [
+            &[&b"GET"[..], b"0123456789"][..],
+            &[b"GET", b"9876543210"],
+            &[b"GET", b"$1\r\n$1\r\n"],
+            &[b"get", b"0123456789"],
+            &[b"DEL", b"0123456789"],
+            &[b"GET", b"012345678"],
+            &[b"GETRANGE", b"0123456789", b"0", b"1"],
+            &[b"SETRANGE", b"0123456789", b"0", b"x"],
+            &[b"SETRANGE", b"0123456789", b"10", b""],
+            &[b"SET", b"0123456789", b"a"],
+            &[b"SET", b"0123456789", b"bc"],
+            &[b"SET", b"0123456789", &[b'd'; 200]],
+            &[b"SET", b"0123456789", &[b'e'; 200]],
+            &[b"PING"],
+            &[b"PING"],
+        ];
+        // All orders of three, each as often as it may be taken for the one before.
+        for (one, other, third) in (0..15 * 15 * 15).map(|n| (n / 225, n / 15 % 15, n % 15)) {
+            let sent = [one, one, other, other, third, one].map(|at| requests[at]);
+            let mut input = Vec::new();
+            sent.iter()
+                .for_each(|request| crate::encode_request(&mut input, request));
+            let (mut decoder, mut batch) = (crate::Decoder::new(), Batch::new());
+            let decoded = decoder.decode(&input, &crate::Limits::default(), 16, &mut batch);
+            assert_eq!(decoded.consumed, input.len());
+            let mut ends = 0;
+            for (at, request) in batch.iter(&input).enumerate() {
+                assert!(request.iter().eq(sent[at].iter().copied()), "{sent:?}");
+                ends += request.wire_bytes();
+                assert_eq!(batch.end_of(at), ends);
+            }
         }
     }
 
