@@ -66,8 +66,12 @@ pub(crate) fn decode_short_requests(
             run.grow(repeated);
             requests_used += repeated;
             spans_used += repeated * head.arguments;
-            free = free.get_mut(repeated * head.arguments..).unwrap_or_default();
-            rest = rest.get(repeated * pattern.request_bytes()..).unwrap_or_default();
+            free = free
+                .get_mut(repeated * head.arguments..)
+                .unwrap_or_default();
+            rest = rest
+                .get(repeated * pattern.request_bytes()..)
+                .unwrap_or_default();
         }
     }
     let end = input.len() - rest.len();
