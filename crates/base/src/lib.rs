@@ -4,12 +4,14 @@
 //! interface (integers, doubles, patterns, quoting, sizes), the module says which rule it
 //! reproduces and its tests compare with a reference server when one is installed.
 
+pub mod cache;
 pub mod clock;
 pub mod crc;
 pub mod extended;
 pub mod float;
 pub mod glob;
 pub mod hash;
+pub mod lanes;
 pub mod memory_size;
 pub mod number;
 pub mod process;

@@ -136,6 +136,14 @@ impl Plan {
         self.next_key.set(run.first_key + index * run.keys_each);
     }
 
+    /// The hash of the key of a request of a run.
+    #[inline]
+    pub(crate) fn key_hash(&self, run: &PlannedRun, index: usize) -> Option<u64> {
+        let keys = self.keys.get(..self.keys_count)?;
+        keys.get(run.first_key + index * run.keys_each)
+            .map(|key| key.hash)
+    }
+
     /// The hash of `bytes` if they are the next key of the running request.
     #[inline(always)]
     pub(crate) fn hash_of(&self, bytes: &[u8]) -> Option<u64> {

@@ -307,6 +307,9 @@ pub struct CommandSpec {
     pub keys: &'static [KeySpec],
     /// For keys with [`KeyAccess::VARIABLE_FLAGS`]: what one request does to them.
     pub access_of: Option<fn(&Request<'_>) -> KeyAccess>,
+    /// Which argument, if any, it looks for in the structure at its first key: a batch asks the cache
+    /// for that, too.
+    pub element: Option<u16>,
     /// Family.
     pub group: Group,
     /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
@@ -347,6 +350,7 @@ impl CommandSpec {
         flags: Flags::NONE,
         keys: &[],
         access_of: None,
+        element: None,
         group: Group::Generic,
         categories: &[],
         since: "1.0.0",

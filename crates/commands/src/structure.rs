@@ -15,7 +15,7 @@
 
 use protocol::Reply;
 use store::{Key, Record, StoreError};
-use structures::{ELEMENT_BYTES_MAX, Element, Structure};
+use structures::{AHEAD_MAX, ELEMENT_BYTES_MAX, Element, Structure};
 
 use crate::context::Context;
 use crate::error::CommandError;
@@ -33,7 +33,7 @@ pub(crate) fn read<S: Structure, R>(
     mut visit: impl FnMut(Option<&S>, &mut Reply<'_>) -> R,
 ) -> Result<R, CommandError> {
     let mark = reply.mark();
-    context.store.read(key, |record| {
+    context.store.read_structure(key, |record| {
         reply.rollback(mark);
         let structure = record.map(Record::structure).transpose()?;
         Ok(visit(structure, reply))
@@ -50,6 +50,13 @@ pub(crate) fn element(argument: &[u8]) -> Result<Element<'_>, CommandError> {
         return Err(StoreError::TooLarge.into());
     }
     Ok(Element::parse(argument))
+}
+
+/// Whether the element with this index, of so many that one command looks for, begins a batch: then
+/// the structure is told of the next [`AHEAD_MAX`].
+#[inline]
+pub(crate) fn begins_batch(index: usize, count: usize) -> bool {
+    count > 1 && index.is_multiple_of(AHEAD_MAX)
 }
 
 /// Writes an element as a string, straight from where it is.

@@ -57,6 +57,8 @@ pub struct Found {
     pub(crate) is_plain: bool,
     /// Refused when memory is full.
     pub(crate) needs_room: bool,
+    /// The argument that it looks for in the structure at its first key; 0 when there is none.
+    pub(crate) element: u16,
     /// Expects structures at its keys, not strings.
     pub(crate) is_about_structures: bool,
 }
@@ -94,6 +96,7 @@ impl Found {
             arguments_min,
             arguments_more,
             is_plain,
+            element: spec.element.unwrap_or(0),
             needs_room: spec.flags.has(Flags::DENYOOM),
             is_about_structures: spec.group.is_about_structures(),
         }

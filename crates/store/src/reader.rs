@@ -14,6 +14,8 @@
 //! Everything that is read before the word was looked at again may be torn: lengths are checked
 //! ([`View::load`]) and chains are followed for a bounded number of steps.
 
+use structures::Object;
+
 use crate::bucket::{Bucket, Link, Word};
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
@@ -49,6 +51,56 @@ impl Indexed {
             self.leave();
         }
         answer
+    }
+
+    /// As [`Indexed::read`], with the bucket held from the start: for keys that lead to objects
+    /// nearly always, which are not looked at otherwise.
+    #[inline]
+    pub(crate) fn read_held<R>(
+        &mut self,
+        key: &Key<'_>,
+        mut visit: impl FnMut(Option<&Record<'_>>) -> R,
+    ) -> R {
+        let entered = self.enter();
+        let answer = if self.find_index(key.database()).is_some() {
+            let (shared, local) = (&*self.shared, &*self.local);
+            let Some(index) = self.seen.get(key.database()) else {
+                unreachable!("looked up before");
+            };
+            let held = look_locked(shared, local, index, key);
+            held.look.note(local);
+            visit(held.record(local, key).as_ref())
+        } else {
+            self.local.cell.events.misses.count();
+            visit(None)
+        };
+        if entered {
+            self.leave();
+        }
+        answer
+    }
+
+    /// Shows the object at a key, if there is one, to somebody who only wants advice: it does not
+    /// count as a use, and nobody waits for it who could wait long.
+    pub(crate) fn glance(&mut self, key: &Key<'_>, visit: impl FnOnce(&Object)) {
+        if self.holds_several() || self.shared.parking.has_long() {
+            return;
+        }
+        let entered = self.enter();
+        if self.find_index(key.database()).is_some() {
+            let notes_use = std::mem::replace(&mut self.local.notes_use, false);
+            if let Some(index) = self.seen.get(key.database()) {
+                let held = look_locked(&self.shared, &self.local, index, key);
+                let record = held.record(&self.local, key);
+                if let Some(object) = record.as_ref().and_then(Record::object) {
+                    visit(object);
+                }
+            }
+            self.local.notes_use = notes_use;
+        }
+        if entered {
+            self.leave();
+        }
     }
 
     #[inline]

@@ -178,6 +178,16 @@ impl Hash {
         }
     }
 
+    /// Asks the cache for what looking up these fields will read, [`AHEAD_MAX`] of them at most.
+    ///
+    /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
+    #[inline]
+    pub fn prefetch<'n>(&self, names: impl Iterator<Item = &'n [u8]>) {
+        if let Form::Table(table) = &self.form {
+            table.prefetch(names);
+        }
+    }
+
     /// Sets the value of a field. True when the field was not there at `now_unix_ms`; a deadline that
     /// has passed is not kept.
     ///

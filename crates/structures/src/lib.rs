@@ -42,4 +42,4 @@ pub use object::{Encoding, Kind, Object, Structure};
 pub use packed::Packed;
 pub use set::{Set, SetLimits};
 pub use sorted_set::{Scored, SortedSet, SortedSetLimits};
-pub use table::Full;
+pub use table::{AHEAD_MAX, Full};

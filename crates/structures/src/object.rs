@@ -179,6 +179,17 @@ impl Object {
         }
     }
 
+    /// Asks the cache for what looking up these members or fields will read, if it is so large that
+    /// this is worth while.
+    #[inline]
+    pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        match self {
+            Self::Hash(hash) => hash.prefetch(members),
+            Self::Set(set) => set.prefetch(members),
+            _ => {}
+        }
+    }
+
     /// The earliest deadline of its members, in milliseconds since 1970.
     pub fn first_member_deadline_unix_ms(&mut self) -> Option<u64> {
         match self {

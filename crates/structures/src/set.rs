@@ -152,6 +152,16 @@ impl Set {
         }
     }
 
+    /// Asks the cache for what looking up these members will read, [`AHEAD_MAX`] of them at most.
+    ///
+    /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
+    #[inline]
+    pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        if let Form::Table(table) = &self.form {
+            table.prefetch(members);
+        }
+    }
+
     /// Adds `member`. True when it was not there.
     ///
     /// # Errors

@@ -45,6 +45,10 @@ const MERGE_BELOW: usize = LEN_MAX / 3;
 /// Bits of a hash that a cursor leaves out, so that it is exact as a double, too.
 const CURSOR_SHIFT: u32 = 11;
 
+/// As many keys are [looked ahead](Table::prefetch) at, at most: what a core has under way at once
+/// is less.
+pub const AHEAD_MAX: usize = 16;
+
 /// There is no room for another entry: the largest directory is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -128,6 +132,21 @@ impl Table {
     pub fn contains(&self, key: &[u8]) -> bool {
         let hash = hash(key);
         self.pages[self.page_of(hash)].find(hash, key).is_some()
+    }
+
+    /// Asks the cache for what looking these keys up will read, all at once, so that the waits for
+    /// memory overlap. Advice: it may be wrong, and costs some forty instructions a key.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let mut hashes = [0; AHEAD_MAX];
+        let mut count = 0;
+        for (place, key) in hashes.iter_mut().zip(keys) {
+            *place = hash(key);
+            self.pages[self.page_of(*place)].prefetch(*place);
+            count += 1;
+        }
+        for hash in &hashes[..count] {
+            self.pages[self.page_of(*hash)].prefetch_entry(*hash);
+        }
     }
 
     /// Adds an entry or replaces the one of the same key. True when it was added.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use base::clock::Clock;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run, Runs};
-use store::StoreError;
+use store::{Key, StoreError};
 
 use super::series::Series;
 use super::{Next, Outcome, Share};
@@ -170,6 +170,9 @@ impl Visit<'_> {
         found: &'static Found,
         reply_bytes_end: usize,
     ) -> Option<Left> {
+        if found.element != 0 && run.requests_count > 1 {
+            self.prefetch_elements(run.clone(), planned, found);
+        }
         let mut series = Series {
             visit: self,
             requests: run.requests,
@@ -185,6 +188,43 @@ impl Visit<'_> {
             index,
             next: Next::Read,
         })
+    }
+
+    /// Asks the cache for what those requests of a run look for that are about the same key: one look
+    /// at its structure for all of them.
+    #[inline(never)]
+    fn prefetch_elements(&mut self, run: Run<'_>, planned: &PlannedRun, found: &Found) {
+        let none: &[u8] = &[];
+        let mut wanted = [(0, none, none); BATCH_MAX];
+        let mut count = 0;
+        let (key_at, element_at) = (usize::from(found.keys.first), usize::from(found.element));
+        for (index, request) in run.requests.enumerate() {
+            if let Some(hash) = self.context.plan.key_hash(planned, index)
+                && let (Some(key), Some(element)) = (request.arg(key_at), request.arg(element_at))
+                && let Some(place) = wanted.get_mut(count)
+            {
+                *place = (hash, key, element);
+                count += 1;
+            }
+        }
+        let database = self.context.session.database;
+        let mut rest = &mut wanted[..count];
+        while let Some(&(hash, key, _)) = rest.first() {
+            let mut same = 1;
+            for index in 1..rest.len() {
+                if rest[index].0 == hash {
+                    rest.swap(same, index);
+                    same += 1;
+                }
+            }
+            let (group, others) = rest.split_at_mut(same);
+            if same > 1 {
+                let key = Key::with_hash(key, hash, database);
+                let elements = group.iter().map(|(_, _, element)| *element);
+                self.context.store.prefetch_elements(&key, elements);
+            }
+            rest = others;
+        }
     }
 
     /// Runs any requests.

@@ -1,10 +1,13 @@
 //! A page: up to 112 entries whose hashes begin alike, their bytes side by side.
 //!
 //! ```text
-//!   tags     8 groups of 16 × u16    16 bits of the hash, 0 where a slot is free
-//!   offsets  8 groups of 16 × u16    where the slot's entry starts in the heap
+//!   groups   8 × ┌ tags     16 × u16    16 bits of the hash, 0 where a slot is free
+//!                └ offsets  16 × u16    where the slot's entry starts in the heap
 //!   heap     flags lengths key value │ flags lengths key value │ …
 //! ```
+//!
+//! A group is one line of the cache, so a search reads three lines mostly: the page's head, a group,
+//! and the entry. Whoever looks for several asks for all first ([`Page::prefetch`]).
 //!
 //! A hash has a home group; an entry stands in the first group from there on with a free slot. Each
 //! group counts the entries that passed it by, so that a search ends at the first group that nobody
@@ -12,6 +15,8 @@
 //!
 //! Bytes of removed entries stay until a quarter of the heap is such garbage; then it is written
 //! anew. One operation moves at most a page.
+
+use base::{cache, lanes};
 
 use super::entry::{self, Entry, Large, Place};
 
@@ -27,41 +32,69 @@ pub(super) const LEN_MAX: usize = SLOTS * 7 / 8;
 const HEAP_BYTES_MAX: usize = 1 << 16;
 
 /// What the allocator and the shared pointer to a page cost beside it.
-const KEPT_BESIDE_BYTES: usize = 48;
+const KEPT_BESIDE_BYTES: usize = 80;
 
 /// Place of an entry in its page.
 pub(super) type Slot = usize;
 
+/// Slots side by side.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Group {
+    tags: [u16; GROUP],
+    offsets: [u16; GROUP],
+}
+
+impl Group {
+    const EMPTY: Self = Self {
+        tags: [0; GROUP],
+        offsets: [0; GROUP],
+    };
+}
+
+#[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Page {
-    tags: [[u16; GROUP]; GROUPS],
-    offsets: [[u16; GROUP]; GROUPS],
+    // The head, together in one line.
+    heap: Vec<u8>,
     /// Entries that found the group full and stand further on.
     passed: [u8; GROUPS],
+    /// The smallest hash that belongs here.
+    pub(super) first_hash: u64,
+    outside: Option<Box<Outside>>,
+    garbage_bytes: u32,
     len: u8,
     /// How many leading bits the hashes of this page share.
     pub(super) depth: u8,
-    /// The smallest hash that belongs here.
-    pub(super) first_hash: u64,
-    heap: Vec<u8>,
-    garbage_bytes: usize,
-    large: Vec<Option<Large>>,
-    large_bytes: usize,
+    groups: [Group; GROUPS],
+}
+
+/// Entries that are too long to stand in the page.
+#[derive(Clone, Debug, Default)]
+struct Outside {
+    entries: Vec<Option<Large>>,
+    bytes: usize,
+}
+
+impl Outside {
+    fn of(page: &Page) -> &[Option<Large>] {
+        page.outside
+            .as_ref()
+            .map_or(&[], |outside| &outside.entries)
+    }
 }
 
 impl Page {
     pub(super) fn new(depth: u8, first_hash: u64) -> Self {
         Self {
-            tags: [[0; GROUP]; GROUPS],
-            offsets: [[0; GROUP]; GROUPS],
+            heap: Vec::new(),
             passed: [0; GROUPS],
+            first_hash,
+            outside: None,
+            garbage_bytes: 0,
             len: 0,
             depth,
-            first_hash,
-            heap: Vec::new(),
-            garbage_bytes: 0,
-            large: Vec::new(),
-            large_bytes: 0,
+            groups: [Group::EMPTY; GROUPS],
         }
     }
 
@@ -75,8 +108,12 @@ impl Page {
 
     /// Bytes the page holds, bookkeeping included.
     pub(super) fn memory_bytes(&self) -> usize {
-        let large = self.large.capacity() * size_of::<Option<Large>>() + self.large_bytes;
-        size_of::<Self>() + KEPT_BESIDE_BYTES + self.heap.capacity() + large
+        let outside = self.outside.as_ref().map_or(0, |outside| {
+            size_of::<Outside>()
+                + outside.entries.capacity() * size_of::<Option<Large>>()
+                + outside.bytes
+        });
+        size_of::<Self>() + KEPT_BESIDE_BYTES + self.heap.capacity() + outside
     }
 
     /// The last hash that belongs here.
@@ -86,7 +123,29 @@ impl Page {
 
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
-        self.find_by(hash, |place| place.key(&self.heap, &self.large) == key)
+        let outside = Outside::of(self);
+        self.find_by(hash, |place| place.key(&self.heap, outside) == key)
+    }
+
+    /// Asks the cache for what [`find`](Page::find) reads first.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        cache::prefetch(&self.heap);
+        cache::prefetch(&self.groups[home_of(hash)]);
+    }
+
+    /// Asks the cache for the entry of `hash` if it is in its home group, as most are; its page and
+    /// group should have arrived.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        let group = &self.groups[home_of(hash)];
+        let hits = lanes::equal(&group.tags, tag_of(hash));
+        let offset = group.offsets[hits.trailing_zeros() as usize % GROUP];
+        if hits != 0
+            && let Some(first) = self.heap.get(usize::from(offset))
+        {
+            cache::prefetch(first);
+        }
     }
 
     /// The entry with this hash and deadline, whatever its key.
@@ -97,7 +156,7 @@ impl Page {
         hash_of: impl Fn(&[u8]) -> u64,
     ) -> Option<Slot> {
         self.find_by(hash, |place| {
-            let entry = place.entry(&self.heap, &self.large);
+            let entry = place.entry(&self.heap, Outside::of(self));
             entry.deadline_unix_ms == Some(deadline_unix_ms) && hash_of(entry.key) == hash
         })
     }
@@ -107,7 +166,7 @@ impl Page {
         let tag = tag_of(hash);
         let mut group = home_of(hash);
         for _ in 0..GROUPS {
-            let mut hits = slots_with(&self.tags[group], tag);
+            let mut hits = lanes::equal(&self.groups[group].tags, tag);
             while hits != 0 {
                 let slot = group * GROUP + hits.trailing_zeros() as usize;
                 if is_it(self.place(slot)) {
@@ -125,11 +184,11 @@ impl Page {
 
     #[inline]
     pub(super) fn entry(&self, slot: Slot) -> Entry<'_> {
-        self.place(slot).entry(&self.heap, &self.large)
+        self.place(slot).entry(&self.heap, Outside::of(self))
     }
 
     pub(super) fn is_used(&self, slot: Slot) -> bool {
-        self.tags[slot / GROUP][slot % GROUP] != 0
+        self.groups[slot / GROUP].tags[slot % GROUP] != 0
     }
 
     /// A slot drawn from all, which may be free.
@@ -150,7 +209,7 @@ impl Page {
         debug_assert!(!self.is_full());
         let mut group = home_of(hash);
         let slot = loop {
-            let free = slots_with(&self.tags[group], 0);
+            let free = lanes::equal(&self.groups[group].tags, 0);
             if free != 0 {
                 break group * GROUP + free.trailing_zeros() as usize;
             }
@@ -159,7 +218,7 @@ impl Page {
         };
         // Before the tag is set, or making room would look for the entry behind it.
         self.write(slot, entry);
-        self.tags[slot / GROUP][slot % GROUP] = tag_of(hash);
+        *self.tag_mut(slot) = tag_of(hash);
         self.len += 1;
     }
 
@@ -169,10 +228,10 @@ impl Page {
         if place.overwrite(&mut self.heap, entry) {
             return;
         }
-        let tag = std::mem::take(&mut self.tags[slot / GROUP][slot % GROUP]);
+        let tag = std::mem::take(self.tag_mut(slot));
         self.discard(place);
         self.write(slot, entry);
-        self.tags[slot / GROUP][slot % GROUP] = tag;
+        *self.tag_mut(slot) = tag;
     }
 
     /// Removes the entry of `slot`, whose hash is `hash`.
@@ -183,14 +242,14 @@ impl Page {
             group = (group + 1) % GROUPS;
         }
         let place = self.place(slot);
-        self.tags[slot / GROUP][slot % GROUP] = 0;
+        *self.tag_mut(slot) = 0;
         self.len -= 1;
         self.discard(place);
         if self.len == 0 {
             self.heap = Vec::new();
-            self.large = Vec::new();
+            self.outside = None;
             self.garbage_bytes = 0;
-        } else if self.garbage_bytes > self.heap.len() / 2 {
+        } else if self.garbage_bytes() > self.heap.len() / 2 {
             self.compact(0);
         }
     }
@@ -201,7 +260,7 @@ impl Page {
         let middle = 1 << (64 - u32::from(depth));
         let mut lower = Self::new(depth, self.first_hash);
         let mut upper = Self::new(depth, self.first_hash | middle);
-        let expected = (self.heap.len() - self.garbage_bytes) * 5 / 8;
+        let expected = (self.heap.len() - self.garbage_bytes()) * 5 / 8;
         lower.heap.reserve_exact(expected);
         upper.heap.reserve_exact(expected);
         for entry in self.entries() {
@@ -227,9 +286,23 @@ impl Page {
         }
     }
 
+    #[inline]
     fn place(&self, slot: Slot) -> Place {
-        let offset = self.offsets[slot / GROUP][slot % GROUP];
-        Place::of(&self.heap, usize::from(offset))
+        Place::of(&self.heap, self.offset(slot))
+    }
+
+    #[inline]
+    fn offset(&self, slot: Slot) -> usize {
+        usize::from(self.groups[slot / GROUP].offsets[slot % GROUP])
+    }
+
+    fn tag_mut(&mut self, slot: Slot) -> &mut u16 {
+        &mut self.groups[slot / GROUP].tags[slot % GROUP]
+    }
+
+    /// Bytes of the heap that belong to no slot.
+    fn garbage_bytes(&self) -> usize {
+        self.garbage_bytes as usize
     }
 
     /// Writes an entry for a slot that has none.
@@ -250,31 +323,34 @@ impl Page {
     )]
     fn set_offset(&mut self, slot: Slot, offset: usize) {
         debug_assert!(offset < HEAP_BYTES_MAX);
-        self.offsets[slot / GROUP][slot % GROUP] = offset as u16;
+        self.groups[slot / GROUP].offsets[slot % GROUP] = offset as u16;
     }
 
     /// There are at most as many large entries as slots, so their numbers are small.
     #[allow(clippy::cast_possible_truncation, reason = "at most one a slot")]
     fn keep_outside(&mut self, entry: &Entry<'_>) -> u16 {
         let large = Large::new(entry);
-        self.large_bytes += large.len();
-        let free = self.large.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.large.len());
-        if index == self.large.len() {
-            self.large.push(Some(large));
+        let outside = self.outside.get_or_insert_default();
+        outside.bytes += large.len();
+        let free = outside.entries.iter().position(Option::is_none);
+        let index = free.unwrap_or(outside.entries.len());
+        if index == outside.entries.len() {
+            outside.entries.push(Some(large));
         } else {
-            self.large[index] = Some(large);
+            outside.entries[index] = Some(large);
         }
         index as u16
     }
 
     /// The bytes behind `place` belong to no slot any more.
+    #[allow(clippy::cast_possible_truncation, reason = "at most HEAP_BYTES_MAX")]
     fn discard(&mut self, place: Place) {
-        self.garbage_bytes += place.bytes();
+        self.garbage_bytes += place.bytes() as u32;
         if let Some(index) = place.large(&self.heap)
-            && let Some(large) = self.large[index].take()
+            && let Some(outside) = &mut self.outside
+            && let Some(large) = outside.entries[index].take()
         {
-            self.large_bytes -= large.len();
+            outside.bytes -= large.len();
         }
     }
 
@@ -284,7 +360,7 @@ impl Page {
         if needed <= self.heap.capacity() && !is_too_long {
             return;
         }
-        if is_too_long || self.garbage_bytes >= self.heap.len() / 4 + 64 {
+        if is_too_long || self.garbage_bytes() >= self.heap.len() / 4 + 64 {
             self.compact(bytes);
             return;
         }
@@ -295,11 +371,11 @@ impl Page {
 
     /// Writes the heap anew without garbage, with room for `bytes` more.
     fn compact(&mut self, bytes: usize) {
-        let live = self.heap.len() - self.garbage_bytes;
+        let live = self.heap.len() - self.garbage_bytes();
         let old = std::mem::replace(&mut self.heap, Vec::with_capacity(live + bytes + live / 8));
         for slot in 0..SLOTS {
             if self.is_used(slot) {
-                let offset = usize::from(self.offsets[slot / GROUP][slot % GROUP]);
+                let offset = self.offset(slot);
                 let bytes = Place::of(&old, offset).bytes();
                 self.set_offset(slot, self.heap.len());
                 self.heap.extend_from_slice(&old[offset..offset + bytes]);
@@ -318,14 +394,4 @@ fn tag_of(hash: u64) -> u16 {
 /// The group in which an entry stands if it can: bits beside those of the tag and of the directory.
 fn home_of(hash: u64) -> usize {
     (hash >> 16) as usize % GROUPS
-}
-
-/// One bit for every slot of the group that has this tag.
-#[inline]
-fn slots_with(tags: &[u16; GROUP], tag: u16) -> u32 {
-    let mut hits = 0;
-    for (index, one) in tags.iter().enumerate() {
-        hits |= u32::from(*one == tag) << index;
-    }
-    hits
 }

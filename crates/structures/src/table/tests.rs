@@ -6,6 +6,24 @@ use base::random::Prng;
 
 use super::*;
 
+#[test]
+fn looking_ahead_takes_no_more_keys_than_it_looks_at() {
+    let mut table = Table::new();
+    let names: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    for (at, name) in names.iter().enumerate() {
+        let entry = Entry {
+            key: name.as_bytes(),
+            value: b"",
+            deadline_unix_ms: None,
+        };
+        table.insert(&entry).unwrap();
+        let mut ahead = names[at..].iter().map(String::as_bytes);
+        table.prefetch(ahead.by_ref());
+        assert_eq!(ahead.len(), (names.len() - at).saturating_sub(AHEAD_MAX));
+    }
+    assert!(names.iter().all(|name| table.contains(name.as_bytes())));
+}
+
 type Twin = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 fn put(table: &mut Table, key: &[u8], value: &[u8]) {

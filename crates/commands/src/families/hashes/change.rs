@@ -13,10 +13,12 @@ use crate::args::{Args, Rest};
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Arity, CommandSpec, Deprecation, Flags, KeyAccess, KeySpec};
+use crate::structure::begins_batch;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HSET",
+        element: Some(2),
         arity: Arity::AtLeast(4),
         history: &[("4.0.0", "Takes several fields with their values.")],
         summary: "Sets fields; says how many were not there before.",
@@ -31,6 +33,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HMSET",
+        element: Some(2),
         arity: Arity::AtLeast(4),
         deprecated: Some(Deprecation {
             since: "4.0.0",
@@ -48,6 +51,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HSETNX",
+        element: Some(2),
         arity: Arity::Exactly(4),
         keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))],
         summary: "Sets a field unless it is there.",
@@ -57,6 +61,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HDEL",
+        element: Some(2),
         arity: Arity::AtLeast(3),
         flags: Flags::WRITE.and(Flags::FAST),
         keys: REMOVED_KEY,
@@ -95,8 +100,11 @@ fn hset(
     let (now, limits) = (context.now_unix_ms, limits(context));
     context.store.modify(&key, |entry| {
         let added = change_or_create(entry, now, |hash| {
-            let mut added = 0;
-            for (name, value) in pairs.pairs() {
+            let (mut added, mut ahead) = (0, pairs.pairs().map(|(name, _)| name));
+            for (index, (name, value)) in pairs.pairs().enumerate() {
+                if begins_batch(index, pairs.len() / 2) {
+                    hash.prefetch(ahead.by_ref());
+                }
                 let is_new = hash.set(name, value, FieldDeadline::Never, now, &limits)?;
                 added += usize::from(is_new);
             }
@@ -144,7 +152,14 @@ fn hdel(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let now = context.now_unix_ms;
     let removed = context.store.modify(&key, |entry| {
         let removed = change_existing(entry, now, |hash| {
-            Ok(names.filter(|name| hash.remove(name)).count())
+            let (mut removed, mut ahead) = (0, names);
+            for (index, name) in names.enumerate() {
+                if begins_batch(index, names.len()) {
+                    hash.prefetch(ahead.by_ref());
+                }
+                removed += usize::from(hash.remove(name));
+            }
+            Ok(removed)
         })?;
         let removed = removed.unwrap_or(0);
         if removed > 0 {

@@ -17,6 +17,7 @@ use crate::spec::{Arity, CommandSpec};
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HINCRBY",
+        element: Some(2),
         arity: Arity::Exactly(4),
         keys: TAKEN_KEY,
         summary: "Adds a whole number to that of a field, which counts as 0 when absent.",
@@ -26,6 +27,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HINCRBYFLOAT",
+        element: Some(2),
         arity: Arity::Exactly(4),
         keys: TAKEN_KEY,
         since: "2.6.0",

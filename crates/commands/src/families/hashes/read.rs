@@ -8,10 +8,12 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags};
+use crate::structure::begins_batch;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HGET",
+        element: Some(2),
         arity: Arity::Exactly(3),
         summary: "Gives the value of a field.",
         syntax: "key field",
@@ -56,6 +58,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HSTRLEN",
+        element: Some(2),
         arity: Arity::Exactly(3),
         keys: ASKED_KEY,
         since: "3.2.0",
@@ -66,6 +69,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HEXISTS",
+        element: Some(2),
         arity: Arity::Exactly(3),
         keys: ASKED_KEY,
         summary: "Says whether a field is there.",
@@ -116,7 +120,11 @@ fn hmget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let names = args.rest();
     read(context, &key, reply, |hash, reply| {
         reply.array(names.len());
-        for name in names {
+        let mut ahead = names;
+        for (index, name) in names.enumerate() {
+            if begins_batch(index, names.len()) {
+                hash.prefetch(ahead.by_ref());
+            }
             write_value(hash.get(name, now).as_ref(), reply);
         }
     })

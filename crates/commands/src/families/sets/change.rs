@@ -12,6 +12,7 @@ use crate::chance::Wanted;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
+use crate::structure::begins_batch;
 
 /// What the rows of this file begin with.
 const WRITER: CommandSpec = CommandSpec {
@@ -22,6 +23,7 @@ const WRITER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SADD",
+        element: Some(2),
         arity: Arity::AtLeast(3),
         flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))],
@@ -34,6 +36,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SREM",
+        element: Some(2),
         arity: Arity::AtLeast(3),
         keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))],
         history: &[("2.4.0", "Takes several members.")],
@@ -89,8 +92,11 @@ fn sadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 members.len(),
                 &limits,
             )?;
-            let mut added = 0;
-            for member in members {
+            let (mut added, mut ahead) = (0, members);
+            for (index, member) in members.enumerate() {
+                if begins_batch(index, members.len()) {
+                    set.prefetch(ahead.by_ref());
+                }
                 added += usize::from(set.insert(member, &limits)?);
             }
             Ok::<_, CommandError>(added)
@@ -109,8 +115,14 @@ fn srem(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let members = args.rest();
     let removed = context.store.modify(&key, |entry| {
         let removed = entry.change(|set: &mut Set| {
-            let mut left = members;
-            left.by_ref().filter(|member| set.remove(member)).count()
+            let (mut removed, mut ahead) = (0, members);
+            for (index, member) in members.enumerate() {
+                if begins_batch(index, members.len()) {
+                    set.prefetch(ahead.by_ref());
+                }
+                removed += usize::from(set.remove(member));
+            }
+            removed
         })?;
         let removed = removed.unwrap_or(0);
         if removed > 0 {

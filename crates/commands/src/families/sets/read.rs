@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags};
 use crate::structure;
+use crate::structure::begins_batch;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -29,6 +30,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SISMEMBER",
+        element: Some(2),
         arity: Arity::Exactly(3),
         keys: ASKED_KEY,
         summary: "Says whether a member is in a set.",
@@ -114,7 +116,13 @@ fn smismember(
     let members = args.rest();
     structure::read(context, &key, reply, |set: Option<&Set>, reply| {
         reply.array(members.len());
-        for member in members {
+        let mut ahead = members;
+        for (index, member) in members.enumerate() {
+            if let Some(set) = set
+                && begins_batch(index, members.len())
+            {
+                set.prefetch(ahead.by_ref());
+            }
             reply.integer(i64::from(set.is_some_and(|set| set.contains(member))));
         }
     })
