@@ -38,9 +38,9 @@ pub(crate) struct PlannedRun {
     /// Whether they are of a command that is [plain](Found::is_plain) and takes so many arguments.
     pub(crate) is_plain: bool,
     /// The first key of the first request.
-    first_key: usize,
+    pub(crate) first_key: usize,
     /// How many keys each of them has.
-    keys_each: usize,
+    pub(crate) keys_each: usize,
 }
 
 /// A key that was hashed: the argument, known by its place in memory, and the hash.
@@ -130,10 +130,10 @@ impl Plan {
         self.runs.get(number).copied()
     }
 
-    /// Says which request of a run is the one that names its keys from now on.
+    /// Says that what names its keys from now on is the request of a run whose first key this is.
     #[inline(always)]
-    pub(crate) fn begin(&self, run: &PlannedRun, index: usize) {
-        self.next_key.set(run.first_key + index * run.keys_each);
+    pub(crate) fn begin(&self, first_key: usize) {
+        self.next_key.set(first_key);
     }
 
     /// The hash of the key of a request of a run.
@@ -233,7 +233,8 @@ mod tests {
         let mut known = Vec::new();
         for (number, run) in batch.runs(input).enumerate() {
             for (index, request) in run.requests.enumerate() {
-                plan.begin(&plan.run(number).unwrap(), index);
+                let run = plan.run(number).unwrap();
+                plan.begin(run.first_key + index * run.keys_each);
                 let is_known = |arg: &[u8]| {
                     let hash = plan.hash_of(arg);
                     assert!(hash.is_none_or(|hash| hash == store.hash(arg)));

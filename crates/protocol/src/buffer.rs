@@ -158,7 +158,8 @@ impl ReplyBuffer {
     /// sent is declared by [`commit`](Self::commit).
     #[inline]
     pub fn reserve(&mut self, count: usize) -> &mut [u8] {
-        if self.bytes.len() - self.end < count {
+        let free = self.bytes.get(self.end..);
+        if free.is_none_or(|free| free.len() < count) {
             return self.grow(count);
         }
         &mut self.bytes[self.end..][..count]

@@ -177,21 +177,16 @@ impl<'a> Reply<'a> {
     /// unspecified.
     #[inline(always)]
     pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let room = self.buffer.reserve(HEADER_BYTES_MAX + LINE_END.len() + len);
-        let header_bytes = match (SHORT_BULK_HEADERS.get(len), room.first_chunk_mut()) {
-            (Some(header), Some(place)) => {
-                *place = *header;
-                if len < 10 { 4 } else { 5 }
-            }
-            _ => write_header(room, b'$', len),
+        let Some(header) = SHORT_BULK_HEADERS.get(len) else {
+            return self.blob(b'$', &[], len, fill);
         };
-        if let Some((content, end)) = room[header_bytes..].split_at_mut_checked(len)
-            && let Some(end) = end.first_chunk_mut()
-        {
-            fill(content);
-            *end = *LINE_END;
-        }
-        self.buffer.commit(header_bytes + len + LINE_END.len());
+        let room = self.buffer.reserve(header.len() + len + LINE_END.len());
+        room[..header.len()].copy_from_slice(header);
+        let content = if len < 10 { 4 } else { 5 };
+        let end = content + len;
+        room[end..end + LINE_END.len()].copy_from_slice(LINE_END);
+        fill(&mut room[content..end]);
+        self.buffer.commit(end + LINE_END.len());
     }
 
     /// A string that is sent from where it lies: for long ones, see

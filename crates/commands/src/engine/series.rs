@@ -40,8 +40,10 @@ impl Series<'_, '_, '_> {
     ) {
         let (found, visit) = (self.found, &mut *self.visit);
         let (mut done, mut refused) = (0, 0);
+        let mut first_key = self.planned.first_key;
         for request in self.requests.clone() {
-            visit.context.plan.begin(self.planned, done);
+            visit.context.plan.begin(first_key);
+            first_key += self.planned.keys_each;
             done += 1;
             let mut args = Args::new(request, 1);
             if found.needs_room && !visit.make_room(found.index, request.wire_bytes()) {

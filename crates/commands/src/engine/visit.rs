@@ -236,7 +236,8 @@ impl Visit<'_> {
         reply_bytes_end: usize,
     ) -> Option<Left> {
         for (index, request) in run.requests.enumerate() {
-            self.context.plan.begin(planned, index);
+            let first_key = planned.first_key + index * planned.keys_each;
+            self.context.plan.begin(first_key);
             let next = self.execute_one(request, planned.command);
             if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
                 return Some(Left { index, next });

@@ -1,7 +1,7 @@
 //! Reading strings.
 
 use protocol::Reply;
-use store::{Handle, Key};
+use store::{Handle, Key, Record};
 
 use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
 use crate::args::Args;
@@ -84,12 +84,19 @@ pub(super) const SUBSTR: CommandSpec = CommandSpec {
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let mark = reply.mark();
-    context.store.read(&key, |record| {
+    let is_string = context.store.read(&key, |record| {
         reply.rollback(mark);
-        check_string(record)?;
-        write_string(record, reply);
+        let is_string = record.is_none_or(Record::is_string);
+        if is_string {
+            write_string(record, reply);
+        }
+        is_string
+    });
+    if is_string {
         Ok(())
-    })
+    } else {
+        Err(CommandError::WrongType)
+    }
 }
 
 fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
