@@ -12,6 +12,9 @@ use protocol::{Reply, Request};
 /// What a command does.
 pub type Handler = fn(&mut Context<'_>, &mut Args<'_>, &mut Reply<'_>) -> CommandResult;
 
+/// Which arguments of a request are keys, by their indexes, and what happens to each.
+pub type KeyFinder = fn(&Request<'_>) -> Vec<(usize, KeyAccess)>;
+
 /// How many arguments a command takes, its name included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
@@ -154,6 +157,8 @@ pub enum Begin {
     Index(u16),
     /// After this word, looked for from the given argument on (negative: from the end).
     Keyword(&'static str, i16),
+    /// Somewhere that the arguments before do not tell, or not among the arguments at all.
+    Unknown,
 }
 
 /// How the keys go on from there.
@@ -178,6 +183,8 @@ pub enum Find {
         /// Distance between keys.
         step: u16,
     },
+    /// In no way that could be stated.
+    Unknown,
 }
 
 /// One group of keys among the arguments.
@@ -310,6 +317,8 @@ pub struct CommandSpec {
     /// Which argument, if any, it looks for in the structure at its first key: a batch asks the cache
     /// for that, too.
     pub element: Option<u16>,
+    /// For keys at [`Begin::Unknown`]: those that one request names, by their arguments' indexes.
+    pub keys_of: Option<KeyFinder>,
     /// Family.
     pub group: Group,
     /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
@@ -351,6 +360,7 @@ impl CommandSpec {
         keys: &[],
         access_of: None,
         element: None,
+        keys_of: None,
         group: Group::Generic,
         categories: &[],
         since: "1.0.0",

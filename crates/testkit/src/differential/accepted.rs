@@ -58,6 +58,18 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: are_same_kind,
     },
     Accepted {
+        reason: "elements that compare equal, and members of sets, come in any order",
+        commands: &["SORT", "SORT_RO"],
+        applies: |request| leaves_order_open(request) && !has_word(request, b"LIMIT"),
+        means_the_same: are_same_elements_or_nulls,
+    },
+    Accepted {
+        reason: "which of the elements that compare equal are left out",
+        commands: &["SORT", "SORT_RO"],
+        applies: |request| leaves_order_open(request) && has_word(request, b"LIMIT"),
+        means_the_same: are_as_many,
+    },
+    Accepted {
         reason: "addresses, numbers and ages of connections",
         commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST"],
         applies: always,
@@ -191,6 +203,33 @@ fn is_command(request: &[Vec<u8>], name: &str) -> bool {
 
 fn always(_request: &[Vec<u8>]) -> bool {
     true
+}
+
+fn has_word(request: &[Vec<u8>], word: &[u8]) -> bool {
+    request.iter().any(|given| given.eq_ignore_ascii_case(word))
+}
+
+/// Whether Redis does not say in which order a sort gives its elements: by texts found elsewhere
+/// (several may be the same or missing), or those of a set as they are.
+fn leaves_order_open(request: &[Vec<u8>]) -> bool {
+    let is_set = request.get(1).is_some_and(|key| key.starts_with(b"sort:s"));
+    has_word(request, b"BY") && (is_set || has_word(request, b"ALPHA"))
+}
+
+fn are_as_many(one: &Value, two: &Value) -> bool {
+    matches!((one, two), (Value::Array(one), Value::Array(two)) if one.len() == two.len())
+}
+
+fn are_same_elements_or_nulls(one: &Value, two: &Value) -> bool {
+    let in_order = |value: &Value| match value {
+        Value::Array(items) => {
+            let mut items: Vec<String> = items.iter().map(crate::transcript::show).collect();
+            items.sort();
+            Some(items)
+        }
+        _ => None,
+    };
+    in_order(one).is_some_and(|items| in_order(two) == Some(items))
 }
 
 fn counts_all(request: &[Vec<u8>]) -> bool {

@@ -53,6 +53,14 @@ pub(super) enum Kind {
     Count,
     Cursor,
     Word,
+    SortedList,
+    SortedSet,
+    SortedZset,
+    SortElement,
+    WeightKey,
+    WeightHash,
+    WeightPattern,
+    GetPattern,
 }
 
 /// Names of the kinds as forms use them.
@@ -90,6 +98,14 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("count", Kind::Count),
     ("cursor", Kind::Cursor),
     ("word", Kind::Word),
+    ("sortlist", Kind::SortedList),
+    ("sortset", Kind::SortedSet),
+    ("sortzset", Kind::SortedZset),
+    ("element", Kind::SortElement),
+    ("weight", Kind::WeightKey),
+    ("weights", Kind::WeightHash),
+    ("by", Kind::WeightPattern),
+    ("get", Kind::GetPattern),
 ];
 
 const KEYS: &[&[u8]] = &[
@@ -297,6 +313,30 @@ impl Draw {
             Kind::Word => {
                 self.pick_text(&["hello", "x", "", "a b", "na\u{ef}ve", "line\nline", "ab"])
             }
+            kind => self.sorting_word(kind),
+        }
+    }
+
+    /// What SORT is about: its keys, their elements, and what those lead to. Keys that are sorted are
+    /// used for nothing else, for Redis changes the encoding of sorted sets then.
+    fn sorting_word(&mut self, kind: Kind) -> Vec<u8> {
+        match kind {
+            Kind::SortedList => format!("sort:l{}", self.below(3)).into_bytes(),
+            Kind::SortedSet => format!("sort:s{}", self.below(3)).into_bytes(),
+            Kind::SortedZset => format!("sort:z{}", self.below(3)).into_bytes(),
+            Kind::SortElement => match self.below(48) {
+                0 => self.value(),
+                1..6 => self.score(),
+                _ => self.below(24).to_string().into_bytes(),
+            },
+            Kind::WeightKey => format!("w:{}", self.below(24)).into_bytes(),
+            Kind::WeightHash => format!("o:{}", self.below(24)).into_bytes(),
+            Kind::WeightPattern => {
+                self.pick_text(&["w:*", "w:*", "o:*->f", "o:*->g", "*", "w:*->f", "none:*"])
+            }
+            _ => self.pick_text(&[
+                "#", "#", "w:*", "o:*->f", "o:*->g", "o:*->", "*", "w:1", "sort:l*", "w*->x", "",
+            ]),
         }
     }
 

@@ -86,7 +86,7 @@ fn read_keys(client: &mut Client, keys: &[Vec<u8>]) -> io::Result<Vec<Value>> {
             kinds[at].clone(),
             in_order(&kinds[at], values[at].clone()),
             deadlines[at].clone(),
-            compared_encoding(&kinds[at], encodings[at].clone()),
+            compared_encoding(key, &kinds[at], encodings[at].clone()),
         ])
     });
     Ok(described.collect())
@@ -168,8 +168,10 @@ fn with_shortest_score(value: Value) -> Value {
 }
 
 /// An encoding, as far as it is the same in Redis 7.0: short lists and sets became listpacks later.
-fn compared_encoding(kind: &Value, encoding: Value) -> Value {
+/// In Redis a sorted set that SORT reads is a skiplist from then on.
+fn compared_encoding(key: &[u8], kind: &Value, encoding: Value) -> Value {
     match (name_of(kind), &encoding) {
+        (b"zset", _) if key.starts_with(b"sort:") => Value::Null,
         (b"list", _) => Value::Null,
         (b"set", Value::Bulk(name)) if name != b"intset" => Value::Null,
         _ => encoding,

@@ -2,13 +2,14 @@
 //!
 //! Effects: DEL and UNLINK state one `DEL` a key; deadlines are stated as `PEXPIREAT`, one already
 //! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly; RESTORE with
-//! an absolute time, and as one that replaces.
+//! an absolute time, and as one that replaces; what SORT keeps as the list that it is.
 
 mod delete;
 mod expire;
 mod object;
 mod rename;
 mod restore;
+mod sort;
 mod walk;
 mod whole;
 
@@ -21,6 +22,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     object::COMMANDS,
     rename::COMMANDS,
     restore::COMMANDS,
+    sort::COMMANDS,
     walk::COMMANDS,
     whole::COMMANDS,
 ];

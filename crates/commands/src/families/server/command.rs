@@ -221,6 +221,7 @@ fn describe_keys(reply: &mut Reply<'_>, keys: &KeySpec) {
             reply.bulk(b"startfrom");
             reply.integer(i64::from(from));
         }
+        Begin::Unknown => write_spec(reply, "unknown", &[]),
     }
     reply.bulk(b"find_keys");
     reply.map(2);
@@ -243,6 +244,7 @@ fn describe_keys(reply: &mut Reply<'_>, keys: &KeySpec) {
                 ("keystep", i64::from(step)),
             ],
         ),
+        Find::Unknown => write_spec(reply, "unknown", &[]),
     }
 }
 

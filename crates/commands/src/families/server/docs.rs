@@ -13,7 +13,7 @@
 
 use protocol::Reply;
 
-use crate::spec::{Find, KeySpec};
+use crate::spec::{Begin, Find, KeySpec};
 
 /// One argument, or a group of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -290,6 +290,8 @@ pub(super) struct KeyCursor<'a> {
     index: usize,
     /// Arguments that the current specification had so far.
     used: i16,
+    /// Whether patterns were the current specification's.
+    had_patterns: bool,
 }
 
 impl<'a> KeyCursor<'a> {
@@ -299,15 +301,24 @@ impl<'a> KeyCursor<'a> {
             specs,
             index: 0,
             used: 0,
+            had_patterns: false,
         }
+    }
+
+    /// The specification of keys that a pattern stands for: all patterns share one.
+    fn of_pattern(&mut self) -> Option<usize> {
+        let spec = self.specs.get(self.index)?;
+        self.had_patterns = spec.begin == Begin::Unknown;
+        self.had_patterns.then_some(self.index)
     }
 
     /// Index of the next key argument's specification; none when the row has no more of them.
     fn next(&mut self) -> Option<usize> {
+        self.index += usize::from(std::mem::take(&mut self.had_patterns));
         let index = self.index;
         let more = match self.specs.get(index)?.find {
             Find::Range { last, step, .. } => last > self.used * i16::try_from(step).unwrap_or(1),
-            Find::Count { .. } => false,
+            Find::Count { .. } | Find::Unknown => false,
         };
         self.used += 1;
         if !more {
@@ -333,8 +344,12 @@ pub(super) fn write(reply: &mut Reply<'_>, arguments: &[Argument], keys: &mut Ke
             reply.bulk(b"display_text");
             reply.bulk_str(&argument.name);
         }
-        let key = (argument.kind == ArgumentKind::Key).then(|| keys.next());
-        if let Some(index) = key.flatten() {
+        let key = match argument.kind {
+            ArgumentKind::Key => keys.next(),
+            ArgumentKind::Pattern => keys.of_pattern(),
+            _ => None,
+        };
+        if let Some(index) = key {
             fields += 1;
             reply.bulk(b"key_spec_index");
             reply.integer(i64::try_from(index).unwrap_or(i64::MAX));

@@ -7,6 +7,9 @@ use crate::spec::{Begin, CommandSpec, Find, KeyAccess, KeySpec};
 /// Indexes of the arguments that are keys, with what happens to them. `None` when the arguments do
 /// not fit the specification.
 pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize, KeyAccess)>> {
+    if let Some(keys_of) = spec.keys_of {
+        return Some(keys_of(request));
+    }
     let mut found = Vec::new();
     for keys in spec.keys {
         let Some(begin) = start(keys, request) else {
@@ -34,6 +37,7 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
                 }
                 found.extend((first..past).step_by(step).map(|at| (at, access)));
             }
+            Find::Unknown => {}
         }
     }
     found
@@ -61,6 +65,7 @@ fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
             };
             found.map(|at| at + 1)
         }
+        Begin::Unknown => None,
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn check_string(record: Option<&Record<'_>>) -> CommandResult {
 
 /// Writes a string, or null for an absent key.
 #[inline(always)]
-fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
+pub(super) fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
     match record {
         None => reply.null(),
         Some(record) => match record.integer() {

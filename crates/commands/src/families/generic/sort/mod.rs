@@ -1,0 +1,474 @@
+//! SORT and SORT_RO: the elements of a list, set or sorted set in an order, or what they lead to.
+//!
+//! # One moment
+//! BY and GET read keys that the arguments do not name: their names are made from the elements. For
+//! the whole to be of one moment, the elements are read, the keys that they lead to are locked
+//! together with the source and the destination, and if the elements are still the same, everything
+//! is done behind these locks. If they changed in between, or lead to more than
+//! [`LOCKED_KEYS_MAX`] keys, it is done while no other thread is in the store: that many locks would
+//! keep the others waiting as well, and cost more. A sort without patterns locks what it names.
+//!
+//! # Effects
+//! A stored result is `DEL` of what was there, and `RPUSH` of the elements.
+
+use std::ops::Range;
+
+use protocol::{Reply, Request};
+use store::{DatabaseId, Handle, Key, Owned, Record};
+use structures::{BlockLimit, End, Hash, List, Structure};
+
+use self::elements::{Elements, Weights, score};
+use self::pattern::Pattern;
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::families::strings::write_string;
+use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use crate::structure;
+
+mod elements;
+mod pattern;
+
+/// Keys of patterns that are locked one by one; for more the store is had alone.
+const LOCKED_KEYS_MAX: usize = 1024;
+
+/// Elements that one command of an effect states: longer results are stated by several.
+const STATED_ELEMENTS_MAX: usize = 512;
+
+const NOT_SCORES: CommandError =
+    CommandError::fixed("ERR One or more scores can't be converted into double");
+
+const SOURCE: KeySpec = KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS));
+const DESTINATION_ACCESS: KeyAccess = KeyAccess::OW.and(KeyAccess::UPDATE);
+
+/// The keys that elements lead to.
+const LOOKED_UP: KeySpec = KeySpec {
+    begin: Begin::Unknown,
+    find: Find::Unknown,
+    access: KeyAccess::RO.and(KeyAccess::ACCESS),
+    notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive \
+            from the content of the key we sort",
+};
+
+/// The key of STORE.
+const STORED: KeySpec = KeySpec {
+    access: DESTINATION_ACCESS,
+    notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear \
+            anywhere in the argument array",
+    ..LOOKED_UP
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "SORT",
+        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLE_KEYS),
+        keys: &[SOURCE, LOOKED_UP, STORED],
+        keys_of: Some(keys_of),
+        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] \
+                 [ASC | DESC] [ALPHA:sorting] [STORE destination]",
+        handler: |context, args, reply| sort(context, args, reply, true),
+        ..SORTER
+    },
+    CommandSpec {
+        name: "SORT_RO",
+        flags: Flags::READONLY.and(Flags::MOVABLE_KEYS),
+        keys: &[SOURCE, LOOKED_UP],
+        since: "7.0.0",
+        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] \
+                 [ASC | DESC] [ALPHA:sorting]",
+        handler: |context, args, reply| sort(context, args, reply, false),
+        ..SORTER
+    },
+];
+
+const SORTER: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(2),
+    group: Group::Generic,
+    categories: &["set", "sortedset", "list", "dangerous"],
+    summary: "Gives the elements of a list, set or sorted set in order, or what they lead to.",
+    complexity: "O(N log N) where N is the number of elements; O(M) of M elements asked for when \
+                 nothing is sorted.",
+    ..CommandSpec::BLANK
+};
+
+/// What a request asks for.
+struct Options<'a> {
+    source: &'a [u8],
+    order: Order<'a>,
+    gets: Vec<Get<'a>>,
+    offset: i64,
+    /// Negative: all.
+    count: i64,
+    is_descending: bool,
+    is_alphabetic: bool,
+    destination: Option<&'a [u8]>,
+}
+
+/// What the order comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order<'a> {
+    Elements,
+    /// A BY that leads nowhere: the order stays.
+    Found,
+    Keys(Pattern<'a>),
+}
+
+/// What is given for an element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Get<'a> {
+    /// Itself.
+    Element,
+    /// A GET that leads nowhere.
+    Nothing,
+    Key(Pattern<'a>),
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: &mut Args<'a>, may_store: bool) -> Result<Self, CommandError> {
+        let mut options = Self {
+            source: args.bytes()?,
+            order: Order::Elements,
+            gets: Vec::new(),
+            offset: 0,
+            count: -1,
+            is_descending: false,
+            is_alphabetic: false,
+            destination: None,
+        };
+        while let Some(word) = args.option_word() {
+            match (word.as_bytes(), args.remaining()) {
+                (b"ASC", _) => options.is_descending = false,
+                (b"DESC", _) => options.is_descending = true,
+                (b"ALPHA", _) => options.is_alphabetic = true,
+                (b"LIMIT", 2..) => {
+                    options.offset = args.integer()?;
+                    options.count = args.integer()?;
+                }
+                (b"STORE", 1..) if may_store => options.destination = Some(args.bytes()?),
+                (b"BY", 1..) => options.order = Order::parse(args.bytes()?),
+                (b"GET", 1..) => options.gets.push(Get::parse(args.bytes()?)),
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether anything is sorted.
+    fn sorts(&self) -> bool {
+        self.order != Order::Found
+    }
+
+    /// The patterns that every element is put into.
+    fn patterns(&self) -> impl Iterator<Item = &Pattern<'a>> {
+        let by = match &self.order {
+            Order::Keys(pattern) => Some(pattern),
+            _ => None,
+        };
+        let gets = self.gets.iter().filter_map(|get| match get {
+            Get::Key(pattern) => Some(pattern),
+            _ => None,
+        });
+        by.into_iter().chain(gets)
+    }
+
+    /// Those of `len` sorted elements that LIMIT leaves.
+    fn window(&self, len: usize) -> Range<usize> {
+        let clamp = |number: i64| usize::try_from(number).unwrap_or(usize::MAX).min(len);
+        let start = clamp(self.offset.max(0));
+        let count = if self.count < 0 {
+            len
+        } else {
+            clamp(self.count)
+        };
+        start..start.saturating_add(count).min(len)
+    }
+}
+
+impl<'a> Order<'a> {
+    fn parse(text: &'a [u8]) -> Self {
+        Pattern::parse(text).map_or(Self::Found, Self::Keys)
+    }
+}
+
+impl<'a> Get<'a> {
+    fn parse(text: &'a [u8]) -> Self {
+        if text == b"#" {
+            return Self::Element;
+        }
+        Pattern::parse(text).map_or(Self::Nothing, Self::Key)
+    }
+}
+
+fn sort(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    may_store: bool,
+) -> CommandResult {
+    let options = Options::parse(args, may_store)?;
+    let sorting = Sorting {
+        source: context.key(options.source),
+        destination: options.destination.map(|name| context.key(name)),
+        database: context.session.database,
+        block_limit: context.settings.thresholds.list_blocks(),
+        now_unix_ms: context.now_unix_ms,
+        options,
+    };
+    if sorting.options.patterns().next().is_some() {
+        return match sorting.run_locked(context.store, reply) {
+            Some(result) => result,
+            None => context.store.exclusive(|store| sorting.run(store, reply)),
+        };
+    }
+    match sorting.destination {
+        Some(destination) => context
+            .store
+            .locked(&[sorting.source, destination], |store| {
+                sorting.run(store, reply)
+            }),
+        None => sorting.run(context.store, reply),
+    }
+}
+
+/// A request with what it needs of its surroundings.
+struct Sorting<'a> {
+    options: Options<'a>,
+    source: Key<'a>,
+    destination: Option<Key<'a>>,
+    database: DatabaseId,
+    block_limit: BlockLimit,
+    now_unix_ms: u64,
+}
+
+impl Sorting<'_> {
+    /// Does all of it with the keys locked that the elements lead to; `None` when they are too many,
+    /// or became others meanwhile: then nothing was done.
+    fn run_locked(&self, store: &mut Handle, reply: &mut Reply<'_>) -> Option<CommandResult> {
+        let before = match self.elements(store) {
+            Ok(elements) => elements,
+            Err(error) => return Some(Err(error)),
+        };
+        let patterns_count = self.options.patterns().count();
+        if before.len().saturating_mul(patterns_count) > LOCKED_KEYS_MAX {
+            return None;
+        }
+        let names: Vec<Vec<u8>> = self
+            .options
+            .patterns()
+            .flat_map(|pattern| before.iter().map(|element| pattern.key_for(element)))
+            .collect();
+        let looked_up = names.iter().map(|name| store.key(self.database, name));
+        let named = [Some(self.source), self.destination];
+        let keys: Vec<Key<'_>> = looked_up.chain(named.into_iter().flatten()).collect();
+        store.locked(&keys, |store| match self.elements(store) {
+            Ok(elements) if elements == before => Some(self.finish(store, &elements, reply)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn run(&self, store: &mut Handle, reply: &mut Reply<'_>) -> CommandResult {
+        let elements = self.elements(store)?;
+        self.finish(store, &elements, reply)
+    }
+
+    fn elements(&self, store: &mut Handle) -> Result<Elements, CommandError> {
+        store.read(&self.source, |record| Elements::of(record, &self.options))
+    }
+
+    fn finish(
+        &self,
+        store: &mut Handle,
+        elements: &Elements,
+        reply: &mut Reply<'_>,
+    ) -> CommandResult {
+        let weights = self.weights(store, elements)?;
+        let sorted = elements.sorted(&weights, self.options.is_descending);
+        match &self.destination {
+            Some(destination) => self.keep(store, destination, &sorted, reply),
+            None => {
+                self.write(store, &sorted, reply);
+                Ok(())
+            }
+        }
+    }
+
+    fn weights(&self, store: &mut Handle, elements: &Elements) -> Result<Weights, CommandError> {
+        let is_alphabetic = self.options.is_alphabetic;
+        Ok(match self.options.order {
+            // Whoever keeps members of a set wants an order that is the same everywhere.
+            Order::Found if self.destination.is_some() && elements.is_set() => Weights::Elements,
+            Order::Found => Weights::None,
+            Order::Elements if is_alphabetic => Weights::Elements,
+            Order::Elements => {
+                let scores: Option<Vec<f64>> = elements.iter().map(score).collect();
+                Weights::Scores(scores.ok_or(NOT_SCORES)?)
+            }
+            Order::Keys(pattern) => {
+                let texts = elements
+                    .iter()
+                    .map(|element| self.look_up(store, &pattern, element, |found| found.to_vec()));
+                if is_alphabetic {
+                    Weights::Texts(texts.collect())
+                } else {
+                    let scores: Option<Vec<f64>> = texts
+                        .map(|text| text.map_or(Some(0.0), |text| score(&text)))
+                        .collect();
+                    Weights::Scores(scores.ok_or(NOT_SCORES)?)
+                }
+            }
+        })
+    }
+
+    /// Shows `visit` what a pattern leads to for an element.
+    fn look_up<R>(
+        &self,
+        store: &mut Handle,
+        pattern: &Pattern<'_>,
+        element: &[u8],
+        mut visit: impl FnMut(Found<'_>) -> R,
+    ) -> R {
+        let name = pattern.key_for(element);
+        let key = store.key(self.database, &name);
+        store.read(&key, |record| match (pattern.field(), record) {
+            (None, Some(record)) if record.is_string() => visit(Found::String(record)),
+            (Some(field), Some(record)) => {
+                let hash = record.structure::<Hash>().ok();
+                match hash.and_then(|hash| hash.get(field, self.now_unix_ms)) {
+                    Some(field) => visit(Found::Field(field.value.as_bytes())),
+                    None => visit(Found::Nothing),
+                }
+            }
+            _ => visit(Found::Nothing),
+        })
+    }
+
+    fn write(&self, store: &mut Handle, sorted: &[&[u8]], reply: &mut Reply<'_>) {
+        let gets = &self.options.gets;
+        reply.array(sorted.len().saturating_mul(gets.len().max(1)));
+        for element in sorted {
+            if gets.is_empty() {
+                reply.bulk(element);
+            }
+            for get in gets {
+                match get {
+                    Get::Element => reply.bulk(element),
+                    Get::Nothing => reply.null(),
+                    Get::Key(pattern) => {
+                        let mark = reply.mark();
+                        self.look_up(store, pattern, element, |found| {
+                            reply.rollback(mark);
+                            found.write(reply);
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes `destination` a list of what is asked for. What is not found is an empty element.
+    fn keep(
+        &self,
+        store: &mut Handle,
+        destination: &Key<'_>,
+        sorted: &[&[u8]],
+        reply: &mut Reply<'_>,
+    ) -> CommandResult {
+        let mut list = List::new();
+        let mut push = |bytes: &[u8]| {
+            list.push(End::Back, structure::element(bytes)?, self.block_limit);
+            Ok::<_, CommandError>(())
+        };
+        for element in sorted {
+            if self.options.gets.is_empty() {
+                push(element)?;
+            }
+            for get in &self.options.gets {
+                match get {
+                    Get::Element => push(element)?,
+                    Get::Nothing => push(b"")?,
+                    Get::Key(pattern) => {
+                        let text = self.look_up(store, pattern, element, |found| found.to_vec());
+                        push(&text.unwrap_or_default())?;
+                    }
+                }
+            }
+        }
+        let len = list.len();
+        put(store, destination, list)?;
+        reply.count(len);
+        Ok(())
+    }
+}
+
+/// What BY or GET leads to.
+enum Found<'f> {
+    Nothing,
+    String(&'f Record<'f>),
+    Field(&'f [u8]),
+}
+
+impl Found<'_> {
+    fn to_vec(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Nothing => None,
+            Self::String(record) => Some(record.to_vec()),
+            Self::Field(value) => Some(value.to_vec()),
+        }
+    }
+
+    fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Self::Nothing => reply.null(),
+            Self::String(record) => write_string(Some(record), reply),
+            Self::Field(value) => reply.bulk(value),
+        }
+    }
+}
+
+/// Makes a key hold a list, or nothing if it is empty, and states it.
+fn put(store: &mut Handle, key: &Key<'_>, list: List) -> CommandResult {
+    store.modify(key, |entry| {
+        let existed = entry.is_present();
+        let elements: Vec<_> = list.iter().map(|element| element.to_vec()).collect();
+        if list.is_empty() {
+            entry.remove();
+        } else {
+            entry.put(Owned::of_object(list.into_object(), None))?;
+        }
+        if existed {
+            entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+        }
+        for some in elements.chunks(STATED_ELEMENTS_MAX) {
+            entry.effect(|effect| {
+                let mut parts: Vec<&[u8]> = vec![b"RPUSH", key.bytes()];
+                parts.extend(some.iter().map(Vec::as_slice));
+                effect.command(&parts);
+            });
+        }
+        Ok(())
+    })
+}
+
+/// The keys that a SORT names: the source, and the last STORE's.
+fn keys_of(request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
+    let mut keys = vec![(1, SOURCE.access)];
+    let mut stored = None;
+    let mut at = 2;
+    while let Some(word) = request.arg(at) {
+        let is = |option: &[u8]| word.eq_ignore_ascii_case(option);
+        if is(b"STORE") && at + 1 < request.len() {
+            stored = Some(at + 1);
+        }
+        at += match () {
+            () if is(b"LIMIT") => 3,
+            () if is(b"GET") || is(b"BY") || is(b"STORE") => 2,
+            () => 1,
+        };
+    }
+    keys.extend(stored.map(|at| (at, DESTINATION_ACCESS)));
+    keys
+}
+
+#[cfg(test)]
+mod tests;
