@@ -158,11 +158,11 @@ impl ReplyBuffer {
     /// sent is declared by [`commit`](Self::commit).
     #[inline]
     pub fn reserve(&mut self, count: usize) -> &mut [u8] {
-        let free = self.bytes.get(self.end..);
-        if free.is_none_or(|free| free.len() < count) {
+        let end = self.end.saturating_add(count);
+        if end > self.bytes.len() {
             return self.grow(count);
         }
-        &mut self.bytes[self.end..][..count]
+        &mut self.bytes[self.end..end]
     }
 
     /// Counts the first `count` bytes of the last [`reserve`](Self::reserve) as written (at most

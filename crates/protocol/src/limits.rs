@@ -41,7 +41,7 @@ pub(crate) struct Ceilings {
     limits: Limits,
     arguments_max: u64,
     bulk_bytes_max: u64,
-    /// Whether few arguments of up to two digits' length need no further check.
+    /// Whether few arguments of up to three digits' length need no further check.
     pub(crate) allow_short: bool,
     /// Length of an argument that needs no further check.
     pub(crate) short_bulk_bytes_max: usize,
@@ -63,7 +63,7 @@ impl Ceilings {
             limits: *limits,
             arguments_max,
             bulk_bytes_max,
-            allow_short: arguments_max >= SHORT_ARGUMENTS_MAX as u64 && bulk_bytes_max >= 99,
+            allow_short: arguments_max >= SHORT_ARGUMENTS_MAX as u64 && bulk_bytes_max >= 999,
             short_bulk_bytes_max: at_most(bulk_bytes_max, SHORT_BULK_BYTES_MAX),
         }
     }

@@ -10,6 +10,7 @@
 use base::number::digits_count;
 
 use crate::encode_request;
+use crate::short::Shape;
 
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
 /// back.
@@ -238,6 +239,8 @@ pub struct Batch {
     runs: Slots<RunRange>,
     requests_count: usize,
     pub(crate) unescaped: Vec<u8>,
+    /// What short requests look like, most probably.
+    shape: Shape,
 }
 
 impl Batch {
@@ -344,13 +347,17 @@ impl Batch {
         self.requests_count += 1;
     }
 
-    /// The runs, and places for the arguments of so many short requests. What came to be is counted
-    /// by [`take_room`](Self::take_room).
+    /// The runs, places for the arguments of so many short requests, and their probable shape. What
+    /// came to be is counted by [`take_room`](Self::take_room).
     #[inline]
-    pub(crate) fn room(&mut self, requests: usize) -> (&mut Slots<RunRange>, &mut [Span]) {
+    pub(crate) fn room(
+        &mut self,
+        requests: usize,
+    ) -> (&mut Slots<RunRange>, &mut [Span], &mut Shape) {
         (
             &mut self.runs,
             self.spans.room(requests * SHORT_ARGUMENTS_MAX),
+            &mut self.shape,
         )
     }
 
@@ -402,7 +409,8 @@ impl<'a> Iterator for Runs<'a> {
             arguments_count,
             requests_count,
             requests: Requests {
-                spans: spans.chunks_exact(arguments_count.max(1)),
+                spans,
+                arguments_count: arguments_count.max(1),
                 bytes: if run.unescaped {
                     self.unescaped
                 } else {
@@ -417,7 +425,10 @@ impl<'a> Iterator for Runs<'a> {
 /// The requests of a [`Run`], in order.
 #[derive(Clone)]
 pub struct Requests<'a> {
-    spans: std::slice::ChunksExact<'a, Span>,
+    /// Of those that are left.
+    spans: &'a [Span],
+    /// Of each; at least one.
+    arguments_count: usize,
     bytes: &'a [u8],
     wire_bytes: u32,
 }
@@ -427,7 +438,8 @@ impl<'a> Iterator for Requests<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Request<'a>> {
-        let spans = self.spans.next()?;
+        let (spans, behind) = self.spans.split_at_checked(self.arguments_count)?;
+        self.spans = behind;
         Some(Request {
             spans,
             bytes: self.bytes,

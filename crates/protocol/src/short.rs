@@ -27,12 +27,11 @@ pub(crate) fn decode_short_requests(
         return start;
     }
     let max = max.saturating_sub(batch.len()).min(SHORT_REQUESTS_MAX);
-    let (runs, mut free) = batch.room(max);
+    let (runs, mut free, shape) = batch.room(max);
     let (mut requests_used, mut spans_used) = (0, 0);
     let mut run = RunRange::default();
-    let mut head = Head::PING;
-    let mut lengths = [Length::NONE; SHORT_ARGUMENTS_MAX];
-    while requests_used < max {
+    let Shape { head, lengths } = shape;
+    while requests_used < max && !rest.is_empty() {
         let Some((name, behind_name)) = head.begin(rest) else {
             break;
         };
@@ -44,7 +43,7 @@ pub(crate) fn decode_short_requests(
         };
         let position = input.len() - rest.len();
         *name_span = Span::new(position + HEAD_BYTES, head.name_bytes);
-        let decoded = decode_arguments(behind_name, input.len(), ceilings, &mut lengths, spans);
+        let decoded = decode_arguments(behind_name, input.len(), ceilings, lengths, spans);
         let Some(behind) = decoded else {
             break;
         };
@@ -58,9 +57,9 @@ pub(crate) fn decode_short_requests(
         (free, rest) = (free_then, behind);
         if name != NameKey::NONE && head.is_at(rest) {
             let pattern = Pattern {
-                head: &head,
+                head,
                 name,
-                lengths: &lengths,
+                lengths,
             };
             let repeated = pattern.decode(input.len(), rest, free, max - requests_used);
             run.grow(repeated);
@@ -171,8 +170,26 @@ impl Pattern<'_> {
 /// Bytes of the part of a request that every short one has: `*2 CR LF $3 CR LF`.
 const HEAD_BYTES: usize = SHORT_HEAD_BYTES as usize;
 
-/// What the first bytes of a request say: how many arguments it has, and how long its name is. Kept
-/// from one request to the next, since requests of a pipeline are mostly alike.
+/// What the last short request looked like, whoever sent it: the next one probably looks the same, in
+/// a pipeline and elsewhere. What it says holds under all limits under which there is a short way.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    head: Head,
+    /// One for each place of an argument, for keys are often equally long, and values too.
+    lengths: [Length; SHORT_ARGUMENTS_MAX],
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            head: Head::PING,
+            lengths: [Length::NONE; SHORT_ARGUMENTS_MAX],
+        }
+    }
+}
+
+/// What the first bytes of a request say: how many arguments it has, and how long its name is.
+#[derive(Debug)]
 struct Head {
     word: u64,
     arguments: usize,
@@ -234,9 +251,8 @@ impl Head {
     }
 }
 
-/// The announcement of an argument's length. Kept from one request to the next for each place of an
-/// argument, for keys are often equally long, and values too.
-#[derive(Clone, Copy)]
+/// The announcement of an argument's length.
+#[derive(Clone, Copy, Debug)]
 struct Length {
     /// The announcement itself, and which bits of a word it is.
     word: u64,
@@ -273,7 +289,7 @@ impl Length {
             4 => 0xffff_ffff,
             5 => 0xff_ffff_ffff,
             6 => 0xffff_ffff_ffff,
-            // Longer ones are parsed each time, as are those that end less than a word before the input.
+            // Longer ones are parsed, and held against the limit, each time, as are those that end less than a word before the input.
             _ => Self::NONE.mask,
         };
         let (word, mask) = match first_word(bytes) & mask {

@@ -114,7 +114,8 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let key = context.key(args.bytes()?);
     let value = args.bytes()?;
     if args.remaining() > 0 {
-        return set_with_options(context, args, reply);
+        // Of its own, so that without options none is needed.
+        return set_with_options(context, &mut args.clone(), reply);
     }
     context
         .store
