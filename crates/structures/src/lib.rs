@@ -9,13 +9,14 @@
 //!          ─ Hash ─ one Packed, or a Table
 //!          ─ Set ── an IntSet, one Packed, or a Table
 //!          ─ SortedSet ─ one Packed, or Members with an Index and a Tree
+//!          ─ Stream ─ an EntryLog of blocks, and Groups of consumers
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
 //! `object` (what the store keeps, and what it asks of it); `element` (text or number);
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
 //! deadlines) and `hashing`; `int_set` (few whole numbers);
-//! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`; `memory` (what an
+//! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`, `stream`; `memory` (what an
 //! allocation costs).
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod object;
 pub mod packed;
 pub mod set;
 pub mod sorted_set;
+pub mod stream;
 pub mod table;
 
 pub use element::{ELEMENT_BYTES_MAX, Element, ElementText};
@@ -42,4 +44,5 @@ pub use object::{Encoding, Kind, Object, Structure};
 pub use packed::Packed;
 pub use set::{Set, SetLimits};
 pub use sorted_set::{Scored, SortedSet, SortedSetLimits};
+pub use stream::{EntryId, Stream, StreamLimits};
 pub use table::{AHEAD_MAX, Full};

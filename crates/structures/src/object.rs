@@ -5,6 +5,7 @@ use crate::list::List;
 use crate::memory::allocated;
 use crate::set::Set;
 use crate::sorted_set::SortedSet;
+use crate::stream::Stream;
 
 /// What kind of structure it is (the answer of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub enum Object {
     Set(Set),
     /// A sorted set.
     SortedSet(SortedSet),
+    /// A stream.
+    Stream(Stream),
     // A type that lands adds its variant here, its arms below, and its `Structure`.
 }
 
@@ -101,6 +104,7 @@ macro_rules! with_structure {
             Object::Hash($name) => $body,
             Object::Set($name) => $body,
             Object::SortedSet($name) => $body,
+            Object::Stream($name) => $body,
         }
     };
 }
@@ -114,6 +118,7 @@ impl Object {
             Self::Hash(_) => Hash::KIND,
             Self::Set(_) => Set::KIND,
             Self::SortedSet(_) => SortedSet::KIND,
+            Self::Stream(_) => Stream::KIND,
         }
     }
 
@@ -131,6 +136,7 @@ impl Object {
             Self::Hash(_) => Hash::empty().into_object(),
             Self::Set(_) => Set::empty().into_object(),
             Self::SortedSet(_) => SortedSet::empty().into_object(),
+            Self::Stream(_) => Stream::empty().into_object(),
         }
     }
 
@@ -158,6 +164,7 @@ impl Object {
             Self::Hash(hash) => hash.is_empty(),
             Self::Set(set) => set.is_empty(),
             Self::SortedSet(set) => set.is_empty(),
+            Self::Stream(_) => false,
         }
     }
 
@@ -276,6 +283,7 @@ structure!(List, List);
 structure!(Hash, Hash);
 structure!(Set, Set);
 structure!(SortedSet, SortedSet);
+structure!(Stream, Stream);
 
 #[cfg(test)]
 mod tests {
@@ -288,5 +296,6 @@ mod tests {
         assert!(size_of::<Hash>() <= VARIANT_BYTES_MAX);
         assert!(size_of::<Set>() <= VARIANT_BYTES_MAX);
         assert!(size_of::<SortedSet>() <= VARIANT_BYTES_MAX);
+        assert!(size_of::<Stream>() <= VARIANT_BYTES_MAX);
     }
 }

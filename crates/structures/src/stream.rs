@@ -1,0 +1,194 @@
+//! Streams: entries in order of their ids, and groups of consumers that share them out.
+//!
+//! ```text
+//!   Stream ─ EntryLog ─ sealed  BTreeMap: id of a block's first entry ─ Block
+//!          │          └ tail    the Block that grows
+//!          └ groups     name ─ Group ─ pending     BTreeMap: id ─ consumer, time, deliveries
+//!                                    └ consumers   name ─ Consumer ─ ids pending for it
+//! ```
+//!
+//! Entries are appended to the tail, which is sealed when it is as long as configured
+//! ([`StreamLimits`]); trimming drops whole blocks and then the head of one. A copy shares the
+//! blocks. What a client reads while it changes a group stands in the [`EntryLog`], so a change of a
+//! group is given both.
+//!
+//! Equal are streams of which clients see the same, but for the times at which consumers were seen.
+//!
+//! Invariants
+//!  1. `memory_bytes` of the log and of all groups are kept with every change.
+//!  2. No id is above the log's last id; ids of entries ascend.
+//!  3. What is pending in a group is pending for exactly one of its consumers.
+
+use std::collections::BTreeMap;
+
+use crate::memory::allocated;
+use crate::object::Encoding;
+
+mod block;
+mod entry;
+mod group;
+mod id;
+mod log;
+mod range;
+#[cfg(test)]
+mod tests;
+mod varint;
+
+pub use entry::{Entry, Fields};
+pub use group::{Consumer, ConsumerNumber, Group, Pending};
+pub use id::EntryId;
+pub use log::{
+    BadCounters, Counters, ENTRY_BYTES_MAX, EntryLog, Refused, StreamLimits, Trim, TrimTo,
+};
+pub use range::{Backwards, Range};
+
+/// A stream. See the module's head.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    inner: Box<Inner>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    log: EntryLog,
+    groups: BTreeMap<Box<[u8]>, Box<Group>>,
+    /// What the groups take, their names included.
+    groups_bytes: usize,
+    /// Allocations of the groups.
+    groups_allocations: usize,
+}
+
+/// What a group takes in the map beside its name: its part of a node.
+const GROUP_BYTES: usize = 48 + allocated(size_of::<Group>());
+
+impl Stream {
+    /// Without entries and groups.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            inner: Box::default(),
+        }
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.log.len()
+    }
+
+    /// Whether there are none. A stream without entries is a value like any other.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        Encoding::Stream
+    }
+
+    /// Bytes it takes beyond itself. O(1).
+    #[inline]
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        allocated(size_of::<Inner>()) + self.inner.log.memory_bytes() + self.inner.groups_bytes
+    }
+
+    /// Pieces of memory it is made of, about. O(1).
+    #[must_use]
+    pub fn allocations(&self) -> usize {
+        1 + self.inner.log.allocations() + self.inner.groups_allocations
+    }
+
+    /// Its entries.
+    #[inline]
+    #[must_use]
+    pub fn log(&self) -> &EntryLog {
+        &self.inner.log
+    }
+
+    /// Its entries, for a change.
+    #[inline]
+    #[must_use]
+    pub fn log_mut(&mut self) -> &mut EntryLog {
+        &mut self.inner.log
+    }
+
+    /// Number of groups.
+    #[must_use]
+    pub fn groups_count(&self) -> usize {
+        self.inner.groups.len()
+    }
+
+    /// The groups in the order of their names' bytes.
+    pub fn groups(&self) -> impl Iterator<Item = (&[u8], &Group)> {
+        self.inner
+            .groups
+            .iter()
+            .map(|(name, group)| (&**name, &**group))
+    }
+
+    /// The group of this name.
+    #[must_use]
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.inner.groups.get(name).map(|group| &**group)
+    }
+
+    /// Adds a group without consumers; whether there was none of this name.
+    pub fn create_group(
+        &mut self,
+        name: &[u8],
+        last_delivered: EntryId,
+        entries_read: Option<u64>,
+    ) -> bool {
+        if self.inner.groups.contains_key(name) {
+            return false;
+        }
+        let group = Box::new(Group::new(last_delivered, entries_read));
+        self.inner.groups_bytes += GROUP_BYTES + allocated(name.len()) + group.memory_bytes();
+        self.inner.groups_allocations += 2 + group.allocations();
+        self.inner.groups.insert(name.into(), group);
+        true
+    }
+
+    /// Removes a group; whether there was one.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        let Some(group) = self.inner.groups.remove(name) else {
+            return false;
+        };
+        self.inner.groups_bytes -= GROUP_BYTES + allocated(name.len()) + group.memory_bytes();
+        self.inner.groups_allocations -= 2 + group.allocations();
+        true
+    }
+
+    /// Lets `change` work on a group, with the entries at hand; `None` when there is none of this
+    /// name.
+    pub fn change_group<R>(
+        &mut self,
+        name: &[u8],
+        change: impl FnOnce(&mut Group, &EntryLog) -> R,
+    ) -> Option<R> {
+        let inner = &mut *self.inner;
+        let group = inner.groups.get_mut(name)?;
+        let (bytes, allocations) = (group.memory_bytes(), group.allocations());
+        let answer = change(group, &inner.log);
+        inner.groups_bytes = inner.groups_bytes + group.memory_bytes() - bytes;
+        inner.groups_allocations = inner.groups_allocations + group.allocations() - allocations;
+        Some(answer)
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.log == other.inner.log && self.inner.groups == other.inner.groups
+    }
+}

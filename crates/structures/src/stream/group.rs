@@ -1,0 +1,366 @@
+//! A group of consumers: what it has read, and what waits for an acknowledgement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::id::EntryId;
+use super::log::EntryLog;
+use crate::memory::allocated;
+
+/// What a pending entry takes: its part of a node in the group and of one for its consumer. Nodes
+/// that are filled in order are a little more than half full.
+const PENDING_BYTES: usize = 80 + 32;
+/// Pending entries of one allocation, about.
+const PENDING_PER_ALLOCATION: usize = 3;
+/// What a consumer takes beside its name: its place, and its part of a node.
+const CONSUMER_BYTES: usize = size_of::<Option<Consumer>>() + 40;
+/// Two counts stand before a shared name.
+const NAME_HEAD_BYTES: usize = 2 * size_of::<usize>();
+
+/// A group of consumers.
+#[derive(Clone, Debug)]
+pub struct Group {
+    last_delivered: EntryId,
+    entries_read: Option<u64>,
+    pending: BTreeMap<EntryId, Delivery>,
+    consumers: Vec<Option<Consumer>>,
+    /// Places in `consumers` that are free.
+    free: Vec<u32>,
+    by_name: BTreeMap<Arc<[u8]>, ConsumerNumber>,
+    /// What the names take.
+    name_bytes: usize,
+}
+
+/// A consumer, for as long as it is not removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerNumber(u32);
+
+/// Who got an entry, when, and how often.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    consumer: ConsumerNumber,
+    delivered_unix_ms: u64,
+    deliveries: u64,
+}
+
+/// One of those who share a group's entries.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    name: Arc<[u8]>,
+    pending: BTreeSet<EntryId>,
+    seen_unix_ms: u64,
+    active_unix_ms: Option<u64>,
+}
+
+impl Consumer {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Number of entries that wait for its acknowledgement.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// When it last tried to read or claim.
+    #[must_use]
+    pub fn seen_unix_ms(&self) -> u64 {
+        self.seen_unix_ms
+    }
+
+    /// When it last got something; `None`: never.
+    #[must_use]
+    pub fn active_unix_ms(&self) -> Option<u64> {
+        self.active_unix_ms
+    }
+}
+
+/// An entry that waits for an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending<'a> {
+    /// Which.
+    pub id: EntryId,
+    /// Whose it is.
+    pub consumer: &'a Consumer,
+    /// The same.
+    pub number: ConsumerNumber,
+    /// When it was last delivered.
+    pub delivered_unix_ms: u64,
+    /// How often.
+    pub deliveries: u64,
+}
+
+impl Group {
+    pub(super) fn new(last_delivered: EntryId, entries_read: Option<u64>) -> Self {
+        Self {
+            last_delivered,
+            entries_read,
+            pending: BTreeMap::new(),
+            consumers: Vec::new(),
+            free: Vec::new(),
+            by_name: BTreeMap::new(),
+            name_bytes: 0,
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.pending.len() * PENDING_BYTES + self.consumers.len() * CONSUMER_BYTES + self.name_bytes
+    }
+
+    pub(super) fn allocations(&self) -> usize {
+        self.pending.len() / PENDING_PER_ALLOCATION + 2 * self.consumers.len()
+    }
+
+    /// The id of the entry that was delivered last.
+    #[must_use]
+    pub fn last_delivered(&self) -> EntryId {
+        self.last_delivered
+    }
+
+    /// Entries that the group has read since the stream began, where that is known.
+    #[must_use]
+    pub fn entries_read(&self) -> Option<u64> {
+        self.entries_read
+    }
+
+    /// Says from where on the group reads.
+    pub fn set_position(&mut self, last_delivered: EntryId, entries_read: Option<u64>) {
+        self.last_delivered = last_delivered;
+        self.entries_read = entries_read;
+    }
+
+    /// Raises the last id delivered, if it is lower; whether it was.
+    pub fn raise_last_delivered(&mut self, id: EntryId) -> bool {
+        let is_raised = id > self.last_delivered;
+        if is_raised {
+            self.last_delivered = id;
+        }
+        is_raised
+    }
+
+    /// Counts the entry `id` as read, the next behind the last that was.
+    pub fn advance(&mut self, id: EntryId, log: &EntryLog) {
+        if id <= self.last_delivered {
+            return;
+        }
+        match self.entries_read {
+            Some(read) if !log.may_lack_from(id) => self.entries_read = Some(read + 1),
+            _ if log.counters().entries_added > 0 => self.entries_read = log.added_up_to(id),
+            _ => {}
+        }
+        self.last_delivered = id;
+    }
+
+    /// Entries that the group has still to read, where that is known.
+    #[must_use]
+    pub fn lag(&self, log: &EntryLog) -> Option<i64> {
+        let added = log.counters().entries_added;
+        if added == 0 {
+            return Some(0);
+        }
+        let read = match self.entries_read {
+            Some(read) if !log.may_lack_from(self.last_delivered) => read,
+            _ => log.added_up_to(self.last_delivered)?,
+        };
+        Some(added.wrapping_sub(read).cast_signed())
+    }
+
+    /// Number of consumers.
+    #[must_use]
+    pub fn consumers_count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The consumers in the order of their names' bytes.
+    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerNumber, &Consumer)> {
+        let numbered = |number: &ConsumerNumber| Some((*number, self.consumer(*number)?));
+        self.by_name.values().filter_map(numbered)
+    }
+
+    /// The number of the consumer of this name.
+    #[must_use]
+    pub fn find_consumer(&self, name: &[u8]) -> Option<ConsumerNumber> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The consumer with this number.
+    #[must_use]
+    pub fn consumer(&self, number: ConsumerNumber) -> Option<&Consumer> {
+        self.consumers.get(number.0 as usize)?.as_ref()
+    }
+
+    fn consumer_mut(&mut self, number: ConsumerNumber) -> Option<&mut Consumer> {
+        self.consumers.get_mut(number.0 as usize)?.as_mut()
+    }
+
+    /// Adds a consumer, seen at a time; `None` when there is one of this name.
+    pub fn create_consumer(&mut self, name: &[u8], seen_unix_ms: u64) -> Option<ConsumerNumber> {
+        if self.by_name.contains_key(name) {
+            return None;
+        }
+        let consumer = Consumer {
+            name: name.into(),
+            pending: BTreeSet::new(),
+            seen_unix_ms,
+            active_unix_ms: None,
+        };
+        self.name_bytes += allocated(NAME_HEAD_BYTES + name.len());
+        let name = Arc::clone(&consumer.name);
+        let number = match self.free.pop() {
+            Some(free) => {
+                self.consumers[free as usize] = Some(consumer);
+                free
+            }
+            None => {
+                self.consumers.push(Some(consumer));
+                u32::try_from(self.consumers.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.by_name.insert(name, ConsumerNumber(number));
+        Some(ConsumerNumber(number))
+    }
+
+    /// Notes when a consumer was seen.
+    pub fn set_seen(&mut self, number: ConsumerNumber, seen_unix_ms: u64) {
+        if let Some(consumer) = self.consumer_mut(number) {
+            consumer.seen_unix_ms = seen_unix_ms;
+        }
+    }
+
+    /// Notes when a consumer got something.
+    pub fn set_active(&mut self, number: ConsumerNumber, active_unix_ms: Option<u64>) {
+        if let Some(consumer) = self.consumer_mut(number) {
+            consumer.active_unix_ms = active_unix_ms;
+        }
+    }
+
+    /// Removes a consumer and what is pending for it; how many entries that were, `None` when there
+    /// is no such consumer.
+    pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
+        let number = self.by_name.remove(name)?;
+        let consumer = self.consumers[number.0 as usize].take()?;
+        self.name_bytes -= allocated(NAME_HEAD_BYTES + name.len());
+        self.free.push(number.0);
+        for id in &consumer.pending {
+            self.pending.remove(id);
+        }
+        Some(consumer.pending.len())
+    }
+
+    /// Number of entries that wait for an acknowledgement.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The pending entries from `from` to `to`, both included, in order.
+    pub fn pending(
+        &self,
+        from: EntryId,
+        to: EntryId,
+    ) -> impl DoubleEndedIterator<Item = Pending<'_>> {
+        let found = self.pending.range(bounds(from, to));
+        found.filter_map(|(id, delivery)| self.shown(*id, *delivery))
+    }
+
+    /// Those of one consumer.
+    pub fn pending_of(
+        &self,
+        number: ConsumerNumber,
+        from: EntryId,
+        to: EntryId,
+    ) -> impl Iterator<Item = Pending<'_>> {
+        let consumer = self.consumer(number).into_iter();
+        let ids = consumer.flat_map(move |consumer| consumer.pending.range(bounds(from, to)));
+        ids.filter_map(|id| self.pending_at(*id))
+    }
+
+    /// The pending entry of this id.
+    #[must_use]
+    pub fn pending_at(&self, id: EntryId) -> Option<Pending<'_>> {
+        self.shown(id, *self.pending.get(&id)?)
+    }
+
+    fn shown(&self, id: EntryId, delivery: Delivery) -> Option<Pending<'_>> {
+        Some(Pending {
+            id,
+            consumer: self.consumer(delivery.consumer)?,
+            number: delivery.consumer,
+            delivered_unix_ms: delivery.delivered_unix_ms,
+            deliveries: delivery.deliveries,
+        })
+    }
+
+    /// Makes an entry pending for a consumer, whosever it was.
+    pub fn deliver(
+        &mut self,
+        id: EntryId,
+        consumer: ConsumerNumber,
+        delivered_unix_ms: u64,
+        deliveries: u64,
+    ) {
+        let Some(owner) = self.consumer_mut(consumer) else {
+            return;
+        };
+        owner.pending.insert(id);
+        let delivery = Delivery {
+            consumer,
+            delivered_unix_ms,
+            deliveries,
+        };
+        let Some(before) = self.pending.insert(id, delivery) else {
+            return;
+        };
+        if before.consumer != consumer
+            && let Some(owner) = self.consumer_mut(before.consumer)
+        {
+            owner.pending.remove(&id);
+        }
+    }
+
+    /// An entry waits no longer; whether it did.
+    pub fn acknowledge(&mut self, id: EntryId) -> bool {
+        let Some(delivery) = self.pending.remove(&id) else {
+            return false;
+        };
+        if let Some(owner) = self.consumer_mut(delivery.consumer) {
+            owner.pending.remove(&id);
+        }
+        true
+    }
+}
+
+/// From one id to another; nothing when they are in the wrong order.
+fn bounds(from: EntryId, to: EntryId) -> (Bound<EntryId>, Bound<EntryId>) {
+    if from > to {
+        return (Bound::Included(from), Bound::Excluded(from));
+    }
+    (Bound::Included(from), Bound::Included(to))
+}
+
+/// What clients see but for the times: where it stands, who is in it, what waits and for whom.
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        let (min, max) = (EntryId::MIN, EntryId::MAX);
+        let row = |one: Pending<'_>| {
+            (
+                one.id,
+                one.delivered_unix_ms,
+                one.deliveries,
+                one.consumer.name.clone(),
+            )
+        };
+        self.last_delivered == other.last_delivered
+            && self.entries_read == other.entries_read
+            && self.by_name.keys().eq(other.by_name.keys())
+            && self.pending.len() == other.pending.len()
+            && self
+                .pending(min, max)
+                .map(row)
+                .eq(other.pending(min, max).map(row))
+    }
+}
