@@ -51,6 +51,7 @@ mod code {
     pub(super) const SORTED_SET_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
     pub(super) const SET_LISTPACK: u8 = 20;
+    pub(super) const STREAM: u8 = 21;
     /// Of Valkey, and of unpublished versions of Redis, where it is another.
     pub(super) const HASH_DEADLINES_EARLY: u8 = 22;
     pub(super) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
@@ -117,6 +118,7 @@ pub fn type_code(value: &Value, style: Style) -> u8 {
         Value::Object(Object::Set(set)) => sets::type_code(set, style),
         Value::Object(Object::SortedSet(set)) => sorted_sets::type_code(set, style),
         Value::Object(Object::Hash(hash)) => hashes::type_code(hash, style),
+        Value::Object(Object::Stream(_)) => code::STREAM,
     }
 }
 
@@ -128,5 +130,7 @@ pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
         Value::Object(Object::Set(set)) => sets::write(set, style, out),
         Value::Object(Object::SortedSet(set)) => sorted_sets::write(set, style, out),
         Value::Object(Object::Hash(hash)) => hashes::write(hash, style, out),
+        // Nobody asks for it: DUMP refuses streams.
+        Value::Object(Object::Stream(_)) => {}
     }
 }
