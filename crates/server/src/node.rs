@@ -336,6 +336,11 @@ impl Node {
         self.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);
         self.memory();
+        self.tell_held_bytes();
+    }
+
+    /// Tells the store what is held outside of it, which its limit counts.
+    pub fn tell_held_bytes(&self) {
         let program_bytes = self.program_bytes.load(Ordering::Relaxed);
         self.store
             .set_other_bytes(program_bytes + self.clients_held_bytes());

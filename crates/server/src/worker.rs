@@ -22,7 +22,7 @@ use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
 
-use crate::config::ConfigReader;
+use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
@@ -240,6 +240,9 @@ impl Worker {
     }
 }
 
+/// Shorter requests are not held against `maxmemory-clients` before they have come.
+const LARGE_REQUEST_BYTES: u64 = 64 * 1024;
+
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 const PROTECTED: &[u8] = b"-DENIED Iolite is running in protected mode because no password is set \
@@ -327,7 +330,12 @@ impl Service for Worker {
             &client.output_bytes_total,
             output.len_with_attachments() - before,
         );
+        let config = self.config.config();
         let then = match outcome.next {
+            Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
+                self.counters.bump(Count::EvictedClients);
+                Then::CloseNow
+            }
             Next::Read => Then::Continue,
             Next::Yield => Then::Yield,
             Next::Receive => Then::Receive,
@@ -404,6 +412,10 @@ impl Service for Worker {
         }
         if self.buffers.take_growth() {
             self.limit_clients_memory();
+            if self.config.config().memory_bytes_max > 0 {
+                self.node.tell_held_bytes();
+                self.more_housekeeping = true;
+            }
         }
         if self.now_ms >= self.upkeep_due_ms {
             self.upkeep(io);
@@ -445,6 +457,19 @@ impl Service for Worker {
         self.buffers
             .input_grew(connected, buffered_bytes, config, self.now_ms)
     }
+}
+
+/// Whether the request that a client has begun is longer than all clients together may hold: there is
+/// no use in waiting for the rest of it.
+fn is_beyond_all(
+    client: &ClientRecord,
+    needed_bytes: usize,
+    config: &Config,
+    machine_bytes: u64,
+) -> bool {
+    needed_bytes as u64 >= LARGE_REQUEST_BYTES
+        && !client.has_flag(ClientRecord::NO_EVICT)
+        && needed_bytes as u64 > limits::clients_bytes_max(config, machine_bytes)
 }
 
 /// Adds to a number that only this thread writes.

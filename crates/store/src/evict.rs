@@ -1,7 +1,8 @@
 //! Making room: records go when the process holds more than it may.
 //!
 //! A writer makes room before it takes any lock, for as much as it is about to add, so that the
-//! limit holds at any time and nobody pays for more than a few victims.
+//! limit holds at any time and nobody pays for more than a few victims. Where memory grows without a
+//! write, for what clients hold, housekeeping does it.
 //!
 //! * LRU policies: a hand goes round the buckets and takes the records that were not used since it
 //!   came by last; use is a mark in the link, so the hand looks at no record but its victims. The
@@ -147,12 +148,31 @@ impl Indexed {
         if self.shared.holds_removals.load(Ordering::Relaxed) {
             return Ok(());
         }
+        if self.evict_over(bytes) > 0 || self.over_bytes(bytes) == 0 || self.is_being_freed(bytes) {
+            Ok(())
+        } else {
+            Err(StoreError::OutOfMemory)
+        }
+    }
+
+    /// Evicts some where the limit is passed without anybody writing, as by what clients hold;
+    /// whether more has to go.
+    pub(crate) fn evict_in_passing(&mut self) -> bool {
+        self.shared.before_writes.get() & BeforeWrites::LIMIT != 0
+            && self.over_bytes(0) > 0
+            && !self.shared.holds_removals.load(Ordering::Relaxed)
+            && self.evict_over(0) > 0
+            && self.over_bytes(0) > 0
+    }
+
+    /// Evicts until `bytes` more may be held, or enough was done for one call; the bytes freed.
+    fn evict_over(&mut self, bytes: usize) -> u64 {
         // What this thread freed since it last told counts too.
         let shared = Arc::clone(&self.shared);
         self.local.tell_bytes(&shared);
         let over = self.over_bytes(bytes);
         if over == 0 {
-            return Ok(());
+            return 0;
         }
         let entered = self.enter();
         debug_assert!(
@@ -166,11 +186,7 @@ impl Indexed {
         if entered {
             self.leave();
         }
-        if freed > 0 || self.over_bytes(bytes) == 0 || self.is_being_freed(bytes) {
-            Ok(())
-        } else {
-            Err(StoreError::OutOfMemory)
-        }
+        freed
     }
 
     /// Whether there is nothing to evict only because what went away is still being freed. Waits

@@ -23,6 +23,7 @@ impl Indexed {
         self.local.now_unix_ms = now_unix_ms;
         self.local.cache.settle();
         let more = self.expire_due()
+            | self.evict_in_passing()
             | self.move_some()
             | self.shrink_some()
             | self.finish_given_up(BUCKETS_PER_TICK);

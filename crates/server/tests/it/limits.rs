@@ -180,6 +180,51 @@ fn incomplete_requests_count_as_what_clients_hold() {
     drop(greedy);
 }
 
+#[test]
+fn a_request_that_is_longer_than_all_may_hold_is_not_waited_for() {
+    let server = start(&["--maxmemory-clients", "1mb"]);
+    let mut good = server.client().unwrap();
+    let mut greedy = UnixStream::connect(server.socket()).unwrap();
+    let begun = b"*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\nv\r\n$2\r\nk2\r\n$1048570\r\nvv";
+    greedy.write_all(begun).unwrap();
+    eventually("it is evicted", || {
+        figure(&mut good, "evicted_clients") == 1
+    });
+    assert_eq!(ask(&mut good, &["EXISTS", "k"]), ":0");
+    drop(greedy);
+}
+
+#[test]
+fn keys_go_for_what_clients_hold_though_nobody_writes() {
+    for threads in ["1", "2"] {
+        let args = ["--maxmemory-policy", "allkeys-lru", "--io-threads", threads];
+        let server = start(&args);
+        let mut good = server.client().unwrap();
+        let value = "x".repeat(50_000);
+        for number in 0..100 {
+            assert_eq!(ask(&mut good, &["SET", &number.to_string(), &value]), "+OK");
+        }
+        let limit = (figure(&mut good, "used_memory") + (2 << 20)).to_string();
+        assert_eq!(
+            ask(&mut good, &["CONFIG", "SET", "maxmemory", &limit]),
+            "+OK"
+        );
+        let half = [b"*2\r\n$3\r\nGET\r\n$400000\r\n", &[b'x'; 300_000][..]].concat();
+        let holding: Vec<_> = (0..10)
+            .map(|_| {
+                let mut client = UnixStream::connect(server.socket()).unwrap();
+                client.write_all(&half).unwrap();
+                client
+            })
+            .collect();
+        eventually("keys were evicted", || {
+            figure(&mut good, "evicted_keys") > 10
+        });
+        assert_eq!(figure(&mut good, "evicted_clients"), 0);
+        drop(holding);
+    }
+}
+
 /// Timers of the sockets that the server has to the peers of `port`, as the kernel lists them.
 fn keepalive_timers(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");

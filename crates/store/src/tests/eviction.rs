@@ -361,3 +361,29 @@ fn after_a_flush_nothing_is_refused() {
     set(&mut handle, "new", b"v", Deadline::Never).unwrap();
     assert!(exists(&mut handle, "new"));
 }
+
+#[test]
+fn what_is_held_elsewhere_makes_records_go_without_a_write() {
+    let store = Force::TINY.store(1);
+    store.set_memory_limit(LIMIT_BYTES, Policy::AllKeysLru, 5);
+    let mut handle = store.handle();
+    handle.begin(1);
+    for number in 0..2_000 {
+        set(
+            &mut handle,
+            &format!("key:{number}"),
+            &[b'v'; 1_000],
+            Deadline::Never,
+        )
+        .unwrap();
+    }
+    let elsewhere = LIMIT_BYTES / 2;
+    store.set_other_bytes(elsewhere);
+    store.hold_removals(true);
+    while handle.tick(2) {}
+    assert_eq!(handle.len(0), 2_000, "nothing goes during a pause");
+    store.hold_removals(false);
+    while handle.tick(3) {}
+    assert!(used_bytes(&mut handle, 4) <= LIMIT_BYTES - elsewhere + SLACK_BYTES);
+    assert!(handle.len(0) > 1_000);
+}
