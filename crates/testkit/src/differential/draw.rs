@@ -61,6 +61,7 @@ pub(super) enum Kind {
     WeightHash,
     WeightPattern,
     GetPattern,
+    Payload,
 }
 
 /// Names of the kinds as forms use them.
@@ -106,6 +107,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("weights", Kind::WeightHash),
     ("by", Kind::WeightPattern),
     ("get", Kind::GetPattern),
+    ("payload", Kind::Payload),
 ];
 
 const KEYS: &[&[u8]] = &[
@@ -195,6 +197,29 @@ const BAD_FLOATS: &[&str] = &[
     "", "abc", " 1", "1 ", "nan", "inf", "-inf", "+1.5", "0x10", "1e", "1e5000", "1,5",
 ];
 
+/// Type and body of values of every kind, as DUMP has them and as older versions did.
+const BODIES: &[&[u8]] = &[
+    b"\x00\x04text",
+    b"\x00\xc1\x39\x30",
+    b"\x00\xc3\x05\x1e\x00a\xe0\x14\x00",
+    b"\x01\x03\x01a\xc0\x05\x01b",
+    b"\x02\x02\x02m1\x02m2",
+    b"\x03\x02\x02m1\x031.5\x02m2\xfe",
+    b"\x04\x01\x02m1\x01v",
+    b"\x05\x01\x02m1\x00\x00\x00\x00\x00\x00\x04\x40",
+    b"\x09\x07\x01\x01f\x01\x00v\xff",
+    b"\x0a\x10\x10\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf6\xff",
+    b"\x0b\x0c\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x07\x00",
+    b"\x0d\x10\x10\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01f\x03\xf6\xff",
+    b"\x10\x0c\x0c\x00\x00\x00\x02\x00\x81f\x02\x05\x01\xff",
+    b"\x11\x0c\x0c\x00\x00\x00\x02\x00\x81m\x02\x05\x01\xff",
+    b"\x12\x01\x02\x0c\x0c\x00\x00\x00\x02\x00\x81a\x02\x05\x01\xff",
+    // No values.
+    b"\x02\x00",
+    b"\x05\x01\x02m1\x00\x00\x00\x00\x00\x00\xf8\x7f",
+    b"\x63\x00",
+];
+
 /// Words that fit nowhere, or anywhere. No small positive number: it might be taken for a time.
 const JUNK: &[&[u8]] = &[
     b"",
@@ -253,6 +278,16 @@ impl Draw {
         self.pick(from).as_bytes().to_vec()
     }
 
+    /// A payload of DUMP, now and then with a wrong sum.
+    fn payload(&mut self) -> Vec<u8> {
+        let mut payload = self.pick(BODIES).to_vec();
+        payload.extend_from_slice(&[10, 0]);
+        let wrong = u64::from(self.once_in(16));
+        let sum = base::crc::crc64(0, &payload) ^ wrong;
+        payload.extend_from_slice(&sum.to_le_bytes());
+        payload
+    }
+
     pub(super) fn junk(&mut self) -> Vec<u8> {
         self.pick(JUNK).to_vec()
     }
@@ -261,6 +296,7 @@ impl Draw {
     pub(super) fn word(&mut self, kind: Kind) -> Vec<u8> {
         match kind {
             Kind::Key => self.key(),
+            Kind::Payload => self.payload(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
             Kind::Sketch => format!("sketch:{}", self.below(4)).into_bytes(),
             Kind::Member => self.member(),

@@ -243,6 +243,11 @@ const GENERIC: &str = "
 2 OBJECT IDLETIME <key>
 1 OBJECT FREQ <key>
 1 OBJECT (HELP|NONSENSE)
+8 DUMP <key>
+1 DUMP <bigkey>
+6 RESTORE <key> (0|0|0|5000000|700000000000|-1|x) <payload> (REPLACE|ABSTTL|IDLETIME <index>|FREQ <index>)*
+2 RESTORE <key> <unix-ms> <payload> ABSTTL [REPLACE]
+1 RESTORE-ASKING <key> 0 <payload> [REPLACE]
 ";
 
 const SORTING: &str = "

@@ -4,6 +4,8 @@
 //!   grammar ── part of it ──> sequence of a round ──> both servers, from empty, pipelined
 //!                                                        │ replies byte for byte, then all data
 //!   accepted (closed list, with reasons) <── differs ────┤
+//!                                                        │ one round in four: each restores what
+//!                                                        │ the other dumps, all data again
 //!   shrink ── shortest sequence, seed and round <────────┘
 //! ```
 //!
@@ -12,6 +14,7 @@
 
 mod accepted;
 mod draw;
+mod exchange;
 mod form;
 mod grammar;
 mod sequence;
@@ -33,6 +36,11 @@ use grammar::Grammar;
 
 /// Requests of a round.
 const ROUND_REQUESTS: u64 = 400;
+
+/// One round in so many ends with an exchange of dumps.
+const EXCHANGE_ONE_IN: u64 = 4;
+/// Of twice as many rounds the first, and this one.
+const EXCHANGE_BESIDE: u64 = EXCHANGE_ONE_IN - 1;
 
 /// What to play.
 #[derive(Debug, Clone, Copy)]
@@ -128,9 +136,9 @@ pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     let mut kinds_seen = Vec::new();
     for round in plan.round..plan.round + rounds_count {
         let requests = round_requests(&grammar, plan.seed, round);
-        let resp3 = round % 2 == 1;
+        let manner = Manner::of(round);
         report.count(&requests);
-        let comparison = sequence::compare(one, two, &requests, resp3)?;
+        let comparison = sequence::compare(one, two, &requests, manner)?;
         for reason in comparison.accepted {
             *report.accepted.entry(reason).or_default() += 1;
         }
@@ -145,7 +153,7 @@ pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
         let shortest = Failure {
             seed: plan.seed,
             round,
-            resp3,
+            resp3: manner.resp3,
             requests,
             disagreement,
             names: [one.name().to_owned(), two.name().to_owned()],
@@ -156,6 +164,25 @@ pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// How a round is played.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    /// Whether it speaks RESP3.
+    resp3: bool,
+    /// Whether it ends with an exchange of dumps.
+    exchanges: bool,
+}
+
+impl Manner {
+    fn of(round: u64) -> Self {
+        Self {
+            resp3: round % 2 == 1,
+            // Rounds of either version of the protocol.
+            exchanges: matches!(round % (2 * EXCHANGE_ONE_IN), 0 | EXCHANGE_BESIDE),
+        }
+    }
 }
 
 impl Report {
@@ -195,8 +222,9 @@ fn kind_of(requests: &[Request], disagreement: &Disagreement) -> (Vec<u8>, Strin
 /// Finds a shorter sequence that fails in the same kind of way.
 fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failure> {
     let kind = kind_of(&failure.requests, &failure.disagreement);
+    let manner = Manner::of(failure.round);
     let mut fails = |requests: &[Request]| {
-        let comparison = sequence::compare(one, two, requests, failure.resp3);
+        let comparison = sequence::compare(one, two, requests, manner);
         let disagreement = comparison
             .ok()
             .and_then(|comparison| comparison.disagreement);
@@ -210,7 +238,7 @@ fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failu
     }
     let requests = shrink::shrink(requests, &mut fails);
     let requests = shrink::simplify(requests, &mut fails);
-    let again = sequence::compare(one, two, &requests, failure.resp3)?;
+    let again = sequence::compare(one, two, &requests, manner)?;
     Ok(match again.disagreement {
         Some(disagreement) => Failure {
             requests,

@@ -4,8 +4,7 @@ use std::io;
 
 use protocol::Value;
 
-use super::accepted;
-use super::state;
+use super::{Manner, accepted, exchange, state};
 use crate::client::Client;
 use crate::target::{Launcher, Target};
 use crate::transcript::show;
@@ -130,10 +129,10 @@ pub(super) fn compare(
     one: &mut Side,
     two: &mut Side,
     requests: &[Request],
-    resp3: bool,
+    manner: Manner,
 ) -> io::Result<Comparison> {
-    let (answers, held) = one.play(requests, resp3)?;
-    let (other_answers, other_held) = two.play(requests, resp3)?;
+    let (answers, held) = one.play(requests, manner.resp3)?;
+    let (other_answers, other_held) = two.play(requests, manner.resp3)?;
     let mut accepted = Vec::new();
     for (at, (answer, other)) in answers.iter().zip(&other_answers).enumerate() {
         if answer == other && answer.is_ok() {
@@ -158,8 +157,17 @@ pub(super) fn compare(
             }
         }
     }
+    let mut difference = state::compare(held, other_held);
+    if difference.is_none() && manner.exchanges {
+        let (mut client, mut other) = (one.target.connect()?, two.target.connect()?);
+        let (held, other_held) = exchange::exchange(&mut client, &mut other);
+        difference = state::compare(held, other_held).map(|(one, two)| {
+            let after = |text| format!("with the values of the other: {text}");
+            (after(one), after(two))
+        });
+    }
     Ok(Comparison {
-        disagreement: state::compare(held, other_held).map(|(one, two)| Disagreement {
+        disagreement: difference.map(|(one, two)| Disagreement {
             at: requests.len(),
             one,
             two,

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::transcript::show;
 
 /// Databases a server has unless told otherwise.
-const DATABASES: usize = 16;
+pub(super) const DATABASES: usize = 16;
 /// Milliseconds by which times of the same key may be apart.
 const TOLERANCE_MS: u64 = 20_000;
 
