@@ -224,6 +224,20 @@ fn only_known_versions_with_the_right_sum_are_read() {
 }
 
 #[test]
+fn a_field_cannot_have_stopped_to_exist_in_1970() {
+    // Of Valkey, absolute, and by its distance from the earliest.
+    let bodies = [
+        (22, VERSION_VALKEY, &b"\x01\x01a\x01b\0\0\0\0\0\0\0\0"[..]),
+        (24, 12, b"\0\0\0\0\0\0\0\0\x01\x01\x01a\x01b"),
+    ];
+    for (code, version, body) in bodies {
+        let limits = limits(16);
+        let mut reader = Reader::new(body, version, &limits);
+        assert_eq!(value::read(code, &mut reader), Err(Malformed::Number));
+    }
+}
+
+#[test]
 fn a_text_may_be_as_long_as_it_may_be() {
     let value = Value::String(vec![b'x'; 1 << 20]);
     let longer = Value::String(vec![b'x'; (1 << 20) + 1]);

@@ -130,7 +130,8 @@ fn read_earliest(reader: &mut Reader<'_>, has_earliest: bool) -> Result<Option<u
 
 fn deadline(unix_ms: Option<u64>) -> Result<FieldDeadline, Malformed> {
     unix_ms
-        .filter(|at| *at <= DEADLINE_UNIX_MS_MAX)
+        // A field with the time 0 would not be there at any time.
+        .filter(|at| (1..=DEADLINE_UNIX_MS_MAX).contains(at))
         .map(FieldDeadline::At)
         .ok_or(Malformed::Number)
 }
