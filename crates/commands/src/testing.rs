@@ -21,7 +21,8 @@ pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// One effect: the database and the parts of the canonical command.
 pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
 
-/// One record as it is compared after a replay: database, key, value, deadline, encoding, object.
+/// One record as it is compared after a replay: database, key, value, deadline, encoding, object,
+/// etag.
 pub(crate) type Dumped = (
     DatabaseId,
     Vec<u8>,
@@ -29,6 +30,7 @@ pub(crate) type Dumped = (
     Option<u64>,
     Encoding,
     Option<Object>,
+    u64,
 );
 
 /// An engine with one client.
@@ -257,6 +259,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.deadline_unix_ms(),
                 record.encoding(),
                 record.object().cloned(),
+                record.etag(),
             ));
         });
         if cursor == 0 {

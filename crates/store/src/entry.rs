@@ -90,6 +90,20 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set(value, deadline))
     }
 
+    /// As [`Entry::set`], with an etag (0: none). The other ways to set a value clear the etag,
+    /// unless they keep the deadline; those and the changes in place count it up.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_with_etag(
+        &mut self,
+        value: &[u8],
+        deadline: Deadline,
+        etag: u64,
+    ) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.set_with_etag(value, deadline, etag))
+    }
+
     /// Makes the key hold `value` as bytes, whatever they spell (BITOP, SETRANGE on a new key …).
     ///
     /// # Errors
@@ -168,6 +182,14 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_deadline(deadline_unix_ms))
     }
 
+    /// Sets or clears (0) the etag of an existing record; no effect on an absent key.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_etag(&mut self, etag: u64) -> Result<(), StoreError> {
+        with_place!(&mut self.place, place => place.set_etag(etag))
+    }
+
     /// Deletes the record; whether there was one.
     pub fn remove(&mut self) -> bool {
         with_place!(&mut self.place, place => place.remove())
@@ -195,7 +217,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Makes the key hold a value that came from [`Entry::take`] or [`Entry::duplicate`], with that
-    /// value's deadline.
+    /// value's deadline, and without an etag: what was another key's counts from the beginning.
     ///
     /// # Errors
     /// As [`Entry::set`].

@@ -4,7 +4,7 @@
 //!   word 0   63 ───────────── 32 31 30 29 28 27 ─ 24 23 ── 16 15 ────── 0
 //!             │  value length   │LK│CK│ET│DL│  form  │  class │ key length│
 //!   then      deadline, if DL: milliseconds since 1970 UTC, 0 for none
-//!             etag, if ET
+//!             etag, if ET; 0 for none
 //!             clock, if CK: use of the record, for policies that ask for it
 //!             key, filled up to a word; or, if LK, one word that names a blob with it
 //!             value: its bytes, a number, a word that names a blob with it, or two words: the
@@ -95,6 +95,7 @@ pub(crate) struct Fields {
     /// Bytes of the key, when it is in the slot.
     pub(crate) inline_key: Option<u16>,
     pub(crate) has_deadline: bool,
+    pub(crate) has_etag: bool,
     pub(crate) has_clock: bool,
 }
 
@@ -105,14 +106,15 @@ impl Fields {
         let key = self
             .inline_key
             .map_or(WORD_BYTES, |len| pad(usize::from(len)));
-        let words = 1 + usize::from(self.has_deadline) + usize::from(self.has_clock);
-        words * WORD_BYTES + key
+        let words = [self.has_deadline, self.has_etag, self.has_clock];
+        let words: usize = words.into_iter().map(usize::from).sum();
+        (1 + words) * WORD_BYTES + key
     }
 }
 
 impl Header {
     const DEADLINE: u64 = 1 << 28;
-    // Bit 29 is an etag's.
+    const ETAG: u64 = 1 << 29;
     const CLOCK: u64 = 1 << 30;
     const LONG_KEY: u64 = 1 << 31;
 
@@ -128,6 +130,9 @@ impl Header {
         };
         if fields.has_deadline {
             word |= Self::DEADLINE;
+        }
+        if fields.has_etag {
+            word |= Self::ETAG;
         }
         if fields.has_clock {
             word |= Self::CLOCK;
@@ -153,6 +158,7 @@ impl Header {
         Fields {
             inline_key: (self.0 & Self::LONG_KEY == 0).then_some(key_len),
             has_deadline: self.has_deadline(),
+            has_etag: self.has_etag(),
             has_clock: self.0 & Self::CLOCK != 0,
         }
     }
@@ -182,10 +188,22 @@ impl Header {
         self.0 & Self::DEADLINE != 0
     }
 
+    /// Whether there is a word for an etag.
+    #[inline]
+    pub(crate) fn has_etag(self) -> bool {
+        self.0 & Self::ETAG != 0
+    }
+
+    /// Index of the etag's word.
+    #[inline]
+    fn etag_at(self) -> usize {
+        1 + usize::from(self.has_deadline())
+    }
+
     /// Index of the clock's word.
     #[inline]
     pub(crate) fn clock_at(self) -> Option<usize> {
-        (self.0 & Self::CLOCK != 0).then_some(1 + usize::from(self.has_deadline()))
+        (self.0 & Self::CLOCK != 0).then_some(self.etag_at() + usize::from(self.has_etag()))
     }
 
     /// Bytes from the record's start to its key.
@@ -394,6 +412,22 @@ impl<'a> View<'a> {
         self.set_word(1, deadline_unix_ms.unwrap_or(0));
     }
 
+    /// The etag; 0 for none.
+    #[inline]
+    pub(crate) fn etag(&self) -> u64 {
+        if self.header.has_etag() {
+            self.word(self.header.etag_at())
+        } else {
+            0
+        }
+    }
+
+    /// Changes the etag; for the holder, and only where there is a word for it.
+    pub(crate) fn set_etag(&self, etag: u64) {
+        debug_assert!(self.header.has_etag());
+        self.set_word(self.header.etag_at(), etag);
+    }
+
     /// The clock's word.
     #[inline]
     pub(crate) fn clock(&self) -> Option<u64> {
@@ -564,13 +598,13 @@ mod tests {
     #[test]
     fn a_header_says_what_it_was_told() {
         let class = class_for(640).unwrap();
-        for (has_deadline, has_clock) in
-            [(false, false), (true, false), (false, true), (true, true)]
-        {
+        for bits in 0..8 {
+            let [has_deadline, has_etag, has_clock] = [1, 2, 4].map(|bit| bits & bit != 0);
             for inline_key in [None, Some(0), Some(7), Some(u16::MAX)] {
                 let fields = Fields {
                     inline_key,
                     has_deadline,
+                    has_etag,
                     has_clock,
                 };
                 let header = Header::new(fields, class, Form::Integer, 0);
@@ -594,13 +628,15 @@ mod tests {
         let fields = Fields {
             inline_key: Some(9),
             has_deadline: true,
+            has_etag: true,
             has_clock: true,
         };
         let header = Header::new(fields, class_for(64).unwrap(), Form::Bytes, 0);
-        assert_eq!((header.clock_at(), header.key_at()), (Some(2), 24));
-        assert_eq!(header.value_at(), 24 + 16);
+        assert_eq!((header.etag_at(), header.clock_at()), (2, Some(3)));
+        assert_eq!((header.key_at(), header.value_at()), (32, 32 + 16));
         let plain = Fields {
             has_deadline: false,
+            has_etag: false,
             ..fields
         };
         let header = Header::new(plain, class_for(64).unwrap(), Form::Bytes, 0);
@@ -614,6 +650,7 @@ mod tests {
         let fields = Fields {
             inline_key: Some(16),
             has_deadline: false,
+            has_etag: false,
             has_clock: false,
         };
         let class = class_for(fields.bytes() + OBJECT_BYTES).unwrap();

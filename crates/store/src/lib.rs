@@ -97,7 +97,7 @@ pub use snapshot::{
     SnapshotSink, SnapshotStep, Totals,
 };
 pub use store::{MemoryUsage, Options, Statistics, Store};
-pub use value::{Cause, Deadline, Encoding, Kind, StoreError, Use};
+pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]

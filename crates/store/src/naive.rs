@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::shared::Hasher;
 use crate::snapshot::naive::save_maps;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
-use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError, Use};
+use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError, Use, next_etag};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 
@@ -27,6 +27,7 @@ pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 pub(crate) struct Cell {
     pub(crate) data: Data,
     pub(crate) deadline_unix_ms: Option<u64>,
+    pub(crate) etag: u64,
 }
 
 impl Cell {
@@ -380,6 +381,8 @@ pub(crate) struct NaiveEntry<'a> {
     key: Key<'a>,
     map: &'a mut Map,
     sink: Option<&'a mut (dyn EffectSink + 'static)>,
+    /// Whether the etag was raised.
+    raised: bool,
 }
 
 impl<'a> NaiveEntry<'a> {
@@ -389,7 +392,12 @@ impl<'a> NaiveEntry<'a> {
         sink: Option<&'a mut (dyn EffectSink + 'static)>,
         now_unix_ms: u64,
     ) -> Self {
-        let mut entry = Self { key, map, sink };
+        let mut entry = Self {
+            key,
+            map,
+            sink,
+            raised: false,
+        };
         let found = entry.map.get(key.bytes());
         if found.is_some_and(|cell| cell.is_expired(now_unix_ms)) {
             entry.map.remove(key.bytes());
@@ -416,6 +424,24 @@ impl<'a> NaiveEntry<'a> {
 
     pub(crate) fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
         self.replace(Data::from_bytes(value), deadline)
+    }
+
+    pub(crate) fn set_with_etag(
+        &mut self,
+        value: &[u8],
+        deadline: Deadline,
+        etag: u64,
+    ) -> Result<(), StoreError> {
+        self.set(value, deadline)?;
+        self.set_etag(etag)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the shape of the real one")]
+    pub(crate) fn set_etag(&mut self, etag: u64) -> Result<(), StoreError> {
+        if let Some(cell) = self.map.get_mut(self.key.bytes()) {
+            cell.etag = etag;
+        }
+        Ok(())
     }
 
     pub(crate) fn set_bytes(
@@ -527,29 +553,30 @@ impl<'a> NaiveEntry<'a> {
             bytes: Vec::new(),
             changed_in_place: true,
         };
-        self.map
-            .entry(self.key.bytes().to_vec())
-            .or_insert(Cell {
-                data: empty,
-                deadline_unix_ms: None,
-            })
-            .data
-            .bytes_mut()
+        let cell = self.map.entry(self.key.bytes().to_vec()).or_insert(Cell {
+            data: empty,
+            deadline_unix_ms: None,
+            etag: 0,
+        });
+        if cell.etag != 0 && !std::mem::replace(&mut self.raised, true) {
+            cell.etag = next_etag(cell.etag);
+        }
+        cell.data.bytes_mut()
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the shape of the real one")]
     fn replace(&mut self, data: Data, deadline: Deadline) -> Result<(), StoreError> {
-        let deadline_unix_ms = match deadline {
-            Deadline::Keep => {
-                let found = self.map.get(self.key.bytes());
-                found.and_then(|cell| cell.deadline_unix_ms)
-            }
-            Deadline::Never => None,
-            Deadline::At(at) => Some(at),
+        let found = self.map.get(self.key.bytes());
+        let (deadline_unix_ms, etag) = match deadline {
+            Deadline::Keep => found.map_or((None, 0), |cell| (cell.deadline_unix_ms, cell.etag)),
+            Deadline::Never => (None, 0),
+            Deadline::At(at) => (Some(at), 0),
         };
+        let raises = etag != 0 && !std::mem::replace(&mut self.raised, true);
         let cell = Cell {
             data,
             deadline_unix_ms,
+            etag: if raises { next_etag(etag) } else { etag },
         };
         self.map.insert(self.key.bytes().to_vec(), cell);
         Ok(())

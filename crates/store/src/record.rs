@@ -193,6 +193,16 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// A number that counts changes of the value, for keys whose clients asked for that; 0 for others.
+    #[must_use]
+    pub fn etag(&self) -> u64 {
+        match &self.source {
+            Source::Slot(slot) => slot.view.etag(),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(cell) => cell.etag,
+        }
+    }
+
     /// Copies `out.len()` bytes of the string, from `start` on. The range must lie within
     /// [`Record::len`]; bytes beyond it are left as they are.
     #[inline]

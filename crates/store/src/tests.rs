@@ -1,5 +1,6 @@
 //! Tests of the whole store through its surface. What they share is here.
 
+mod etags;
 mod eviction;
 mod expiry;
 mod growing;

@@ -53,10 +53,19 @@ impl Encoding {
 /// Longest string that OBJECT ENCODING calls `embstr`.
 pub const EMBEDDED_BYTES_MAX: usize = 44;
 
+/// The highest etag: clients read them as signed numbers.
+pub const ETAG_MAX: u64 = i64::MAX.cast_unsigned();
+
+/// The etag behind another; behind the last comes none.
+#[must_use]
+pub fn next_etag(etag: u64) -> u64 {
+    etag.saturating_add(1).min(ETAG_MAX)
+}
+
 /// What a write does to the time at which the key stops existing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Leave it as it is.
+    /// Leave it as it is. Such a write changes the value that is there: an etag is kept, one higher.
     Keep,
     /// The key lives on until it is deleted.
     Never,

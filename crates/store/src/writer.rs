@@ -25,7 +25,7 @@ use crate::owned::{Content, Owned};
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::slab::{OutOfMemory, SLOT_BYTES_MAX, class_bytes, class_for};
-use crate::value::{Cause, Deadline, StoreError, Use};
+use crate::value::{Cause, Deadline, StoreError, Use, next_etag};
 
 /// The deadline word of a record that has none is 0.
 const DEADLINE_MIN_UNIX_MS: u64 = 1;
@@ -78,6 +78,22 @@ pub(crate) struct Writer<'a> {
     spot: Option<Spot<'a>>,
     changed: bool,
     inserted: bool,
+    /// Whether the etag was raised: one change of a key raises it once.
+    raised: bool,
+}
+
+/// What a record has besides key and value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attributes {
+    deadline: Option<u64>,
+    /// 0 for none.
+    etag: u64,
+}
+
+impl From<Option<u64>> for Attributes {
+    fn from(deadline: Option<u64>) -> Self {
+        Self { deadline, etag: 0 }
+    }
 }
 
 impl Drop for Writer<'_> {
@@ -115,6 +131,7 @@ impl<'a> Writer<'a> {
             spot: None,
             changed: false,
             inserted: false,
+            raised: false,
         };
         writer.find();
         writer
@@ -184,6 +201,23 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// As [`Writer::set`], with an etag.
+    pub(crate) fn set_with_etag(
+        &mut self,
+        value: &[u8],
+        deadline: Deadline,
+        etag: u64,
+    ) -> Result<(), StoreError> {
+        let attributes = Attributes {
+            etag,
+            ..self.resolve(deadline)
+        };
+        match parse_i64(value) {
+            Some(number) => self.write_integer(number, attributes),
+            None => self.write_bytes(value, Form::Bytes, attributes),
+        }
+    }
+
     /// Makes the key hold a number.
     #[inline]
     pub(crate) fn set_integer(
@@ -191,12 +225,17 @@ impl<'a> Writer<'a> {
         number: i64,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        let deadline = self.resolve(deadline);
-        if let Some(view) = self.reuse(Form::Integer, WORD_BYTES, 0, deadline) {
+        let attributes = self.resolve(deadline);
+        self.write_integer(number, attributes)
+    }
+
+    #[inline]
+    fn write_integer(&mut self, number: i64, attributes: Attributes) -> Result<(), StoreError> {
+        if let Some(view) = self.reuse(Form::Integer, WORD_BYTES, 0, attributes) {
             view.set_value_word(number.cast_unsigned());
             return Ok(());
         }
-        let draft = self.draft(Form::Integer, WORD_BYTES, 0, deadline)?;
+        let draft = self.draft(Form::Integer, WORD_BYTES, 0, attributes)?;
         draft.set_value_word(number.cast_unsigned());
         self.publish(draft, OldValue::Free)
     }
@@ -209,17 +248,27 @@ impl<'a> Writer<'a> {
         form: Form,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        let deadline = self.resolve(deadline);
-        if !self.fits_slot(bytes.len(), deadline.is_some()) {
+        let attributes = self.resolve(deadline);
+        self.write_bytes(bytes, form, attributes)
+    }
+
+    #[inline]
+    fn write_bytes(
+        &mut self,
+        bytes: &[u8],
+        form: Form,
+        attributes: Attributes,
+    ) -> Result<(), StoreError> {
+        if !self.fits_slot(bytes.len(), attributes) {
             let blob = Blob::from_bytes(&self.shared.slab, bytes)?;
-            return self.set_blob(blob, deadline, OldValue::Free);
+            return self.set_blob(blob, attributes, OldValue::Free);
         }
         let len = length(bytes.len())?;
-        if let Some(view) = self.reuse(form, bytes.len(), len, deadline) {
+        if let Some(view) = self.reuse(form, bytes.len(), len, attributes) {
             view.write_value(0, bytes);
             return Ok(());
         }
-        let draft = self.draft(form, bytes.len(), len, deadline)?;
+        let draft = self.draft(form, bytes.len(), len, attributes)?;
         draft.write_value(0, bytes);
         self.publish(draft, OldValue::Free)
     }
@@ -227,11 +276,11 @@ impl<'a> Writer<'a> {
     fn set_blob(
         &mut self,
         blob: Blob,
-        deadline_unix_ms: Option<u64>,
+        attributes: Attributes,
         old_value: OldValue,
     ) -> Result<(), StoreError> {
         let len = length(blob.len())?;
-        let draft = self.draft(Form::Blob, WORD_BYTES, len, deadline_unix_ms)?;
+        let draft = self.draft(Form::Blob, WORD_BYTES, len, attributes)?;
         draft.set_value_word(blob.into_raw());
         self.publish(draft, old_value)
     }
@@ -256,11 +305,14 @@ impl<'a> Writer<'a> {
                 view.set_deadline(deadline_unix_ms);
                 self.note_deadline(old, deadline_unix_ms);
             }
+            if view.header().has_etag() {
+                view.set_etag(0);
+            }
             self.keep_object(&view, object, bytes);
             self.use_again(&view);
             return Ok(());
         }
-        let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline_unix_ms)?;
+        let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline_unix_ms.into())?;
         self.keep_object(&draft, object, bytes);
         self.publish(draft, OldValue::Free)
     }
@@ -383,6 +435,7 @@ impl<'a> Writer<'a> {
             unsafe { Blob::change(&mut word, |blob| (blob.write_at(offset, data), blob.len())) };
         view.set_value_word(word);
         view.set_header(view.header().with_value(Form::Blob, length(len)?));
+        self.raise_etag(&view);
         Ok(written?)
     }
 
@@ -401,6 +454,7 @@ impl<'a> Writer<'a> {
         }
         view.write_value(offset, data);
         view.set_header(view.header().with_value(Form::ChangedBytes, header_len));
+        self.raise_etag(&view);
         self.use_again(&view);
     }
 
@@ -412,14 +466,14 @@ impl<'a> Writer<'a> {
         offset: usize,
         data: &[u8],
     ) -> Result<(), StoreError> {
-        let deadline = old.and_then(|view| view.deadline_unix_ms());
-        if !self.fits_slot(new_len, deadline.is_some()) {
+        let attributes = self.resolve(Deadline::Keep);
+        if !self.fits_slot(new_len, attributes) {
             let slab = &self.shared.slab;
             let mut blob = with_text(old, |text| Blob::from_bytes(slab, text))?;
             blob.write_at(offset, data)?;
-            return self.set_blob(blob, deadline, OldValue::Free);
+            return self.set_blob(blob, attributes, OldValue::Free);
         }
-        let draft = self.draft(Form::ChangedBytes, new_len, length(new_len)?, deadline)?;
+        let draft = self.draft(Form::ChangedBytes, new_len, length(new_len)?, attributes)?;
         let len = with_text(old, |text| {
             draft.write_value(0, text);
             text.len()
@@ -448,27 +502,50 @@ impl<'a> Writer<'a> {
         if deadline.is_none() {
             return Ok(());
         }
+        let etag = view.etag();
+        self.rebuild(view, Attributes { deadline, etag })
+    }
+
+    /// Sets or clears (0) the etag of a record, if there is one.
+    pub(crate) fn set_etag(&mut self, etag: u64) -> Result<(), StoreError> {
+        let Some(view) = self.view() else {
+            return Ok(());
+        };
+        if view.header().has_etag() {
+            self.changed = true;
+            view.set_etag(etag);
+            return Ok(());
+        }
+        if etag == 0 {
+            return Ok(());
+        }
+        let deadline = view.deadline_unix_ms();
+        self.rebuild(view, Attributes { deadline, etag })
+    }
+
+    /// Moves the value of the record to a new one, which has room for all attributes.
+    fn rebuild(&mut self, view: View<'a>, attributes: Attributes) -> Result<(), StoreError> {
         let (form, header) = (view.form(), view.header());
         if form == Form::Integer {
-            return self.set_integer(view.integer(), deadline.into());
+            return self.write_integer(view.integer(), attributes);
         }
         let len = length(header.value_len())?;
         if form == Form::Blob {
-            let draft = self.draft(Form::Blob, WORD_BYTES, len, deadline)?;
+            let draft = self.draft(Form::Blob, WORD_BYTES, len, attributes)?;
             draft.set_value_word(view.value_word());
             return self.publish(draft, OldValue::Moved);
         }
         if form == Form::Object {
-            let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline)?;
+            let draft = self.draft(Form::Object, OBJECT_BYTES, 0, attributes)?;
             draft.set_value_word(view.value_word());
             draft.set_object_bytes(view.object_bytes());
             return self.publish(draft, OldValue::Moved);
         }
-        if !self.fits_slot(header.value_len(), true) {
+        if !self.fits_slot(header.value_len(), attributes) {
             let blob = with_text(Some(view), |text| Blob::from_bytes(&self.shared.slab, text))?;
-            return self.set_blob(blob, deadline, OldValue::Free);
+            return self.set_blob(blob, attributes, OldValue::Free);
         }
-        let draft = self.draft(form, header.value_len(), len, deadline)?;
+        let draft = self.draft(form, header.value_len(), len, attributes)?;
         with_text(Some(view), |text| draft.write_value(0, text));
         self.publish(draft, OldValue::Free)
     }
@@ -563,7 +640,7 @@ impl<'a> Writer<'a> {
                 };
                 self.set_bytes(&bytes, form, deadline.into())
             }
-            Content::Blob(blob) => self.set_blob(blob, deadline, OldValue::Free),
+            Content::Blob(blob) => self.set_blob(blob, deadline.into(), OldValue::Free),
             Content::Object(object) => self.set_object(object, deadline),
         }
     }
@@ -578,31 +655,58 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The deadline that the record will have.
+    /// What the record will have: who keeps the deadline changes the value that is there, and the
+    /// etag counts that; otherwise it is another value, without one.
     #[inline]
-    fn resolve(&self, deadline: Deadline) -> Option<u64> {
+    fn resolve(&mut self, deadline: Deadline) -> Attributes {
         match deadline {
-            Deadline::Never => None,
-            Deadline::At(deadline_unix_ms) => Some(deadline_unix_ms.max(DEADLINE_MIN_UNIX_MS)),
-            Deadline::Keep => self.view()?.deadline_unix_ms(),
+            Deadline::Never => Attributes::default(),
+            Deadline::At(deadline_unix_ms) => Attributes {
+                deadline: Some(deadline_unix_ms.max(DEADLINE_MIN_UNIX_MS)),
+                etag: 0,
+            },
+            Deadline::Keep => self
+                .view()
+                .map_or_else(Attributes::default, |view| Attributes {
+                    deadline: view.deadline_unix_ms(),
+                    etag: self.raised(view.etag()),
+                }),
+        }
+    }
+
+    /// The etag after a change: the next, once.
+    #[inline]
+    fn raised(&mut self, etag: u64) -> u64 {
+        if etag == 0 || std::mem::replace(&mut self.raised, true) {
+            return etag;
+        }
+        next_etag(etag)
+    }
+
+    /// Counts a change of the value in place.
+    #[inline]
+    fn raise_etag(&mut self, view: &View<'a>) {
+        if view.header().has_etag() {
+            view.set_etag(self.raised(view.etag()));
         }
     }
 
     /// What a new record of this key has besides its value.
     #[inline]
-    fn fields(&self, has_deadline: bool) -> Fields {
+    fn fields(&self, attributes: Attributes) -> Fields {
         let len = self.key.bytes().len();
         let inline_key = u16::try_from(len).ok();
         Fields {
             inline_key: inline_key.filter(|_| len <= INLINE_KEY_BYTES_MAX),
-            has_deadline,
+            has_deadline: attributes.deadline.is_some(),
+            has_etag: attributes.etag != 0,
             has_clock: self.local.clock().is_kept(),
         }
     }
 
     #[inline]
-    fn fits_slot(&self, value_bytes: usize, has_deadline: bool) -> bool {
-        value_bytes <= SLOT_BYTES_MAX - self.fields(has_deadline).bytes()
+    fn fits_slot(&self, value_bytes: usize, attributes: Attributes) -> bool {
+        value_bytes <= SLOT_BYTES_MAX - self.fields(attributes).bytes()
     }
 
     /// Prepares the slot the record is in for another value, if that fits and fills half of it.
@@ -612,7 +716,7 @@ impl<'a> Writer<'a> {
         form: Form,
         value_bytes: usize,
         value_len: u32,
-        deadline: Option<u64>,
+        attributes: Attributes,
     ) -> Option<View<'a>> {
         let mut view = self
             .view()
@@ -620,9 +724,16 @@ impl<'a> Writer<'a> {
         let header = view.header();
         let bytes = view.value_at() + value_bytes;
         let slot_bytes = class_bytes(view.class());
+        let Attributes { deadline, etag } = attributes;
         let lacks_deadline = deadline.is_some() && !header.has_deadline();
+        let lacks_etag = etag != 0 && !header.has_etag();
         let lacks_clock = self.local.clock().is_kept() && header.clock_at().is_none();
-        if bytes > slot_bytes || bytes * 2 < slot_bytes || lacks_deadline || lacks_clock {
+        if bytes > slot_bytes
+            || bytes * 2 < slot_bytes
+            || lacks_deadline
+            || lacks_etag
+            || lacks_clock
+        {
             return None;
         }
         self.changed = true;
@@ -630,6 +741,9 @@ impl<'a> Writer<'a> {
             let old = view.deadline_unix_ms();
             view.set_deadline(deadline);
             self.note_deadline(old, deadline);
+        }
+        if header.has_etag() {
+            view.set_etag(etag);
         }
         view.set_header(header.with_value(form, value_len));
         self.use_again(&view);
@@ -642,9 +756,9 @@ impl<'a> Writer<'a> {
         form: Form,
         value_bytes: usize,
         value_len: u32,
-        deadline: Option<u64>,
+        attributes: Attributes,
     ) -> Result<View<'a>, StoreError> {
-        let fields = self.fields(deadline.is_some());
+        let fields = self.fields(attributes);
         let class = class_for(fields.bytes() + value_bytes).ok_or(StoreError::TooLarge)?;
         let long_key = match fields.inline_key {
             None if self.spot.is_none() => {
@@ -656,8 +770,11 @@ impl<'a> Writer<'a> {
         let header = Header::new(fields, class, form, value_len);
         let view = View::create(self.shared.arena_ref(), offset, header);
         let view = view.ok_or(StoreError::TooLarge)?;
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = attributes.deadline {
             view.set_deadline(Some(deadline));
+        }
+        if attributes.etag != 0 {
+            view.set_etag(attributes.etag);
         }
         view.set_clock(self.local.clock().fresh());
         match (fields.inline_key, self.view()) {

@@ -5,6 +5,7 @@ use crate::spec::CommandSpec;
 pub mod bitmaps;
 pub mod cluster;
 pub mod connection;
+pub mod etags;
 pub mod generic;
 pub mod geo;
 pub mod hashes;
@@ -19,6 +20,7 @@ pub mod strings;
 const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[strings::COMMANDS],
     &[bitmaps::COMMANDS],
+    etags::COMMANDS,
     lists::COMMANDS,
     sorted_sets::COMMANDS,
     geo::COMMANDS,

@@ -17,7 +17,8 @@ pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// An effect: the database and the parts of the canonical command.
 pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
 
-/// A record as it is compared: database, key, value, deadline, encoding, object.
+/// A record as it is compared: database, key, value, deadline, encoding, object,
+/// etag.
 pub(crate) type Dumped = (
     DatabaseId,
     Vec<u8>,
@@ -25,6 +26,7 @@ pub(crate) type Dumped = (
     Option<u64>,
     Encoding,
     Option<Object>,
+    u64,
 );
 
 /// An engine with one client.
@@ -150,6 +152,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.deadline_unix_ms(),
                 record.encoding(),
                 record.object().cloned(),
+                record.etag(),
             ));
         });
         if cursor == 0 {

@@ -97,6 +97,8 @@ pub struct Saved<'b> {
     pub key: &'b [u8],
     /// When it stops existing, in milliseconds since 1970 UTC. That may have passed.
     pub deadline_unix_ms: Option<u64>,
+    /// Its etag; 0 for none.
+    pub etag: u64,
     /// What it held.
     pub value: SavedValue<'b>,
 }
@@ -140,6 +142,7 @@ impl SavedValue<'_> {
 struct Entry {
     database: DatabaseId,
     deadline_unix_ms: Option<u64>,
+    etag: u64,
     key_len: usize,
     value: Kept,
 }
@@ -159,6 +162,7 @@ pub(super) struct Named<'k> {
     pub(super) database: DatabaseId,
     pub(super) key: &'k [u8],
     pub(super) deadline_unix_ms: Option<u64>,
+    pub(super) etag: u64,
 }
 
 impl Batch {
@@ -198,6 +202,7 @@ impl Batch {
         self.entries.iter().map(move |entry| Saved {
             database: entry.database,
             deadline_unix_ms: entry.deadline_unix_ms,
+            etag: entry.etag,
             key: take(entry.key_len),
             value: match &entry.value {
                 Kept::Integer(number) => SavedValue::Integer(*number),
@@ -247,6 +252,7 @@ impl Batch {
         self.entries.push(Entry {
             database: named.database,
             deadline_unix_ms: named.deadline_unix_ms,
+            etag: named.etag,
             key_len: named.key.len(),
             value,
         });

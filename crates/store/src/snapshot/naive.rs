@@ -16,6 +16,7 @@ pub(crate) fn save_maps(maps: &[Map], mut sink: Box<dyn SnapshotSink>) {
                 database,
                 key,
                 deadline_unix_ms: cell.deadline_unix_ms,
+                etag: cell.etag,
             };
             match &cell.data {
                 Data::Integer(number) => batch.push_integer(named, *number),

@@ -109,6 +109,7 @@ fn save_record(view: &View<'_>, database: DatabaseId, key: &[u8], batch: &mut Ba
         database,
         key,
         deadline_unix_ms: view.deadline_unix_ms(),
+        etag: view.etag(),
     };
     match view.form() {
         Form::Integer => batch.push_integer(named, view.integer()),

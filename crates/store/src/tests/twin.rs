@@ -10,7 +10,7 @@ use crate::handle::Handle;
 use crate::key::DatabaseId;
 use crate::record::Record;
 use crate::store::{Options, Store};
-use crate::value::{Deadline, Encoding, StoreError};
+use crate::value::{Deadline, ETAG_MAX, Encoding, StoreError};
 
 pub(super) const DATABASES: DatabaseId = 2;
 
@@ -21,6 +21,7 @@ pub(super) struct Seen {
     integer: Option<i64>,
     encoding: Encoding,
     deadline_unix_ms: Option<u64>,
+    etag: u64,
     object: Option<Object>,
 }
 
@@ -43,6 +44,7 @@ fn seen(record: &Record<'_>) -> Seen {
         integer: record.integer(),
         encoding: record.encoding(),
         deadline_unix_ms: record.deadline_unix_ms(),
+        etag: record.etag(),
         object: object.cloned(),
         value,
     }
@@ -52,6 +54,8 @@ fn seen(record: &Record<'_>) -> Seen {
 pub(super) enum Step {
     Read(Name),
     Set(Name, Value, When),
+    SetWithEtag(Name, Value, When, u64),
+    SetEtag(Name, u64),
     SetRaw(Name, Value, When),
     SetText(Name, Value, When),
     SetInteger(Name, i64, When),
@@ -116,6 +120,10 @@ fn end() -> impl Strategy<Value = End> {
     prop_oneof![Just(End::Front), Just(End::Back)]
 }
 
+fn etag() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..20_u64, Just(ETAG_MAX)]
+}
+
 fn when() -> impl Strategy<Value = When> {
     prop_oneof![
         Just(When::Keep),
@@ -128,6 +136,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => name().prop_map(Step::Read),
         12 => (name(), value(), when()).prop_map(|(n, v, w)| Step::Set(n, v, w)),
+        6 => (name(), value(), when(), etag()).prop_map(|(n, v, w, e)| Step::SetWithEtag(n, v, w, e)),
+        3 => (name(), etag()).prop_map(|(n, e)| Step::SetEtag(n, e)),
         3 => (name(), value(), when()).prop_map(|(n, v, w)| Step::SetRaw(n, v, w)),
         2 => (name(), value(), when()).prop_map(|(n, v, w)| Step::SetText(n, v, w)),
         3 => (name(), any::<i64>(), when()).prop_map(|(n, v, w)| Step::SetInteger(n, v, w)),
@@ -185,6 +195,7 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
             });
             Answer::Done(done)
         }
+        Step::SetWithEtag(..) | Step::SetEtag(..) => run_on_etag(handle, step, deadline),
         Step::SetRaw(name, value, when) => {
             let key = key!(name);
             Answer::Done(handle.modify(&key, |entry| entry.set_raw(&value.0, deadline(when))))
@@ -285,6 +296,18 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
             Answer::Nothing
         }
     }
+}
+
+fn run_on_etag(handle: &mut Handle, step: &Step, deadline: impl Fn(&When) -> Deadline) -> Answer {
+    let (name, etag) = match step {
+        Step::SetWithEtag(name, _, _, etag) | Step::SetEtag(name, etag) => (name, *etag),
+        _ => return Answer::Nothing,
+    };
+    let key = handle.key(name.database, &name.bytes);
+    Answer::Done(handle.modify(&key, |entry| match step {
+        Step::SetWithEtag(_, value, when, _) => entry.set_with_etag(&value.0, deadline(when), etag),
+        _ => entry.set_etag(etag),
+    }))
 }
 
 fn run_on_object(handle: &mut Handle, step: &Step) -> Answer {

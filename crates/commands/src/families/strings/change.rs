@@ -51,10 +51,13 @@ fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         };
         check_length(record.len().checked_add(tail.len()), settings)?;
         let changes = !tail.is_empty() || record.encoding() != Encoding::Raw;
-        let len = entry.append(tail)?;
-        if changes {
-            entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
+        if !changes {
+            let len = record.len();
+            entry.touch();
+            return Ok(len);
         }
+        let len = entry.append(tail)?;
+        entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
         Ok::<_, CommandError>(len)
     })?;
     reply.integer(i64::try_from(len).unwrap_or(i64::MAX));

@@ -11,6 +11,7 @@ use super::{UPDATED_KEY, check_string, state_set};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
+use crate::families::etags;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {
@@ -34,7 +35,9 @@ fn incrbyfloat(
     let key = context.key(args.bytes()?);
     let summand = args.bytes()?;
     let text = context.store.modify(&key, |entry| {
-        let number = match entry.record() {
+        let record = entry.record();
+        let etag = record.as_ref().map_or(0, Record::etag);
+        let number = match record {
             None => Extended::from(0),
             Some(record) => number_at(&record)?,
         };
@@ -46,7 +49,7 @@ fn incrbyfloat(
         }
         let text = sum.to_string();
         entry.set_text(text.as_bytes(), Deadline::Keep)?;
-        state_text(entry, text.as_bytes());
+        state_text(entry, text.as_bytes(), etag);
         Ok(text)
     })?;
     reply.bulk_str(&text);
@@ -64,13 +67,23 @@ fn number_at(record: &Record<'_>) -> Result<Extended, CommandError> {
     Extended::parse(&record.to_vec()).ok_or(CommandError::NotFloat)
 }
 
-/// States that a key holds `text`, and holds it as text.
-fn state_text(entry: &mut Entry<'_>, text: &[u8]) {
-    state_set(entry, text, Deadline::Keep);
-    if number::parse_i64(text).is_some() {
-        let key = entry.key();
-        entry.effect(|effect| effect.command(&[b"INCRBYFLOAT", key.bytes(), b"0"]));
+/// States that a key holds `text`, and holds it as text. `etag` is the one it had: of two commands
+/// only one may count it up.
+fn state_text(entry: &mut Entry<'_>, text: &[u8], etag: u64) {
+    if number::parse_i64(text).is_none() {
+        return state_set(entry, text, Deadline::Keep);
     }
+    let key = entry.key();
+    if etag == 0 {
+        state_set(entry, text, Deadline::Keep);
+    } else {
+        let deadline_unix_ms = entry.record().and_then(|record| record.deadline_unix_ms());
+        entry.effect(|effect| {
+            effect.command(&[b"DEL", key.bytes()]);
+            etags::state(effect, key.bytes(), text, etag, deadline_unix_ms);
+        });
+    }
+    entry.effect(|effect| effect.command(&[b"INCRBYFLOAT", key.bytes(), b"0"]));
 }
 
 #[cfg(test)]

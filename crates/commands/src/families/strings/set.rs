@@ -1,7 +1,7 @@
 //! Writing whole strings.
 
 use protocol::{Reply, Request};
-use store::{Deadline, Entry, Key, Record};
+use store::{Deadline, Entry, Key, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{
@@ -172,14 +172,19 @@ fn set_arrived(
     let value = arrival.into_value().finish(None);
     let value = value.ok_or(CommandError::Syntax)?;
     set_if_wanted(context, &key, &options, reply, |entry, deadline| {
+        let kept = entry.record().filter(|_| deadline == Deadline::Keep);
+        let etag = kept.as_ref().map_or(0, Record::etag);
         let deadline_unix_ms = match deadline {
             Deadline::Never => None,
             Deadline::At(unix_ms) => Some(unix_ms),
-            Deadline::Keep => entry.record().and_then(|record| record.deadline_unix_ms()),
+            Deadline::Keep => kept.and_then(|record| record.deadline_unix_ms()),
         };
         // Shares the pages; nearly always nobody listens, and it is dropped as it is.
         let stated = value.clone();
         entry.put(value.with_deadline(deadline_unix_ms))?;
+        if etag != 0 {
+            entry.set_etag(next_etag(etag))?;
+        }
         state_set_with(entry, || stated.to_vec(), deadline);
         Ok(())
     })
