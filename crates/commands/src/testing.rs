@@ -9,11 +9,13 @@ use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request, split_lin
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 use structures::Object;
 
+use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
 use crate::port::{ClientFilter, KillCount, ServerMemory, ServerPort, ShutdownRequest};
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
+use crate::table::table;
 
 /// What the clock shows when a test begins.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -146,6 +148,36 @@ impl TestServer {
             share,
         );
         (output.to_vec(), outcome.next)
+    }
+
+    /// Runs several commands that arrive at once, written as client libraries do, within `share`,
+    /// and again until all are done. What was sent back to each time.
+    pub(crate) fn shares(&mut self, lines: &[&str], share: Share) -> Vec<Vec<u8>> {
+        let mut input = Vec::new();
+        for line in lines {
+            let args = split_line(line.as_bytes()).expect("quotes are balanced");
+            let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+            encode_request(&mut input, &args);
+        }
+        let (mut rest, mut sent) = (&input[..], Vec::new());
+        while !rest.is_empty() {
+            let mut output = ReplyBuffer::new();
+            let (session, port) = (&mut self.session, &mut self.port);
+            let outcome = self.engine.run(session, port, rest, &mut output, share);
+            assert!(outcome.consumed > 0, "something is done each time");
+            rest = &rest[outcome.consumed..];
+            sent.push(output.to_vec());
+        }
+        sent
+    }
+
+    /// What was counted for a command: calls and failures.
+    pub(crate) fn counts(&self, name: &str) -> (u64, u64) {
+        let mut counts = Counts::default();
+        self.engine.counters().add_to(&mut counts);
+        let found = table().find(name.as_bytes()).expect("a command");
+        let row = &counts.rows[usize::from(found.index)];
+        (row.calls, row.failed)
     }
 
     /// The text of an error reply.

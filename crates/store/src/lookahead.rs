@@ -4,6 +4,10 @@
 //! overlap: buckets, records, and the objects that records lead to. Nothing is locked and nothing
 //! that is seen counts: it is only advice, and a table that grows meanwhile makes it worse, not
 //! wrong.
+//!
+//! Tables that would fit into a core's own cache are looked ahead in, too: leaving it out for 10,000
+//! keys saves 55 instructions of a GET, and takes 15 to 25 % more of its time (pipelines of 16 and
+//! 100, values of 8 and 100 bytes).
 
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Link};

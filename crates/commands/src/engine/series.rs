@@ -72,3 +72,88 @@ impl Series<'_, '_, '_> {
         self.each(self.found.handler);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::Share;
+    use crate::testing::TestServer;
+
+    const ALL: Share = Share {
+        requests_max: usize::MAX,
+        reply_bytes_max: usize::MAX,
+    };
+
+    #[test]
+    fn an_error_in_a_series_is_one_reply_among_others() {
+        let mut server = TestServer::new();
+        let lines = [
+            "SET a 1",
+            "SET b 2 NX",
+            "SET b 3 NX",
+            "SET b 4 SOON",
+            "LPUSH list x",
+            "GET a",
+            "GET list",
+            "GET b",
+            "GET",
+            "GET none",
+            "GET a b",
+            "INCR a",
+            "INCR list",
+            "INCR a",
+        ];
+        let sent = server.shares(&lines, ALL);
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+        let count = "-ERR wrong number of arguments for 'get' command\r\n";
+        let expected = format!(
+            "+OK\r\n+OK\r\n$-1\r\n-ERR syntax error\r\n:1\r\n$1\r\n1\r\n{wrong}$1\r\n2\r\n{count}$-1\r\n{count}\
+             :2\r\n{wrong}:3\r\n"
+        );
+        assert_eq!(
+            sent.concat().escape_ascii().to_string(),
+            expected.escape_default().to_string()
+        );
+        assert_eq!(server.counts("SET"), (4, 1));
+        assert_eq!(server.counts("GET"), (4, 1));
+        assert_eq!(server.counts("INCR"), (3, 1));
+    }
+
+    #[test]
+    fn a_series_stops_where_the_share_ends_and_goes_on_from_there() {
+        let mut server = TestServer::new();
+        server.run("SET a 0123456789");
+        let lines = ["GET a"; 40];
+        // Each reply has 17 bytes.
+        for (reply_bytes_max, replies_each) in [(1, 1), (17, 1), (18, 2), (100, 6)] {
+            let share = Share {
+                reply_bytes_max,
+                ..ALL
+            };
+            let sent = server.shares(&lines, share);
+            assert_eq!(sent.concat(), b"$10\r\n0123456789\r\n".repeat(40));
+            let (last, others) = sent.split_last().unwrap();
+            assert!(
+                others
+                    .iter()
+                    .all(|replies| replies.len() == 17 * replies_each)
+            );
+            assert!(last.len() <= 17 * replies_each);
+        }
+    }
+
+    #[test]
+    fn a_client_in_a_special_state_is_answered_as_it_wants() {
+        let mut server = TestServer::new();
+        let lines = [
+            "SET a 1",
+            "CLIENT REPLY SKIP",
+            "GET a",
+            "GET a",
+            "CLIENT REPLY OFF",
+            "GET a",
+        ];
+        let sent = server.shares(&lines, ALL);
+        assert_eq!(sent.concat(), b"+OK\r\n$1\r\n1\r\n");
+        assert_eq!(server.counts("GET"), (3, 0));
+    }
+}
