@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rdb::{Limits, Reader, Style, VERSION_MAX, VERSION_MIN, VERSION_VALKEY, Value, dump, value};
-use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits};
+use structures::{BlockLimit, HashLimits, Object, SetLimits, SortedSetLimits, StreamLimits};
 
 /// A value may be so many times as long as its bytes: a repetition of 264 bytes takes three.
 const EXPANSION_MAX: usize = 88;
@@ -50,7 +50,9 @@ fn comes_back(value: &Value, compresses: bool, limits: &Limits) {
         value::write(value, style, &mut body);
         let mut reader = Reader::new(&body, version, limits);
         let back = value::read(value::type_code(value, style), &mut reader);
-        assert_eq!(back.as_ref(), Ok(value));
+        // The first version of streams has no counters.
+        let is_whole = version > VERSION_MIN || !matches!(value, Value::Object(Object::Stream(_)));
+        assert!(back.is_ok_and(|back| back == *value || !is_whole));
         assert!(reader.rest().is_empty());
     }
 }
@@ -71,6 +73,10 @@ fn limits(entries: usize) -> Limits {
         sorted_set: SortedSetLimits {
             listpack_entries: entries,
             listpack_value_bytes: 64,
+        },
+        stream: StreamLimits {
+            block_bytes: 4096,
+            block_entries: entries,
         },
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use structures::{BlockLimit, HashLimits, SetLimits};
+use structures::{BlockLimit, HashLimits, SetLimits, StreamLimits};
 
 /// One threshold, by its directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,15 @@ impl Thresholds {
             intset_entries: self.count(Threshold::SetMaxIntsetEntries),
             listpack_entries: self.count(Threshold::SetMaxListpackEntries),
             listpack_value_bytes: self.count(Threshold::SetMaxListpackValue),
+        }
+    }
+
+    /// How long a block of a stream may be.
+    #[must_use]
+    pub fn stream_blocks(&self) -> StreamLimits {
+        StreamLimits {
+            block_bytes: self.count(Threshold::StreamNodeMaxBytes),
+            block_entries: self.count(Threshold::StreamNodeMaxEntries),
         }
     }
 

@@ -14,7 +14,7 @@
 use std::fmt;
 
 use base::number::IntegerText;
-use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits};
+use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits, StreamLimits};
 
 use crate::bytes::{Bytes, index};
 use crate::lzf;
@@ -85,6 +85,8 @@ pub struct Limits {
     pub set: SetLimits,
     /// Up to what a sorted set is kept in one block.
     pub sorted_set: SortedSetLimits,
+    /// How long a block of a stream may be.
+    pub stream: StreamLimits,
 }
 
 /// Received bytes, read from the front.
@@ -193,6 +195,11 @@ impl<'a> Reader<'a> {
     /// [`Malformed::Ended`].
     pub fn time_unix_ms(&mut self) -> Result<i64, Malformed> {
         self.bytes.array().map(i64::from_le_bytes)
+    }
+
+    /// The next eight bytes as a whole number, the big end first.
+    pub(crate) fn big_endian(&mut self) -> Result<u64, Malformed> {
+        self.bytes.array().map(u64::from_be_bytes)
     }
 
     /// The next eight bytes as a double.

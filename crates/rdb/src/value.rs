@@ -10,6 +10,7 @@
 //! | sorted set: block, tree | 5, 5 | 17, 5 | 17, 5 | 17, 5 |
 //! | hash: block, table | 4, 4 | 16, 4 | 16, 4 | 16, 4 |
 //! | hash with deadlines: few, many | – | – | – | 25, 24 |
+//! | stream | 15 | 19 | 21 | 21 |
 //!
 //! All of these are read, and besides them 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14
 //! (ziplists), 22 and 23 (deadlines before they were published), and Valkey's 22.
@@ -23,6 +24,7 @@ mod hashes;
 mod lists;
 mod sets;
 mod sorted_sets;
+mod streams;
 
 /// A value as it is read and written.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +49,11 @@ mod code {
     pub(super) const SORTED_SET_ZIPLIST: u8 = 12;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const LIST_ZIPLISTS: u8 = 14;
+    pub(super) const STREAM_PLAIN: u8 = 15;
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const SORTED_SET_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
+    pub(super) const STREAM_COUNTERS: u8 = 19;
     pub(super) const SET_LISTPACK: u8 = 20;
     pub(super) const STREAM: u8 = 21;
     /// Of Valkey, and of unpublished versions of Redis, where it is another.
@@ -94,13 +98,17 @@ pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> 
         code::HASH_LISTPACK_DEADLINES => {
             hashes::read_listpack_deadlines(reader, true).map(Object::Hash)
         }
+        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM => {
+            streams::read(reader, type_code).map(Object::Stream)
+        }
         other => Err(Malformed::Type(other)),
     };
     object.map(Value::Object)
 }
 
-/// The oldest version in which the whole value can be written. An older one loses what it cannot
-/// say: deadlines of fields.
+/// The oldest version in which the value can be written. An older one loses deadlines of fields. What
+/// only tells about a stream, and is not in it, does not count: the counters of its entries (from
+/// version 10 on), and when a consumer last got something (from 11 on).
 #[must_use]
 pub fn version_needed(value: &Value) -> u16 {
     match value {
@@ -118,7 +126,7 @@ pub fn type_code(value: &Value, style: Style) -> u8 {
         Value::Object(Object::Set(set)) => sets::type_code(set, style),
         Value::Object(Object::SortedSet(set)) => sorted_sets::type_code(set, style),
         Value::Object(Object::Hash(hash)) => hashes::type_code(hash, style),
-        Value::Object(Object::Stream(_)) => code::STREAM,
+        Value::Object(Object::Stream(_)) => streams::type_code(style),
     }
 }
 
@@ -130,7 +138,6 @@ pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
         Value::Object(Object::Set(set)) => sets::write(set, style, out),
         Value::Object(Object::SortedSet(set)) => sorted_sets::write(set, style, out),
         Value::Object(Object::Hash(hash)) => hashes::write(hash, style, out),
-        // Nobody asks for it: DUMP refuses streams.
-        Value::Object(Object::Stream(_)) => {}
+        Value::Object(Object::Stream(stream)) => streams::write(stream, style, out),
     }
 }

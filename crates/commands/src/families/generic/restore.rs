@@ -10,7 +10,7 @@ use protocol::Reply;
 use rdb::dump::{self, Refused};
 use rdb::{Limits, Value};
 use store::{Deadline, Entry, Owned, Use};
-use structures::{ELEMENT_BYTES_MAX, Object};
+use structures::ELEMENT_BYTES_MAX;
 
 use crate::args::Args;
 use crate::context::Context;
@@ -84,9 +84,6 @@ fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     };
     let mut payload = Vec::new();
     let compresses = context.settings.compresses_dumps.load(Ordering::Relaxed);
-    if let Value::Object(Object::Stream(_)) = value {
-        return Err(CommandError::fixed("ERR streams cannot be dumped"));
-    }
     dump::write(&value, compresses, &mut payload);
     reply.bulk(&payload);
     Ok(())
@@ -158,6 +155,7 @@ fn limits(settings: &Settings) -> Limits {
         hash: thresholds.hash_limits(),
         set: thresholds.set_limits(),
         sorted_set: sorted_sets::limits(thresholds),
+        stream: thresholds.stream_blocks(),
     }
 }
 
