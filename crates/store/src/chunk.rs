@@ -160,10 +160,6 @@ impl Chunks {
     }
 
     /// Bytes of the chunks that are in use, by slots or as pages.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "records are not moved together yet")
-    )]
     pub(crate) fn in_use_bytes(&self) -> u64 {
         self.in_use.load(Ordering::Relaxed) * CHUNK_BYTES as u64
     }

@@ -12,6 +12,7 @@ use crate::lookahead::Lookahead;
 use crate::naive::{self, NaiveHandle};
 use crate::parking::{Busy, Hold, Wake};
 use crate::record::Record;
+use crate::room::Room;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
 use crate::value::{Deadline, StoreError};
@@ -479,6 +480,13 @@ impl Handle {
         if let Some(sink) = sink {
             state(&mut Effect::new(sink, database));
         }
+    }
+
+    /// Whether there are addresses for `records` whose keys and values have `bytes`, for a command
+    /// that writes all of them or none. Loads of two numbers.
+    pub fn room_for(&mut self, database: DatabaseId, records: usize, bytes: usize) -> Room {
+        self.indexed_mut()
+            .map_or(Room::Ample, |way| way.room_for(database, records, bytes))
     }
 
     /// Makes sure that `bytes` more may be held, evicting by the policy if need be. Called before

@@ -67,6 +67,7 @@ mod prefault;
 mod reader;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
+mod room;
 mod scan;
 mod shared;
 mod shrink;
@@ -92,6 +93,7 @@ pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::Record;
+pub use room::Room;
 pub use snapshot::{
     Batch, Ending, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,

@@ -88,6 +88,11 @@ impl Overflow {
         self.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Buckets that there are.
+    pub(crate) fn reserved(&self) -> usize {
+        self.buckets.count().saturating_sub(1)
+    }
+
     /// Buckets in use.
     pub(crate) fn in_use(&self) -> u64 {
         self.in_use.load(Ordering::Relaxed)

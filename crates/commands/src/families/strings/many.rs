@@ -1,7 +1,7 @@
 //! Writing several strings as one step.
 
 use protocol::Reply;
-use store::{Deadline, Handle, Key};
+use store::{Deadline, Handle, Key, Room, StoreError};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -48,16 +48,16 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
 
 fn mset(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = keys_of_pairs(context, args, "mset")?;
-    context
-        .store
-        .locked(&keys, |store| set_all(store, &keys, args))?;
+    let bytes = args.request().wire_bytes();
+    together(context, &keys, bytes, |store| set_all(store, &keys, args))?;
     reply.ok();
     Ok(())
 }
 
 fn msetnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = keys_of_pairs(context, args, "msetnx")?;
-    let done = context.store.locked(&keys, |store| {
+    let bytes = args.request().wire_bytes();
+    let done = together(context, &keys, bytes, |store| {
         let free = keys
             .iter()
             .all(|key| store.read(key, |record| record.is_none()));
@@ -68,6 +68,26 @@ fn msetnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     })?;
     reply.integer(done.into());
     Ok(())
+}
+
+/// Runs `body`, which writes to all of `keys` at most `bytes` together, with all of them locked; not at
+/// all where what is left may not do for all of it.
+fn together<R>(
+    context: &mut Context<'_>,
+    keys: &[Key<'_>],
+    bytes: usize,
+    body: impl FnOnce(&mut Handle) -> Result<R, CommandError>,
+) -> Result<R, CommandError> {
+    let database = context.session.database;
+    let room = |store: &mut Handle| store.room_for(database, keys.len(), bytes);
+    match room(context.store) {
+        Room::Ample => context.store.locked(keys, body),
+        Room::Lacking => Err(StoreError::OutOfMemory.into()),
+        Room::Enough => context.store.exclusive(|store| match room(store) {
+            Room::Lacking => Err(StoreError::OutOfMemory.into()),
+            Room::Ample | Room::Enough => store.locked(keys, body),
+        }),
+    }
 }
 
 /// The keys of `key value [key value ...]`; leaves `args` at its beginning.

@@ -1,0 +1,122 @@
+//! Whether what a command of several writes needs is there before the first of them is made.
+//!
+//! A write that finds no slot or no bucket for its link fails and changes nothing. A command of many
+//! would stop half way. So it asks here first: mostly there is so much left that others will not use it
+//! up meanwhile. Where there is not, it asks again while it has the store for itself, and then what
+//! is there stays there.
+
+use crate::arena::{CHUNK_BYTES, distance};
+use crate::indexed::Indexed;
+use crate::key::DatabaseId;
+use crate::size_class::CLASS_COUNT;
+
+/// What a record needs at most besides its key and its value, in bytes.
+const RECORD_BYTES: usize = 64;
+
+/// A slot is at most so many times as large as what is in it.
+const SLOT_TIMES: usize = 2;
+
+/// As long as this part of what was reserved is left, a command need not have the store for itself: it
+/// would have to be used up by others in the time of one command.
+const LEFT_PART: usize = 16;
+
+/// Whether there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// So much that others do not matter.
+    Ample,
+    /// Enough, if nobody else writes meanwhile.
+    Enough,
+    /// Maybe not.
+    Lacking,
+}
+
+impl Room {
+    fn of(left: usize, needed: usize, reserved: usize) -> Self {
+        if needed > left {
+            Self::Lacking
+        } else if left - needed < reserved / LEFT_PART {
+            Self::Enough
+        } else {
+            Self::Ample
+        }
+    }
+
+    fn or_less(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Lacking, _) | (_, Self::Lacking) => Self::Lacking,
+            (Self::Enough, _) | (_, Self::Enough) => Self::Enough,
+            (Self::Ample, Self::Ample) => Self::Ample,
+        }
+    }
+}
+
+impl Indexed {
+    /// Whether there is room in a database for `records` whose keys and values have `bytes`. Loads of
+    /// two numbers.
+    pub(crate) fn room_for(&mut self, database: DatabaseId, records: usize, bytes: usize) -> Room {
+        let reserved = self.shared.arena_ref().bytes() / CHUNK_BYTES;
+        let in_use = self.shared.arena_ref().chunks().in_use_bytes() / CHUNK_BYTES as u64;
+        // The first is never handed out.
+        let left = reserved.saturating_sub(distance(in_use) + 1);
+        let slots_bytes = bytes
+            .saturating_add(records.saturating_mul(RECORD_BYTES))
+            .saturating_mul(SLOT_TIMES);
+        let needed = slots_bytes / CHUNK_BYTES + records.min(CLASS_COUNT) + 1;
+        let memory = Room::of(left, needed, reserved);
+        let Some(index) = self.find_index(database) else {
+            return memory;
+        };
+        let reserved = index.overflow().reserved();
+        let left = reserved.saturating_sub(distance(index.overflow().in_use()));
+        match memory.or_less(Room::of(left, records, reserved)) {
+            // Who holds keys already cannot have the store for itself.
+            Room::Enough if self.holds_several() => Room::Ample,
+            room => room,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+    use crate::index::Shape;
+    use crate::shared::Hasher;
+    use crate::store::{Options, Store};
+    use crate::value::Deadline;
+    use base::hash::KeyHasher;
+
+    #[test]
+    fn what_is_promised_fits_until_nothing_is_left() {
+        let shape = Shape {
+            level: 0,
+            buckets_max: 4,
+            overflow_max: 40,
+        };
+        let hasher = Hasher::masked(KeyHasher::seeded(7), u64::MAX);
+        let store = Store::with_shape(&Options { databases: 1 }, hasher, shape).unwrap();
+        let mut handle = store.handle();
+        assert_eq!(handle.room_for(0, 10, 100), Room::Ample);
+        let mut number = 0_u64;
+        let mut seen = Vec::new();
+        loop {
+            let room = handle.room_for(0, 3, 30);
+            if seen.last() != Some(&room) {
+                seen.push(room);
+            }
+            if room == Room::Lacking {
+                break;
+            }
+            for _ in 0..3 {
+                number += 1;
+                let name = number.to_le_bytes();
+                let key = handle.key(0, &name);
+                handle.upsert(&key, b"v", Deadline::Never, |_| ()).unwrap();
+            }
+        }
+        assert_eq!(seen, [Room::Ample, Room::Enough, Room::Lacking]);
+        assert!(number > 100, "{number}");
+        assert_eq!(handle.room_for(0, 1, usize::MAX), Room::Lacking);
+    }
+}
