@@ -12,6 +12,7 @@ pub mod fuzz;
 pub mod instructions;
 pub mod parts;
 pub mod run;
+pub mod sanitize;
 pub mod tidy;
 mod toolchain;
 pub mod tools;

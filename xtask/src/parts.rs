@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::tools::{self, Tool};
-use crate::workspace_root;
+use crate::{sanitize, workspace_root};
 
 /// A part of the tests.
 #[derive(Clone, Copy)]
@@ -124,6 +124,13 @@ pub const PARTS: &[Part] = &[
         minutes_max: 3.0,
         needs: &[&tools::CPP_COMPILER],
         commands: || vec![xtask(&["fuzz"])],
+    },
+    Part {
+        name: "sanitize",
+        purpose: "rooms with unsafe code under the address sanitizer, stress under that of threads",
+        minutes_max: 6.0,
+        needs: &[],
+        commands: sanitize::commands,
     },
     Part {
         name: "clients",
