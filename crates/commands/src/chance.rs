@@ -65,6 +65,17 @@ impl RandomCount {
     }
 }
 
+impl Wanted {
+    /// How many elements of so many are looked at, about.
+    pub(crate) fn steps(self, len: usize) -> usize {
+        match self {
+            Self::Draws(count) => count,
+            Self::Different(count) if are_few(count, len) => count,
+            Self::Different(_) => len,
+        }
+    }
+}
+
 /// Whether so few of so many are wanted that drawing until enough differ is cheaper than a pass over
 /// all.
 pub(crate) fn are_few(wanted: usize, len: usize) -> bool {

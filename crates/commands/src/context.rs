@@ -23,8 +23,48 @@ pub struct Context<'a> {
     pub random: &'a mut Prng,
     /// Time of this command, in milliseconds since 1970 UTC.
     pub now_unix_ms: u64,
+    /// How much it may do here.
+    pub pace: Pace,
     /// What is known about the batch that the command is part of.
     pub(crate) plan: &'a mut Plan,
+}
+
+/// How much a command may do where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Whether what takes long is refused, to be run aside.
+    pub(crate) defers: bool,
+}
+
+/// A worker does so much for one command before its other clients have their turn: as many look-ups
+/// of an element, about a quarter of a microsecond each.
+const LOOKUPS_MAX: usize = 4096;
+
+/// Elements that one pass goes by, or writes to a reply, in the time of one look-up.
+const STEPS_PER_LOOKUP: usize = 8;
+
+impl Pace {
+    /// To be asked before anything was done: whether so many elements may be looked up, added or
+    /// removed here.
+    ///
+    /// # Errors
+    /// [`CommandError::Aside`] when that takes too long here.
+    #[inline]
+    pub fn admit(self, lookups: usize) -> Result<(), CommandError> {
+        if self.defers && lookups > LOOKUPS_MAX {
+            return Err(CommandError::Aside);
+        }
+        Ok(())
+    }
+
+    /// The same of elements that are gone by one after the other.
+    ///
+    /// # Errors
+    /// As [`Pace::admit`].
+    #[inline]
+    pub fn admit_steps(self, steps: usize) -> Result<(), CommandError> {
+        self.admit(steps / STEPS_PER_LOOKUP)
+    }
 }
 
 impl Context<'_> {
@@ -52,25 +92,56 @@ impl Context<'_> {
 
     /// Runs `body` with all of `keys` locked (see [`Handle::locked`]).
     pub fn locked<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Self {
+        let (store, mut rest) = self.split();
+        store.locked(keys, |store| body(&mut rest.with(store)))
+    }
+
+    /// The same for long (see [`Handle::locked_long`]).
+    pub fn locked_long<R>(
+        &mut self,
+        keys: &[Key<'_>],
+        body: impl FnOnce(&mut Context<'_>) -> R,
+    ) -> R {
+        let (store, mut rest) = self.split();
+        store.locked_long(keys, |store| body(&mut rest.with(store)))
+    }
+
+    fn split(&mut self) -> (&mut Handle, Surroundings<'_>) {
+        let rest = Surroundings {
+            session: self.session,
+            server: self.server,
+            settings: self.settings,
+            random: self.random,
+            now_unix_ms: self.now_unix_ms,
+            pace: self.pace,
+            plan: self.plan,
+        };
+        (self.store, rest)
+    }
+}
+
+/// A context without its keyspace.
+struct Surroundings<'a> {
+    session: &'a mut Session,
+    server: &'a mut dyn ServerPort,
+    settings: &'a Settings,
+    random: &'a mut Prng,
+    now_unix_ms: u64,
+    pace: Pace,
+    plan: &'a mut Plan,
+}
+
+impl Surroundings<'_> {
+    fn with<'s>(&'s mut self, store: &'s mut Handle) -> Context<'s> {
+        Context {
             store,
-            session,
-            server,
-            settings,
-            random,
-            now_unix_ms,
-            plan,
-        } = self;
-        store.locked(keys, |store| {
-            body(&mut Context {
-                store,
-                session,
-                server: *server,
-                settings,
-                random,
-                now_unix_ms: *now_unix_ms,
-                plan,
-            })
-        })
+            session: self.session,
+            server: self.server,
+            settings: self.settings,
+            random: self.random,
+            now_unix_ms: self.now_unix_ms,
+            pace: self.pace,
+            plan: self.plan,
+        }
     }
 }

@@ -15,7 +15,7 @@ use base::random::Prng;
 use protocol::{Batch, Reply, ReplyBuffer};
 use store::Handle;
 
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::counters::EngineCounters;
 use crate::plan::Plan;
 use crate::port::ServerPort;
@@ -34,8 +34,20 @@ pub struct Share {
     pub reply_bytes_max: usize,
 }
 
+/// Where an engine runs, and so what becomes of requests that take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// By itself: all requests run.
+    Alone,
+    /// In a worker, with an engine aside: what takes long is left to that one.
+    Worker,
+    /// Aside: every request runs with its keys held for long.
+    Aside,
+}
+
 /// Runs the requests of one worker's sessions.
 pub struct Engine {
+    place: Place,
     store: Handle,
     settings: Arc<Settings>,
     clock: Arc<dyn Clock>,
@@ -69,6 +81,12 @@ pub enum Next {
     /// What comes next of the request goes into [`Session::arrival`]; call again with its
     /// [head](crate::arrival::Arrival::take_head) and what comes behind it.
     Receive,
+    /// The request in [`Session::aside`] takes long: give it to an engine [aside](Engine::aside), and
+    /// call again when its reply is sent.
+    Aside,
+    /// A key is held by an engine [aside](Engine::aside): call again, with the same input, when that
+    /// is done with a request.
+    Busy,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,
     /// Send the replies, then close.
@@ -86,6 +104,7 @@ impl Engine {
     ) -> Self {
         let table = table();
         Self {
+            place: Place::Alone,
             store,
             settings,
             clock,
@@ -94,6 +113,25 @@ impl Engine {
             batch: Batch::new(),
             plan: Plan::new(),
             counters: Arc::default(),
+        }
+    }
+
+    /// As an engine of a worker, whose requests that take long run aside ([`Next::Aside`]): in bounded
+    /// time it is done with any request, and waits for no key that is held for long.
+    #[must_use]
+    pub fn of_worker(self) -> Self {
+        Self {
+            place: Place::Worker,
+            ..self
+        }
+    }
+
+    /// As the engine that runs what takes long for [workers](Engine::of_worker), on a thread of its own.
+    #[must_use]
+    pub fn aside(self) -> Self {
+        Self {
+            place: Place::Aside,
+            ..self
         }
     }
 
@@ -135,6 +173,8 @@ impl Engine {
         self.store.note_use(touches);
         self.store.enter();
         let mut visit = Visit {
+            place: self.place,
+            may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
             reply: Reply::new(output, session.resp),
             context: Context {
                 store: &mut self.store,
@@ -143,6 +183,9 @@ impl Engine {
                 settings: &self.settings,
                 random: &mut self.random,
                 now_unix_ms,
+                pace: Pace {
+                    defers: self.place == Place::Worker,
+                },
                 plan: &mut self.plan,
             },
             table: self.table,

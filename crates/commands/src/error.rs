@@ -29,6 +29,9 @@ pub enum CommandError {
     WrongArity(Cow<'static, str>),
     /// Memory is full.
     OutOfMemory,
+    /// It takes longer than a worker may be away from its other clients; nothing was done. Never
+    /// sent: whoever can run it aside does ([`crate::Next::Aside`]).
+    Aside,
     /// Any other text, error code included.
     Text(Cow<'static, str>),
     /// A text that repeats what the client sent, byte for byte.
@@ -57,6 +60,7 @@ impl CommandError {
             Self::WrongArity(name) => {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
+            Self::Aside => "ERR the command takes too long here".into(),
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Self::Text(text) => Cow::Borrowed(text),
         };

@@ -35,7 +35,7 @@ mod testing;
 mod walk;
 
 pub use args::Args;
-pub use context::Context;
+pub use context::{Context, Pace};
 pub use counters::{Counts, EngineCounters, RowCounts};
 pub use engine::{Engine, Next, Outcome, Series, SeriesLoop, Share};
 pub use error::{CommandError, CommandResult};

@@ -16,6 +16,9 @@ use crate::table::{Found, KeyPlaces, Table};
 /// How many requests are planned together.
 pub const BATCH_MAX: usize = 16;
 
+/// A request of more arguments takes longer than a worker may be away from its other clients.
+pub(crate) const ARGUMENTS_MAX: usize = 8192;
+
 /// How many keys are hashed ahead and asked from the cache: what a core has under way at once is
 /// less, and what came too early is gone again.
 const KEYS_MAX: usize = 63;
@@ -95,7 +98,8 @@ impl Plan {
             *planned = PlannedRun {
                 command,
                 is_plain: command
-                    .is_some_and(|found| found.is_plain && found.surely_takes(run.arguments_count)),
+                    .is_some_and(|found| found.is_plain && found.surely_takes(run.arguments_count))
+                    && run.arguments_count <= ARGUMENTS_MAX,
                 first_key: self.keys_count,
                 keys_each: keys.count(run.arguments_count),
             };

@@ -51,6 +51,8 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// What becomes of it after the running command.
     pub fate: Fate,
+    /// A request to be run aside ([`crate::Next::Aside`]), as it came.
+    pub aside: Option<Vec<u8>>,
 }
 
 impl Session {
@@ -66,6 +68,7 @@ impl Session {
             authenticated,
             reply_mode: ReplyMode::On,
             fate: Fate::Stay,
+            aside: None,
         }
     }
 

@@ -1,14 +1,16 @@
 //! One running server: everything its workers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random::Prng;
 use commands::{ClientRecord, Counts, EngineCounters, ServerMemory, Settings, Threshold, UseClock};
-use reactor::Waker;
+use reactor::{ConnectionId, Waker};
 use store::{LfuTuning, Policy, Store};
 
+use crate::aside::{Answer, Job};
 use crate::clients::Clients;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Rates, Sums, WorkerCounters};
@@ -42,6 +44,8 @@ pub struct Node {
     /// When it started.
     pub started_unix_ms: u64,
     workers: OnceLock<Vec<WorkerLink>>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    aside_counters: OnceLock<Arc<EngineCounters>>,
     started_ns: u64,
     /// What the process took at its start beside the store: code that was changed, stacks, heap.
     doors: OnceLock<Doors>,
@@ -65,7 +69,7 @@ pub struct WorkerLink {
 }
 
 /// What a worker can be asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Close this client once what it is owed is sent.
     Kill {
@@ -85,6 +89,15 @@ pub enum Message {
     },
     /// Paused clients may go on.
     Resume,
+    /// A request that ran aside is done.
+    Answer {
+        /// Where its reply goes.
+        connection: ConnectionId,
+        /// The reply.
+        reply: Answer,
+    },
+    /// Keys that were held for long are free: who waits may try again.
+    KeysFree,
     /// Flush what can be flushed and stop.
     Stop,
 }
@@ -135,6 +148,8 @@ impl Node {
             replication_id: hex_id(&mut random),
             started_unix_ms: clock.now_unix_ms(),
             workers: OnceLock::new(),
+            jobs: Mutex::default(),
+            aside_counters: OnceLock::new(),
             started_ns: clock.monotonic_ns(),
             doors: OnceLock::new(),
             program_bytes: AtomicU64::new(0),
@@ -249,10 +264,38 @@ impl Node {
     }
 
     /// Leaves a message with every worker.
-    pub fn broadcast(&self, message: Message) {
+    pub fn broadcast(&self, message: &Message) {
         for worker in self.workers() {
-            worker.post(message);
+            worker.post(message.clone());
         }
+    }
+
+    /// Says how requests reach the thread that runs what takes long, and what its engine counts.
+    pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
+        *self.jobs() = Some(jobs);
+        let _already_set = self.aside_counters.set(counters);
+    }
+
+    /// Whether there is a thread that runs what takes long.
+    #[must_use]
+    pub fn has_aside(&self) -> bool {
+        self.jobs().is_some()
+    }
+
+    /// Has a request run aside; whether there is anybody to do so.
+    #[must_use]
+    pub fn run_aside(&self, job: Job) -> bool {
+        let jobs = self.jobs();
+        jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+
+    /// Lets the thread that runs what takes long end.
+    pub fn stop_aside(&self) {
+        *self.jobs() = None;
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how the main thread is woken when the server stops; called once.
@@ -264,7 +307,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.stopping.swap(true, Ordering::AcqRel);
         if first {
-            self.broadcast(Message::Stop);
+            self.broadcast(&Message::Stop);
             if let Some(waker) = self.main_waker.get() {
                 waker.wake();
             }
@@ -306,7 +349,9 @@ impl Node {
 
     fn all_counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for engine in self.workers().iter().filter_map(|one| one.engine.get()) {
+        let workers = self.workers().iter().map(|one| &one.engine);
+        let engines = workers.chain([&self.aside_counters]);
+        for engine in engines.filter_map(OnceLock::get) {
             engine.add_to(&mut counts);
         }
         counts

@@ -117,7 +117,7 @@ impl ServerPort for Port<'_> {
             .paused_until_unix_ms
             .store(0, Ordering::Release);
         self.node.store.hold_removals(false);
-        self.node.broadcast(Message::Resume);
+        self.node.broadcast(&Message::Resume);
     }
 
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {

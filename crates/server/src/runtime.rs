@@ -14,6 +14,7 @@ use reactor::workers::available_cores;
 use reactor::{Balancer, Endpoint, EventLoop, Listener};
 use store::Store;
 
+use crate::aside::Aside;
 use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
@@ -50,6 +51,7 @@ pub struct Workers {
     node: Arc<Node>,
     balancer: Arc<Balancer>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    aside: Aside,
 }
 
 impl Workers {
@@ -69,6 +71,7 @@ impl Workers {
         if !listeners.is_empty() {
             node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
         }
+        let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let thread = spawn_worker(&node, index, &balancer, &listeners);
@@ -76,6 +79,7 @@ impl Workers {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     node.stop();
+                    node.stop_aside();
                     return Err(error);
                 }
             }
@@ -84,6 +88,7 @@ impl Workers {
             node,
             balancer,
             threads,
+            aside,
         })
     }
 
@@ -106,6 +111,8 @@ impl Workers {
                 .unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
             outcome = outcome.and(ended);
         }
+        self.node.stop_aside();
+        self.aside.join();
         outcome
     }
 }

@@ -22,6 +22,7 @@ use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
 
+use crate::aside::{Answer, Job};
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
@@ -44,6 +45,9 @@ const ROUND_INTERVAL_MS: u64 = 1_000;
 /// How often a stopping worker looks whether it is done.
 const STOP_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Pieces of replies from aside that are shorter are copied.
+const ATTACHED_BYTES_MIN: usize = 16 * 1024;
+
 /// The service of one thread.
 pub struct Worker {
     node: Arc<Node>,
@@ -54,6 +58,8 @@ pub struct Worker {
     sessions: Sessions,
     buffers: Buffers,
     paused_count: usize,
+    /// Connections that wait for keys.
+    waiting: Vec<ConnectionId>,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -74,6 +80,11 @@ impl Worker {
             Arc::clone(&node.clock),
             Prng::from_os(),
         );
+        let engine = if node.has_aside() {
+            engine.of_worker()
+        } else {
+            engine
+        };
         let link = &node.workers()[index];
         // A worker is made once.
         let _already_set = link.engine.set(engine.counters());
@@ -85,6 +96,7 @@ impl Worker {
             engine,
             sessions: Sessions::default(),
             paused_count: 0,
+            waiting: Vec::new(),
             stopping: None,
             now_ms: node.uptime_ms(),
             ticked_ms: 0,
@@ -96,8 +108,8 @@ impl Worker {
         }
     }
 
-    fn on_message(&mut self, io: &mut Io<'_>, message: &Message) {
-        match *message {
+    fn on_message(&mut self, io: &mut Io<'_>, output: &mut Arena, message: Message) {
+        match message {
             Message::Kill { client, place } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
                     io.close_after_flush(id);
@@ -113,6 +125,8 @@ impl Worker {
                 }
             }
             Message::Resume => self.resume_paused(io),
+            Message::Answer { connection, reply } => self.answer(io, output, connection, reply),
+            Message::KeysFree => self.resume_waiting(io),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
@@ -131,6 +145,59 @@ impl Worker {
         } else {
             self.counters.bump(Count::EvictedClients);
             io.close(id);
+        }
+    }
+
+    /// Leaves a request that takes long to the thread for these; what becomes of its client.
+    #[cold]
+    fn leave_aside(&mut self, id: ConnectionId) -> Then {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Then::CloseNow;
+        };
+        let session = &mut connected.session;
+        let job = Job {
+            request: session.aside.take().unwrap_or_default(),
+            client: Arc::clone(&session.client),
+            database: session.database,
+            resp: session.resp,
+            peer_is_local: connected.peer_is_local,
+            connection: id,
+        };
+        if !self.node.run_aside(job) {
+            return Then::CloseNow;
+        }
+        connected.begin_to_wait();
+        Then::Pause
+    }
+
+    /// Sends the reply of a request that ran aside, and lets its client go on.
+    fn answer(&mut self, io: &mut Io<'_>, output: &mut Arena, id: ConnectionId, reply: Answer) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let before = output.len_with_attachments();
+        for piece in reply {
+            if piece.len() < ATTACHED_BYTES_MIN {
+                output.push_slice(&piece);
+            } else {
+                output.attach(Box::new(piece));
+            }
+        }
+        let bytes = output.len_with_attachments() - before;
+        bump(&connected.session.client.output_bytes_total, bytes);
+        io.address(id, output.len());
+        connected.end_to_wait();
+        io.resume(id);
+    }
+
+    /// Lets clients go on that wait for keys. Those that wait for a request of their own have no
+    /// input that could be looked at before the reply is written.
+    fn resume_waiting(&mut self, io: &mut Io<'_>) {
+        for id in std::mem::take(&mut self.waiting) {
+            if let Some(connected) = self.sessions.get_mut(id) {
+                connected.end_to_wait();
+                io.resume(id);
+            }
         }
     }
 
@@ -199,7 +266,10 @@ impl Worker {
         for connected in self.sessions.iter() {
             let active_unix_ms = &connected.session.client.active_unix_ms;
             let idle_ms = now_unix_ms.saturating_sub(active_unix_ms.load(Ordering::Relaxed));
-            let is_idle = timeout_ms != 0 && idle_ms > timeout_ms && !connected.is_paused;
+            let is_idle = timeout_ms != 0
+                && idle_ms > timeout_ms
+                && !connected.is_paused
+                && !connected.is_waiting;
             let is_late = !connected.session.authenticated
                 && self.now_ms.saturating_sub(connected.since_ms) > UNAUTHENTICATED_MS_MAX;
             if is_idle || is_late {
@@ -294,6 +364,7 @@ impl Service for Worker {
             session: Session::new(client, !self.node.password_required()),
             peer_is_local: is_local(peer),
             is_paused: false,
+            is_waiting: false,
             since_ms: self.now_ms,
             holding: Holding::default(),
         });
@@ -340,6 +411,12 @@ impl Service for Worker {
             Next::Yield => Then::Yield,
             Next::Receive => Then::Receive,
             Next::Close => Then::CloseAfterFlush,
+            Next::Busy => {
+                connected.begin_to_wait();
+                self.waiting.push(id);
+                Then::Pause
+            }
+            Next::Aside => self.leave_aside(id),
             Next::Paused => {
                 client.set_flag(ClientRecord::BLOCKED, true);
                 connected.is_paused = true;
@@ -395,9 +472,9 @@ impl Service for Worker {
         }
     }
 
-    fn woken(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
+    fn woken(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         for message in self.node.workers()[self.index].take_messages() {
-            self.on_message(io, &message);
+            self.on_message(io, output, message);
         }
     }
 

@@ -101,7 +101,7 @@ fn look_after(
     position: u64,
 ) -> Option<u64> {
     let mut next = look_once(shared, local, index, database, position);
-    // Structures lose their members in steps, between which others may have the bucket.
+    // What is held for long is looked at later. Structures lose their members in steps, between which others may have the bucket.
     for _ in 1..LOOKS_MAX {
         if next.is_none_or(|next| next > local.now_unix_ms) {
             break;
@@ -118,7 +118,9 @@ fn look_once(
     database: DatabaseId,
     position: u64,
 ) -> Option<u64> {
-    let home = index.lock(position);
+    let Some(home) = index.lock_unless_long(position) else {
+        return Some(local.now_unix_ms + 1);
+    };
     let bucket = index.bucket(home.number);
     let mut changed = false;
     local.choose_side(shared);
@@ -159,7 +161,9 @@ fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
     };
     let looks_at_members = shared.has_member_deadlines.load(Ordering::Relaxed);
     for _ in 0..BUCKETS_PER_TICK {
-        let home = index.lock(replacement.position.reverse_bits());
+        let Some(home) = index.lock_unless_long(replacement.position.reverse_bits()) else {
+            return false;
+        };
         let bucket = index.bucket(home.number);
         index.for_each(bucket, |spot| {
             let of_members = looks_at_members.then(|| members::first_deadline(shared, spot.link));

@@ -91,6 +91,12 @@ impl Gate {
         }
     }
 
+    /// Goes inside while the caller has the store for itself, and stays there when it has not any more.
+    pub(crate) fn enter_alone(&self, member: &Member) {
+        debug_assert!(self.shut.load(Ordering::Relaxed), "alone");
+        member.inside.store(true, Ordering::Relaxed);
+    }
+
     /// Goes outside.
     #[inline]
     pub(crate) fn leave(&self, member: &Member) {

@@ -327,6 +327,21 @@ impl Handle {
         locked.map(|()| self.run_locked(keys, entered, body))
     }
 
+    /// As [`Handle::locked`], for a `body` that may take long. The keys are taken while no other handle
+    /// is [inside](Handle::enter): so who is inside and finds that [nothing is
+    /// held](Handle::may_be_busy) need not ask again before it leaves, and never waits for `body`. Not
+    /// to be called with keys locked; waits for whoever else holds some of them for long.
+    pub fn locked_long<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Self) -> R) -> R {
+        let Some(way) = self.indexed_mut() else {
+            return self.exclusive(body);
+        };
+        debug_assert!(!way.holds_several(), "keys are locked already");
+        let was_inside = way.is_inside();
+        way.leave();
+        way.enter_with_long(keys);
+        self.run_locked(keys, !was_inside, body)
+    }
+
     /// Whether some keys are held for long, a moment ago: one load. If not, no operation of this
     /// handle waits long.
     #[inline]

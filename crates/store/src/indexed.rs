@@ -12,7 +12,7 @@ use crate::databases::Seen;
 use crate::gate::Member;
 use crate::growth::Split;
 use crate::index::Index;
-use crate::key::DatabaseId;
+use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
 use crate::lookahead::Lookahead;
 use crate::shared::Shared;
@@ -96,6 +96,20 @@ impl Indexed {
             self.seen.refresh(&self.shared.databases);
             self.local.in_force = self.shared.policy.load();
         }
+    }
+
+    /// Goes inside with `keys` locked and said to be held for long, at a moment when nobody else is
+    /// inside. This thread is outside.
+    pub(crate) fn enter_with_long(&mut self, keys: &[Key<'_>]) {
+        let shared = Arc::clone(&self.shared);
+        shared.gate.alone(|| {
+            shared.gate.enter_alone(&self.member);
+            self.inside = true;
+            self.seen.refresh(&self.shared.databases);
+            self.local.in_force = self.shared.policy.load();
+            self.lock_set(keys);
+            self.hold_long();
+        });
     }
 
     /// The index of a database, if it has one.

@@ -100,7 +100,7 @@ impl Indexed {
     }
 
     /// Says of all buckets held that this may take long.
-    fn hold_long(&mut self) {
+    pub(crate) fn hold_long(&mut self) {
         self.shared.parking.begin_long();
         self.local.holds_long = true;
         for held in &self.local.held {

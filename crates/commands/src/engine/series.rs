@@ -23,10 +23,14 @@ pub type SeriesLoop = fn(&mut Series<'_, '_, '_>);
 pub struct Series<'s, 'v, 'i> {
     pub(super) visit: &'s mut Visit<'v>,
     pub(super) requests: Requests<'i>,
+    /// How many of them run at most, one at least.
+    pub(super) requests_max: usize,
     pub(super) planned: &'s PlannedRun,
     pub(super) found: &'static Found,
     /// When the replies are as long as this, the rest has to wait.
     pub(super) reply_bytes_end: usize,
+    /// The last one is to be run aside.
+    pub(super) is_aside: bool,
     /// How many ran.
     pub(super) done: usize,
 }
@@ -53,11 +57,18 @@ impl Series<'_, '_, '_> {
                 let start = visit.reply.mark();
                 let result = handler(&mut visit.context, &mut args, &mut visit.reply);
                 if let Err(error) = result {
+                    if error == CommandError::Aside {
+                        visit.reply.rollback(start);
+                        self.is_aside = true;
+                        refused += 1;
+                        break;
+                    }
                     visit.counters.count_failure(found.index);
                     visit.refuse(start, &error);
                 }
             }
-            if visit.reply.len_with_attachments() >= self.reply_bytes_end {
+            let is_full = visit.reply.len_with_attachments() >= self.reply_bytes_end;
+            if is_full || done >= self.requests_max {
                 break;
             }
         }

@@ -10,22 +10,36 @@ use std::sync::atomic::Ordering;
 
 use base::clock::Clock;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run, Runs};
-use store::{Key, StoreError};
+use store::{Hold, Key, StoreError};
 
 use super::series::Series;
-use super::{Next, Outcome, Share};
+use super::{Next, Outcome, Place, Share};
 use crate::args::Args;
 use crate::arrival::Arrival;
 use crate::context::Context;
+use crate::context::Pace;
 use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
-use crate::plan::{BATCH_MAX, PlannedRun};
+use crate::families::server::keys as places;
+use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
 
+/// So long one client is served before the others have their turn, and one batch longer. The clock's
+/// milliseconds are counted, so half of this on average.
+const VISIT_MS_MAX: u64 = 1;
+
+/// So many arguments of requests of one command are gone through before the time is looked at again,
+/// and one request's more.
+const BATCH_ARGUMENTS_MAX: usize = 2048;
+
 /// Who is served, through what, and where the replies go.
 pub(super) struct Visit<'a> {
+    pub(super) place: Place,
+    /// Keys may be held for long by an engine aside. Known when the store is entered, and again after
+    /// every request that may have left it meanwhile: while it is not left, none are taken so.
+    pub(super) may_be_busy: bool,
     pub(super) reply: Reply<'a>,
     pub(super) context: Context<'a>,
     pub(super) table: &'static Table,
@@ -53,19 +67,25 @@ impl Visit<'_> {
             .reply
             .len_with_attachments()
             .saturating_add(share.reply_bytes_max);
-        let mut now_unix_ms = self.context.now_unix_ms;
+        let started_unix_ms = self.context.now_unix_ms;
+        let mut now_unix_ms = started_unix_ms;
         loop {
             let rest = &input[outcome.consumed..];
             // Before authentication one request at a time: it may be the one that lifts the limits.
             let authenticated = self.context.session.authenticated;
             let most = if authenticated { BATCH_MAX } else { 1 };
             let decoded = self.decode(rest, most, batch);
-            if outcome.executed > 0 {
-                now_unix_ms = self.clock.now_unix_ms();
-            }
             self.set_time(now_unix_ms);
             if let Some(left) = self.execute_batch(batch.runs(rest), reply_bytes_end) {
                 self.context.session.decoder.reset();
+                if left.next == Next::Aside {
+                    let start = left
+                        .index
+                        .checked_sub(1)
+                        .map_or(0, |last| batch.end_of(last));
+                    let request = &rest[start..batch.end_of(left.index)];
+                    self.context.session.aside = Some(request.to_vec());
+                }
                 return leave(outcome, batch, &left);
             }
             outcome.executed += batch.len();
@@ -83,7 +103,9 @@ impl Visit<'_> {
             if batch.len() < most || outcome.consumed == input.len() {
                 return outcome;
             }
-            if outcome.executed >= share.requests_max {
+            now_unix_ms = self.clock.now_unix_ms();
+            let is_over = now_unix_ms.saturating_sub(started_unix_ms) >= VISIT_MS_MAX;
+            if is_over || outcome.executed >= share.requests_max {
                 outcome.next = Next::Yield;
                 return outcome;
             }
@@ -143,12 +165,18 @@ impl Visit<'_> {
             let planned = self.context.plan.run(number)?;
             let requests_count = run.requests_count;
             let left = match planned.command {
-                Some(found) if ordinary && planned.is_plain && !self.may_be_paused() => {
+                Some(found)
+                    if ordinary
+                        && planned.is_plain
+                        && !self.may_be_paused()
+                        && !self.may_be_busy =>
+                {
                     self.execute(run, &planned, found, reply_bytes_end)
                 }
                 _ => {
                     let left = self.execute_with_care(run, &planned, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
+                    self.may_be_busy = self.needs_care();
                     left
                 }
             };
@@ -173,18 +201,32 @@ impl Visit<'_> {
         if found.element != 0 && run.requests_count > 1 {
             self.prefetch_elements(run.clone(), planned, found);
         }
+        let mut requests_max = run.requests_count;
+        if requests_max * run.arguments_count > BATCH_ARGUMENTS_MAX {
+            requests_max = (BATCH_ARGUMENTS_MAX / run.arguments_count).max(1);
+        }
         let mut series = Series {
             visit: self,
             requests: run.requests,
+            requests_max,
             planned,
             found,
             reply_bytes_end,
+            is_aside: false,
             done: 0,
         };
         (found.series)(&mut series);
-        let index = series.done.saturating_sub(1);
+        let series_done = series.done;
+        let index = series_done.saturating_sub(1);
+        if series.is_aside {
+            return Some(Left {
+                index,
+                next: Next::Aside,
+            });
+        }
         let is_full = self.reply.len_with_attachments() >= reply_bytes_end;
-        is_full.then_some(Left {
+        let is_cut = series_done < run.requests_count;
+        (is_full || is_cut).then_some(Left {
             index,
             next: Next::Read,
         })
@@ -278,6 +320,9 @@ impl Visit<'_> {
         if self.may_be_paused() && self.is_paused(command, request) {
             return Next::Paused;
         }
+        if self.may_be_busy && self.has_to_wait(command, request) {
+            return Next::Busy;
+        }
         let start = self.reply.mark();
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
@@ -291,6 +336,10 @@ impl Visit<'_> {
             Some(found) => self.call(request, found),
         };
         if let Err(error) = result {
+            if error == CommandError::Aside {
+                self.reply.rollback(start);
+                return Next::Aside;
+            }
             self.refuse(start, &error);
         }
         let session = &mut *self.context.session;
@@ -323,7 +372,23 @@ impl Visit<'_> {
             Some(handler) if self.context.session.arrival.is_some() => handler,
             _ => spec.handler,
         };
-        let result = handler(&mut self.context, &mut args, &mut self.reply);
+        let defers = self.place == Place::Worker && is_ordinary(self.context.session);
+        self.context.pace = Pace { defers };
+        let result = match self.place {
+            Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
+                Err(CommandError::Aside)
+            }
+            Place::Aside => {
+                let keys = self.keys_of(spec, request);
+                let reply = &mut self.reply;
+                self.context
+                    .locked_long(&keys, |context| handler(context, &mut args, reply))
+            }
+            _ => handler(&mut self.context, &mut args, &mut self.reply),
+        };
+        if result == Err(CommandError::Aside) {
+            return result;
+        }
         self.counters.count_calls(index, 1);
         if result.is_err() {
             self.counters.count_failure(index);
@@ -332,6 +397,42 @@ impl Visit<'_> {
             self.set_time(self.clock.now_unix_ms());
         }
         result
+    }
+
+    /// Whether every request has to be looked at by itself because of engines aside.
+    #[inline]
+    fn needs_care(&self) -> bool {
+        self.place == Place::Aside || self.context.store.may_be_busy()
+    }
+
+    /// Whether a request has to wait for an engine aside: because of its keys, or because it looks at
+    /// all keys.
+    #[cold]
+    fn has_to_wait(&mut self, command: Option<&Found>, request: Request<'_>) -> bool {
+        let resolved = command.map(|found| resolve(self.table, found, request));
+        let Some(Ok((index, spec, _))) = resolved else {
+            return false;
+        };
+        if self.place != Place::Worker
+            || check(self.table, (index, spec), request, self.context.session).is_err()
+        {
+            return false;
+        }
+        if spec.keys.is_empty() {
+            let of_keyspace = spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY);
+            return of_keyspace && !spec.flags.has(Flags::FAST);
+        }
+        let keys = self.keys_of(spec, request);
+        let free = self.context.store.try_locked(&keys, Hold::Short, |_| ());
+        free.is_err()
+    }
+
+    /// The keys of a request.
+    fn keys_of<'r>(&self, spec: &CommandSpec, request: Request<'r>) -> Vec<Key<'r>> {
+        let database = self.context.session.database;
+        let found = places::of(spec, &request).unwrap_or_default();
+        let key = |(at, _)| Some(self.context.store.key(database, request.arg(at)?));
+        found.into_iter().filter_map(key).collect()
     }
 
     /// Whether the request has to wait. What would be refused is refused at once; everything else
@@ -357,7 +458,7 @@ impl Visit<'_> {
 #[cold]
 fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
     let done = match left.next {
-        Next::Paused => left.index,
+        Next::Paused | Next::Busy => left.index,
         _ => left.index + 1,
     };
     let consumed = done.checked_sub(1).map_or(0, |last| batch.end_of(last));

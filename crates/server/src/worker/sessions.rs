@@ -1,6 +1,6 @@
 //! The sessions of one worker, in places that run beside the loop's connections.
 
-use commands::Session;
+use commands::{ClientRecord, Session};
 use reactor::ConnectionId;
 
 use super::buffers::Holding;
@@ -12,9 +12,25 @@ pub(super) struct Connected {
     pub(super) peer_is_local: bool,
     /// Waits for the end of CLIENT PAUSE.
     pub(super) is_paused: bool,
+    /// Waits for a request of its own that runs aside, or for keys that such a request holds.
+    pub(super) is_waiting: bool,
     /// When it connected or was last served as an authenticated client, on the monotonic clock.
     pub(super) since_ms: u64,
     pub(super) holding: Holding,
+}
+
+impl Connected {
+    /// Nothing is read from it for a while.
+    pub(super) fn begin_to_wait(&mut self) {
+        self.is_waiting = true;
+        self.session.client.set_flag(ClientRecord::BLOCKED, true);
+    }
+
+    /// It may go on.
+    pub(super) fn end_to_wait(&mut self) {
+        self.is_waiting = false;
+        self.session.client.set_flag(ClientRecord::BLOCKED, false);
+    }
 }
 
 /// All of them.

@@ -173,3 +173,43 @@ fn take_turn(handle: &mut Handle, names: &[String; 2], parked: &AtomicU64) {
         }
     }
 }
+
+/// Who is inside while somebody asks for keys for long is finished first, and sees from its entry to
+/// its exit that nothing is held.
+#[test]
+fn keys_are_taken_for_long_while_nobody_is_inside() {
+    let store = wide();
+    let key = store.handle().key(0, b"key");
+    let rounds = if cfg!(miri) { 5 } else { 200 };
+    let (inside, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut holder = store.handle();
+            for _ in 0..rounds {
+                holder.locked_long(&[key], |holder| {
+                    assert_eq!(inside.load(Ordering::SeqCst), 0);
+                    assert!(holder.may_be_busy());
+                    let deleted = holder.delete(&key, |_| {});
+                    assert!(!deleted, "nothing is ever there");
+                });
+            }
+            done.store(1, Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            let mut visitor = store.handle();
+            while done.load(Ordering::SeqCst) == 0 {
+                visitor.enter();
+                if !visitor.may_be_busy() {
+                    inside.store(1, Ordering::SeqCst);
+                    assert!(!visitor.may_be_busy());
+                    assert_eq!(visitor.try_locked(&[key], Hold::Short, |_| ()), Ok(()));
+                    inside.store(0, Ordering::SeqCst);
+                }
+                visitor.leave();
+            }
+        });
+    });
+    let mut handle = store.handle();
+    assert!(!handle.may_be_busy());
+    assert_eq!(handle.try_locked(&[key], Hold::Short, |_| ()), Ok(()));
+}

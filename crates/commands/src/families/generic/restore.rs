@@ -21,6 +21,9 @@ use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
 
+/// Bytes of a payload that are read and made elements in the time of one look-up.
+const BYTES_PER_LOOKUP: usize = 32;
+
 const RESTORER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(4),
     flags: Flags::WRITE.and(Flags::DENYOOM),
@@ -72,13 +75,18 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
+    let pace = context.pace;
     let value = context.store.read(&key, |record| {
-        record.map(|record| match record.object() {
-            Some(object) => Value::Object(object.clone()),
-            None => Value::String(record.to_vec()),
-        })
+        let value = record.map(|record| match record.object() {
+            Some(object) => {
+                pace.admit(object.len())?;
+                Ok::<_, CommandError>(Value::Object(object.clone()))
+            }
+            None => Ok(Value::String(record.to_vec())),
+        });
+        value.transpose()
     });
-    let Some(value) = value else {
+    let Some(value) = value? else {
         reply.null();
         return Ok(());
     };
@@ -93,6 +101,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     let key = context.key(args.bytes()?);
     let (ttl, payload) = (args.bytes()?, args.bytes()?);
     let options = Options::parse(args)?;
+    context.pace.admit(payload.len() / BYTES_PER_LOOKUP)?;
     if !options.replace && context.store.modify(&key, |entry| entry.is_present()) {
         return Err(BUSY);
     }

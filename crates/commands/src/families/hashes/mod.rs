@@ -73,6 +73,9 @@ const WRITER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
+/// What an absent key holds, for who reads.
+const NO_HASH: &Hash = &Hash::new();
+
 /// Shows the hash at a key to `visit`, which writes the reply; an absent key is an empty hash.
 fn read(
     context: &mut Context<'_>,
@@ -80,9 +83,8 @@ fn read(
     reply: &mut Reply<'_>,
     mut visit: impl FnMut(&Hash, &mut Reply<'_>),
 ) -> CommandResult {
-    const NONE: &Hash = &Hash::new();
     structure::read(context, key, reply, |hash, reply| {
-        visit(hash.unwrap_or(NONE), reply);
+        visit(hash.unwrap_or(NO_HASH), reply);
     })
 }
 

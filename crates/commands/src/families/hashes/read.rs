@@ -3,12 +3,12 @@
 use protocol::Reply;
 use structures::Field;
 
-use super::{ASKED_KEY, READER, read};
+use super::{ASKED_KEY, NO_HASH, READER, read};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::CommandResult;
 use crate::spec::{Arity, CommandSpec, Flags};
-use crate::structure::begins_batch;
+use crate::structure::{self, begins_batch};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -137,8 +137,10 @@ fn all(
     parts: Parts,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let now = context.now_unix_ms;
-    read(context, &key, reply, |hash, reply| {
+    let (now, pace) = (context.now_unix_ms, context.pace);
+    structure::read(context, &key, reply, |hash, reply| {
+        let hash = hash.unwrap_or(NO_HASH);
+        pace.admit_steps(hash.len())?;
         let count = hash.len_at(now);
         match parts {
             Parts::Both => reply.map(count),
@@ -152,7 +154,8 @@ fn all(
                 reply.bulk(field.value.as_bytes());
             }
         }
-    })
+        Ok(())
+    })?
 }
 
 fn hlen(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -88,12 +88,13 @@ fn hrandfield(
             }
         });
     }
-    let count = RandomCount::parse(args, Some("WITHVALUES"))?;
+    let (count, pace) = (RandomCount::parse(args, Some("WITHVALUES"))?, context.pace);
     structure::read(context, &key, reply, |hash: Option<&Hash>, reply| {
         let Some(hash) = hash else {
             reply.array(0);
             return Ok(());
         };
+        pace.admit_steps(count.wanted()?.steps(hash.len()))?;
         let chosen = choose(hash, count.wanted()?, now, &mut random);
         write_chosen(&chosen, count.with_word, reply);
         Ok(())

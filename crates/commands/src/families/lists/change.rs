@@ -4,7 +4,7 @@ use base::number::IntegerText;
 use protocol::Reply;
 use structures::{Element, End, List};
 
-use super::{CUT_KEY, GROWN_KEY, position, range};
+use super::{CUT_KEY, GROWN_KEY, SCANNED_PER_STEP, position, range};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -93,12 +93,14 @@ fn insert(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     }
     let (pivot, text) = (args.bytes()?, args.bytes()?);
     let new = element(text)?;
-    let limit = context.settings.thresholds.list_blocks();
+    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
     let len = context.store.modify(&key, |entry| {
         let len = entry.change(|list: &mut List| {
+            pace.admit_steps(list.len() / SCANNED_PER_STEP)?;
             let inserted = list.insert_beside(Element::parse(pivot), before, new, limit);
-            inserted.then_some(list.len())
+            Ok::<_, CommandError>(inserted.then_some(list.len()))
         })?;
+        let len = len.transpose()?;
         if let Some(Some(_)) = len {
             entry.effect(|effect| {
                 let side: &[u8] = if before { b"BEFORE" } else { b"AFTER" };
@@ -130,12 +132,14 @@ fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         Ok(0) | Err(_) => usize::MAX,
         Ok(most) => most,
     };
-    let limit = context.settings.thresholds.list_blocks();
+    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
     let removed = context.store.modify(&key, |entry| {
         let wanted = Element::parse(text);
-        let removed =
-            entry.change(|list: &mut List| list.remove_equal(wanted, most, from, limit))?;
-        let removed = removed.unwrap_or(0);
+        let removed = entry.change(|list: &mut List| {
+            pace.admit_steps(list.len() / SCANNED_PER_STEP)?;
+            Ok::<_, CommandError>(list.remove_equal(wanted, most, from, limit))
+        })?;
+        let removed = removed.transpose()?.unwrap_or(0);
         if removed > 0 {
             entry.effect(|effect| {
                 let count = IntegerText::new(count);
@@ -151,16 +155,17 @@ fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (start, end) = (args.integer()?, args.integer()?);
-    let limit = context.settings.thresholds.list_blocks();
+    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
     context.store.modify(&key, |entry| {
         let removed = entry.change(|list: &mut List| {
             let len = list.len();
             let kept = range(start, end, len);
+            pace.admit_steps((len - kept.len()) / SCANNED_PER_STEP)?;
             list.pop(End::Back, len - kept.end, limit);
             list.pop(End::Front, kept.start, limit);
-            len - list.len()
+            Ok::<_, CommandError>(len - list.len())
         })?;
-        if removed.is_some_and(|removed| removed > 0) {
+        if removed.transpose()?.is_some_and(|removed| removed > 0) {
             entry.effect(|effect| {
                 let (start, end) = (IntegerText::new(start), IntegerText::new(end));
                 effect.command(&[b"LTRIM", key.bytes(), start.as_bytes(), end.as_bytes()]);

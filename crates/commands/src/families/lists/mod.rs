@@ -19,6 +19,9 @@ use crate::args::Args;
 use crate::error::CommandError;
 use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
+/// Elements that a search goes by in the time in which one is written to a reply.
+const SCANNED_PER_STEP: usize = 4;
+
 mod carry;
 mod change;
 mod pop;

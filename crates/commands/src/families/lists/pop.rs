@@ -7,7 +7,7 @@ use structures::{BlockLimit, End, List};
 
 use super::{end_word, pop_of};
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
@@ -108,9 +108,9 @@ fn pop_several(
     let count = count.ok_or(CommandError::fixed(
         "ERR value is out of range, must be positive",
     ))?;
-    let limit = context.settings.thresholds.list_blocks();
+    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
     context.store.modify(key, |entry| {
-        if take(entry, reply, end, count, limit)?.is_none() {
+        if take(entry, reply, end, count, limit, pace)?.is_none() {
             reply.null_array();
         }
         Ok(())
@@ -125,6 +125,7 @@ fn take(
     end: End,
     count: usize,
     limit: BlockLimit,
+    pace: Pace,
 ) -> Result<Option<usize>, CommandError> {
     if count == 0 {
         // Nothing is changed, but the kind is checked.
@@ -136,6 +137,7 @@ fn take(
     }
     let taken = entry.change(|list: &mut List| {
         let count = count.min(list.len());
+        pace.admit_steps(count)?;
         reply.array(count);
         match end {
             End::Front => list.for_each(0..count, |element| write_element(reply, element)),
@@ -145,8 +147,9 @@ fn take(
             }
         }
         list.pop(end, count, limit);
-        count
+        Ok::<_, CommandError>(count)
     })?;
+    let taken = taken.transpose()?;
     if let Some(count) = taken {
         let key = entry.key();
         entry.effect(|effect| {
@@ -173,7 +176,7 @@ fn pop_from_several(
         .collect();
     let end = end_word(args)?;
     let count = count_option(args)?;
-    let limit = context.settings.thresholds.list_blocks();
+    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
     context.locked(&keys, |context| {
         for key in &*keys {
             let taken = context.store.modify(key, |entry| {
@@ -183,7 +186,7 @@ fn pop_from_several(
                 let mark = reply.mark();
                 reply.array(2);
                 reply.bulk(key.bytes());
-                let taken = take(entry, reply, end, count, limit);
+                let taken = take(entry, reply, end, count, limit, pace);
                 if taken.is_err() {
                     reply.rollback(mark);
                 }

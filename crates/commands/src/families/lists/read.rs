@@ -77,14 +77,18 @@ fn index(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
 fn part(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (start, end) = (args.integer()?, args.integer()?);
+    let pace = context.pace;
     structure::read(context, &key, reply, |list: Option<&List>, reply| {
         let Some(list) = list else {
-            return reply.array(0);
+            reply.array(0);
+            return Ok(());
         };
         let range = range(start, end, list.len());
+        pace.admit_steps(range.len())?;
         reply.array(range.len());
         list.for_each(range, |element| write_element(reply, element));
-    })
+        Ok(())
+    })?
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use protocol::Reply;
 use structures::{Element, List};
 
-use super::READ_KEY;
+use super::{READ_KEY, SCANNED_PER_STEP};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -113,7 +113,9 @@ impl<'a> Search<'a> {
 fn find(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let search = Search::parse(args)?;
+    let pace = context.pace;
     structure::read(context, &key, reply, |list: Option<&List>, reply| {
+        pace.admit_steps(list.map_or(0, List::len) / SCANNED_PER_STEP)?;
         match (list, search.count) {
             (None, None) => reply.null(),
             (None, Some(_)) => reply.array(0),
@@ -135,7 +137,8 @@ fn find(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 reply.end_array(slot, count);
             }
         }
-    })
+        Ok(())
+    })?
 }
 
 /// The next argument as a number that is not negative.

@@ -4,7 +4,7 @@ mod command;
 mod config;
 mod debug;
 mod docs;
-mod keys;
+pub(crate) mod keys;
 mod memory;
 mod state;
 

@@ -10,7 +10,7 @@ use structures::{ElementText, Set, SetLimits, Structure};
 use super::members::Members;
 use super::{READER, limits, state};
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, KeyAccess, KeySpec};
@@ -132,12 +132,25 @@ impl Operation {
         keys: &[Key<'_>],
         limits: &SetLimits,
         most: usize,
+        pace: Pace,
     ) -> Result<Members, CommandError> {
         let lens = lens(store, keys)?;
+        pace.admit(self.lookups(&lens))?;
         match self {
             Self::Intersection => intersection(store, keys, &lens, most),
             Self::Union => union(store, keys, limits),
             Self::Difference => difference(store, keys),
+        }
+    }
+}
+
+impl Operation {
+    /// How many look-ups it takes, at most, over sets with so many members.
+    fn lookups(self, lens: &[usize]) -> usize {
+        match self {
+            Self::Intersection => lens.len() * lens.iter().min().map_or(0, |least| *least),
+            Self::Union => lens.iter().sum(),
+            Self::Difference => lens.len() * lens.first().map_or(0, |first| *first),
         }
     }
 }
@@ -241,9 +254,9 @@ fn combine(
     operation: Operation,
 ) -> CommandResult {
     let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
-    let limits = limits(context);
+    let (limits, pace) = (limits(context), context.pace);
     let members = context.store.locked(&keys, |store| {
-        operation.result(store, &keys, &limits, usize::MAX)
+        operation.result(store, &keys, &limits, usize::MAX, pace)
     })?;
     reply.set(members.len());
     members.iter().for_each(|member| reply.bulk(member));
@@ -260,9 +273,9 @@ fn keep(
     let Some((destination, sources)) = keys.split_first() else {
         return Err(CommandError::Syntax);
     };
-    let limits = limits(context);
+    let (limits, pace) = (limits(context), context.pace);
     let len = context.store.locked(&keys, |store| {
-        let members = operation.result(store, sources, &limits, usize::MAX)?;
+        let members = operation.result(store, sources, &limits, usize::MAX, pace)?;
         let mut set = Set::new();
         for member in members.iter() {
             set.insert(member, &limits)?;
@@ -326,9 +339,9 @@ fn sintercard(
         most = limit.ok_or(CommandError::fixed("ERR LIMIT can't be negative"))?;
     }
     let most = if most == 0 { usize::MAX } else { most };
-    let limits = limits(context);
+    let (limits, pace) = (limits(context), context.pace);
     let members = context.store.locked(&keys, |store| {
-        Operation::Intersection.result(store, &keys, &limits, most)
+        Operation::Intersection.result(store, &keys, &limits, most, pace)
     })?;
     reply.count(members.len().min(most));
     Ok(())

@@ -147,13 +147,14 @@ fn spop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let count = count.ok_or(CommandError::fixed(
         "ERR value is out of range, must be positive",
     ))?;
-    let mut random = context.random.fork();
+    let (mut random, pace) = (context.random.fork(), context.pace);
     context.store.modify(&key, |entry| {
         let Some(record) = entry.record() else {
             reply.set(0);
             return Ok(());
         };
         let set = record.structure::<Set>()?;
+        pace.admit(Wanted::Different(count).steps(set.len()))?;
         if count >= set.len() {
             write_members(set, reply);
             entry.remove();

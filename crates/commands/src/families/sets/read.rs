@@ -89,10 +89,17 @@ fn smembers(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    structure::read(context, &key, reply, |set: Option<&Set>, reply| match set {
-        Some(set) => write_members(set, reply),
-        None => reply.set(0),
-    })
+    let pace = context.pace;
+    structure::read(context, &key, reply, |set: Option<&Set>, reply| {
+        match set {
+            Some(set) => {
+                pace.admit_steps(set.len())?;
+                write_members(set, reply);
+            }
+            None => reply.set(0),
+        }
+        Ok(())
+    })?
 }
 
 fn sismember(
@@ -176,12 +183,13 @@ fn srandmember(
             }
         });
     }
-    let count = RandomCount::parse(args, None)?;
+    let (count, pace) = (RandomCount::parse(args, None)?, context.pace);
     structure::read(context, &key, reply, |set: Option<&Set>, reply| {
         let Some(set) = set else {
             reply.array(0);
             return Ok(());
         };
+        pace.admit(count.wanted()?.steps(set.len()))?;
         let chosen = choose(set, count.wanted()?, &mut random);
         reply.array(chosen.len());
         for member in &chosen {

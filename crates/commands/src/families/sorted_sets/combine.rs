@@ -133,6 +133,17 @@ enum Operation {
     Diff,
 }
 
+impl Operation {
+    /// How many look-ups it takes, at most, over inputs with so many members.
+    fn lookups(self, sizes: &[usize]) -> usize {
+        match self {
+            Self::Union => sizes.iter().sum(),
+            Self::Inter => sizes.len() * sizes.iter().min().map_or(0, |least| *least),
+            Self::Diff => sizes.len() * sizes.first().map_or(0, |first| *first),
+        }
+    }
+}
+
 /// What becomes of the scores of a member that several inputs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
@@ -233,6 +244,7 @@ fn answer(
     let (result, options) = context.locked(&keys, |context| {
         let sizes = sizes(context, &keys)?;
         let options = options?;
+        context.pace.admit(operation.lookups(&sizes))?;
         let result = combine(context, operation, &keys, &sizes, &options)?;
         Ok::<_, CommandError>((result, options))
     })?;
@@ -255,7 +267,9 @@ fn store(
     let locked: KeyList<'_> = [target].into_iter().chain(keys.iter().copied()).collect();
     let count = context.locked(&locked, |context| {
         let sizes = sizes(context, &keys)?;
-        let mut result = combine(context, operation, &keys, &sizes, &options?)?;
+        let options = options?;
+        context.pace.admit(operation.lookups(&sizes))?;
+        let mut result = combine(context, operation, &keys, &sizes, &options)?;
         let limits = limits(&context.settings.thresholds);
         result.compact(&limits).map_err(full)?;
         store_result(context, &target, result)
@@ -274,6 +288,7 @@ fn zintercard(
     let count = context.locked(&keys, |context| {
         let sizes = sizes(context, &keys)?;
         let options = options?;
+        context.pace.admit(Operation::Inter.lookups(&sizes))?;
         let found = intersect(context, &keys, &sizes, &options).len();
         Ok::<_, CommandError>(match options.limit {
             0 => found,

@@ -6,7 +6,7 @@ use structures::SortedSet;
 
 use super::{Shape, positive, state_removed};
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
@@ -94,8 +94,9 @@ fn pop(
         true => Shape::of(true, reply),
         false => Shape::Flat,
     };
+    let pace = context.pace;
     context.store.modify(&key, |entry| {
-        if !take(entry, reply, end, count, shape)? {
+        if !take(entry, reply, end, count, shape, pace)? {
             reply.array(0);
         }
         Ok(())
@@ -110,9 +111,11 @@ fn take(
     end: End,
     count: usize,
     shape: Shape,
+    pace: Pace,
 ) -> Result<bool, CommandError> {
     let taken = entry.change(|set: &mut SortedSet| {
         let count = count.min(set.len());
+        pace.admit(count)?;
         let ranks = match end {
             End::Lowest => 0..count,
             End::Highest => set.len() - count..set.len(),
@@ -124,8 +127,9 @@ fn take(
             End::Highest => members.rev().for_each(|one| shape.write(reply, &one)),
         }
         set.remove_range(ranks.clone(), |_| {});
-        ranks
+        Ok::<_, CommandError>(ranks)
     })?;
+    let taken = taken.transpose()?;
     if let Some(ranks) = &taken
         && !ranks.is_empty()
     {
@@ -170,6 +174,7 @@ fn pop_first(
     end: End,
     count: usize,
 ) -> Result<bool, CommandError> {
+    let pace = context.pace;
     context.store.modify(key, |entry| {
         if !entry.is_present() {
             return Ok(false);
@@ -177,7 +182,7 @@ fn pop_first(
         let mark = reply.mark();
         reply.array(2);
         reply.bulk(key.bytes());
-        let taken = take(entry, reply, end, count, Shape::Pairs);
+        let taken = take(entry, reply, end, count, Shape::Pairs, pace);
         if taken.is_err() {
             reply.rollback(mark);
         }

@@ -48,12 +48,13 @@ fn zrandmember(
             }
         });
     }
-    let count = RandomCount::parse(args, Some("WITHSCORES"))?;
+    let (count, pace) = (RandomCount::parse(args, Some("WITHSCORES"))?, context.pace);
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let Some(set) = set else {
             reply.array(0);
             return Ok(());
         };
+        pace.admit(count.wanted()?.steps(set.len()))?;
         let ranks = choose(set.len(), count.wanted()?, &mut random);
         let shape = Shape::of(count.with_word, reply);
         shape.begin(reply, ranks.len());

@@ -250,35 +250,41 @@ fn range(
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
     let query = Query::parse(args, unit, is_reverse, false)?;
+    let pace = context.pace;
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let Some(set) = set else {
-            return reply.array(0);
+            reply.array(0);
+            return Ok(());
         };
         let ranks = query.ranks(set);
+        pace.admit_steps(ranks.len())?;
         let shape = Shape::of(query.with_scores, reply);
         shape.begin(reply, ranks.len());
         query.visit(set, ranks, |one| shape.write(reply, &one));
-    })
+        Ok(())
+    })?
 }
 
 fn store(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let target = context.key(args.bytes()?);
     let source = context.key(args.bytes()?);
     let query = Query::parse(args, None, None, true)?;
-    let limits = limits(&context.settings.thresholds);
+    let (limits, pace) = (limits(&context.settings.thresholds), context.pace);
     let count = context.locked(&[target, source], |context| {
         let result = structure::read(context, &source, reply, |set: Option<&SortedSet>, _| {
             let mut result = SortedSet::new();
             let mut outcome = Ok(());
             if let Some(set) = set {
-                query.visit(set, query.ranks(set), |one| {
+                let ranks = query.ranks(set);
+                pace.admit(ranks.len())?;
+                query.visit(set, ranks, |one| {
                     let added = result.insert(one.member.as_bytes(), one.score, &limits);
                     outcome = added.map(|_| ()).and(outcome);
                 });
             }
-            outcome.map(|()| result)
+            outcome.map(|()| result).map_err(full)
         })?;
-        store_result(context, &target, result.map_err(full)?)
+        store_result(context, &target, result?)
     })?;
     write_count(reply, count);
     Ok(())

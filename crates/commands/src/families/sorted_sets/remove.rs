@@ -105,14 +105,15 @@ fn remove(
     reply: &mut Reply<'_>,
     which: impl FnOnce(&SortedSet) -> Range<usize>,
 ) -> CommandResult {
-    let key = context.key(key);
+    let (key, pace) = (context.key(key), context.pace);
     let count = context.store.modify(&key, |entry| {
         let removed = entry.change(|set: &mut SortedSet| {
             let ranks = which(set);
+            pace.admit(ranks.len())?;
             set.remove_range(ranks.clone(), |_| {});
-            ranks
+            Ok::<_, CommandError>(ranks)
         })?;
-        let ranks = removed.unwrap_or_default();
+        let ranks = removed.transpose()?.unwrap_or_default();
         if !ranks.is_empty() {
             state_removed(entry, ranks.clone());
         }

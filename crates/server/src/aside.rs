@@ -1,0 +1,143 @@
+//! The thread beside the workers: commands that take long.
+//!
+//! ```text
+//!   worker ── Job: a request, as it came ──────────► aside: its own engine, one job at a time,
+//!     ▲                                                     the job's keys held for long
+//!     └── Answer: the reply ◄── KeysFree, to all ◄───────┘
+//! ```
+//!
+//! A worker that meets a command over millions of elements leaves it here and serves its other
+//! clients. The command is still one step for everybody: its keys are held meanwhile, and clients that
+//! ask for them wait, without a thread that waits for them. The client that sent it gets its reply
+//! before anything it asks later is looked at.
+//!
+//! One job at a time: a second one would wait for the same two or three channels to memory, and two
+//! that hold keys could wait for each other.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Session, Share};
+use protocol::{ReplyBuffer, Resp};
+use reactor::ConnectionId;
+use store::DatabaseId;
+
+use crate::node::{Message, Node};
+use crate::port::Port;
+
+/// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
+/// once would take a worker longer than it should be away from its clients.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Bytes of the first and the last piece, at most.
+const END_BYTES: usize = 64;
+
+/// A request that takes long.
+pub struct Job {
+    /// The request as it came.
+    pub request: Vec<u8>,
+    /// Who sent it.
+    pub client: Arc<ClientRecord>,
+    /// The database it is about.
+    pub database: DatabaseId,
+    /// The protocol of its reply.
+    pub resp: Resp,
+    /// Whether it came over loopback or a Unix socket.
+    pub peer_is_local: bool,
+    /// Where the reply goes.
+    pub connection: ConnectionId,
+}
+
+/// The reply of a job, in pieces.
+pub type Answer = Vec<Vec<u8>>;
+
+/// The thread, and the way to it.
+pub struct Aside {
+    thread: JoinHandle<()>,
+}
+
+impl Aside {
+    /// Starts the thread. It ends when `node` [forgets](Node::stop_aside) the way to it.
+    ///
+    /// # Errors
+    /// When the process may have no more threads.
+    #[allow(clippy::disallowed_methods, reason = "the one thread beside workers")]
+    pub fn start(node: &Arc<Node>) -> io::Result<Self> {
+        let (jobs, received): (Sender<Job>, _) = channel();
+        let engine = Engine::new(
+            node.store.handle(),
+            Arc::clone(&node.settings),
+            Arc::clone(&node.clock),
+            Prng::from_os(),
+        );
+        let engine = engine.aside();
+        node.set_aside(jobs, engine.counters());
+        let node = Arc::clone(node);
+        let thread = std::thread::Builder::new()
+            .name("aside".into())
+            .spawn(move || work(&node, engine, &received))?;
+        Ok(Self { thread })
+    }
+
+    /// Waits for the end of the thread.
+    pub fn join(self) {
+        let _panicked = self.thread.join();
+    }
+}
+
+fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
+    for job in jobs {
+        let message = Message::Answer {
+            connection: job.connection,
+            reply: run(node, &mut engine, &job),
+        };
+        engine.store().tell_memory();
+        if let Some(worker) = node.workers().get(job.client.worker) {
+            worker.post(message);
+        }
+        node.broadcast(&Message::KeysFree);
+    }
+}
+
+fn run(node: &Node, engine: &mut Engine, job: &Job) -> Answer {
+    let mut session = Session::new(Arc::clone(&job.client), true);
+    (session.database, session.resp) = (job.database, job.resp);
+    let mut port = Port::new(node, job.peer_is_local);
+    let mut output = ReplyBuffer::with_capacity(0);
+    let share = Share {
+        requests_max: 1,
+        reply_bytes_max: usize::MAX,
+    };
+    engine.run(&mut session, &mut port, &job.request, &mut output, share);
+    in_pieces(&output.to_vec())
+}
+
+/// The first and the last piece are short, so that they are copied: the loop knows whom something
+/// is for by the bytes around it.
+fn in_pieces(bytes: &[u8]) -> Answer {
+    let (first, rest) = bytes.split_at(bytes.len().min(END_BYTES));
+    let (middle, last) = rest.split_at(rest.len().saturating_sub(END_BYTES));
+    let pieces = [first].into_iter().chain(middle.chunks(PIECE_BYTES));
+    pieces.chain([last]).map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_the_reply_and_its_ends_are_short() {
+        for len in [0, 1, 64, 65, 128, 129, 1_000, 3 * PIECE_BYTES + 200] {
+            let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(len).collect();
+            let pieces = in_pieces(&bytes);
+            assert_eq!(pieces.concat(), bytes);
+            assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+            for end in [pieces.first(), pieces.last()] {
+                assert!(end.is_some_and(|end| end.len() <= END_BYTES));
+            }
+        }
+    }
+}

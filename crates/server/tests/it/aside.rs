@@ -1,0 +1,173 @@
+//! Commands over many elements, which run beside the workers: replies in order, one step for
+//! everybody, and the others are served meanwhile.
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{Server, ServerBuilder};
+
+/// Members of each set: so many that nothing about all of them is done by a worker.
+const MEMBERS: usize = 60_000;
+
+fn start() -> Server {
+    let args = ["--io-threads", "1"];
+    ServerBuilder::iolite().args(&args).start().unwrap()
+}
+
+fn integer(client: &mut Client, line: &str) -> i64 {
+    let words: Vec<&str> = line.split(' ').collect();
+    match client.command(&words).unwrap() {
+        Value::Integer(number) => number,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// Makes `key` hold the members from `first` on, by a command for whose arguments each is `part`.
+fn fill(client: &mut Client, command: &str, key: &str, first: usize, part: fn(usize) -> String) {
+    for start in (first..first + MEMBERS).step_by(500) {
+        let mut words = vec![command.to_owned(), key.to_owned()];
+        for number in start..start + 500 {
+            words.extend(part(number).split(' ').map(str::to_owned));
+        }
+        client.command(&words).unwrap();
+    }
+}
+
+fn sets() -> (Server, Client) {
+    let server = start();
+    let mut client = server.client().unwrap();
+    fill(&mut client, "SADD", "a", 0, |number| format!("m{number}"));
+    fill(&mut client, "SADD", "b", MEMBERS / 2, |number| {
+        format!("m{number}")
+    });
+    (server, client)
+}
+
+#[test]
+fn sets_are_combined_and_replies_keep_their_order() {
+    let (_server, mut client) = sets();
+    let lines = [
+        ("SUNIONSTORE u a b", MEMBERS * 3 / 2),
+        ("SCARD u", MEMBERS * 3 / 2),
+        ("SINTERSTORE i a b", MEMBERS / 2),
+        ("SDIFFSTORE d a b", MEMBERS / 2),
+        ("SINTERCARD 2 d i", 0),
+        ("ZUNIONSTORE z 2 a b", MEMBERS * 3 / 2),
+        ("ZRANGESTORE y z 0 -1", MEMBERS * 3 / 2),
+        ("ZREMRANGEBYRANK y 5 -6", MEMBERS * 3 / 2 - 10),
+        ("ZCARD y", 10),
+    ];
+    let requests = lines.map(|(line, _)| line.split(' ').collect::<Vec<_>>());
+    for request in &requests {
+        client.send(request).unwrap();
+    }
+    for (line, expected) in lines {
+        let expected = Value::Integer(i64::try_from(expected).unwrap());
+        assert_eq!(client.receive().unwrap().unwrap(), expected, "{line}");
+    }
+}
+
+#[test]
+fn long_replies_come_whole() {
+    let (_server, mut client) = sets();
+    let Value::Array(mut members) = client.command(&["SMEMBERS", "a"]).unwrap() else {
+        panic!("no array");
+    };
+    assert_eq!(
+        client.command(&["PING"]).unwrap(),
+        Value::Simple("PONG".into())
+    );
+    let text = |member: &Value| match member {
+        Value::Bulk(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    members.sort_by_key(text);
+    members.dedup();
+    assert_eq!(members.len(), MEMBERS);
+    fill(&mut client, "RPUSH", "l", 0, |number| number.to_string());
+    let Value::Array(elements) = client.command(&["LRANGE", "l", "0", "-1"]).unwrap() else {
+        panic!("no array");
+    };
+    let numbers = (0..MEMBERS).map(|number| Value::Bulk(number.to_string().into_bytes()));
+    assert!(elements.into_iter().eq(numbers));
+}
+
+/// A writer moves members between two sets all the time. The union of both has the same size at
+/// every moment, be it looked at aside or here.
+#[test]
+fn others_see_all_of_it_or_nothing() {
+    let (server, mut client) = sets();
+    let moves = std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let mut mover = server.client().unwrap();
+            let mut moves = 0;
+            while integer(&mut mover, "EXISTS stop") == 0 {
+                for number in 0..MEMBERS / 2 {
+                    if number % 64 == 0 && integer(&mut mover, "EXISTS stop") == 1 {
+                        break;
+                    }
+                    let (from, to) = if moves % 2 == 0 {
+                        ("a", "b")
+                    } else {
+                        ("b", "a")
+                    };
+                    integer(&mut mover, &format!("SMOVE {from} {to} m{number}"));
+                }
+                moves += 1;
+            }
+            moves
+        });
+        let mut pinger = server.client().unwrap();
+        for _ in 0..5 {
+            let expected = i64::try_from(MEMBERS * 3 / 2).unwrap();
+            assert_eq!(integer(&mut client, "SUNIONSTORE u a b"), expected);
+            assert_eq!(
+                pinger.command(&["PING"]).unwrap(),
+                Value::Simple("PONG".into())
+            );
+            assert_eq!(integer(&mut pinger, "SCARD u"), expected);
+            assert_eq!(integer(&mut client, "SDIFFSTORE e u a b"), 0);
+        }
+        client.command(&["SET", "stop", "1"]).unwrap();
+        mover.join().unwrap()
+    });
+    assert!(moves > 0);
+}
+
+/// What looks at all keys waits for who holds some, and does not hold up the others.
+#[test]
+fn a_flush_waits_for_its_turn() {
+    let (server, mut client) = sets();
+    let mut other = server.client().unwrap();
+    client.send(&["SUNIONSTORE", "u", "a", "b"]).unwrap();
+    other.send(&["KEYS", "*"]).unwrap();
+    other.send(&["FLUSHALL"]).unwrap();
+    other.send(&["DBSIZE"]).unwrap();
+    let mut pinger = server.client().unwrap();
+    assert_eq!(
+        pinger.command(&["PING"]).unwrap(),
+        Value::Simple("PONG".into())
+    );
+    assert!(matches!(
+        client.receive().unwrap().unwrap(),
+        Value::Integer(_)
+    ));
+    assert!(matches!(other.receive().unwrap().unwrap(), Value::Array(_)));
+    assert_eq!(
+        other.receive().unwrap().unwrap(),
+        Value::Simple("OK".into())
+    );
+    assert_eq!(other.receive().unwrap().unwrap(), Value::Integer(0));
+}
+
+/// A client that leaves while its command runs is missed by nobody.
+#[test]
+fn the_client_may_leave() {
+    let (server, mut client) = sets();
+    client.send(&["SUNIONSTORE", "u", "a", "b"]).unwrap();
+    drop(client);
+    let mut other = server.client().unwrap();
+    let union = i64::try_from(MEMBERS * 3 / 2).unwrap();
+    crate::limits::eventually("the command is done", || {
+        integer(&mut other, "SCARD u") == union
+    });
+}
