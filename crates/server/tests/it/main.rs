@@ -16,6 +16,7 @@ mod large_values;
 mod lifecycle;
 mod limits;
 mod memory;
+mod payloads;
 mod start;
 mod time;
 mod transcripts;
