@@ -308,13 +308,17 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
 }
 
 /// Whether two payloads may hold the same value: what they hold is compared when they are exchanged.
-/// A string that is not compressed has one form.
+/// A string that neither compresses has one form.
 fn are_same_dumps(one: &Value, two: &Value) -> bool {
     let (Value::Bulk(one), Value::Bulk(two)) = (one, two) else {
         return false;
     };
-    let is_plain = |payload: &[u8]| matches!(payload, [0, form, ..] if *form != 0xc3);
-    !is_plain(one) && !is_plain(two)
+    let is_string = |payload: &[u8]| payload.first() == Some(&0);
+    let is_compressed = |payload: &[u8]| payload.get(1) == Some(&0xc3);
+    match (is_string(one), is_string(two)) {
+        (true, true) => is_compressed(one) || is_compressed(two),
+        (one, two) => one == two,
+    }
 }
 
 fn are_same_kind(one: &Value, two: &Value) -> bool {
