@@ -172,6 +172,18 @@ impl ReplyBuffer {
         self.end = self.bytes.len().min(self.end + count);
     }
 
+    /// Appends `count` bytes with unspecified content, for the caller to write; `spare` more behind them
+    /// may be written, too, and do not count.
+    #[inline]
+    pub(crate) fn append(&mut self, count: usize, spare: usize) -> &mut [u8] {
+        let start = self.end;
+        if self.bytes.len() - start < count + spare {
+            self.grow(count + spare);
+        }
+        self.end = start + count;
+        &mut self.bytes[start..][..count + spare]
+    }
+
     /// Appends `bytes`.
     #[inline]
     pub fn push_slice(&mut self, bytes: &[u8]) {

@@ -177,16 +177,25 @@ impl<'a> Reply<'a> {
     /// unspecified.
     #[inline(always)]
     pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // Filled at one place only, so that what fills can be compiled into its caller.
+        fill(self.bulk_room(len));
+    }
+
+    /// All of a string but its content, for which this is the room.
+    #[inline(always)]
+    fn bulk_room(&mut self, len: usize) -> &mut [u8] {
         let Some(header) = SHORT_BULK_HEADERS.get(len) else {
-            return self.blob(b'$', &[], len, fill);
+            return self.blob_room(b'$', &[], len);
         };
-        let room = self.buffer.reserve(header.len() + len + LINE_END.len());
+        let header_bytes = if len < 10 { 4 } else { 5 };
+        let spare = header.len() - header_bytes;
+        let room = self
+            .buffer
+            .append(header_bytes + len + LINE_END.len(), spare);
         room[..header.len()].copy_from_slice(header);
-        let content = if len < 10 { 4 } else { 5 };
-        let end = content + len;
-        room[end..end + LINE_END.len()].copy_from_slice(LINE_END);
-        fill(&mut room[content..end]);
-        self.buffer.commit(end + LINE_END.len());
+        let (content, end) = room[header_bytes..].split_at_mut(len);
+        end[..LINE_END.len()].copy_from_slice(LINE_END);
+        content
     }
 
     /// A string that is sent from where it lies: for long ones, see
@@ -297,7 +306,7 @@ impl<'a> Reply<'a> {
         match (self.version, format.as_bytes()) {
             (Resp::V3, &[a, b, c]) => {
                 let fill = |room: &mut [u8]| room.copy_from_slice(content);
-                self.blob(b'=', &[a, b, c, b':'], content.len(), fill);
+                fill(self.blob_room(b'=', &[a, b, c, b':'], content.len()));
             }
             _ => self.bulk(content),
         }
@@ -395,25 +404,21 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// `marker`, length, `prefix`, content: the length counts the prefix.
-    #[inline]
-    fn blob(&mut self, marker: u8, prefix: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) {
+    /// `marker`, length, `prefix`, and room for the content: the length counts the prefix.
+    fn blob_room(&mut self, marker: u8, prefix: &[u8], len: usize) -> &mut [u8] {
         let content_bytes = prefix.len() + len;
+        let mut header = [0; HEADER_BYTES_MAX];
+        let header_bytes = write_header(&mut header, marker, content_bytes);
         let room = self
             .buffer
-            .reserve(HEADER_BYTES_MAX + content_bytes + LINE_END.len());
-        let header_bytes = if let Some(header) = small_header(marker, content_bytes) {
-            room[..4].copy_from_slice(&header);
-            4
-        } else {
-            write_header(room, marker, content_bytes)
-        };
-        let (before, rest) = room[header_bytes..].split_at_mut(prefix.len());
+            .append(header_bytes + content_bytes + LINE_END.len(), 0);
+        let (before, rest) = room.split_at_mut(header_bytes);
+        before.copy_from_slice(&header[..header_bytes]);
+        let (before, rest) = rest.split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
-        let (content, rest) = rest.split_at_mut(len);
-        fill(content);
-        rest[..2].copy_from_slice(LINE_END);
-        self.buffer.commit(header_bytes + content_bytes + 2);
+        let (content, end) = rest.split_at_mut(len);
+        end.copy_from_slice(LINE_END);
+        content
     }
 
     /// `marker` and one line of text, of which line ends become blanks.

@@ -218,19 +218,23 @@ pub(crate) fn matches<'a>(
         }
         index += 1;
     }
-    tail.is_empty() || starts_with(word(index).load(Ordering::Relaxed), tail)
+    tail.is_empty() || starts_with(word(index).load(Ordering::Relaxed), tail, data)
 }
 
-/// Whether the first bytes of a word are those of `tail`, 1 to 7: in place of a call for so few.
+/// Whether the first bytes of a word are those of `tail`, 1 to 7 bytes at the end of `data`: in place of
+/// a call for so few.
 #[inline]
-fn starts_with(word: u64, tail: &[u8]) -> bool {
-    let own = u64::from_le_bytes(to_bytes(word));
-    let mut wanted = 0;
-    for (at, byte) in tail.iter().take(WORD_BYTES - 1).enumerate() {
-        wanted |= u64::from(*byte) << (8 * at);
-    }
-    let bits = 8 * tail.len().min(WORD_BYTES - 1);
-    (own ^ wanted) & ((1 << bits) - 1) == 0
+fn starts_with(word: u64, tail: &[u8], data: &[u8]) -> bool {
+    let bits = 8 * (tail.len() % WORD_BYTES);
+    let wanted = match data.last_chunk() {
+        // The word that ends where they end.
+        Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
+        None => tail
+            .iter()
+            .rev()
+            .fold(0, |wanted, byte| wanted << 8 | u64::from(*byte)),
+    };
+    (u64::from_le_bytes(to_bytes(word)) ^ wanted) & ((1 << bits) - 1) == 0
 }
 
 fn store_part(word: &AtomicU64, at: usize, data: &[u8]) {

@@ -11,7 +11,7 @@ use crate::lookahead::Lookahead;
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::{self, NaiveHandle};
 use crate::parking::{Busy, Hold, Wake};
-use crate::record::Record;
+use crate::record::{Record, Visitor};
 use crate::room::Room;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
@@ -180,6 +180,19 @@ impl Handle {
     #[inline]
     pub fn read<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
         with_way!(&mut self.way, way => way.read(key, visit))
+    }
+
+    /// As [`Handle::read`], for a visitor that is to be compiled into its caller.
+    #[inline]
+    pub fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {
+        match &mut self.way {
+            Way::Indexed(way) => way.read_by(key, visitor),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => {
+                let mut visitor = visitor;
+                way.read(key, |record| visitor.visit(record))
+            }
+        }
     }
 
     /// As [`Handle::read`], quicker where the key leads to a structure and slower where it does not.

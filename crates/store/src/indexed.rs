@@ -112,12 +112,18 @@ impl Indexed {
         });
     }
 
-    /// The index of a database, if it has one.
+    /// Sees to it that this thread knows of a database's index, if there is one.
     #[inline]
-    pub(crate) fn find_index(&mut self, database: DatabaseId) -> Option<&Arc<Index>> {
+    pub(crate) fn see_index(&mut self, database: DatabaseId) {
         if self.seen.get(database).is_none() {
             self.seen.refresh(&self.shared.databases);
         }
+    }
+
+    /// The index of a database, if it has one.
+    #[inline]
+    pub(crate) fn find_index(&mut self, database: DatabaseId) -> Option<&Arc<Index>> {
+        self.see_index(database);
         self.seen.get(database)
     }
 

@@ -92,7 +92,7 @@ pub use lookahead::Lookahead;
 pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
-pub use record::Record;
+pub use record::{Record, Visitor};
 pub use room::Room;
 pub use snapshot::{
     Batch, Ending, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,

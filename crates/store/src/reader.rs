@@ -22,7 +22,7 @@ use crate::indexed::Indexed;
 use crate::key::Key;
 use crate::layout::View;
 use crate::local::{Local, view_of};
-use crate::record::Record;
+use crate::record::{Record, Visitor};
 use crate::shared::Shared;
 use crate::wait::Wait;
 
@@ -38,15 +38,17 @@ impl Indexed {
     pub(crate) fn read<R>(
         &mut self,
         key: &Key<'_>,
-        mut visit: impl FnMut(Option<&Record<'_>>) -> R,
+        visit: impl FnMut(Option<&Record<'_>>) -> R,
     ) -> R {
+        self.read_by(key, Closure(visit))
+    }
+
+    /// As [`Indexed::read`], for a visitor that is compiled into the look.
+    #[inline]
+    pub(crate) fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {
         let entered = self.enter();
-        let answer = if self.find_index(key.database()).is_some() {
-            self.read_in_index(key, visit)
-        } else {
-            self.local.cell.events.misses.count();
-            visit(None)
-        };
+        self.see_index(key.database());
+        let answer = self.look(key, visitor);
         if entered {
             self.leave();
         }
@@ -62,18 +64,12 @@ impl Indexed {
         mut visit: impl FnMut(Option<&Record<'_>>) -> R,
     ) -> R {
         let entered = self.enter();
-        let answer = if self.find_index(key.database()).is_some() {
-            let (shared, local) = (&*self.shared, &*self.local);
-            let Some(index) = self.seen.get(key.database()) else {
-                unreachable!("looked up before");
-            };
-            let held = look_locked(shared, local, index, key);
-            held.look.note(local);
-            visit(held.record(local, key).as_ref())
-        } else {
-            self.local.cell.events.misses.count();
-            visit(None)
-        };
+        self.see_index(key.database());
+        let mut patience = Patience::default();
+        let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        look.note(&self.local);
+        let answer = visit(look.record(&self.local, key).as_ref());
+        drop(patience);
         if entered {
             self.leave();
         }
@@ -87,45 +83,80 @@ impl Indexed {
             return;
         }
         let entered = self.enter();
-        if self.find_index(key.database()).is_some() {
-            let notes_use = std::mem::replace(&mut self.local.notes_use, false);
-            if let Some(index) = self.seen.get(key.database()) {
-                let held = look_locked(&self.shared, &self.local, index, key);
-                let record = held.record(&self.local, key);
-                if let Some(object) = record.as_ref().and_then(Record::object) {
-                    visit(object);
-                }
-            }
-            self.local.notes_use = notes_use;
+        self.see_index(key.database());
+        let notes_use = std::mem::replace(&mut self.local.notes_use, false);
+        let mut patience = Patience::default();
+        let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        let record = look.record(&self.local, key);
+        if let Some(object) = record.as_ref().and_then(Record::object) {
+            visit(object);
         }
+        drop(patience);
+        self.local.notes_use = notes_use;
         if entered {
             self.leave();
         }
     }
 
     #[inline]
-    fn read_in_index<R>(
-        &self,
-        key: &Key<'_>,
-        mut visit: impl FnMut(Option<&Record<'_>>) -> R,
-    ) -> R {
+    fn index(&self, key: &Key<'_>) -> Option<&Index> {
+        self.seen.get(key.database()).map(|index| &**index)
+    }
+
+    /// The first try is in line and by itself, and looks no further than the home bucket, so that what
+    /// it needs is in registers.
+    #[inline(always)]
+    fn look<V: Visitor>(&self, key: &Key<'_>, mut visitor: V) -> V::Answer {
         let (shared, local) = (&*self.shared, &*self.local);
-        let Some(index) = self.seen.get(key.database()) else {
-            unreachable!("looked up before");
-        };
-        // The first try is in line and by itself, so that what it needs is in registers.
-        match look_freely(shared, local, index, key) {
-            Ok(look) => {
-                let answer = visit(look.record(local, key).as_ref());
+        let trouble = match look_at_home(shared, local, self.index(key), key) {
+            Ok((look, true)) => {
+                // Two visits, so that neither asks whether there is a record.
+                let answer = match look.record(local, key) {
+                    Some(record) => visitor.visit(Some(&record)),
+                    None => visitor.visit(None),
+                };
                 if look.may_be_believed() {
                     look.note(local);
-                    answer
-                } else {
-                    read_patiently(shared, local, index, key, Trouble::Torn, &mut visit)
+                    return answer;
                 }
+                Trouble::Torn
             }
-            Err(trouble) => read_patiently(shared, local, index, key, trouble, &mut visit),
+            Ok((_, false)) => Trouble::Elsewhere,
+            Err(trouble) => trouble,
+        };
+        self.look_again(key, trouble, visitor)
+    }
+
+    #[inline(never)]
+    fn look_again<V: Visitor>(
+        &self,
+        key: &Key<'_>,
+        mut trouble: Trouble,
+        mut visitor: V,
+    ) -> V::Answer {
+        let (shared, local) = (&*self.shared, &*self.local);
+        let mut patience = Patience::default();
+        loop {
+            let look = patience.look(shared, local, self.index(key), key, trouble);
+            let answer = visitor.visit(look.record(local, key).as_ref());
+            if look.may_be_believed() {
+                look.note(local);
+                return answer;
+            }
+            trouble = Trouble::Torn;
         }
+    }
+}
+
+/// A closure as a visitor.
+struct Closure<F>(F);
+
+impl<R, F: FnMut(Option<&Record<'_>>) -> R> Visitor for Closure<F> {
+    type Answer = R;
+
+    #[inline(always)]
+    fn visit(&mut self, record: Option<&Record<'_>>) -> R {
+        (self.0)(record)
     }
 }
 
@@ -133,34 +164,9 @@ impl Indexed {
 struct Look<'a> {
     /// The record, unless there is none or it has expired.
     found: Option<(Spot<'a>, View<'a>)>,
-    home: &'a Bucket,
-    /// The word before a look without the lock; later it says whether what was seen may be believed.
-    seen: Word,
-}
-
-/// A look with the bucket held, which is given back afterwards.
-struct HeldLook<'a> {
-    look: Look<'a>,
-    /// The bucket was locked for this look, and is not one of a lock set.
-    is_own: bool,
-    changed: bool,
-}
-
-impl HeldLook<'_> {
-    fn record<'l>(&'l self, local: &Local, key: &Key<'l>) -> Option<Record<'l>> {
-        let (_, view) = self.look.found?;
-        let (in_force, now) = (local.in_force, local.now_unix_ms);
-        // SAFETY: the bucket is held as long as `self` lives, and the record lives no longer.
-        Some(unsafe { Record::locked(key.bytes(), view, in_force, now) })
-    }
-}
-
-impl Drop for HeldLook<'_> {
-    fn drop(&mut self) {
-        if self.is_own {
-            self.look.home.unlock(self.changed);
-        }
-    }
+    /// The bucket and its word before a look without the lock; later the word says whether what was
+    /// seen may be believed. None for what stays as it is: the bucket is held, or there is none.
+    watched: Option<(&'a Bucket, Word)>,
 }
 
 /// Why a look without the lock came to nothing.
@@ -172,21 +178,37 @@ enum Trouble {
     Torn,
     /// The lock is needed.
     NeedsLock,
+    /// The record, if there is one, is not in its home bucket.
+    Elsewhere,
 }
 
 impl Look<'_> {
+    /// In a database that has no table there is nothing.
+    const NOWHERE: Self = Self {
+        found: None,
+        watched: None,
+    };
+
     /// The record, to be believed only if [`Look::may_be_believed`] afterwards.
-    #[inline]
+    #[inline(always)]
     fn record<'l>(&'l self, local: &Local, key: &Key<'l>) -> Option<Record<'l>> {
         let (_, view) = self.found?;
         let (in_force, now) = (local.in_force, local.now_unix_ms);
-        Some(Record::optimistic(key.bytes(), view, in_force, now))
+        Some(match self.watched {
+            Some(_) => Record::optimistic(key.bytes(), view, in_force, now),
+            // SAFETY: what is found and not watched is in a bucket that is held for as long as the
+            // reader's `Patience` lives, and the record is gone before that.
+            None => unsafe { Record::locked(key.bytes(), view, in_force, now) },
+        })
     }
 
     /// Whether what was seen since was all of one time.
-    #[inline]
+    #[inline(always)]
     fn may_be_believed(&self) -> bool {
-        self.seen.validates(self.home.word_after())
+        match self.watched {
+            Some((bucket, seen)) => seen.validates(bucket.word_after()),
+            None => true,
+        }
     }
 
     /// Counts a look, and marks the record as used if the policy wants to know.
@@ -204,150 +226,205 @@ impl Look<'_> {
     }
 }
 
+/// What is known when looks come to nothing: how many have, and the bucket, once it is held.
+#[derive(Default)]
+struct Patience<'a> {
+    tries: u32,
+    wait: Wait,
+    held: Option<Held<'a>>,
+}
+
+/// A bucket that was locked for a look, given back afterwards.
+struct Held<'a> {
+    home: &'a Bucket,
+    changed: bool,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.home.unlock(self.changed);
+    }
+}
+
+impl<'a> Patience<'a> {
+    /// Looks until something comes of it, with the lock in the end.
+    #[cold]
+    #[inline(never)]
+    fn look(
+        &mut self,
+        shared: &'a Shared,
+        local: &'a Local,
+        index: Option<&'a Index>,
+        key: &Key<'_>,
+        mut trouble: Trouble,
+    ) -> Look<'a> {
+        while self.tries + 1 < TRIES_MAX {
+            self.tries += 1;
+            match trouble {
+                Trouble::NeedsLock => break,
+                Trouble::Busy => self.wait.pause(),
+                Trouble::Torn | Trouble::Elsewhere => {}
+            }
+            match look_freely(shared, local, index, key) {
+                Ok(look) => return look,
+                Err(another) => trouble = another,
+            }
+        }
+        self.look_held(shared, local, index, key)
+    }
+
+    /// Looks with the bucket held.
+    fn look_held(
+        &mut self,
+        shared: &'a Shared,
+        local: &'a Local,
+        index: Option<&'a Index>,
+        key: &Key<'_>,
+    ) -> Look<'a> {
+        let Some(index) = index else {
+            return Look::NOWHERE;
+        };
+        let is_own = local.held.is_empty();
+        let number = if is_own {
+            index.lock(key.hash()).number
+        } else {
+            let at = local.held_at(index, key.database(), key.hash());
+            local.held[at].home.number
+        };
+        let home = index.bucket(number);
+        // From here on it is given back, whatever happens.
+        let mut held = is_own.then(|| Held {
+            home,
+            changed: false,
+        });
+        let is = |link: Link| {
+            // SAFETY: the bucket is held.
+            view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
+        };
+        let found = index
+            .find(home, key.hash(), is)
+            .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
+            .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
+        if let Some((_, view)) = found
+            && let Some(word) = view.clock().filter(|_| local.notes_use)
+            && let Some(clock) = local.clock().used(word)
+        {
+            view.set_clock(clock);
+            if let Some(held) = &mut held {
+                held.changed = true;
+            }
+        }
+        self.held = held;
+        Look {
+            found,
+            watched: None,
+        }
+    }
+}
+
 /// Looks once, without the lock.
-#[inline(always)]
 fn look_freely<'a>(
     shared: &'a Shared,
     local: &Local,
-    index: &'a Index,
+    index: Option<&'a Index>,
     key: &Key<'_>,
 ) -> Result<Look<'a>, Trouble> {
+    let (mut look, is_all) = look_at_home(shared, local, index, key)?;
+    if let (None, false, Some(index), Some((_, word))) = (look.found, is_all, index, look.watched) {
+        let found = search_overflow(shared, index, word.overflow(), key)?;
+        look.found = existing(local, found)?;
+    }
+    Ok(look)
+}
+
+/// Looks into the home bucket, without the lock; whether that is all of its chain. What is found there
+/// counts if the word stays as it was.
+#[inline(always)]
+fn look_at_home<'a>(
+    shared: &'a Shared,
+    local: &Local,
+    index: Option<&'a Index>,
+    key: &Key<'_>,
+) -> Result<(Look<'a>, bool), Trouble> {
+    let Some(index) = index else {
+        return Ok((Look::NOWHERE, true));
+    };
     if !local.held.is_empty() {
         return Err(Trouble::NeedsLock);
     }
     let home = index.state().home(key.hash());
     let bucket = index.bucket(home.number);
-    let seen = bucket.word();
-    if seen.is_locked() || seen.depth() != home.depth {
+    let word = bucket.word();
+    if word.is_locked() || word.depth() != home.depth {
         return Err(Trouble::Busy);
     }
-    let found = search(shared, index, bucket, seen, key)?;
-    let found = found.filter(|(_, view)| !view.is_expired(local.now_unix_ms));
-    if let Some(clock) = found.and_then(|(_, view)| view.clock())
-        && local.notes_use
-        && local.clock().used(clock).is_some()
-    {
-        return Err(Trouble::NeedsLock);
-    }
-    Ok(Look {
-        found,
-        home: bucket,
-        seen,
-    })
+    let found = search_bucket(shared, bucket, key)?;
+    // An expired record is the only one of its key.
+    let is_all = found.is_some() || word.overflow() == 0;
+    let look = Look {
+        found: existing(local, found)?,
+        watched: Some((bucket, word)),
+    };
+    Ok((look, is_all))
 }
 
-/// Looks until what was seen may be believed, with the lock in the end.
-#[cold]
-#[inline(never)]
-fn read_patiently<R>(
-    shared: &Shared,
-    local: &Local,
-    index: &Index,
-    key: &Key<'_>,
-    mut trouble: Trouble,
-    visit: &mut impl FnMut(Option<&Record<'_>>) -> R,
-) -> R {
-    let mut wait = Wait::default();
-    for _ in 1..TRIES_MAX {
-        match trouble {
-            Trouble::NeedsLock => break,
-            Trouble::Busy => wait.pause(),
-            Trouble::Torn => {}
-        }
-        trouble = match look_freely(shared, local, index, key) {
-            Err(trouble) => trouble,
-            Ok(look) => {
-                let answer = visit(look.record(local, key).as_ref());
-                if look.may_be_believed() {
-                    look.note(local);
-                    return answer;
-                }
-                Trouble::Torn
-            }
-        };
-    }
-    let held = look_locked(shared, local, index, key);
-    held.look.note(local);
-    visit(held.record(local, key).as_ref())
-}
-
-/// Searches a chain whose word was `word`, without the lock: what is found there counts if the word
-/// stays as it was.
+/// What was found, unless it has expired.
 #[inline(always)]
-fn search<'a>(
+fn existing<'a>(
+    local: &Local,
+    found: Option<(Spot<'a>, View<'a>)>,
+) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
+    let Some((_, view)) = found.filter(|(_, view)| !view.is_expired(local.now_unix_ms)) else {
+        return Ok(None);
+    };
+    match view.clock() {
+        Some(clock) if local.notes_use && local.clock().used(clock).is_some() => {
+            Err(Trouble::NeedsLock)
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The rest of a chain; few keys are not in their home bucket.
+#[inline(never)]
+fn search_overflow<'a>(
     shared: &'a Shared,
     index: &'a Index,
-    home: &'a Bucket,
-    word: Word,
+    first: u32,
     key: &Key<'_>,
 ) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
-    let mut bucket = home;
-    let mut next = word.overflow();
-    for _ in 0..=HOPS_MAX {
-        for at in bucket.candidates(key.hash()) {
-            let link = bucket.link(at);
-            let Some(offset) = link.offset() else {
-                continue;
-            };
-            let view = View::load(shared.arena_ref(), offset).ok_or(Trouble::Torn)?;
-            match view.inline_key_is(key.bytes()) {
-                Some(false) => {}
-                Some(true) if !link.has(Link::LOCKED_READ) && view.is_short() => {
-                    return Ok(Some((Spot { bucket, at, link }, view)));
-                }
-                _ => return Err(Trouble::NeedsLock),
-            }
+    let mut next = first;
+    for _ in 0..HOPS_MAX {
+        let Some(bucket) = index.overflow().get(next) else {
+            return Ok(None);
+        };
+        if let Some(found) = search_bucket(shared, bucket, key)? {
+            return Ok(Some(found));
         }
-        match index.overflow().get(next) {
-            None => return Ok(None),
-            Some(overflow) => {
-                bucket = overflow;
-                next = bucket.word().overflow();
-            }
-        }
+        next = bucket.word().overflow();
     }
     Err(Trouble::NeedsLock)
 }
 
-/// Looks with the bucket locked.
-fn look_locked<'a>(
+#[inline(always)]
+fn search_bucket<'a>(
     shared: &'a Shared,
-    local: &'a Local,
-    index: &'a Index,
+    bucket: &'a Bucket,
     key: &Key<'_>,
-) -> HeldLook<'a> {
-    let is_own = local.held.is_empty();
-    let number = if is_own {
-        index.lock(key.hash()).number
-    } else {
-        let at = local.held_at(index, key.database(), key.hash());
-        local.held[at].home.number
-    };
-    let home = index.bucket(number);
-    let look = Look {
-        found: None,
-        home,
-        seen: home.word(),
-    };
-    let mut held = HeldLook {
-        look,
-        is_own,
-        changed: false,
-    };
-    let is = |link: Link| {
-        // SAFETY: the bucket is held.
-        view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
-    };
-    held.look.found = index
-        .find(home, key.hash(), is)
-        .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
-        .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
-    if let Some((_, view)) = held.look.found
-        && let Some(word) = view.clock().filter(|_| local.notes_use)
-        && let Some(clock) = local.clock().used(word)
-    {
-        view.set_clock(clock);
-        held.changed = true;
+) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
+    for at in bucket.candidates(key.hash()) {
+        let link = bucket.link(at);
+        let Some(offset) = link.offset() else {
+            continue;
+        };
+        let view = View::load(shared.arena_ref(), offset).ok_or(Trouble::Torn)?;
+        match view.inline_key_is(key.bytes()) {
+            Some(false) => {}
+            Some(true) if !link.has(Link::LOCKED_READ) && view.is_short() => {
+                return Ok(Some((Spot { bucket, at, link }, view)));
+            }
+            _ => return Err(Trouble::NeedsLock),
+        }
     }
-    held
+    Ok(None)
 }

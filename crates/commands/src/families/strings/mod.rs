@@ -110,14 +110,14 @@ pub(super) fn write_string(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
 #[inline(always)]
 fn write_part(record: &Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
     if range.len() >= SHARED_BYTES_MIN {
-        return write_long_part(record, range, reply);
+        return write_long_part(*record, range, reply);
     }
     reply.bulk_with(range.len(), |room| record.copy_to(range.start, room));
 }
 
 /// The same for what is better sent from where it lies than copied.
 #[cold]
-fn write_long_part(record: &Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
+fn write_long_part(record: Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
     match record.pin(range.clone()) {
         Some(pin) => reply.bulk_shared(Box::new(pin)),
         None => reply.bulk_with(range.len(), |room| record.copy_to(range.start, room)),

@@ -1,7 +1,7 @@
 //! Reading strings.
 
 use protocol::Reply;
-use store::{Handle, Key, Record};
+use store::{Handle, Key, Record, Visitor};
 
 use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
 use crate::args::Args;
@@ -84,18 +84,30 @@ pub(super) const SUBSTR: CommandSpec = CommandSpec {
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let mark = reply.mark();
-    let is_string = context.store.read(&key, |record| {
-        reply.rollback(mark);
-        let is_string = record.is_none_or(Record::is_string);
-        if is_string {
-            write_string(record, reply);
-        }
-        is_string
-    });
-    if is_string {
+    if context.store.read_by(&key, StringWriter { mark, reply }) {
         Ok(())
     } else {
         Err(CommandError::WrongType)
+    }
+}
+
+/// Writes a string into a reply, or says that it is none.
+struct StringWriter<'r, 'b> {
+    mark: usize,
+    reply: &'r mut Reply<'b>,
+}
+
+impl Visitor for StringWriter<'_, '_> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn visit(&mut self, record: Option<&Record<'_>>) -> bool {
+        self.reply.rollback(self.mark);
+        let is_string = record.is_none_or(Record::is_string);
+        if is_string {
+            write_string(record, self.reply);
+        }
+        is_string
     }
 }
 
