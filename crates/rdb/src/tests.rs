@@ -15,7 +15,7 @@ const DEADLINE: u64 = 4_000_000_000_000;
 mod streams;
 
 /// Limits that a few elements pass, and the usual ones.
-fn limits(entries: usize) -> Limits {
+pub(crate) fn limits(entries: usize) -> Limits {
     Limits {
         string_bytes_max: 1 << 20,
         list_blocks: BlockLimit::from_directive(i64::try_from(entries).unwrap()),

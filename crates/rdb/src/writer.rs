@@ -84,3 +84,77 @@ fn write_number(number: i64, out: &mut Vec<u8>) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::{Malformed, Reader};
+    use crate::tests::limits;
+
+    fn length(bytes: &[u8]) -> Result<u64, Malformed> {
+        Reader::new(bytes, 11, &limits(0)).length()
+    }
+
+    #[test]
+    fn lengths_take_as_little_as_they_need() {
+        let cases = [
+            (0, 1),
+            (63, 1),
+            (64, 2),
+            (16_383, 2),
+            (16_384, 5),
+            (u64::from(u32::MAX), 5),
+            (u64::from(u32::MAX) + 1, 9),
+            (u64::MAX, 9),
+        ];
+        for (length, bytes) in cases {
+            let mut out = Vec::new();
+            write_length_u64(length, &mut out);
+            assert_eq!(out.len(), bytes, "{length}");
+            assert_eq!(self::length(&out), Ok(length));
+            assert_eq!(self::length(&out[..bytes - 1]), Err(Malformed::Ended));
+        }
+    }
+
+    #[test]
+    fn short_numbers_are_written_as_numbers() {
+        let style = Style {
+            version: 11,
+            compresses: true,
+        };
+        let cases = [
+            ("0", 2),
+            ("-128", 2),
+            ("128", 3),
+            ("-32768", 3),
+            ("32768", 5),
+            ("-2147483648", 5),
+            ("2147483648", 11),
+            ("007", 4),
+            ("-0", 3),
+            ("", 1),
+        ];
+        for (text, bytes) in cases {
+            let mut out = Vec::new();
+            write_text(text.as_bytes(), style, &mut out);
+            assert_eq!(out.len(), bytes, "{text}");
+            let limits = limits(0);
+            let back = Reader::new(&out, 11, &limits).text().unwrap();
+            assert_eq!(back.as_bytes(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_count_is_held_against_what_is_left() {
+        let limits = limits(0);
+        let reader = |bytes| Reader::new(bytes, 11, &limits);
+        let bytes = [&[5][..], &[0; 10]].concat();
+        assert_eq!(reader(&bytes).count(2), Ok(5));
+        assert_eq!(reader(&bytes).count(3), Err(Malformed::Ended));
+        assert_eq!(reader(&[0]).collection(1), Err(Malformed::Empty));
+        assert_eq!(reader(&[0xc0, 5]).count(1), Err(Malformed::Length));
+        assert_eq!(reader(&[0x82]).length(), Err(Malformed::Length));
+        let long = reader(&[0x80, 0, 0x10, 0, 1]).text();
+        assert_eq!(long.map(|_| ()), Err(Malformed::TooLong));
+    }
+}
