@@ -7,7 +7,10 @@
 use base::random::Prng;
 use commands::{Flags, Thresholds, table};
 use protocol::Value;
-use structures::{Element, End, FieldDeadline, Hash, List, Set, Structure};
+use structures::{
+    Element, End, EntryId, FieldDeadline, Hash, List, Set, SortedSet, SortedSetLimits, Stream,
+    Structure,
+};
 
 use crate::engine::{START_UNIX_MS, TestServer};
 
@@ -280,7 +283,7 @@ fn fill(word: &str, random: &mut Prng) -> Vec<u8> {
 fn dump(random: &mut Prng) -> Vec<u8> {
     let text = value(random).into_bytes();
     let (limits, now) = (Thresholds::default(), 0);
-    let object = match below(random, 4) {
+    let object = match below(random, 6) {
         0 => {
             let mut list = List::new();
             list.push(End::Back, Element::parse(&text), limits.list_blocks());
@@ -300,6 +303,26 @@ fn dump(random: &mut Prng) -> Vec<u8> {
             hash.set(b"f0", &text, deadline, now, &limits.hash_limits())
                 .unwrap();
             hash.into_object()
+        }
+        3 => {
+            let mut set = SortedSet::new();
+            let limits = SortedSetLimits {
+                listpack_entries: 128,
+                listpack_value_bytes: 64,
+            };
+            set.insert(&text, 2.5, &limits).unwrap();
+            set.into_object()
+        }
+        4 => {
+            let mut stream = Stream::new();
+            let (id, pair) = (
+                EntryId::new(1 + below(random, 9), 0),
+                (&b"f"[..], &text[..]),
+            );
+            let log = stream.log_mut();
+            log.append(id, [pair].into_iter(), limits.stream_blocks())
+                .unwrap();
+            stream.into_object()
         }
         _ => return payload(&rdb::Value::String(text)),
     };
