@@ -419,7 +419,8 @@ pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
         "hash" => spec.group == Group::Hash,
         "set" => spec.group == Group::Set,
         "sortedset" => spec.group == Group::SortedSet,
-        "stream" => spec.group == Group::Stream,
+        // Of containers, only what is in them.
+        "stream" => spec.group == Group::Stream && spec.subcommands.is_empty(),
         "hyperloglog" => spec.group == Group::HyperLogLog,
         "geo" => spec.group == Group::Geo,
         _ => false,

@@ -14,6 +14,7 @@ pub mod lists;
 pub mod server;
 pub mod sets;
 pub mod sorted_sets;
+pub mod streams;
 pub mod strings;
 
 /// Family, theme, row.
@@ -27,6 +28,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     generic::COMMANDS,
     hashes::COMMANDS,
     sets::COMMANDS,
+    streams::COMMANDS,
     hyper_log_log::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,

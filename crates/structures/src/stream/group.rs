@@ -33,7 +33,7 @@ pub struct Group {
 }
 
 /// A consumer, for as long as it is not removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerNumber(u32);
 
 /// Who got an entry, when, and how often.

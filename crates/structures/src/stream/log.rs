@@ -427,7 +427,9 @@ impl EntryLog {
     #[must_use]
     pub fn may_lack_from(&self, from: EntryId) -> bool {
         let deleted = self.counters.max_deleted_id;
-        !self.is_empty() && deleted != EntryId::MIN && from <= deleted
+        from <= deleted
+            && deleted != EntryId::MIN
+            && self.first_id().is_some_and(|first| first <= deleted)
     }
 }
 

@@ -164,7 +164,7 @@ impl Parser<'_> {
     /// A placeholder, or a token with what it names; the parser is behind `word`.
     fn word(&mut self, word: &str) -> Argument {
         if let Some((token, name)) = word.split_once(':')
-            && token.chars().all(char::is_uppercase)
+            && !token.contains(char::is_lowercase)
         {
             return pure_token(token, name.to_owned());
         }
@@ -260,9 +260,10 @@ fn one(mut parts: Vec<Argument>) -> Argument {
 }
 
 fn block(mut parts: Vec<Argument>) -> Argument {
-    let multiple = parts
-        .last_mut()
-        .is_some_and(|last| std::mem::take(&mut last.multiple));
+    // `...` at the end is about the whole, unless other parts repeat on their own.
+    let repeats = parts.iter().filter(|part| part.multiple).count();
+    let last = parts.last_mut().filter(|_| repeats == 1);
+    let multiple = last.is_some_and(|last| std::mem::take(&mut last.multiple));
     let name = parts
         .iter()
         .map(|part| part.name.as_str())

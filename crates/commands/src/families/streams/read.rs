@@ -1,0 +1,345 @@
+//! Reading entries: XLEN XRANGE XREVRANGE XREAD.
+
+use protocol::{Deferred, Reply, Resp};
+use structures::stream::{EntryId, Stream};
+
+use super::ids;
+use super::{READ_KEY, write_entries};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::keys::KeyList;
+use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use crate::structure::{self, write_count};
+
+/// Reading and waiting, which keys behind STREAMS are for.
+pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.and(KeyAccess::ACCESS);
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "XLEN",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY.and(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RO)],
+        group: Group::Stream,
+        since: "5.0.0",
+        summary: "Counts the entries of a stream.",
+        syntax: "key",
+        handler: len,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "XRANGE",
+        syntax: "key start:string end:string [COUNT count]",
+        summary: "Gives the entries between two ids.",
+        handler: |context, args, reply| range(context, args, reply, false),
+        ..RANGE
+    },
+    CommandSpec {
+        name: "XREVRANGE",
+        syntax: "key end:string start:string [COUNT count]",
+        summary: "Gives the entries between two ids, the last first.",
+        handler: |context, args, reply| range(context, args, reply, true),
+        ..RANGE
+    },
+    CommandSpec {
+        name: "XREAD",
+        arity: Arity::AtLeast(4),
+        flags: Flags::READONLY
+            .and(Flags::BLOCKING)
+            .and(Flags::MOVABLE_KEYS),
+        keys: &[streams_keys(1)],
+        group: Group::Stream,
+        since: "5.0.0",
+        summary: "Gives the entries of several streams behind an id of each.",
+        complexity: "O(log(N)+M) for each stream of N entries, M of which are returned.",
+        syntax: "[COUNT count] [BLOCK milliseconds] STREAMS <key [key ...] id [id ...]>",
+        handler: read,
+        ..CommandSpec::BLANK
+    },
+];
+
+const RANGE: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(4),
+    flags: Flags::READONLY,
+    keys: READ_KEY,
+    group: Group::Stream,
+    since: "5.0.0",
+    history: &[("6.2.0", "Takes ids that are left out themselves.")],
+    complexity: "O(log(N)+M) with N entries, M of which are returned.",
+    ..CommandSpec::BLANK
+};
+
+/// The first half of what follows STREAMS, which is looked for from an argument on.
+pub(super) const fn streams_keys(from: i16) -> KeySpec {
+    KeySpec {
+        begin: Begin::Keyword("STREAMS", from),
+        find: Find::Range {
+            last: -1,
+            step: 1,
+            limit: 2,
+        },
+        access: STREAMS_ACCESS,
+        notes: "",
+    }
+}
+
+fn len(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    structure::read(context, &key, reply, |stream: Option<&Stream>, reply| {
+        write_count(reply, stream.map_or(0, Stream::len));
+    })
+}
+
+fn range(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    is_reverse: bool,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let (one, other) = (args.bytes()?, args.bytes()?);
+    let (start, end) = if is_reverse {
+        (other, one)
+    } else {
+        (one, other)
+    };
+    let (from, to) = (ids::range_start(start)?, ids::range_end(end)?);
+    let mut count = None;
+    while args.remaining() > 0 {
+        if args.remaining() == 1 || !args.take_word("COUNT") {
+            return Err(CommandError::Syntax);
+        }
+        count = Some(usize::try_from(args.integer()?.max(0)).unwrap_or(usize::MAX));
+    }
+    structure::read(context, &key, reply, |stream: Option<&Stream>, reply| {
+        let Some(stream) = stream else {
+            return reply.array(0);
+        };
+        let log = stream.log();
+        match count {
+            Some(0) => reply.null_array(),
+            _ if is_reverse => {
+                let entries = log.range_backwards(from, to);
+                write_entries(reply, entries.take(count.unwrap_or(usize::MAX)));
+            }
+            _ => {
+                let entries = log.range(from, to);
+                write_entries(reply, entries.take(count.unwrap_or(usize::MAX)));
+            }
+        }
+    })
+}
+
+/// What XREAD and XREADGROUP are asked for.
+pub(super) struct Reading<'a> {
+    /// None where all are wanted.
+    pub(super) count: Option<usize>,
+    /// GROUP: its name and the consumer's.
+    pub(super) group: Option<(&'a [u8], &'a [u8])>,
+    pub(super) has_noack: bool,
+    pub(super) streams: Vec<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn parse(args: &mut Args<'a>, is_group: bool) -> Result<Self, CommandError> {
+        let mut reading = Self {
+            count: None,
+            group: None,
+            has_noack: false,
+            streams: Vec::new(),
+        };
+        while let Some(argument) = args.next() {
+            let more = args.remaining();
+            let is = |word: &[u8]| argument.eq_ignore_ascii_case(word);
+            if more > 0 && is(b"BLOCK") {
+                check_timeout(args.bytes()?)?;
+            } else if more > 0 && is(b"COUNT") {
+                let count = usize::try_from(args.integer()?).unwrap_or(0);
+                reading.count = Some(count).filter(|count| *count > 0);
+            } else if more > 0 && is(b"STREAMS") {
+                reading.take_streams(args, is_group)?;
+                break;
+            } else if more > 1 && is(b"GROUP") {
+                refuse_unless(is_group, "GROUP")?;
+                reading.group = Some((args.bytes()?, args.bytes()?));
+            } else if is(b"NOACK") {
+                refuse_unless(is_group, "NOACK")?;
+                reading.has_noack = true;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        if reading.streams.is_empty() {
+            return Err(CommandError::Syntax);
+        }
+        Ok(reading)
+    }
+
+    fn take_streams(&mut self, args: &Args<'a>, is_group: bool) -> CommandResult {
+        let count = args.remaining() / 2;
+        if !args.remaining().is_multiple_of(2) {
+            let (name, symbol) = if is_group {
+                ("xreadgroup", '>')
+            } else {
+                ("xread", '$')
+            };
+            let text = format!(
+                "ERR Unbalanced '{name}' list of streams: for each stream key an ID or \
+                 '{symbol}' must be specified."
+            );
+            return Err(CommandError::Text(text.into()));
+        }
+        let rest = args.rest();
+        self.streams = rest.take(count).zip(rest.skip(count)).collect();
+        Ok(())
+    }
+}
+
+fn refuse_unless(is_group: bool, option: &str) -> CommandResult {
+    if is_group {
+        return Ok(());
+    }
+    let text = format!(
+        "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+    );
+    Err(CommandError::Text(text.into()))
+}
+
+/// Nobody waits yet: what a client says is only checked.
+fn check_timeout(argument: &[u8]) -> CommandResult {
+    match base::number::parse_i64(argument) {
+        None => Err(CommandError::fixed(
+            "ERR timeout is not an integer or out of range",
+        )),
+        Some(..0) => Err(CommandError::fixed("ERR timeout is negative")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Streams with their entries, which become known one by one: a map, or pairs.
+pub(super) struct Answer {
+    mark: usize,
+    slot: Deferred,
+    count: usize,
+}
+
+impl Answer {
+    pub(super) fn begin(reply: &mut Reply<'_>) -> Self {
+        let mark = reply.mark();
+        let slot = match reply.version() {
+            Resp::V2 => reply.begin_array(),
+            Resp::V3 => reply.begin_map(),
+        };
+        Self {
+            mark,
+            slot,
+            count: 0,
+        }
+    }
+
+    /// Begins a stream's part; its entries follow.
+    pub(super) fn add(&mut self, reply: &mut Reply<'_>, key: &[u8]) {
+        self.count += 1;
+        if reply.version() == Resp::V2 {
+            reply.array(2);
+        }
+        reply.bulk(key);
+    }
+
+    /// Ends it; null when there was nothing.
+    pub(super) fn end(self, reply: &mut Reply<'_>) {
+        match (self.count, reply.version()) {
+            (0, _) => {
+                reply.rollback(self.mark);
+                reply.null_array();
+            }
+            (count, Resp::V2) => reply.end_array(self.slot, count),
+            (count, Resp::V3) => reply.end_map(self.slot, count),
+        }
+    }
+}
+
+fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let reading = Reading::parse(args, false)?;
+    let keys = reading.streams.iter().map(|(name, _)| context.key(name));
+    let keys: KeyList<'_> = keys.collect();
+    context.locked(&keys, |context| {
+        let mut starts = Vec::with_capacity(keys.len());
+        for (key, (_, id)) in keys.iter().zip(&reading.streams) {
+            let last = structure::read(context, key, reply, |stream: Option<&Stream>, _| {
+                stream.map_or(EntryId::MIN, |stream| stream.log().last_id())
+            })?;
+            starts.push(behind(id, last)?);
+        }
+        let mut answer = Answer::begin(reply);
+        for (key, start) in keys.iter().zip(starts) {
+            let Some(start) = start.next() else { continue };
+            let count = reading.count.unwrap_or(usize::MAX);
+            let served = answer.count;
+            let answer = &mut answer;
+            structure::read(context, key, reply, |stream: Option<&Stream>, reply| {
+                answer.count = served;
+                let log = stream.map(Stream::log);
+                let entries = log.map(|log| log.range(start, EntryId::MAX));
+                let Some(mut entries) = entries.map(Iterator::peekable) else {
+                    return;
+                };
+                if entries.peek().is_some() {
+                    answer.add(reply, key.bytes());
+                    write_entries(reply, entries.take(count));
+                }
+            })?;
+        }
+        answer.end(reply);
+        Ok(())
+    })
+}
+
+/// The id that entries must be above.
+fn behind(argument: &[u8], last: EntryId) -> Result<EntryId, CommandError> {
+    match argument {
+        b"$" => Ok(last),
+        b">" => Err(CommandError::fixed(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
+             <consumer> option.",
+        )),
+        id => ids::parse(id, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Value;
+
+    use crate::testing::TestServer;
+
+    fn shown(value: &Value) -> String {
+        testkit::transcript::show(value)
+    }
+
+    #[test]
+    fn entries_come_from_both_ends() {
+        let mut server = TestServer::new();
+        for number in 1..=4 {
+            server.run(&format!("XADD s {number} a {number}"));
+        }
+        let entry = |number: &u8| format!("[\"{number}-0\", [\"a\", \"{number}\"]]");
+        let ask = |server: &mut TestServer, line: &str| shown(&server.run(line));
+        let list = |numbers: &[u8]| {
+            let entries: Vec<String> = numbers.iter().map(entry).collect();
+            format!("[{}]", entries.join(", "))
+        };
+        assert_eq!(ask(&mut server, "XRANGE s 2 3"), list(&[2, 3]));
+        assert_eq!(ask(&mut server, "XRANGE s (2-0 + COUNT 1"), list(&[3]));
+        assert_eq!(ask(&mut server, "XREVRANGE s + - COUNT 2"), list(&[4, 3]));
+        assert_eq!(ask(&mut server, "XREVRANGE s (4-0 3"), list(&[3]));
+        assert_eq!(ask(&mut server, "XRANGE s 4 1"), "[]");
+        assert_eq!(server.run("XRANGE s - + COUNT 0"), Value::NullArray);
+        assert_eq!(
+            ask(&mut server, "XREAD COUNT 1 STREAMS s none s 0 0 3"),
+            format!("[[\"s\", {}], [\"s\", {}]]", list(&[1]), list(&[4]))
+        );
+        assert_eq!(server.run("XREAD BLOCK 0 STREAMS s $"), Value::NullArray);
+    }
+}
