@@ -19,9 +19,6 @@ use store::{Handle, INCOMING_BYTES_MIN, Incoming, StoreError};
 
 use crate::table::Table;
 
-/// Which argument may arrive apart.
-const ARGUMENT: usize = 2;
-
 /// The longest beginning of a request that is kept for it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -47,13 +44,9 @@ impl Arrival {
             return None;
         }
         let awaited = awaited_argument(input)?;
-        let takes_it = table.find(awaited.name)?.spec.long_value.is_some();
+        let long = table.find(awaited.name)?.spec.long_value?;
         let lacks_some = input.len() < awaited.start + awaited.len;
-        if !takes_it
-            || !lacks_some
-            || awaited.index != ARGUMENT
-            || awaited.header_start > HEAD_BYTES_MAX
-        {
+        if !lacks_some || awaited.index != long.argument || awaited.header_start > HEAD_BYTES_MAX {
             return None;
         }
         let mut value = store.incoming(awaited.len)?;

@@ -344,11 +344,20 @@ pub struct CommandSpec {
     /// For what is asked for most: `handler` compiled into a loop of its own (see [`Series`](crate::Series)), as
     /// `|series| series.each(handler)`.
     pub series: Option<SeriesLoop>,
-    /// The same when argument 2 is long and arrived on its own (see [`crate::arrival`]); a command
+    /// What is done when an argument is long and arrived on its own (see [`crate::arrival`]); a command
     /// without it gets all its arguments together.
-    pub long_value: Option<Handler>,
+    pub long_value: Option<LongValue>,
     /// Its subcommands.
     pub subcommands: &'static [CommandSpec],
+}
+
+/// An argument that may arrive on its own.
+#[derive(Clone, Copy)]
+pub struct LongValue {
+    /// Which one; the name is number 0.
+    pub argument: usize,
+    /// The handler, which finds the value in the session if it did.
+    pub handler: Handler,
 }
 
 impl CommandSpec {

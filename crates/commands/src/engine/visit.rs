@@ -369,7 +369,7 @@ impl Visit<'_> {
         }
         let mut args = Args::new(request, first);
         let handler = match spec.long_value {
-            Some(handler) if self.context.session.arrival.is_some() => handler,
+            Some(long) if self.context.session.arrival.is_some() => long.handler,
             _ => spec.handler,
         };
         let defers = self.place == Place::Worker && is_ordinary(self.context.session);

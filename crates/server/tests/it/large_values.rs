@@ -124,6 +124,40 @@ fn options_hold_for_values_that_arrive_apart() {
 }
 
 #[test]
+fn older_forms_of_set_take_values_that_arrive_apart() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let (one, two) = (pattern(LONG, 1), pattern(LONG + 70_000, 2));
+    let bulk = |bytes: &Vec<u8>| Value::Bulk(bytes.clone());
+    let mut run = |parts: &[&[u8]]| client.command(parts).unwrap();
+    assert_eq!(run(&[b"SETNX", b"k", &one]), Value::Integer(1));
+    assert_eq!(run(&[b"SETNX", b"k", &two]), Value::Integer(0));
+    assert_eq!(run(&[b"GETSET", b"k", &two]), bulk(&one));
+    assert_eq!(run(&[b"GET", b"k"]), bulk(&two));
+    assert_eq!(
+        run(&[b"SETEX", b"k", b"1000", &one]),
+        Value::Simple("OK".into())
+    );
+    assert_eq!(run(&[b"GET", b"k"]), bulk(&one));
+    assert_eq!(run(&[b"TTL", b"k"]), Value::Integer(1000));
+    assert_eq!(
+        run(&[b"PSETEX", b"k", b"0", &two]),
+        Value::Error("ERR invalid expire time in 'psetex' command".into())
+    );
+    assert_eq!(
+        run(&[b"SETEX", b"k", &one, b"short"]),
+        Value::Error("ERR value is not an integer or out of range".into())
+    );
+    assert_eq!(run(&[b"GET", b"k"]), bulk(&one));
+    assert_eq!(run(&[b"RPUSH", b"list", b"1"]), Value::Integer(1));
+    let Value::Error(refused) = run(&[b"GETSET", b"list", &two]) else {
+        panic!("a list is no string");
+    };
+    assert!(refused.starts_with(b"WRONGTYPE"));
+    assert_eq!(run(&[b"LLEN", b"list"]), Value::Integer(1));
+}
+
+#[test]
 fn long_values_take_their_place_in_a_pipeline() {
     let server = start(&[]);
     let mut client = server.client().unwrap();

@@ -1,7 +1,7 @@
 //! Writing whole strings.
 
 use protocol::{Reply, Request};
-use store::{Deadline, Entry, Key, Record, next_etag};
+use store::{Deadline, Entry, Key, Owned, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{
@@ -10,7 +10,7 @@ use super::{
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, LongValue};
 
 pub(super) const SET: CommandSpec = CommandSpec {
     name: "SET",
@@ -43,7 +43,10 @@ pub(super) const SET: CommandSpec = CommandSpec {
              EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
     handler: set,
     series: Some(|series| series.each(set)),
-    long_value: Some(set_arrived),
+    long_value: Some(LongValue {
+        argument: 2,
+        handler: set_arrived,
+    }),
     ..CommandSpec::BLANK
 };
 
@@ -60,6 +63,10 @@ pub(super) const SETNX: CommandSpec = CommandSpec {
     summary: "Makes a key hold a string if there is no such key yet.",
     syntax: "key value",
     handler: setnx,
+    long_value: Some(LongValue {
+        argument: 2,
+        handler: setnx,
+    }),
     ..CommandSpec::BLANK
 };
 
@@ -77,6 +84,10 @@ pub(super) const SETEX: CommandSpec = CommandSpec {
     summary: "Makes a key hold a string for a number of seconds.",
     syntax: "key seconds value",
     handler: setex,
+    long_value: Some(LongValue {
+        argument: 3,
+        handler: setex,
+    }),
     ..CommandSpec::BLANK
 };
 
@@ -90,6 +101,10 @@ pub(super) const PSETEX: CommandSpec = CommandSpec {
     summary: "Makes a key hold a string for a number of milliseconds.",
     syntax: "key milliseconds value",
     handler: psetex,
+    long_value: Some(LongValue {
+        argument: 3,
+        handler: psetex,
+    }),
     ..SETEX
 };
 
@@ -106,6 +121,10 @@ pub(super) const GETSET: CommandSpec = CommandSpec {
     summary: "Makes a key hold a string and gives the one it held before.",
     syntax: "key value",
     handler: getset,
+    long_value: Some(LongValue {
+        argument: 2,
+        handler: getset,
+    }),
     ..CommandSpec::BLANK
 };
 
@@ -163,31 +182,65 @@ fn set_arrived(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let Some(arrival) = context.session.arrival.take() else {
+    if context.session.arrival.is_none() {
         return set(context, args, reply);
-    };
+    }
     let key = context.key(args.bytes()?);
-    let _stand_in = args.bytes()?;
+    let value = NewValue::take(context, args)?;
     let options = SetOptions::parse(args)?;
-    let value = arrival.into_value().finish(None);
-    let value = value.ok_or(CommandError::Syntax)?;
     set_if_wanted(context, &key, &options, reply, |entry, deadline| {
-        let kept = entry.record().filter(|_| deadline == Deadline::Keep);
-        let etag = kept.as_ref().map_or(0, Record::etag);
-        let deadline_unix_ms = match deadline {
-            Deadline::Never => None,
-            Deadline::At(unix_ms) => Some(unix_ms),
-            Deadline::Keep => kept.and_then(|record| record.deadline_unix_ms()),
-        };
-        // Shares the pages; nearly always nobody listens, and it is dropped as it is.
-        let stated = value.clone();
-        entry.put(value.with_deadline(deadline_unix_ms))?;
-        if etag != 0 {
-            entry.set_etag(next_etag(etag))?;
-        }
-        state_set_with(entry, || stated.to_vec(), deadline);
-        Ok(())
+        value.write(entry, deadline)
     })
+}
+
+/// What a key is to hold.
+enum NewValue<'a> {
+    Bytes(&'a [u8]),
+    /// It arrived on its own, into the pages that it will have.
+    Arrived(Owned),
+}
+
+impl<'a> NewValue<'a> {
+    /// The next argument, or what arrived in its place.
+    fn take(context: &mut Context<'_>, args: &mut Args<'a>) -> Result<Self, CommandError> {
+        let bytes = args.bytes()?;
+        let Some(arrival) = context.session.arrival.take() else {
+            return Ok(Self::Bytes(bytes));
+        };
+        let value = arrival.into_value().finish(None);
+        value.map(Self::Arrived).ok_or(CommandError::Syntax)
+    }
+
+    /// Makes the key hold it, and states that.
+    fn write(self, entry: &mut Entry<'_>, deadline: Deadline) -> CommandResult {
+        match self {
+            Self::Bytes(value) => {
+                entry.set(value, deadline)?;
+                state_set(entry, value, deadline);
+                Ok(())
+            }
+            Self::Arrived(value) => put_arrived(entry, value, deadline),
+        }
+    }
+}
+
+#[cold]
+fn put_arrived(entry: &mut Entry<'_>, value: Owned, deadline: Deadline) -> CommandResult {
+    let kept = entry.record().filter(|_| deadline == Deadline::Keep);
+    let etag = kept.as_ref().map_or(0, Record::etag);
+    let deadline_unix_ms = match deadline {
+        Deadline::Never => None,
+        Deadline::At(unix_ms) => Some(unix_ms),
+        Deadline::Keep => kept.and_then(|record| record.deadline_unix_ms()),
+    };
+    // Shares the pages; nearly always nobody listens, and it is dropped as it is.
+    let stated = value.clone();
+    entry.put(value.with_deadline(deadline_unix_ms))?;
+    if etag != 0 {
+        entry.set_etag(next_etag(etag))?;
+    }
+    state_set_with(entry, || stated.to_vec(), deadline);
+    Ok(())
 }
 
 /// Looks at the key as `options` say, has `write` set it if they want that, and answers.
@@ -296,12 +349,11 @@ impl Condition<'_> {
 
 fn setnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let value = args.bytes()?;
+    let value = NewValue::take(context, args)?;
     let was_absent = context.store.modify(&key, |entry| {
         let absent = !entry.is_present();
         if absent {
-            entry.set(value, Deadline::Never)?;
-            state_set(entry, value, Deadline::Never);
+            value.write(entry, Deadline::Never)?;
         }
         Ok::<_, CommandError>(absent)
     })?;
@@ -326,27 +378,23 @@ fn set_for(
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
     let expiry = Expiry::new(form, args.bytes()?);
-    let value = args.bytes()?;
+    let value = NewValue::take(context, args)?;
     let deadline = Deadline::At(expiry.deadline_unix_ms(context.now_unix_ms, command)?);
-    context.store.modify(&key, |entry| {
-        entry.set(value, deadline)?;
-        state_set(entry, value, deadline);
-        Ok::<_, CommandError>(())
-    })?;
+    context
+        .store
+        .modify(&key, |entry| value.write(entry, deadline))?;
     reply.ok();
     Ok(())
 }
 
 fn getset(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let value = args.bytes()?;
+    let value = NewValue::take(context, args)?;
     context.store.modify(&key, |entry| {
         let record = entry.record();
         check_string(record.as_ref())?;
         write_string(record.as_ref(), reply);
-        entry.set(value, Deadline::Never)?;
-        state_set(entry, value, Deadline::Never);
-        Ok(())
+        value.write(entry, Deadline::Never)
     })
 }
 
