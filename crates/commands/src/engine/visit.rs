@@ -32,7 +32,7 @@ const VISIT_MS_MAX: u64 = 1;
 
 /// So many arguments of requests of one command are gone through before the time is looked at again,
 /// and one request's more.
-const BATCH_ARGUMENTS_MAX: usize = 2048;
+const BATCH_ARGUMENTS_MAX: usize = 512;
 
 /// Who is served, through what, and where the replies go.
 pub(super) struct Visit<'a> {

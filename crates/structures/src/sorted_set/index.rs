@@ -15,7 +15,7 @@
 //! split and joined.
 
 use super::members::MemberRef;
-use super::pool::Pool;
+use super::pool::{Kept, Pool};
 use crate::memory::allocated;
 
 /// Entries of a group.
@@ -32,7 +32,7 @@ struct Group {
 }
 
 /// Invariant: all groups are full but the last, which is not empty.
-type Bucket = Vec<Group>;
+type Bucket = Kept<Group>;
 
 /// An index by hash. See the module's head.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Index {
 impl Default for Index {
     fn default() -> Self {
         let mut buckets = Pool::default();
-        buckets.push(Bucket::new());
+        buckets.push(Bucket::default());
         Self {
             buckets,
             len: 0,
@@ -75,7 +75,7 @@ impl Index {
     ) -> Option<MemberRef> {
         let bucket = &self.buckets[self.bucket_of(hash)];
         let tag = tag_of(hash);
-        for group in bucket {
+        for group in bucket.iter() {
             let mut hits = slots_with(group.tags, tag);
             while hits != 0 {
                 let member = group.members[slot_of(hits)];
@@ -131,7 +131,7 @@ impl Index {
             // A cursor is a place in the order of reversed hashes, in the upper 32 bits of 64.
             let reversed = cursor << 32;
             let number = self.bucket_of(reversed.reverse_bits());
-            for group in &self.buckets[number] {
+            for group in self.buckets[number].iter() {
                 for member in &group.members[..used(group)] {
                     visit(*member);
                     shown += 1;
@@ -179,7 +179,8 @@ impl Index {
         if end == 0 {
             bucket.pop();
             let old = bucket.capacity();
-            bucket.shrink_to(bucket.len() + 1);
+            let kept = bucket.len() + 1;
+            bucket.shrink_to(kept);
             self.bytes = self.bytes + groups_bytes(bucket.capacity()) - groups_bytes(old);
         }
     }
@@ -205,7 +206,7 @@ impl Index {
             return;
         };
         let bit = 1 << new.ilog2();
-        self.buckets.push(Bucket::new());
+        self.buckets.push(Bucket::default());
         let old = std::mem::take(&mut self.buckets[new - bit]);
         self.bytes -= groups_bytes(old.capacity());
         for group in old {

@@ -13,7 +13,7 @@
 //! Removed records stay as garbage until their chunk is [worn](Members::worn): then whoever knows
 //! where references are kept moves the rest of it away, which is at most half a chunk.
 
-use super::pool::{NONE, Pool};
+use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
 
 /// Bits of a reference that are the offset in a chunk.
@@ -46,7 +46,7 @@ pub(super) struct Members {
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
-    bytes: Vec<u8>,
+    bytes: Kept<u8>,
     removed_bytes: usize,
 }
 

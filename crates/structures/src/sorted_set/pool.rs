@@ -2,11 +2,21 @@
 //!
 //! A plain vector would copy everything when it grows, and keep up to half of it unused; here
 //! growing allocates one more piece. Numbers of removed values are given out again.
+//!
+//! A clone shares the pieces. Whoever changes a value copies its piece first if somebody else has it,
+//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece.
+
+use std::array;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use crate::memory::allocated;
 
-/// Values in one piece.
-const PIECE: usize = 64;
+/// Values in one piece: what the first change after a clone copies, up to 32 KiB of members.
+const PIECE: usize = 8;
+
+/// Bytes of the counts beside a shared piece.
+const COUNTS_BYTES: usize = 16;
 
 /// No value has this number.
 pub(super) const NONE: u32 = u32::MAX;
@@ -14,7 +24,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Values by number.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<T> {
-    pieces: Vec<Vec<T>>,
+    pieces: Vec<Arc<[T; PIECE]>>,
     free: Vec<u32>,
     len: usize,
 }
@@ -29,7 +39,7 @@ impl<T> Default for Pool<T> {
     }
 }
 
-impl<T: Default> Pool<T> {
+impl<T: Clone + Default> Pool<T> {
     /// Numbers given out so far, those given back among them.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -38,10 +48,8 @@ impl<T: Default> Pool<T> {
 
     /// Bytes of the pieces.
     pub(super) fn memory_bytes(&self) -> usize {
-        let full = (self.pieces.len().saturating_sub(1)) * allocated(PIECE * size_of::<T>());
-        let last = self.pieces.last().map_or(0, Vec::capacity);
-        full + allocated(last * size_of::<T>())
-            + allocated(self.pieces.capacity() * size_of::<Vec<T>>())
+        self.pieces.len() * allocated(COUNTS_BYTES + PIECE * size_of::<T>())
+            + allocated(self.pieces.capacity() * size_of::<Arc<[T; PIECE]>>())
             + allocated(self.free.capacity() * size_of::<u32>())
     }
 
@@ -62,39 +70,91 @@ impl<T: Default> Pool<T> {
 
     /// Keeps `value` under the number [`Pool::len`].
     pub(super) fn push(&mut self, value: T) {
-        if self.len.is_multiple_of(PIECE) {
-            self.pieces.push(Vec::new());
+        let place = self.len % PIECE;
+        if place == 0 {
+            self.pieces.push(Arc::new(array::from_fn(|_| T::default())));
         }
         if let Some(piece) = self.pieces.last_mut() {
-            // The first piece grows, so that a small collection takes little.
-            if piece.len() == piece.capacity() {
-                let more = if self.len < PIECE {
-                    self.len.clamp(1, PIECE - self.len)
-                } else {
-                    PIECE
-                };
-                piece.reserve_exact(more);
-            }
-            piece.push(value);
+            Arc::make_mut(piece)[place] = value;
         }
         self.len += 1;
     }
 
     /// Takes the value of the highest number away. Not to be mixed with [`Pool::remove`].
     pub(super) fn pop(&mut self) -> Option<T> {
-        let piece = self.pieces.last_mut()?;
-        let value = piece.pop();
-        if piece.is_empty() {
+        let last = self.len.checked_sub(1)?;
+        let piece = Arc::make_mut(self.pieces.last_mut()?);
+        let value = std::mem::take(&mut piece[last % PIECE]);
+        if last.is_multiple_of(PIECE) {
             self.pieces.pop();
         }
-        self.len -= 1;
-        value
+        self.len = last;
+        Some(value)
     }
 
     /// Takes the value of `number` away; the number is given out again.
     pub(super) fn remove(&mut self, number: u32) -> T {
         self.free.push(number);
         std::mem::take(&mut self[number])
+    }
+}
+
+/// A vector whose clone has as much in reserve as the original: what is counted by capacity stays
+/// right.
+#[derive(Debug)]
+pub(super) struct Kept<T>(Vec<T>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Clone> Clone for Kept<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Vec::with_capacity(self.0.capacity());
+        copy.extend_from_slice(&self.0);
+        Self(copy)
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = Vec<T>;
+
+    #[inline]
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Kept<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T> From<Vec<T>> for Kept<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self(values)
+    }
+}
+
+impl<T> IntoIterator for Kept<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Kept<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }
 
@@ -108,11 +168,11 @@ impl<T> std::ops::Index<u32> for Pool<T> {
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Pool<T> {
+impl<T: Clone> std::ops::IndexMut<u32> for Pool<T> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
         let number = number as usize;
-        &mut self.pieces[number / PIECE][number % PIECE]
+        &mut Arc::make_mut(&mut self.pieces[number / PIECE])[number % PIECE]
     }
 }
 
@@ -141,5 +201,19 @@ mod tests {
             assert_eq!(pool.pop(), Some(value));
         }
         assert_eq!(pool.pop(), None);
+    }
+
+    #[test]
+    fn a_clone_shares_pieces_until_one_side_changes_them() {
+        let mut pool = Pool::default();
+        (0..100_u32).for_each(|value| pool.push(vec![value]));
+        let kept = pool.clone();
+        pool[50] = vec![7];
+        pool.push(vec![100]);
+        assert_eq!((&kept[50], &pool[50]), (&vec![50], &vec![7]));
+        let pieces = kept.pieces.iter().zip(&pool.pieces);
+        let copied = pieces.filter(|(one, other)| !Arc::ptr_eq(one, other));
+        assert_eq!(copied.count(), 2, "that of 50, and the last");
+        assert_eq!((kept.len(), pool.len()), (100, 101));
     }
 }

@@ -284,3 +284,35 @@ proptest! {
         prop_assert_eq!(&set.clone(), &set);
     }
 }
+
+/// A copy and its original change apart from each other, and what each says of its memory stays right.
+#[test]
+fn copies_change_apart() {
+    let mut random = Prng::seeded(11);
+    let mut sets = vec![(SortedSet::new(), Twin::default())];
+    for round in 0..4_000_u64 {
+        let at = random.index(sets.len());
+        let (set, twin) = &mut sets[at];
+        let member = format!("member {}", random.below(1_500)).into_bytes();
+        if random.below(3) == 0 {
+            assert_eq!(set.remove(&member), twin.scores.remove(&member));
+        } else {
+            let score = f64::from(u8::try_from(random.below(200)).unwrap());
+            set.insert(&member, score, &LIMITS).unwrap();
+            twin.scores.insert(member, score);
+        }
+        if round % 500 == 499 {
+            let scores = sets[at].1.scores.clone();
+            let copy = sets[at].0.clone();
+            assert!(copy.memory_bytes() <= sets[at].0.memory_bytes());
+            sets.push((copy, Twin { scores }));
+        }
+    }
+    for (set, twin) in &mut sets {
+        check(set, twin);
+        for member in twin.scores.keys() {
+            assert!(set.remove(member).is_some());
+        }
+        assert!(set.is_empty());
+    }
+}

@@ -21,7 +21,7 @@
 use std::ops::Range;
 
 use super::members::{MemberRef, Members};
-use super::pool::{NONE, Pool};
+use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
 
 mod balance;
@@ -35,8 +35,8 @@ const LEAF_STEP: usize = 8;
 
 #[derive(Clone, Debug, Default)]
 struct Leaf {
-    scores: Vec<f64>,
-    members: Vec<MemberRef>,
+    scores: Kept<f64>,
+    members: Kept<MemberRef>,
     parent: u32,
     previous: u32,
     next: u32,
@@ -44,7 +44,7 @@ struct Leaf {
 
 #[derive(Clone, Debug, Default)]
 struct Inner {
-    children: Vec<Child>,
+    children: Kept<Child>,
     parent: u32,
 }
 

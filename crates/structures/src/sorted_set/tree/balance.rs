@@ -16,8 +16,8 @@ impl Tree {
     pub(super) fn split_leaf(&mut self, leaf: u32, at: usize, members: &mut Members) {
         let old = &mut self.leaves[leaf];
         let new = Leaf {
-            scores: old.scores.split_off(at),
-            members: old.members.split_off(at),
+            scores: old.scores.split_off(at).into(),
+            members: old.members.split_off(at).into(),
             parent: old.parent,
             previous: leaf,
             next: old.next,
@@ -89,7 +89,7 @@ impl Tree {
             count: small(self.len) - child.count,
         };
         let inner = super::Inner {
-            children: vec![first, child],
+            children: vec![first, child].into(),
             parent: NONE,
         };
         self.bytes += inner.heap_bytes();
@@ -105,7 +105,7 @@ impl Tree {
         let old = &mut self.inners[node];
         let bytes = old.heap_bytes();
         let new = super::Inner {
-            children: old.children.split_off(at),
+            children: old.children.split_off(at).into(),
             parent: old.parent,
         };
         self.bytes = self.bytes + old.heap_bytes() + new.heap_bytes() - bytes;
