@@ -16,8 +16,8 @@ const VALUE_BYTES_MAX: u64 = 1 << 16;
 
 type Effects = Arc<Mutex<Vec<(DatabaseId, Vec<Vec<u8>>)>>>;
 
-/// A record as it is compared: database, key, value, deadline, encoding.
-type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding, Option<Object>);
+/// A record as it is compared: database, key, value, deadline, encoding, object, etag.
+type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding, Option<Object>, u64);
 
 /// An engine with one client.
 pub(crate) struct Server {
@@ -30,8 +30,12 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new() -> Self {
         let store = Store::new(&Options::default()).expect("a small store fits");
+        Self::over(store.handle())
+    }
+
+    /// A server with its keys in a store.
+    pub(crate) fn over(mut handle: Handle) -> Self {
         let effects = Effects::default();
-        let mut handle = store.handle();
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
         let settings = Arc::new(Settings::default());
@@ -142,6 +146,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.deadline_unix_ms(),
                 record.encoding(),
                 record.object().cloned(),
+                record.etag(),
             ));
         });
         if cursor == 0 {

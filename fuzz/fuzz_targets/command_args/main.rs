@@ -1,8 +1,8 @@
 //! Lines of commands into a server without sockets.
 //!
 //! A line is a request in the quoting of inline commands. Two shortcuts help the fuzzer: a first
-//! byte of 0x80 or above stands for the name of a command in the table, and a line that starts
-//! with 0x01 lets time pass: its bytes are digits to base eight, in milliseconds.
+//! byte of 0x80 or above, with the one behind it, stands for the name of a command in the table, and
+//! a line that starts with 0x01 lets time pass: its bytes are digits to base eight, in milliseconds.
 //!
 //! Whatever the requests are: each gets exactly one complete reply, of the types its protocol
 //! version has; and the effects that were stated, replayed into an empty server, lead to the same
@@ -36,8 +36,9 @@ fuzz_target!(|input: &[u8]| {
 fn arguments_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let names = commands::table().commands();
     let line = match line {
-        [shortcut @ 0x80..=0xff, rest @ ..] => {
-            let name = names[usize::from(shortcut & 0x7f) % names.len()].name;
+        [shortcut @ 0x80..=0xff, more, rest @ ..] => {
+            let number = usize::from(u16::from_be_bytes([shortcut & 0x7f, *more]));
+            let name = names[number % names.len()].name;
             [name.as_bytes(), b" ", rest].concat()
         }
         _ => line.to_vec(),
