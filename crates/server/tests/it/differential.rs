@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use testkit::client::Client;
-use testkit::differential::{Plan, Report, Side, run};
+use testkit::differential::{Plan, REQUESTS_A_ROUND, Report, Side, run};
 use testkit::process::ServerBuilder;
 use testkit::target::{Launcher, Target};
 
@@ -28,9 +28,34 @@ fn compare(two: Launcher, args: &[&str], plan: Plan) -> Report {
     run(&mut one, &mut two, plan).unwrap()
 }
 
+/// Plays the plan on several pairs of servers at once, each with a part of its rounds.
+fn compare_side_by_side(plan: Plan) -> Report {
+    let pairs = std::thread::available_parallelism().map_or(1, |count| count.get().min(8) as u64);
+    let rounds = plan
+        .requests_count
+        .div_ceil(pairs)
+        .div_ceil(REQUESTS_A_ROUND);
+    let part = |pair: u64| Plan {
+        round: plan.round + pair * rounds,
+        requests_count: rounds * REQUESTS_A_ROUND,
+        ..plan
+    };
+    std::thread::scope(|scope| {
+        let play = |pair| compare(Launcher::iolite(), &["--io-threads", "4"], part(pair));
+        let others: Vec<_> = (1..pairs)
+            .map(|pair| scope.spawn(move || play(pair)))
+            .collect();
+        let mut report = play(0);
+        for other in others {
+            report.merge(other.join().unwrap());
+        }
+        report
+    })
+}
+
 #[test]
 fn the_built_server_answers_as_redis_does() {
-    let report = compare(Launcher::iolite(), &["--io-threads", "4"], plan());
+    let report = compare_side_by_side(plan());
     println!("{report}");
     assert!(report.failures.is_empty(), "{report}");
 }

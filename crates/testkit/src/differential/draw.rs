@@ -23,6 +23,7 @@ pub(super) enum Kind {
     Key,
     BigKey,
     Sketch,
+    BrokenSketch,
     Member,
     ZsetKey,
     GeoKey,
@@ -57,6 +58,7 @@ pub(super) enum Kind {
     SortedSet,
     SortedZset,
     SortElement,
+    SortNumber,
     WeightKey,
     WeightHash,
     WeightPattern,
@@ -69,6 +71,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("key", Kind::Key),
     ("bigkey", Kind::BigKey),
     ("sketch", Kind::Sketch),
+    ("broken", Kind::BrokenSketch),
     ("member", Kind::Member),
     ("zkey", Kind::ZsetKey),
     ("geokey", Kind::GeoKey),
@@ -103,6 +106,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("sortset", Kind::SortedSet),
     ("sortzset", Kind::SortedZset),
     ("element", Kind::SortElement),
+    ("sortnumber", Kind::SortNumber),
     ("weight", Kind::WeightKey),
     ("weights", Kind::WeightHash),
     ("by", Kind::WeightPattern),
@@ -298,6 +302,8 @@ impl Draw {
             Kind::Key => self.key(),
             Kind::Payload => self.payload(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
+            // Nothing is added to these: Redis adds some elements before it sees that it cannot add all.
+            Kind::BrokenSketch => format!("broken:{}", self.below(2)).into_bytes(),
             Kind::Sketch => format!("sketch:{}", self.below(4)).into_bytes(),
             Kind::Member => self.member(),
             Kind::ZsetKey => self.key_of("z", 4),
@@ -353,6 +359,18 @@ impl Draw {
         }
     }
 
+    /// A number that overflows nowhere, and no negative zero: its text changes with the encoding.
+    fn sort_number(&mut self) -> Vec<u8> {
+        match self.below(8) {
+            0 => self.pick_text(&[
+                "inf", "-inf", "1e15", "0x10", "+3", "007", "1e3", ".5", "2.",
+            ]),
+            1 | 2 => format!("-{}.5", self.below(10)).into_bytes(),
+            3 => format!("{}.25", self.below(10)).into_bytes(),
+            _ => self.below(12).to_string().into_bytes(),
+        }
+    }
+
     /// What SORT is about: its keys, their elements, and what those lead to. Keys that are sorted are
     /// used for nothing else, for Redis changes the encoding of sorted sets then.
     fn sorting_word(&mut self, kind: Kind) -> Vec<u8> {
@@ -361,10 +379,11 @@ impl Draw {
             Kind::SortedSet => format!("sort:s{}", self.below(3)).into_bytes(),
             Kind::SortedZset => format!("sort:z{}", self.below(3)).into_bytes(),
             Kind::SortElement => match self.below(48) {
-                0 => self.value(),
-                1..6 => self.score(),
+                0 => self.pick_text(&["", "abc", " 7", "7 ", "nan", "\u{e4}"]),
+                1..6 => self.sort_number(),
                 _ => self.below(24).to_string().into_bytes(),
             },
+            Kind::SortNumber => self.sort_number(),
             Kind::WeightKey => format!("w:{}", self.below(24)).into_bytes(),
             Kind::WeightHash => format!("o:{}", self.below(24)).into_bytes(),
             Kind::WeightPattern => {

@@ -35,7 +35,7 @@ use draw::Draw;
 use grammar::Grammar;
 
 /// Requests of a round.
-const ROUND_REQUESTS: u64 = 400;
+pub const REQUESTS_A_ROUND: u64 = 400;
 
 /// One round in so many ends with an exchange of dumps.
 const EXCHANGE_ONE_IN: u64 = 4;
@@ -132,7 +132,7 @@ impl fmt::Display for Report {
 pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     let grammar = Grammar::new();
     let mut report = Report::default();
-    let rounds_count = plan.requests_count.div_ceil(ROUND_REQUESTS);
+    let rounds_count = plan.requests_count.div_ceil(REQUESTS_A_ROUND);
     let mut kinds_seen = Vec::new();
     for round in plan.round..plan.round + rounds_count {
         let requests = round_requests(&grammar, plan.seed, round);
@@ -186,6 +186,18 @@ impl Manner {
 }
 
 impl Report {
+    /// Adds what came of another plan.
+    pub fn merge(&mut self, other: Self) {
+        self.requests_count += other.requests_count;
+        for (name, count) in other.commands {
+            *self.commands.entry(name).or_default() += count;
+        }
+        for (reason, count) in other.accepted {
+            *self.accepted.entry(reason).or_default() += count;
+        }
+        self.failures.extend(other.failures);
+    }
+
     fn count(&mut self, requests: &[Request]) {
         self.requests_count += requests.len() as u64;
         for request in requests {
@@ -198,7 +210,7 @@ impl Report {
 fn round_requests(grammar: &Grammar, seed: u64, round: u64) -> Vec<Request> {
     let mut draw = Draw::seeded(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let part = grammar.part(&mut draw);
-    (0..ROUND_REQUESTS)
+    (0..REQUESTS_A_ROUND)
         .map(|_| part.request(&mut draw))
         .collect()
 }
