@@ -93,7 +93,7 @@ impl From<Full> for CommandError {
 const SHOWN_BYTES_MAX: usize = 128;
 
 /// The part of an argument that an error repeats: up to `most` bytes, and none from a zero byte on.
-fn shown(arg: &[u8], most: usize) -> &[u8] {
+pub(crate) fn shown(arg: &[u8], most: usize) -> &[u8] {
     let end = arg.iter().position(|byte| *byte == 0);
     &arg[..end.unwrap_or(arg.len()).min(most)]
 }

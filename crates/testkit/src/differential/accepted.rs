@@ -148,6 +148,25 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: |one, two| is_one_more_run(one, two) || is_one_more_run(two, one),
     },
     Accepted {
+        reason: "time passes between the two executions",
+        commands: &["XPENDING"],
+        applies: |request| request.len() > 3,
+        means_the_same: are_same_but_for_times,
+    },
+    Accepted {
+        reason: "since Redis 7.2 who claims nothing is a consumer, too, and one is told when it was \
+                 active",
+        commands: &["XINFO", "XGROUP CREATECONSUMER"],
+        applies: always,
+        means_the_same: are_same_but_for_consumers,
+    },
+    Accepted {
+        reason: "since Redis 7.2 the error names the command",
+        commands: &["XREAD", "XREADGROUP"],
+        applies: always,
+        means_the_same: |one, two| [one, two].iter().all(|reply| is_unbalanced(reply)),
+    },
+    Accepted {
         reason: "what a value takes in memory",
         commands: &["MEMORY USAGE"],
         applies: always,
@@ -397,6 +416,75 @@ fn are_both_of_sets(one: &Value, two: &Value) -> bool {
 fn one_is_out_of_range(one: &Value, two: &Value) -> bool {
     let is = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"ERR value is out of range"));
     is(one) || is(two)
+}
+
+fn is_unbalanced(reply: &Value) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(b"ERR Unbalanced "))
+}
+
+/// Whether two lists of pending entries are the same but for how long they were idle.
+fn are_same_but_for_times(one: &Value, two: &Value) -> bool {
+    let timeless = |value: &Value| {
+        let Value::Array(rows) = value else {
+            return None;
+        };
+        let row = |row: &Value| match row {
+            Value::Array(parts) => match parts.as_slice() {
+                [id, consumer, Value::Integer(_), count] => {
+                    Some((id.clone(), consumer.clone(), count.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        rows.iter().map(row).collect::<Option<Vec<_>>>()
+    };
+    timeless(one).is_some_and(|rows| timeless(two) == Some(rows))
+}
+
+/// Whether two replies about groups tell the same, but for what depends on which consumers there are,
+/// on clocks, and on the shape of a tree.
+fn are_same_but_for_consumers(one: &Value, two: &Value) -> bool {
+    matches!((one, two), (Value::Integer(_), Value::Integer(_)))
+        || without_consumers(one) == without_consumers(two)
+}
+
+/// A reply of XINFO without the fields that may differ. Of a consumer nothing is left.
+fn without_consumers(value: &Value) -> Value {
+    const LEFT_OUT: [&[u8]; 9] = [
+        b"consumers",
+        b"radix-tree-keys",
+        b"radix-tree-nodes",
+        b"pending",
+        b"idle",
+        b"inactive",
+        b"seen-time",
+        b"active-time",
+        b"name",
+    ];
+    let is_kept =
+        |name: &Value| !matches!(name, Value::Bulk(name) if LEFT_OUT.contains(&&name[..]));
+    match value {
+        Value::Array(items) if matches!(items.first(), Some(Value::Bulk(_))) => {
+            let pairs = items.chunks(2).filter(|pair| is_kept(&pair[0]));
+            Value::Array(pairs.flatten().map(without_consumers).collect())
+        }
+        Value::Map(pairs) => {
+            let kept = pairs.iter().filter(|pair| is_kept(&pair.0));
+            let kept = kept.map(|(name, value)| (name.clone(), without_consumers(value)));
+            Value::Map(kept.collect())
+        }
+        Value::Array(items) => {
+            let items = items.iter().map(without_consumers);
+            Value::Array(items.filter(|item| !is_nothing(item)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    matches!(value, Value::Array(items) if items.is_empty())
+        || matches!(value, Value::Map(pairs) if pairs.is_empty())
 }
 
 fn are_errors(one: &Value, two: &Value) -> bool {

@@ -64,6 +64,13 @@ pub(super) enum Kind {
     WeightPattern,
     GetPattern,
     Payload,
+    StreamKey,
+    NewId,
+    EntryId,
+    IdBound,
+    ConsumerGroup,
+    Consumer,
+    IdleMilliseconds,
 }
 
 /// Names of the kinds as forms use them.
@@ -111,8 +118,18 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("weights", Kind::WeightHash),
     ("by", Kind::WeightPattern),
     ("get", Kind::GetPattern),
+    ("stream", Kind::StreamKey),
+    ("newid", Kind::NewId),
+    ("id", Kind::EntryId),
+    ("idbound", Kind::IdBound),
+    ("group", Kind::ConsumerGroup),
+    ("consumer", Kind::Consumer),
+    ("idle", Kind::IdleMilliseconds),
     ("payload", Kind::Payload),
 ];
+
+/// Entries of streams mostly have ids of this time, or of one below.
+const STREAM_IDS: u64 = 24;
 
 const KEYS: &[&[u8]] = &[
     b"a",
@@ -389,9 +406,37 @@ impl Draw {
             Kind::WeightPattern => {
                 self.pick_text(&["w:*", "w:*", "o:*->f", "o:*->g", "*", "w:*->f", "none:*"])
             }
-            _ => self.pick_text(&[
+            Kind::GetPattern => self.pick_text(&[
                 "#", "#", "w:*", "o:*->f", "o:*->g", "o:*->", "*", "w:1", "sort:l*", "w*->x", "",
             ]),
+            kind => self.stream_word(kind),
+        }
+    }
+
+    /// Ids are small, and times that entries were idle for far from each other: clocks decide nothing.
+    fn stream_word(&mut self, kind: Kind) -> Vec<u8> {
+        match kind {
+            Kind::StreamKey => self.key_of("stream", 3),
+            Kind::NewId => match self.below(12) {
+                0 => self.stream_word(Kind::EntryId),
+                1..4 => format!("{}-*", self.below(STREAM_IDS)).into_bytes(),
+                _ => format!("{STREAM_IDS}-*").into_bytes(),
+            },
+            Kind::EntryId => match self.below(32) {
+                0 => self.pick_text(&["x", "-", "+", "1-", "18446744073709551616", "0-0", "07"]),
+                1..6 => self.below(STREAM_IDS).to_string().into_bytes(),
+                6..12 => format!("{}-0", self.below(STREAM_IDS)).into_bytes(),
+                _ => format!("{STREAM_IDS}-{}", self.below(24)).into_bytes(),
+            },
+            Kind::IdBound => match self.below(6) {
+                0 => b"-".to_vec(),
+                1 => b"+".to_vec(),
+                2 => [b"(", &self.stream_word(Kind::EntryId)[..]].concat(),
+                _ => self.stream_word(Kind::EntryId),
+            },
+            Kind::ConsumerGroup => self.pick_text(&["g", "g", "g", "h", "none"]),
+            Kind::Consumer => self.pick_text(&["alice", "bob", "carol", ""]),
+            _ => self.pick_text(&["0", "0", "0", "-1", "40000000", "9999999999", "x"]),
         }
     }
 

@@ -233,7 +233,7 @@ const GENERIC: &str = "
 5 EXPIRETIME <key>
 5 PEXPIRETIME <key>
 6 PERSIST <key>
-4 SCAN 0 COUNT 1000000 (MATCH <glob>|TYPE string|TYPE list|TYPE zset)*
+4 SCAN 0 COUNT 1000000 (MATCH <glob>|TYPE string|TYPE list|TYPE zset|TYPE stream)*
 4 SCAN <cursor> (MATCH <glob>|COUNT <count>|TYPE string)*
 4 KEYS <glob>
 2 RANDOMKEY
@@ -280,6 +280,40 @@ const SORTING: &str = "
 1 LRANGE <sortlist> 0 -1
 1 COMMAND GETKEYSANDFLAGS SORT <sortlist> (BY <by>|ASC|LIMIT <index> <index>|GET <get>|STORE <sortlist>|GET STORE)*
 1 COMMAND GETKEYS SORT_RO <sortlist> (BY <by>|GET <get>|STORE <sortlist>)*
+";
+
+const STREAMS: &str = "
+30 XADD <stream> <newid> (<member> <index>)+
+8 XADD <stream> (NOMKSTREAM|MAXLEN (=|~|) <index>|MINID (=|~) <id>|MAXLEN ~ <index> LIMIT <index>|MAXLEN <index>)* <newid> (<member> <index>)+
+2 XADD <bigkey> <newid> (<member> <bigvalue>)+
+4 XLEN <stream>
+8 XRANGE <stream> <idbound> <idbound> [COUNT <index>]
+8 XREVRANGE <stream> <idbound> <idbound> [COUNT <index>]
+1 (XRANGE|XREVRANGE) <bigkey> <idbound> <idbound>
+8 XREAD [COUNT <index>] STREAMS (<stream> <id>|<stream> <stream> <id> <id>|<stream> $)
+6 XDEL <stream> <id>+
+6 XTRIM <stream> (MAXLEN|MAXLEN =|MAXLEN ~) <index> [LIMIT <index>]
+4 XTRIM <stream> (MINID|MINID =|MINID ~) <id> [LIMIT <index>]
+10 XGROUP CREATE <stream> <group> (<id>|0|$) (MKSTREAM|ENTRIESREAD <index>)*
+4 XGROUP SETID <stream> <group> (<idbound>|0|$) [ENTRIESREAD <index>]
+1 XGROUP DESTROY <stream> <group>
+4 XGROUP CREATECONSUMER <stream> <group> <consumer>
+2 XGROUP DELCONSUMER <stream> <group> <consumer>
+1 (XGROUP|XINFO) (HELP|NONSENSE)
+16 XREADGROUP GROUP <group> <consumer> [COUNT <index>] [NOACK] STREAMS (<stream>|<stream>|<stream>) >
+6 XREADGROUP GROUP <group> <consumer> [COUNT <index>] STREAMS (<stream> <id>|<stream> <stream> <id> >)
+8 XACK <stream> <group> <id>+
+6 XPENDING <stream> <group>
+6 XPENDING <stream> <group> [IDLE <idle>] <idbound> <idbound> <index> [<consumer>]
+10 XCLAIM <stream> <group> <consumer> <idle> <id>+ (FORCE|JUSTID|IDLE 80000000|TIME 1000|RETRYCOUNT <index>|LASTID <id>)*
+8 XAUTOCLAIM <stream> <group> <consumer> <idle> <idbound> (COUNT <index>|JUSTID)*
+5 XINFO STREAM <stream>
+3 XINFO STREAM <stream> FULL [COUNT <index>]
+6 XINFO GROUPS <stream>
+4 XINFO CONSUMERS <stream> <group>
+2 (COPY|RENAME) <stream> <stream>
+2 OBJECT ENCODING <stream>
+2 DEL <stream>
 ";
 
 const CONNECTION: &str = "
@@ -353,6 +387,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "PFSELFTEST",
         "Redis takes seconds for it; held by transcripts",
     ),
+    (
+        "XSETID",
+        "since Redis 7.2 it looks at the highest id that was deleted; held by transcripts",
+    ),
     ("QUIT", "ends the connection; held by transcripts"),
     ("SHUTDOWN", "ends the server; held by process tests"),
     (
@@ -387,6 +425,7 @@ const FAMILIES: &[&str] = &[
     HYPER_LOG_LOG,
     GENERIC,
     SORTING,
+    STREAMS,
     CONNECTION,
     SERVER,
 ];

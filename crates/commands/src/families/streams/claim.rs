@@ -122,7 +122,12 @@ impl Terms {
             } else if has_more && is(b"LASTID") {
                 self.last_id = ids::next(args)?;
             } else {
-                let text = [b"ERR Unrecognized XCLAIM option '", argument, b"'"].concat();
+                let text = [
+                    b"ERR Unrecognized XCLAIM option '",
+                    super::text_of(argument),
+                    b"'",
+                ]
+                .concat();
                 return Err(CommandError::Bytes(text));
             }
         }

@@ -20,7 +20,7 @@ use protocol::Reply;
 use store::{Effect, Key};
 use structures::stream::{ConsumerNumber, Entry, EntryId, Group};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, shown};
 use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 use crate::structure::write_element;
 
@@ -94,13 +94,18 @@ fn write_entries<'s>(reply: &mut Reply<'_>, entries: impl Iterator<Item = Entry<
     count
 }
 
+/// An argument as errors repeat it.
+fn text_of(argument: &[u8]) -> &[u8] {
+    shown(argument, usize::MAX)
+}
+
 /// That there is no such key or group.
 fn no_group(key: &Key<'_>, group: &[u8], behind: &str) -> CommandError {
     let text = [
         b"NOGROUP No such key '",
-        key.bytes(),
+        text_of(key.bytes()),
         b"' or consumer group '",
-        group,
+        text_of(group),
         b"'",
         behind.as_bytes(),
     ];
@@ -111,9 +116,9 @@ fn no_group(key: &Key<'_>, group: &[u8], behind: &str) -> CommandError {
 fn no_group_at(key: &[u8], group: &[u8]) -> CommandError {
     let text = [
         b"NOGROUP No such consumer group '",
-        group,
+        text_of(group),
         b"' for key name '",
-        key,
+        text_of(key),
         b"'",
     ];
     CommandError::Bytes(text.concat())
