@@ -152,7 +152,8 @@ fn in_order(kind: &Value, value: Value) -> Value {
     }
 }
 
-/// Scores have their shortest text since Redis 7.2.
+/// Scores have their shortest text since Redis 7.2. A zero's sign is not compared: whether it is kept
+/// depends on the encoding that a set had when it was dumped.
 fn with_shortest_score(value: Value) -> Value {
     let number = match &value {
         Value::Bulk(text) => base::float::parse(text),
@@ -163,7 +164,11 @@ fn with_shortest_score(value: Value) -> Value {
         _ => None,
     };
     number.map_or(value, |number| {
-        Value::Bulk(base::float::FloatText::shortest(number).as_bytes().to_vec())
+        Value::Bulk(
+            base::float::FloatText::shortest(number + 0.0)
+                .as_bytes()
+                .to_vec(),
+        )
     })
 }
 
