@@ -121,13 +121,8 @@ impl Cell {
     }
 
     /// The smallest cell with a number.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "what is no cell's number gives some cell"
-    )]
     fn of_score(score: f64) -> Self {
-        let bits = score as u64;
+        let bits = bits_of(score);
         Self {
             column: every_second(bits >> 1),
             row: every_second(bits),
@@ -181,6 +176,25 @@ fn radians(degrees: f64) -> f64 {
 
 fn degrees(radians: f64) -> f64 {
     radians / (std::f64::consts::PI / 180.0)
+}
+
+/// The number that a score stands for. A score that is no cell's gives the bits that Redis gets for it
+/// where it mostly runs: whole numbers wrap, and what 64 bits cannot hold is 2^63.
+fn bits_of(score: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the fraction is meant to go, and the range is looked at"
+    )]
+    let signed = |number: f64| match (-HALF..HALF).contains(&number) {
+        true => number as i64,
+        false => i64::MIN,
+    };
+    if score < HALF {
+        signed(score).cast_unsigned()
+    } else {
+        signed(score - HALF).cast_unsigned() ^ (1 << 63)
+    }
 }
 
 /// Numbers of cells have 52 bits.
@@ -248,6 +262,16 @@ mod tests {
             longitude: (random.unit_f64() - 0.5) * 360.0,
             latitude: (random.unit_f64() - 0.5) * 170.0,
         }
+    }
+
+    #[test]
+    fn scores_of_no_cell_give_what_redis_gives() {
+        let geohash = |score: f64| String::from_utf8(Place::of_score(score).geohash().to_vec());
+        assert_eq!(geohash(-8.0).unwrap(), "bp05b5048p0");
+        assert_eq!(geohash(-0.0).unwrap(), "00bh0hbj200");
+        assert_eq!(geohash(1e300).unwrap(), "00bh0hbj200");
+        assert_eq!(geohash(-1e300).unwrap(), "00bh0hbj200");
+        assert_eq!(geohash(3.7).unwrap(), "00bh0hbj210");
     }
 
     #[test]
