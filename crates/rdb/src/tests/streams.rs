@@ -88,7 +88,7 @@ fn what_the_last_version_tells_about_consumers_comes_back() {
     };
     assert_eq!(times(11), (Some(3), vec![(90, None), (90, Some(70))]));
     assert_eq!(times(10), (Some(3), vec![(90, Some(90)), (90, Some(90))]));
-    assert_eq!(times(9), (None, vec![(90, Some(90)), (90, Some(90))]));
+    assert_eq!(times(9), (Some(0), vec![(90, Some(90)), (90, Some(90))]));
 }
 
 #[test]

@@ -82,7 +82,8 @@ fn read_group(
     let name = reader.text()?;
     let last_delivered = read_id(reader)?;
     let entries_read = match type_code {
-        code::STREAM_PLAIN => None,
+        // It is told by where the group stands, as far as that says it.
+        code::STREAM_PLAIN => stream.log().added_up_to(last_delivered),
         _ => match reader.length()? {
             READ_UNKNOWN => None,
             read => Some(happened(read)?),
