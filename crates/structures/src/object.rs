@@ -193,6 +193,7 @@ impl Object {
         match self {
             Self::Hash(hash) => hash.prefetch(members),
             Self::Set(set) => set.prefetch(members),
+            Self::SortedSet(set) => set.prefetch(members),
             _ => {}
         }
     }

@@ -157,6 +157,13 @@ impl SortedSet {
         }
     }
 
+    /// Asks the cache for what looking these members up will read, in a large set.
+    pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        if let Form::Large(large) = &self.form {
+            large.prefetch(members);
+        }
+    }
+
     /// The score of `member`. Constant time when large.
     #[inline]
     #[must_use]

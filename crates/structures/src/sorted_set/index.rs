@@ -14,6 +14,8 @@
 //! split into cover the same stretch of that order, so that a cursor stays good while buckets are
 //! split and joined.
 
+use base::cache::prefetch;
+
 use super::members::MemberRef;
 use super::pool::{Kept, Pool};
 use crate::memory::allocated;
@@ -64,6 +66,14 @@ impl Index {
     /// About how many allocations it has.
     pub(super) fn allocations(&self) -> usize {
         self.buckets.len()
+    }
+
+    /// Asks the cache for the tags and references of a hash's bucket.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        for group in self.buckets[self.bucket_of(hash)].iter() {
+            prefetch(group);
+        }
     }
 
     /// The reference among those with this hash that `is_it` says yes to.

@@ -8,7 +8,7 @@ use super::members::{MemberRef, Members};
 use super::tree::{self, Tree};
 use crate::element::ElementText;
 use crate::hashing::hash;
-use crate::table::Full;
+use crate::table::{AHEAD_MAX, Full};
 
 /// A large sorted set. Every member has one record, one entry in the index, and one in the tree.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,28 @@ impl Large {
 
     pub(super) fn allocations(&self) -> usize {
         self.members.allocations() + self.index.allocations() + self.tree.allocations()
+    }
+
+    /// Asks the cache for what leads to the entries of these members, at most [`AHEAD_MAX`]: bucket,
+    /// record and leaf, each for all of them before the next, so that the waits for memory overlap.
+    pub(super) fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
+        let mut hashes = [0; AHEAD_MAX];
+        let mut count = 0;
+        for (place, member) in hashes.iter_mut().zip(members) {
+            *place = hash(member);
+            self.index.prefetch(*place);
+            count += 1;
+        }
+        let mut found = [None; AHEAD_MAX];
+        for (found, hash) in found.iter_mut().zip(&hashes[..count]) {
+            *found = self.index.find(*hash, |one| {
+                self.members.prefetch(one);
+                true
+            });
+        }
+        let leaves = || found.iter().flatten().map(|one| self.members.leaf(*one));
+        leaves().for_each(|leaf| self.tree.prefetch_leaf(leaf));
+        leaves().for_each(|leaf| self.tree.prefetch_entries(leaf));
     }
 
     #[inline]

@@ -13,6 +13,8 @@
 //! Removed records stay as garbage until their chunk is [worn](Members::worn): then whoever knows
 //! where references are kept moves the rest of it away, which is at most half a chunk.
 
+use base::cache::prefetch;
+
 use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
 
@@ -89,6 +91,12 @@ impl Members {
             IS_LONG => &self.long[long_number(record)],
             length => &record[HEAD_BYTES..HEAD_BYTES + usize::from(length)],
         }
+    }
+
+    /// Asks the cache for a member's record.
+    #[inline]
+    pub(super) fn prefetch(&self, place: MemberRef) {
+        prefetch(self.record(place));
     }
 
     /// The leaf that the member's entry is in.

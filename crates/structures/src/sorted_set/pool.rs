@@ -158,6 +158,15 @@ impl<'a, T> IntoIterator for &'a Kept<T> {
     }
 }
 
+impl<T> Pool<T> {
+    /// The value of a number that may be none.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        let number = number as usize;
+        Some(&self.pieces.get(number / PIECE)?[number % PIECE])
+    }
+}
+
 impl<T> std::ops::Index<u32> for Pool<T> {
     type Output = T;
 

@@ -20,6 +20,8 @@
 
 use std::ops::Range;
 
+use base::cache::prefetch;
+
 use super::members::{MemberRef, Members};
 use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
@@ -179,6 +181,23 @@ impl Tree {
             if at == 0 {
                 self.tell_first(leaf);
             }
+        }
+    }
+
+    /// Asks the cache for a leaf.
+    #[inline]
+    pub(super) fn prefetch_leaf(&self, leaf: u32) {
+        if let Some(leaf) = self.leaves.get(leaf) {
+            prefetch(leaf);
+        }
+    }
+
+    /// Asks the cache for the entries of a leaf.
+    #[inline]
+    pub(super) fn prefetch_entries(&self, leaf: u32) {
+        if let Some(leaf) = self.leaves.get(leaf) {
+            prefetch(&*leaf.members);
+            prefetch(&*leaf.scores);
         }
     }
 

@@ -15,6 +15,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZADD",
         arity: Arity::AtLeast(4),
+        element: Some(3),
         flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
         group: Group::SortedSet,
@@ -34,6 +35,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZINCRBY",
         arity: Arity::Exactly(4),
+        element: Some(3),
         flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
         keys: &[KeySpec::one(
             1,

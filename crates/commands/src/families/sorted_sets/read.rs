@@ -22,6 +22,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZSCORE",
         arity: Arity::Exactly(3),
+        element: Some(2),
         since: "1.2.0",
         summary: "Gives the score of a member.",
         syntax: "key member",
@@ -31,6 +32,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZMSCORE",
         arity: Arity::AtLeast(3),
+        element: Some(2),
         since: "6.2.0",
         summary: "Gives the scores of several members.",
         complexity: "O(N) where N is the number of members asked for.",
@@ -77,6 +79,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZRANK",
         arity: Arity::AtLeast(3),
+        element: Some(2),
         since: "2.0.0",
         history: &[("7.2.0", "Added `WITHSCORE`.")],
         summary: "Tells how many members are before one.",
@@ -88,6 +91,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZREVRANK",
         arity: Arity::AtLeast(3),
+        element: Some(2),
         since: "2.0.0",
         history: &[("7.2.0", "Added `WITHSCORE`.")],
         summary: "Tells how many members are behind one.",

@@ -27,6 +27,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZREM",
         arity: Arity::AtLeast(3),
+        element: Some(2),
         flags: Flags::WRITE.and(Flags::FAST),
         keys: CUT_KEY,
         group: Group::SortedSet,
