@@ -63,9 +63,14 @@ impl LazyFree {
         self.shared.pending.load(Ordering::Relaxed)
     }
 
-    /// Objects that were dropped since the start.
+    /// Objects that were dropped since the count was last forgotten.
     pub(crate) fn freed_objects(&self) -> u64 {
         self.shared.freed.load(Ordering::Relaxed)
+    }
+
+    /// Counts the dropped objects from nothing again.
+    pub(crate) fn forget_freed(&self) {
+        self.shared.freed.store(0, Ordering::Relaxed);
     }
 
     /// Gives the job back when it cannot be queued.

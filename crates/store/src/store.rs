@@ -69,7 +69,7 @@ pub struct Statistics {
     pub is_moving: bool,
     /// Large values that wait to be freed behind the scenes.
     pub lazyfree_pending: u64,
-    /// Large values freed behind the scenes so far.
+    /// Large values freed behind the scenes since this was last forgotten.
     pub lazyfreed: u64,
     /// Where the bytes are.
     pub memory: MemoryUsage,
@@ -164,6 +164,7 @@ impl Store {
     pub fn reset_statistics(&self) {
         if let Some(shared) = self.shared() {
             shared.tallies.reset();
+            shared.lazy.forget_freed();
         }
     }
 

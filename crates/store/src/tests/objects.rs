@@ -122,6 +122,8 @@ fn a_long_object_is_freed_by_another_thread() {
     }
     wait_for_lazy_free(&handle);
     assert_eq!(handle.statistics().lazyfreed, 1);
+    store.reset_statistics();
+    assert_eq!(handle.statistics().lazyfreed, 0);
 }
 
 #[test]
