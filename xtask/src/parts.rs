@@ -101,13 +101,13 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "differential",
-        purpose: "400,000 random commands on Redis and on the server",
-        minutes_max: 6.0,
+        purpose: "two million random commands on Redis and on the server",
+        minutes_max: 10.0,
         needs: &[&tools::REDIS_SERVER],
         commands: || {
             let mut test = cargo(&["test", "-p", "server", "--test", "it", "differential::"]);
             test.args(["--", "--nocapture"]);
-            test.env("DIFFERENTIAL_REQUESTS", "400000");
+            test.env("DIFFERENTIAL_REQUESTS", "2000000");
             vec![test]
         },
     },

@@ -64,7 +64,7 @@ const LISTS: &str = "
 8 LINDEX <key> <index>
 8 LINSERT <key> (BEFORE|AFTER) <value> <value>
 8 LSET <key> <index> <value>
-8 LREM <key> <index> <value>
+8 LREM <key> (0|1|-1|2|-2|40|-40|9223372036854775807|-9223372036854775807|x|1.5) <value>
 5 LTRIM <key> <index> <index>
 2 LTRIM <key> 0 <index>
 10 LPOS <key> <value> (RANK <index>|COUNT <index>|MAXLEN <index>)*
@@ -76,7 +76,7 @@ const LISTS: &str = "
 1 LSET <bigkey> <index> <bigvalue>
 1 LMOVE <bigkey> <bigkey> (LEFT|RIGHT) (LEFT|RIGHT)
 1 LRANGE <bigkey> <index> <index>
-1 LREM <bigkey> <index> <bigvalue>
+1 LREM <bigkey> (0|1|-1) <bigvalue>
 ";
 
 const HASHES: &str = "
