@@ -95,7 +95,7 @@ pub const PARTS: &[Part] = &[
     Part {
         name: "big-endian",
         purpose: "the lower rooms where the high byte comes first, under QEMU",
-        minutes_max: 5.0,
+        minutes_max: 8.0,
         needs: &[&tools::S390X_COMPILER],
         commands: || vec![xtask(&["big-endian", "qemu"])],
     },
@@ -121,7 +121,7 @@ pub const PARTS: &[Part] = &[
     Part {
         name: "fuzz",
         purpose: "mutated bytes into every decoder, under the address sanitizer",
-        minutes_max: 3.0,
+        minutes_max: 6.0,
         needs: &[&tools::CPP_COMPILER],
         commands: || vec![xtask(&["fuzz"])],
     },

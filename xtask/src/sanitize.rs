@@ -20,6 +20,7 @@ use crate::toolchain;
 /// What a mutex or channel of the standard library orders.
 const UNSEEN: &str = "\
 race:store::overflow::Overflow
+race:store::databases::Databases
 race:std::sync::mpmc
 race:test::
 ";

@@ -334,7 +334,12 @@ mod tests {
         assert_eq!(here(), 1);
         let populate = range.populate(0..HUGE_PAGE_BYTES);
         populate.run();
-        assert_eq!(here(), HUGE_PAGE_BYTES / PAGE_BYTES);
+        // All, or nothing where it is not known: before Linux 5.14, and under emulators.
+        let provided = here();
+        assert!(
+            provided == HUGE_PAGE_BYTES / PAGE_BYTES || provided == 1,
+            "{provided}"
+        );
         // SAFETY: as above.
         assert_eq!(unsafe { range.base().as_ptr().read() }, 7);
         drop(range);
