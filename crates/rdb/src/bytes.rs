@@ -6,7 +6,21 @@ use crate::reader::Malformed;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
+/// The last byte of a listpack, a ziplist and a zipmap.
+pub(crate) const END: u8 = 0xff;
+
 impl<'a> Bytes<'a> {
+    /// What is in front of [`END`] in `block`, of which the head was taken and states `total` bytes.
+    pub(crate) fn entries(self, block: &[u8], total: u32) -> Result<Self, Malformed> {
+        let Some((&END, entries)) = self.0.split_last() else {
+            return Err(Malformed::Block);
+        };
+        if index(total.into())? != block.len() {
+            return Err(Malformed::Block);
+        }
+        Ok(Self(entries))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -12,12 +12,11 @@
 
 use structures::{Element, Packed};
 
-use crate::bytes::{Bytes, index};
+use crate::bytes::{Bytes, END, index};
 use crate::elements::Elements;
 use crate::reader::Malformed;
 
 const HEAD_BYTES: usize = 6;
-const END: u8 = 0xff;
 /// What the count says when it cannot say it.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 /// A block of a collection is no longer than this, as Redis has it: beyond it, the plain forms.
@@ -31,13 +30,7 @@ pub(crate) fn open(block: &[u8]) -> Result<Elements<'_>, Malformed> {
     let mut bytes = Bytes(block);
     let total = u32::from_le_bytes(bytes.array()?);
     let stated = u16::from_le_bytes(bytes.array()?);
-    let Some((&END, entries)) = bytes.0.split_last() else {
-        return Err(Malformed::Block);
-    };
-    if index(total.into())? != block.len() {
-        return Err(Malformed::Block);
-    }
-    let entries = Bytes(entries);
+    let entries = bytes.entries(block, total)?;
     let (mut rest, mut count) = (entries, 0);
     while !rest.is_empty() {
         take(&mut rest)?;

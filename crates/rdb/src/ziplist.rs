@@ -15,12 +15,11 @@
 
 use structures::Element;
 
-use crate::bytes::{Bytes, index};
+use crate::bytes::{Bytes, END, index};
 use crate::elements::Elements;
 use crate::reader::Malformed;
 
 const HEAD_BYTES: usize = 10;
-const END: u8 = 0xff;
 /// A length before that does not fit into a byte follows this.
 const LONG: u8 = 0xfe;
 const COUNT_UNKNOWN: u16 = u16::MAX;
@@ -34,13 +33,7 @@ pub(crate) fn open(block: &[u8]) -> Result<Elements<'_>, Malformed> {
     let total = u32::from_le_bytes(bytes.array()?);
     let tail = u32::from_le_bytes(bytes.array()?);
     let stated = u16::from_le_bytes(bytes.array()?);
-    let Some((&END, entries)) = bytes.0.split_last() else {
-        return Err(Malformed::Block);
-    };
-    if index(total.into())? != block.len() {
-        return Err(Malformed::Block);
-    }
-    let entries = Bytes(entries);
+    let entries = bytes.entries(block, total)?;
     let (mut rest, mut count) = (entries, 0);
     let (mut last, mut before) = (HEAD_BYTES, 0);
     while !rest.is_empty() {

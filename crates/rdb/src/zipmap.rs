@@ -7,11 +7,10 @@
 //! A length is one byte, or 254 and four bytes with the little end first. `spare` says how many bytes
 //! behind the value mean nothing. The count is 254 or more when it does not say how many there are.
 
-use crate::bytes::{Bytes, index};
+use crate::bytes::{Bytes, END, index};
 use crate::reader::Malformed;
 
 const LONG: u8 = 254;
-const END: u8 = 255;
 
 /// Shows every name and value.
 ///

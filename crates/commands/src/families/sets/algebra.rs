@@ -196,6 +196,9 @@ fn intersection(
             set.map_or(0, |set| set.scan(cursor, count, push))
         })?;
         for other in others {
+            if batch.is_empty() {
+                break;
+            }
             visit(store, &keys[*other], |set| {
                 batch.retain(|member| set.is_some_and(|set| set.contains(member)));
             })?;

@@ -35,14 +35,6 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// How long a block of a stream may be, as configured.
-pub(super) fn limits(thresholds: &Thresholds) -> StreamLimits {
-    StreamLimits {
-        block_bytes: thresholds.count(Threshold::StreamNodeMaxBytes),
-        block_entries: thresholds.count(Threshold::StreamNodeMaxEntries),
-    }
-}
-
 /// Blocks that an approximate trim removes unless the client says otherwise …
 const TRIMMED_BLOCKS_MAX: u64 = 100;
 /// … and entries, when blocks have no limit, or a large one.
@@ -194,7 +186,7 @@ fn add(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
         wanted,
         fields: fields.clone(),
         trim: options.trim,
-        limits: limits(thresholds),
+        limits: thresholds.stream_blocks(),
         now_unix_ms: context.now_unix_ms,
     };
     context.store.modify(&key, |place| {
