@@ -384,6 +384,20 @@ impl CommandSpec {
         long_value: None,
         subcommands: &[],
     };
+
+    /// The row of a container's HELP; its handler [writes](crate::help::write) the lines.
+    pub(crate) const fn help(group: Group, since: &'static str, handler: Handler) -> Self {
+        Self {
+            name: "HELP",
+            arity: Arity::Exactly(2),
+            flags: Flags::LOADING.and(Flags::STALE),
+            group,
+            since,
+            summary: "Lists the subcommands.",
+            handler,
+            ..Self::BLANK
+        }
+    }
 }
 
 /// Categories a user may be given or denied, in the order they are shown.

@@ -195,15 +195,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
-            name: "HELP",
-            flags: Flags::LOADING.and(Flags::STALE),
-            since: "5.0.0",
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "CLIENT", HELP);
-                Ok(())
-            },
-            ..MEMBER
+            categories: &["connection"],
+            ..CommandSpec::help(Group::Connection, "5.0.0", |_, _, reply| {
+                help::write(reply, "CLIENT", HELP)
+            })
         },
     ],
     ..CommandSpec::BLANK

@@ -55,19 +55,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..INSPECTOR
         },
         CommandSpec {
-            name: "HELP",
-            arity: Arity::Exactly(2),
-            flags: Flags::LOADING.and(Flags::STALE),
-            keys: &[],
-            since: "6.2.0",
-            summary: "Lists the subcommands.",
-            syntax: "",
-            tips: &[],
-            handler: |_context, _args, reply| {
-                help::write(reply, "OBJECT", HELP);
-                Ok(())
-            },
-            ..INSPECTOR
+            categories: &["keyspace"],
+            ..CommandSpec::help(Group::Generic, "6.2.0", |_, _, reply| {
+                help::write(reply, "OBJECT", HELP)
+            })
         },
     ],
     ..CommandSpec::BLANK

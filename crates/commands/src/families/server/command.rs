@@ -90,15 +90,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
-            name: "HELP",
-            arity: Arity::Exactly(2),
-            since: "5.0.0",
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "COMMAND", HELP);
-                Ok(())
-            },
-            ..MEMBER
+            categories: &["connection"],
+            ..CommandSpec::help(Group::Server, "5.0.0", |_, _, reply| {
+                help::write(reply, "COMMAND", HELP)
+            })
         },
     ],
     ..MEMBER

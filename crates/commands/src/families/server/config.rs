@@ -71,17 +71,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             },
             ..MEMBER
         },
-        CommandSpec {
-            name: "HELP",
-            flags: Flags::LOADING.and(Flags::STALE),
-            since: "5.0.0",
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "CONFIG", HELP);
-                Ok(())
-            },
-            ..MEMBER
-        },
+        CommandSpec::help(Group::Server, "5.0.0", |_, _, reply| {
+            help::write(reply, "CONFIG", HELP)
+        }),
     ],
     ..CommandSpec::BLANK
 }];

@@ -58,7 +58,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             check_threshold(args.bytes()?)?;
             reply.ok();
         }
-        (b"HELP", 0) => help::write(reply, "DEBUG", HELP),
+        (b"HELP", 0) => help::write(reply, "DEBUG", HELP)?,
         _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())

@@ -69,16 +69,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             },
             ..MEMBER
         },
-        CommandSpec {
-            name: "HELP",
-            flags: Flags::LOADING.and(Flags::STALE),
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "MEMORY", HELP);
-                Ok(())
-            },
-            ..MEMBER
-        },
+        CommandSpec::help(Group::Server, "4.0.0", |_, _, reply| {
+            help::write(reply, "MEMORY", HELP)
+        }),
     ],
     ..CommandSpec::BLANK
 }];

@@ -134,23 +134,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 },
                 ..CommandSpec::BLANK
             },
-            CommandSpec {
-                name: "HELP",
-                arity: Arity::Exactly(2),
-                flags: ALWAYS,
-                group: Group::Server,
-                since: "5.0.0",
-                summary: "Lists the subcommands.",
-                handler: |_context, _args, reply| {
-                    help::write(
-                        reply,
-                        "MODULE",
-                        &["LIST", "    Return a list of loaded modules."],
-                    );
-                    Ok(())
-                },
-                ..CommandSpec::BLANK
-            },
+            CommandSpec::help(Group::Server, "5.0.0", |_, _, reply| {
+                help::write(
+                    reply,
+                    "MODULE",
+                    &["LIST", "    Return a list of loaded modules."],
+                )
+            }),
         ],
         ..CommandSpec::BLANK
     },

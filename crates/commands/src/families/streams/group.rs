@@ -71,18 +71,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             handler: destroy,
             ..REMOVER
         },
-        CommandSpec {
-            name: "HELP",
-            arity: Arity::Exactly(2),
-            flags: Flags::LOADING.and(Flags::STALE),
-            keys: &[],
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "XGROUP", HELP);
-                Ok(())
-            },
-            ..CREATOR
-        },
+        CommandSpec::help(Group::Stream, "5.0.0", |_, _, reply| {
+            help::write(reply, "XGROUP", HELP)
+        }),
         CommandSpec {
             name: "SETID",
             arity: Arity::AtLeast(5),

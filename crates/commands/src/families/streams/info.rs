@@ -46,18 +46,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             handler: groups,
             ..INSPECTOR
         },
-        CommandSpec {
-            name: "HELP",
-            arity: Arity::Exactly(2),
-            flags: Flags::LOADING.and(Flags::STALE),
-            keys: &[],
-            summary: "Lists the subcommands.",
-            handler: |_context, _args, reply| {
-                help::write(reply, "XINFO", HELP);
-                Ok(())
-            },
-            ..INSPECTOR
-        },
+        CommandSpec::help(Group::Stream, "5.0.0", |_, _, reply| {
+            help::write(reply, "XINFO", HELP)
+        }),
         CommandSpec {
             name: "STREAM",
             arity: Arity::AtLeast(3),
