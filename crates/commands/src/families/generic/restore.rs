@@ -216,12 +216,11 @@ impl Options {
         Ok(match ttl_ms {
             0 => None,
             at if self.is_absolute => Some(at),
-            // What a deadline can be at most.
-            ttl_ms => Some(
-                ttl_ms
-                    .saturating_add(now_unix_ms)
-                    .min(i64::MAX.unsigned_abs()),
-            ),
+            // A sum that Redis cannot hold comes out negative there, so that its time has come.
+            ttl_ms => {
+                let at = ttl_ms.saturating_add(now_unix_ms);
+                Some(if at > i64::MAX.unsigned_abs() { 0 } else { at })
+            }
         })
     }
 }
@@ -314,8 +313,29 @@ mod tests {
         restore(&mut server, "a", "1", &dumped, &["ABSTTL", "REPLACE"]);
         assert_eq!(server.effects()[1..], ["DEL a"]);
         assert_eq!(server.integer("DBSIZE"), 0);
-        restore(&mut server, "a", "9223372036854775807", &dumped, &[]);
+        let most = i64::MAX.to_string();
+        restore(&mut server, "a", &most, &dumped, &["ABSTTL"]);
         assert_eq!(server.integer("PEXPIRETIME a"), i64::MAX);
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn a_time_that_overflows_has_come() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        let dumped = payload(&mut server, "a");
+        let most = i64::MAX - i64::try_from(START_UNIX_MS).expect("a time");
+        restore(&mut server, "b", &most.to_string(), &dumped, &[]);
+        assert_eq!(server.integer("PEXPIRETIME b"), i64::MAX);
+        for ttl in [most + 1, i64::MAX] {
+            let ttl = ttl.to_string();
+            server.run("SET b 2");
+            let reply = restore(&mut server, "b", &ttl, &dumped, &["REPLACE"]);
+            assert_eq!(reply, Value::Simple("OK".into()));
+            assert_eq!(server.integer("EXISTS b"), 0);
+            restore(&mut server, "b", &ttl, &dumped, &[]);
+            assert_eq!(server.integer("EXISTS b"), 0);
+        }
         server.assert_effects_replay();
     }
 
