@@ -6,7 +6,8 @@
 use store::Handle;
 
 use crate::error::CommandError;
-use crate::session::Session;
+use crate::push::Push;
+use crate::session::{ClientRecord, Session};
 
 /// The server, seen from a command.
 pub trait ServerPort {
@@ -43,6 +44,12 @@ pub trait ServerPort {
     /// Tells the owners of all matching clients to close them; how many they are. The caller's own
     /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
+
+    /// Sends a client something that it did not ask for, behind what it was sent so far. The client
+    /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock
+    /// that is held for long, so keys may be locked; a client that is gone meanwhile gets nothing, and
+    /// one for whose worker too much waits already is closed.
+    fn push(&mut self, to: &ClientRecord, push: &Push);
 
     /// CLIENT PAUSE until a time; `writes_only` lets reads pass.
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool);

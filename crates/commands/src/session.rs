@@ -1,7 +1,7 @@
 //! What the server knows about a client: [`Session`], owned by its worker, and [`ClientRecord`],
 //! the part that other threads may look at (CLIENT LIST).
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{Decoder, Resp};
@@ -111,8 +111,8 @@ pub struct ClientRecord {
     pub database: AtomicU16,
     /// 2 or 3.
     pub resp: AtomicU8,
-    /// [`ClientRecord::NO_EVICT`], [`ClientRecord::NO_TOUCH`] and [`ClientRecord::KILLED`].
-    pub flags: AtomicU8,
+    /// [`ClientRecord::NO_EVICT`] and its kin.
+    pub flags: AtomicU32,
     /// Index into the command table of the last command; `u16::MAX` before the first.
     pub last_command: AtomicU16,
     /// Bytes waiting in its query buffer.
@@ -145,15 +145,19 @@ pub struct ClientNames {
 
 impl ClientRecord {
     /// CLIENT NO-EVICT ON.
-    pub const NO_EVICT: u8 = 1;
+    pub const NO_EVICT: u32 = 1;
     /// CLIENT NO-TOUCH ON.
-    pub const NO_TOUCH: u8 = 2;
+    pub const NO_TOUCH: u32 = 2;
     /// CLIENT KILL: no request of it is begun any more; its worker will close it.
-    pub const KILLED: u8 = 4;
+    pub const KILLED: u32 = 4;
     /// Its worker was asked to close it because all clients together hold too much.
-    pub const EVICTED: u8 = 8;
+    pub const EVICTED: u32 = 8;
     /// A request of it waits for something, such as the end of CLIENT PAUSE.
-    pub const BLOCKED: u8 = 16;
+    pub const BLOCKED: u32 = 16;
+    /// Subscribed to something: its unread output counts as a subscriber's.
+    pub const PUBSUB: u32 = 32;
+    /// Its worker was asked to close it because a push could not be kept for it.
+    pub const SHED: u32 = 64;
 
     /// A record for a client that has just connected.
     #[must_use]
@@ -176,7 +180,7 @@ impl ClientRecord {
             active_unix_ms: AtomicU64::new(now_unix_ms),
             database: AtomicU16::new(0),
             resp: AtomicU8::new(2),
-            flags: AtomicU8::new(0),
+            flags: AtomicU32::new(0),
             last_command: AtomicU16::new(u16::MAX),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
@@ -198,16 +202,22 @@ impl ClientRecord {
 
     /// Whether a flag is set.
     #[must_use]
-    pub fn has_flag(&self, flag: u8) -> bool {
+    pub fn has_flag(&self, flag: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
 
     /// Sets or clears a flag.
-    pub fn set_flag(&self, flag: u8, on: bool) {
-        if on {
-            self.flags.fetch_or(flag, Ordering::Relaxed);
+    pub fn set_flag(&self, flag: u32, on: bool) {
+        self.replace_flag(flag, on);
+    }
+
+    /// Sets or clears a flag; whether it was set.
+    pub fn replace_flag(&self, flag: u32, on: bool) -> bool {
+        let before = if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed)
         } else {
-            self.flags.fetch_and(!flag, Ordering::Relaxed);
-        }
+            self.flags.fetch_and(!flag, Ordering::Relaxed)
+        };
+        before & flag != 0
     }
 }

@@ -13,6 +13,7 @@ use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
 use crate::port::{ClientFilter, KillCount, ServerMemory, ServerPort, ShutdownRequest};
+use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::table;
@@ -375,6 +376,11 @@ impl ServerPort for TestPort {
     fn kill_clients(&mut self, _session: &Session, filter: &ClientFilter) -> KillCount {
         self.asked.push(format!("kill {filter:?}"));
         self.kills
+    }
+
+    fn push(&mut self, to: &ClientRecord, push: &Push) {
+        self.asked
+            .push(format!("push {} bytes to {}", push.len(), to.id));
     }
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {

@@ -13,6 +13,7 @@ pub mod in_process;
 pub mod info;
 pub mod limits;
 pub mod log;
+pub mod mail;
 pub mod node;
 pub mod open_files;
 pub mod port;

@@ -1,12 +1,15 @@
 //! One running server: everything its workers share.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use base::random::Prng;
-use commands::{ClientRecord, Counts, EngineCounters, ServerMemory, Settings, Threshold, UseClock};
+use commands::{
+    ClientRecord, Counts, EngineCounters, Push, ServerMemory, Settings, Threshold, UseClock,
+};
 use reactor::{ConnectionId, Waker};
 use store::{LfuTuning, Policy, Store};
 
@@ -17,6 +20,7 @@ use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::Doors;
 use crate::log::Log;
+use crate::mail::{Letter, Mail, Posted};
 use crate::{limits, open_files, process};
 
 /// What the workers of one server share.
@@ -64,8 +68,15 @@ pub struct WorkerLink {
     pub counters: Arc<WorkerCounters>,
     /// What its engine counts, once it runs.
     pub engine: OnceLock<Arc<EngineCounters>>,
+    /// Pushes for its clients.
+    pub mail: Mail,
     mailbox: Mutex<Vec<Message>>,
     waker: Waker,
+}
+
+thread_local! {
+    /// Where the link to the worker that runs on this thread is; 0 on other threads.
+    static OWN_LINK: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What a worker can be asked to do.
@@ -86,6 +97,13 @@ pub enum Message {
         place: u32,
         /// What it held when it was chosen.
         held_bytes: u64,
+    },
+    /// Close this client at once: a push could not be kept for it.
+    Shed {
+        /// Its id.
+        client: u64,
+        /// Its place at the worker.
+        place: u32,
     },
     /// Paused clients may go on.
     Resume,
@@ -109,6 +127,7 @@ impl WorkerLink {
         Self {
             counters: Arc::default(),
             engine: OnceLock::new(),
+            mail: Mail::default(),
             mailbox: Mutex::default(),
             waker,
         }
@@ -121,6 +140,22 @@ impl WorkerLink {
             .unwrap_or_else(PoisonError::into_inner)
             .push(message);
         self.waker.wake();
+    }
+
+    /// Says that the worker runs on the calling thread, which then needs not be woken by itself.
+    pub fn own(&self) {
+        OWN_LINK.set(std::ptr::from_ref(self).addr());
+    }
+
+    /// Leaves a push; whether it was taken.
+    pub fn post_push(&self, letter: Letter) -> bool {
+        let posted = self.mail.post(letter);
+        let is_own = OWN_LINK.get() == std::ptr::from_ref(self).addr();
+        // A worker takes its mail at the end of every turn.
+        if posted == Posted::First && !is_own {
+            self.waker.wake();
+        }
+        posted != Posted::Refused
     }
 
     /// Takes the messages that wait.
@@ -411,6 +446,24 @@ impl Node {
                 place: client.place,
                 held_bytes: client.held_bytes.load(Ordering::Relaxed),
             });
+        }
+    }
+
+    /// Leaves a push with the worker of a client; a client for whose worker too much waits already is
+    /// closed. Waits for nothing.
+    pub fn push(&self, to: &ClientRecord, push: &Push) {
+        let Some(worker) = self.workers().get(to.worker) else {
+            return;
+        };
+        let (client, place) = (to.id, to.place);
+        let push = push.clone();
+        let is_kept = worker.post_push(Letter {
+            client,
+            place,
+            push,
+        });
+        if !is_kept && !to.replace_flag(ClientRecord::SHED, true) {
+            worker.post(Message::Shed { client, place });
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, ServerMemory, ServerPort, Session,
+    ClientFilter, ClientRecord, CommandError, KillCount, Push, ServerMemory, ServerPort, Session,
     ShutdownRequest,
 };
 use store::Handle;
@@ -94,6 +94,10 @@ impl ServerPort for Port<'_> {
             }
         }
         count
+    }
+
+    fn push(&mut self, to: &ClientRecord, push: &Push) {
+        self.node.push(to, push);
     }
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {

@@ -86,6 +86,7 @@ impl Worker {
             engine
         };
         let link = &node.workers()[index];
+        link.own();
         // A worker is made once.
         let _already_set = link.engine.set(engine.counters());
         Self {
@@ -122,6 +123,12 @@ impl Worker {
             } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
                     self.evict(io, id, held_bytes);
+                }
+            }
+            Message::Shed { client, place } => {
+                if let Some(id) = self.sessions.connection_of(client, place) {
+                    self.counters.bump(Count::OutputLimitCloses);
+                    io.close(id);
                 }
             }
             Message::Resume => self.resume_paused(io),
@@ -188,6 +195,26 @@ impl Worker {
         io.address(id, output.len());
         connected.end_to_wait();
         io.resume(id);
+    }
+
+    /// Writes the pushes that wait for clients of this worker.
+    fn deliver(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        let mail = &self.node.workers()[self.index].mail;
+        if !mail.waits() {
+            return;
+        }
+        for letter in mail.take() {
+            let id = self.sessions.connection_of(letter.client, letter.place);
+            let Some(id) = id.filter(|&id| !io.is_closing(id)) else {
+                continue;
+            };
+            if let Some(connected) = self.sessions.get_mut(id) {
+                let session = &connected.session;
+                letter.push.append_to(output, session.resp);
+                bump(&session.client.output_bytes_total, letter.push.len());
+                io.address(id, output.len());
+            }
+        }
     }
 
     /// Lets clients go on that wait for keys. Those that wait for a request of their own have no
@@ -478,7 +505,7 @@ impl Service for Worker {
         }
     }
 
-    fn turn(&mut self, io: &mut Io<'_>, _output: &mut Arena) {
+    fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         self.counters.bump(Count::Turns);
         self.publish_traffic(io);
         self.config.refresh();
@@ -497,6 +524,7 @@ impl Service for Worker {
         if self.now_ms >= self.upkeep_due_ms {
             self.upkeep(io);
         }
+        self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
             && stopping.is_over(&self.sessions, io, self.now_ms)
         {
@@ -505,7 +533,8 @@ impl Service for Worker {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        if self.more_housekeeping || self.buffers.has_grown() {
+        let mail_waits = self.node.workers()[self.index].mail.waits();
+        if self.more_housekeeping || self.buffers.has_grown() || mail_waits {
             return Some(Duration::ZERO);
         }
         let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);

@@ -1,6 +1,6 @@
 //! A server around the commands that has nothing and can do nothing.
 
-use commands::{ClientFilter, CommandError, KillCount, ServerMemory, ServerPort, Session, ShutdownRequest};
+use commands::{ClientFilter, ClientRecord, CommandError, KillCount, Push, ServerMemory, ServerPort, Session, ShutdownRequest};
 use store::Handle;
 
 pub(crate) struct IdlePort;
@@ -41,6 +41,8 @@ impl ServerPort for IdlePort {
     fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
         KillCount::default()
     }
+
+    fn push(&mut self, _to: &ClientRecord, _push: &Push) {}
 
     fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
 

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
-use commands::Session;
+use commands::{ClientRecord, Session};
 use reactor::{ConnectionId, Io, Verdict};
 
 use super::{Connected, Sessions};
@@ -237,7 +237,13 @@ impl Buffers {
         {
             return Verdict::Close;
         }
-        let limit = &config.output_limits.normal;
+        let limits = &config.output_limits;
+        let is_subscriber = connected.session.client.has_flag(ClientRecord::PUBSUB);
+        let limit = if is_subscriber {
+            &limits.pubsub
+        } else {
+            &limits.normal
+        };
         connected.holding.output.judge(limit, output_bytes, now_ms)
     }
 

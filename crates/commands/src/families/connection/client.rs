@@ -321,7 +321,7 @@ fn switch(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
-    flag: u8,
+    flag: u32,
 ) -> CommandResult {
     let on = if args.take_word("ON") {
         true
