@@ -3,6 +3,7 @@
 use structures::Structure;
 
 use crate::effect::Effect;
+use crate::event::{Event, EventClass};
 use crate::key::Key;
 use crate::layout::Form;
 #[cfg(any(test, feature = "naive"))]
@@ -230,5 +231,23 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         with_place!(&mut self.place, place => place.effect(state));
+    }
+
+    /// Says what happened to the key, as clients call it: one event of one class. Stated where the
+    /// change is made, while the record is still locked; an event that nobody wants costs a load and
+    /// a branch.
+    #[inline]
+    pub fn event(&mut self, class: EventClass, name: &'static str) {
+        with_place!(&mut self.place, place => place.event(class, name));
+    }
+
+    /// As [`Entry::event`], for a change that takes elements from a structure: when none is left and
+    /// the key has gone with the last, that is an event as well.
+    #[inline]
+    pub fn event_of_taking(&mut self, class: EventClass, name: &'static str) {
+        self.event(class, name);
+        if !self.is_present() {
+            self.event(EventClass::GENERIC, Event::DELETED);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::blob::Incoming;
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
+use crate::event::{EventClass, EventSink};
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 use crate::lookahead::Lookahead;
@@ -133,8 +134,21 @@ impl Handle {
         match &mut self.way {
             Way::Indexed(way) => way.local.sink = sink,
             #[cfg(any(test, feature = "naive"))]
-            Way::Naive(way) => way.sink = sink,
+            Way::Naive(way) => way.sinks.effects = sink,
         }
+    }
+
+    /// Installs or removes the sink that events go to, as far as they are
+    /// [wanted](Store::set_wanted_events).
+    pub fn set_event_sink(&mut self, sink: Option<Box<dyn EventSink>>) {
+        with_way!(&mut self.way, way => way.outlet().set(sink));
+    }
+
+    /// Says what happened to a key, as [`Entry::event`] does: for a command over several keys whose
+    /// events come in another order than its changes, while those keys are locked.
+    #[inline]
+    pub fn event(&mut self, key: &Key<'_>, class: EventClass, name: &'static str) {
+        with_way!(&mut self.way, way => way.event(key, class, name));
     }
 
     /// A value of `len` bytes that is received piece by piece, if it is long enough for that.
@@ -503,7 +517,7 @@ impl Handle {
                 way.local.told_sink()
             }
             #[cfg(any(test, feature = "naive"))]
-            Way::Naive(way) => way.sink.as_deref_mut(),
+            Way::Naive(way) => way.sinks.effects.as_deref_mut(),
         };
         if let Some(sink) = sink {
             state(&mut Effect::new(sink, database));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::bucket::Link;
 use crate::databases::Seen;
+use crate::event::{EventClass, Outlet};
 use crate::gate::Member;
 use crate::growth::Split;
 use crate::index::Index;
@@ -209,6 +210,17 @@ impl Indexed {
             Some(sink) => sink.group_end(),
             None => {}
         }
+    }
+
+    /// Where events go.
+    pub(crate) fn outlet(&self) -> &Outlet {
+        &self.local.events
+    }
+
+    /// Says what happened to a key, if somebody wants to know.
+    #[inline]
+    pub(crate) fn event(&self, key: &Key<'_>, class: EventClass, name: &'static str) {
+        self.local.event(&self.shared, key, class, name);
     }
 
     /// Number of records of a database.

@@ -20,6 +20,7 @@
 
 pub mod effect;
 pub mod entry;
+pub mod event;
 pub mod handle;
 pub mod key;
 pub mod owned;
@@ -86,6 +87,7 @@ pub use arena::HugePages;
 pub use blob::{BlobRef, INCOMING_BYTES_MIN, Incoming};
 pub use effect::{Effect, EffectSink};
 pub use entry::Entry;
+pub use event::{Event, EventClass, EventSink};
 pub use handle::Handle;
 pub use key::{DatabaseId, Key};
 pub use lookahead::Lookahead;

@@ -11,10 +11,11 @@ use crate::bucket::{BUCKET_BYTES, Bucket, Link};
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
 use crate::effect::EffectSink;
+use crate::event::{Event, EventClass, Outlet};
 use crate::evict::Evictor;
 use crate::heap;
 use crate::index::{Home, Index, Spot};
-use crate::key::DatabaseId;
+use crate::key::{DatabaseId, Key};
 use crate::layout::{Form, View};
 use crate::policy::InForce;
 use crate::shared::Shared;
@@ -27,6 +28,7 @@ pub(crate) struct Local {
     pub(crate) cache: SlabCache,
     pub(crate) cell: Arc<tally::Cell>,
     pub(crate) sink: Option<Box<dyn EffectSink>>,
+    pub(crate) events: Outlet,
     pub(crate) now_unix_ms: u64,
     pub(crate) held: Vec<Held>,
     pub(crate) deadlines: Deadlines,
@@ -58,6 +60,7 @@ impl Local {
             cache: shared.slab.cache(),
             cell: shared.tallies.join(),
             sink: None,
+            events: Outlet::default(),
             now_unix_ms: 0,
             held: Vec::new(),
             deadlines: Deadlines::default(),
@@ -241,7 +244,54 @@ impl Local {
             // SAFETY: the caller holds the bucket.
             unsafe { view.with_key(|key| sink.removed(database, key, cause)) };
         }
+        let (class, name) = Event::of_cause(cause);
+        self.event_behind(shared, database, spot.link, class, name);
         self.remove(shared, index, database, home, spot);
+    }
+
+    /// States an event of the key behind a link, if somebody wants it. The caller holds the bucket.
+    pub(crate) fn event_behind(
+        &self,
+        shared: &Shared,
+        database: DatabaseId,
+        link: Link,
+        class: EventClass,
+        name: &'static str,
+    ) {
+        if shared.wanted_events.has(class)
+            && let Some(view) = view_of(shared, link)
+        {
+            // SAFETY: the caller holds the bucket.
+            unsafe {
+                view.with_key(|key| {
+                    self.events.tell(&Event {
+                        class,
+                        name,
+                        database,
+                        key,
+                    });
+                });
+            }
+        }
+    }
+
+    /// States an event, if somebody wants it.
+    #[inline]
+    pub(crate) fn event(
+        &self,
+        shared: &Shared,
+        key: &Key<'_>,
+        class: EventClass,
+        name: &'static str,
+    ) {
+        if shared.wanted_events.has(class) {
+            self.events.tell(&Event {
+                class,
+                name,
+                database: key.database(),
+                key: key.bytes(),
+            });
+        }
     }
 }
 

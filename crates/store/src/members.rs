@@ -6,6 +6,7 @@
 use structures::Object;
 
 use crate::bucket::{Bucket, Link};
+use crate::event::{Event, EventClass};
 use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::hash_of;
@@ -51,6 +52,8 @@ pub(crate) fn look_after(place: Place<'_>, local: &mut Local) -> (Option<u64>, b
         next
     }) {
         local.save_first(shared, index, home);
+        let (class, name) = (EventClass::GENERIC, Event::DELETED);
+        local.event_behind(shared, place.database, spot.link, class, name);
         local.remove(shared, index, place.database, home, spot);
         (next, changed) = (None, true);
     }
@@ -102,6 +105,8 @@ fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -
                 unsafe { view.with_key(|key| sink.member_expired(database, key, member)) };
             }
         });
+        let (class, name) = (EventClass::HASH, "hexpired");
+        local.event_behind(place.shared, place.database, link, class, name);
         let bytes = object.memory_bytes() as u64;
         local.count_object(place.shared, view.object_bytes(), bytes);
         view.set_object_bytes(bytes);

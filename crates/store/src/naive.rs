@@ -11,6 +11,7 @@ use structures::{Object, Structure};
 
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
+use crate::event::{Event, EventClass, Outlet, Wanted};
 use crate::key::{DatabaseId, Key};
 use crate::layout::Form;
 use crate::owned::{Content, Owned};
@@ -157,17 +158,44 @@ impl Data {
 #[derive(Clone, Debug)]
 pub(crate) struct Databases {
     maps: Arc<Mutex<Vec<Map>>>,
+    wanted: Arc<Wanted>,
 }
 
 impl Databases {
     pub(crate) fn new(count: usize) -> Self {
         Self {
             maps: Arc::new(Mutex::new(vec![Map::new(); count])),
+            wanted: Arc::default(),
         }
+    }
+
+    /// The events that somebody wants.
+    pub(crate) fn wanted_events(&self) -> &Wanted {
+        &self.wanted
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Map>> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whom one thread tells what it did.
+pub(crate) struct Sinks {
+    pub(crate) effects: Option<Box<dyn EffectSink>>,
+    events: Outlet,
+    wanted: Arc<Wanted>,
+}
+
+impl Sinks {
+    fn event(&self, key: &Key<'_>, class: EventClass, name: &'static str) {
+        if self.wanted.has(class) {
+            self.events.tell(&Event {
+                class,
+                name,
+                database: key.database(),
+                key: key.bytes(),
+            });
+        }
     }
 }
 
@@ -176,18 +204,23 @@ pub(crate) struct NaiveHandle {
     pub(crate) databases: Databases,
     pub(crate) hasher: Hasher,
     pub(crate) now_unix_ms: u64,
-    pub(crate) sink: Option<Box<dyn EffectSink>>,
+    pub(crate) sinks: Sinks,
     /// The databases while this thread has them for itself.
     pub(crate) held: Option<Vec<Map>>,
 }
 
 impl NaiveHandle {
     pub(crate) fn new(databases: Databases, hasher: Hasher) -> Self {
+        let wanted = Arc::clone(&databases.wanted);
         Self {
             databases,
             hasher,
             now_unix_ms: 0,
-            sink: None,
+            sinks: Sinks {
+                effects: None,
+                events: Outlet::default(),
+                wanted,
+            },
             held: None,
         }
     }
@@ -198,8 +231,11 @@ impl NaiveHandle {
         mut visit: impl FnMut(Option<&Record<'_>>) -> R,
     ) -> R {
         let now = self.now_unix_ms;
-        self.with_map(key.database(), |map, _| {
+        self.with_map(key.database(), |map, sinks| {
             let live = map.get(key.bytes()).filter(|cell| !cell.is_expired(now));
+            if live.is_none() {
+                sinks.event(key, EventClass::KEY_MISS, "keymiss");
+            }
             visit(live.map(|cell| Record::naive(key.bytes(), cell)).as_ref())
         })
     }
@@ -210,8 +246,8 @@ impl NaiveHandle {
         change: impl FnOnce(&mut Entry<'_>) -> R,
     ) -> R {
         let now = self.now_unix_ms;
-        self.with_map(key.database(), |map, sink| {
-            change(&mut Entry::naive(NaiveEntry::open(*key, map, sink, now)))
+        self.with_map(key.database(), |map, sinks| {
+            change(&mut Entry::naive(NaiveEntry::open(*key, map, sinks, now)))
         })
     }
 
@@ -322,7 +358,7 @@ impl NaiveHandle {
         for (database, map) in (0..).zip(maps.iter_mut()) {
             map.retain(|key, cell| {
                 cell.expire_members(now_unix_ms, |member| {
-                    if let Some(sink) = self.sink.as_deref_mut() {
+                    if let Some(sink) = self.sinks.effects.as_deref_mut() {
                         sink.member_expired(database, key, member);
                     }
                 })
@@ -330,8 +366,18 @@ impl NaiveHandle {
         }
     }
 
+    /// Where events go.
+    pub(crate) fn outlet(&self) -> &Outlet {
+        &self.sinks.events
+    }
+
+    /// Says what happened to a key, if somebody wants to know.
+    pub(crate) fn event(&self, key: &Key<'_>, class: EventClass, name: &'static str) {
+        self.sinks.event(key, class, name);
+    }
+
     pub(crate) fn group(&mut self, begins: bool) {
-        match self.sink.as_deref_mut() {
+        match self.sinks.effects.as_deref_mut() {
             Some(sink) if begins => sink.group_begin(),
             Some(sink) => sink.group_end(),
             None => {}
@@ -341,12 +387,12 @@ impl NaiveHandle {
     fn with_map<R>(
         &mut self,
         database: DatabaseId,
-        body: impl FnOnce(&mut Map, Option<&mut (dyn EffectSink + 'static)>) -> R,
+        body: impl FnOnce(&mut Map, &mut Sinks) -> R,
     ) -> R {
-        let sink = self.sink.as_deref_mut();
+        let sinks = &mut self.sinks;
         match self.held.as_mut() {
-            Some(held) => body(&mut held[usize::from(database)], sink),
-            None => body(&mut self.databases.lock()[usize::from(database)], sink),
+            Some(held) => body(&mut held[usize::from(database)], sinks),
+            None => body(&mut self.databases.lock()[usize::from(database)], sinks),
         }
     }
 }
@@ -380,30 +426,26 @@ pub(crate) fn alone<H, R>(
 pub(crate) struct NaiveEntry<'a> {
     key: Key<'a>,
     map: &'a mut Map,
-    sink: Option<&'a mut (dyn EffectSink + 'static)>,
+    sinks: &'a mut Sinks,
     /// Whether the etag was raised.
     raised: bool,
 }
 
 impl<'a> NaiveEntry<'a> {
-    fn open(
-        key: Key<'a>,
-        map: &'a mut Map,
-        sink: Option<&'a mut (dyn EffectSink + 'static)>,
-        now_unix_ms: u64,
-    ) -> Self {
-        let mut entry = Self {
+    fn open(key: Key<'a>, map: &'a mut Map, sinks: &'a mut Sinks, now_unix_ms: u64) -> Self {
+        let entry = Self {
             key,
             map,
-            sink,
+            sinks,
             raised: false,
         };
         let found = entry.map.get(key.bytes());
         if found.is_some_and(|cell| cell.is_expired(now_unix_ms)) {
             entry.map.remove(key.bytes());
-            if let Some(sink) = entry.sink.as_deref_mut() {
+            if let Some(sink) = entry.sinks.effects.as_deref_mut() {
                 sink.removed(key.database(), key.bytes(), Cause::Expired);
             }
+            entry.event(EventClass::EXPIRED, "expired");
         }
         entry
     }
@@ -515,8 +557,19 @@ impl<'a> NaiveEntry<'a> {
     }
 
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
-        if let Some(sink) = self.sink.as_deref_mut() {
+        if let Some(sink) = self.sinks.effects.as_deref_mut() {
             state(&mut Effect::new(sink, self.key.database()));
+        }
+    }
+
+    /// Says what happened, if somebody wants to know.
+    pub(crate) fn event(&self, class: EventClass, name: &'static str) {
+        self.sinks.event(&self.key, class, name);
+    }
+
+    fn event_if_new(&self) {
+        if !self.is_present() {
+            self.event(EventClass::NEW, "new");
         }
     }
 
@@ -553,6 +606,7 @@ impl<'a> NaiveEntry<'a> {
             bytes: Vec::new(),
             changed_in_place: true,
         };
+        self.event_if_new();
         let cell = self.map.entry(self.key.bytes().to_vec()).or_insert(Cell {
             data: empty,
             deadline_unix_ms: None,
@@ -566,6 +620,7 @@ impl<'a> NaiveEntry<'a> {
 
     #[expect(clippy::unnecessary_wraps, reason = "the shape of the real one")]
     fn replace(&mut self, data: Data, deadline: Deadline) -> Result<(), StoreError> {
+        self.event_if_new();
         let found = self.map.get(self.key.bytes());
         let (deadline_unix_ms, etag) = match deadline {
             Deadline::Keep => found.map_or((None, 0), |cell| (cell.deadline_unix_ms, cell.etag)),

@@ -17,6 +17,7 @@
 use structures::Object;
 
 use crate::bucket::{Bucket, Link, Word};
+use crate::event::EventClass;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::Key;
@@ -67,7 +68,7 @@ impl Indexed {
         self.see_index(key.database());
         let mut patience = Patience::default();
         let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
-        look.note(&self.local);
+        look.note(&self.shared, &self.local, key);
         let answer = visit(look.record(&self.local, key).as_ref());
         drop(patience);
         if entered {
@@ -116,7 +117,7 @@ impl Indexed {
                     None => visitor.visit(None),
                 };
                 if look.may_be_believed() {
-                    look.note(local);
+                    look.note(shared, local, key);
                     return answer;
                 }
                 Trouble::Torn
@@ -140,7 +141,7 @@ impl Indexed {
             let look = patience.look(shared, local, self.index(key), key, trouble);
             let answer = visitor.visit(look.record(local, key).as_ref());
             if look.may_be_believed() {
-                look.note(local);
+                look.note(shared, local, key);
                 return answer;
             }
             trouble = Trouble::Torn;
@@ -213,9 +214,10 @@ impl Look<'_> {
 
     /// Counts a look, and marks the record as used if the policy wants to know.
     #[inline]
-    fn note(&self, local: &Local) {
+    fn note(&self, shared: &Shared, local: &Local, key: &Key<'_>) {
         let Some((spot, _)) = self.found else {
             local.cell.events.misses.count();
+            local.event(shared, key, EventClass::KEY_MISS, "keymiss");
             return;
         };
         local.cell.events.hits.count();

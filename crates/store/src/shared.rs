@@ -11,6 +11,7 @@ use crate::accounting::{Budget, Ledger, idle_bytes_max};
 use crate::arena::HugePages;
 use crate::arena::{Arena, CHUNK_BYTES};
 use crate::databases::Databases;
+use crate::event::Wanted;
 use crate::expire::Orphans;
 use crate::gate::Gate;
 use crate::index::Shape;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) budget: Budget,
     pub(crate) before_writes: BeforeWrites,
+    /// Events that somebody wants.
+    pub(crate) wanted_events: Wanted,
     pub(crate) policy: PolicyCell,
     pub(crate) databases: Databases,
     pub(crate) gate: Gate,
@@ -68,6 +71,7 @@ impl Shared {
             ledger,
             budget: Budget::new(0),
             before_writes: BeforeWrites::default(),
+            wanted_events: Wanted::default(),
             policy: PolicyCell::default(),
             databases: Databases::new(count, shape),
             gate: Gate::new(),

@@ -8,6 +8,7 @@ use base::hash::KeyHasher;
 use base::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use crate::event::EventClass;
 use crate::handle::Handle;
 use crate::index::Shape;
 use crate::key::DatabaseId;
@@ -158,6 +159,15 @@ impl Store {
     #[must_use]
     pub fn databases(&self) -> DatabaseId {
         self.count
+    }
+
+    /// Says which events somebody wants, from now on.
+    pub fn set_wanted_events(&self, classes: EventClass) {
+        match &self.backend {
+            Backend::Indexed(shared) => shared.wanted_events.set(classes),
+            #[cfg(any(test, feature = "naive"))]
+            Backend::Naive(databases, _) => databases.wanted_events().set(classes),
+        }
     }
 
     /// Forgets what was counted (CONFIG RESETSTAT).

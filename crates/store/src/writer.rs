@@ -13,6 +13,7 @@ use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
 use crate::effect::Effect;
 use crate::entry::Entry;
+use crate::event::EventClass;
 use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
@@ -655,6 +656,12 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Says what happened, if somebody wants to know.
+    #[inline]
+    pub(crate) fn event(&self, class: EventClass, name: &'static str) {
+        self.local.event(self.shared, &self.key, class, name);
+    }
+
     /// What the record will have: who keeps the deadline changes the value that is there, and the
     /// etag counts that; otherwise it is another value, without one.
     #[inline]
@@ -822,6 +829,7 @@ impl<'a> Writer<'a> {
         self.inserted = true;
         self.local.count_keys(self.index, self.key.database(), 1);
         self.note_deadline(None, draft.deadline_unix_ms());
+        self.event(EventClass::NEW, "new");
         Ok(())
     }
 
