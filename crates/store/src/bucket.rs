@@ -415,7 +415,20 @@ impl Bucket {
             .store(word.with_overflow(number).0, Ordering::Relaxed);
     }
 
-    /// Whether somebody listens to a key in here.
+    /// Whether somebody listens to a key in here, as the holder knows it.
+    #[inline]
+    pub(crate) fn is_listened(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & Word::LISTEN != 0
+    }
+
+    /// Notes that somebody listens to a key in here, or nobody any more; for the holder.
+    pub(crate) fn set_listened(&self, on: bool) {
+        let word = self.word.load(Ordering::Relaxed) & !Word::LISTEN;
+        let bit = if on { Word::LISTEN } else { 0 };
+        self.word.store(word | bit, Ordering::Relaxed);
+    }
+
+    /// The bits that a split passes on.
     #[cfg(test)]
     pub(crate) fn inherited_bits(&self) -> u64 {
         self.word.load(Ordering::Relaxed) & Word::INHERITED

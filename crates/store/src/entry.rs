@@ -226,6 +226,13 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.put(value))
     }
 
+    /// Says that the key was changed by what another key's effect states (the source of LMOVE), so
+    /// that who listens to it is told.
+    #[inline]
+    pub fn announce(&mut self) {
+        with_place!(&mut self.place, place => place.announce());
+    }
+
     /// States what was done, while the record is still locked. `state` runs only when someone
     /// listens.
     #[inline]
@@ -249,5 +256,11 @@ impl<'a> Entry<'a> {
         if !self.is_present() {
             self.event(EventClass::GENERIC, Event::DELETED);
         }
+    }
+
+    /// As [`Entry::effect`], of something that does not change this key (COPY states its effect in the
+    /// database of its source): who listens to the key is not told.
+    pub fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        with_place!(&mut self.place, place => place.effect_elsewhere(state));
     }
 }

@@ -8,6 +8,7 @@ use crate::entry::Entry;
 use crate::event::{EventClass, EventSink};
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
+use crate::listeners::Listener;
 use crate::lookahead::Lookahead;
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::{self, NaiveHandle};
@@ -522,6 +523,37 @@ impl Handle {
         if let Some(sink) = sink {
             state(&mut Effect::new(sink, database));
         }
+    }
+
+    /// Registers a listener for a key, which need not exist; once, however often this is called. With
+    /// keys locked, only for one of these.
+    pub fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        with_way!(&mut self.way, way => way.listen(key, listener));
+    }
+
+    /// Takes a registration back: after this call the listener is not told of the key any more. With
+    /// keys locked, only for one of these.
+    pub fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        with_way!(&mut self.way, way => way.unlisten(key, listener));
+    }
+
+    /// Says who makes the changes from now on (see [`crate::KeyChange::author`]).
+    #[inline]
+    pub fn set_author(&mut self, author: u64) {
+        with_way!(&mut self.way, way => way.teller_mut().author = author);
+    }
+
+    /// Whether a change of this handle was to a key that is to be [served](Handle::take_served).
+    #[inline]
+    #[must_use]
+    pub fn has_served(&self) -> bool {
+        with_way!(&self.way, way => !way.teller().served.is_empty())
+    }
+
+    /// The keys that listeners said are to be [served](crate::Interest::Serve), since this was last
+    /// asked: each once, in the order of their first changes.
+    pub fn take_served(&mut self) -> Vec<(DatabaseId, Box<[u8]>)> {
+        with_way!(&mut self.way, way => std::mem::take(&mut way.teller_mut().served))
     }
 
     /// Whether there are addresses for `records` whose keys and values have `bytes`, for a command

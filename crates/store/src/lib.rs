@@ -16,13 +16,14 @@
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
-//! `parking` (waiting without a thread that waits); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared with).
+//! `parking` (waiting without a thread that waits); `listeners` (who wants to know of changes); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared with).
 
 pub mod effect;
 pub mod entry;
 pub mod event;
 pub mod handle;
 pub mod key;
+pub mod listeners;
 pub mod owned;
 pub mod policy;
 pub mod record;
@@ -90,6 +91,7 @@ pub use entry::Entry;
 pub use event::{Event, EventClass, EventSink};
 pub use handle::Handle;
 pub use key::{DatabaseId, Key};
+pub use listeners::{ChangeKind, Interest, KeyChange, Listener};
 pub use lookahead::Lookahead;
 pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};

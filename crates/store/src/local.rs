@@ -17,6 +17,7 @@ use crate::heap;
 use crate::index::{Home, Index, Spot};
 use crate::key::{DatabaseId, Key};
 use crate::layout::{Form, View};
+use crate::listeners::{ChangeKind, Scene, Teller};
 use crate::policy::InForce;
 use crate::shared::Shared;
 use crate::slab::SlabCache;
@@ -40,6 +41,8 @@ pub(crate) struct Local {
     pub(crate) generation: u64,
     /// The buckets held are marked as held for long.
     pub(crate) holds_long: bool,
+    /// What listeners of keys are told about this thread, and tell it.
+    pub(crate) teller: Teller,
     /// Which buffer this thread saves records in for a snapshot.
     pub(crate) buffer: usize,
     index_bytes: LocalBytes,
@@ -69,6 +72,7 @@ impl Local {
             notes_use: true,
             generation: 0,
             holds_long: false,
+            teller: Teller::default(),
             buffer: shared.snapshots.assign_buffer(),
             index_bytes: LocalBytes::default(),
             object_bytes: LocalBytes::default(),
@@ -246,6 +250,18 @@ impl Local {
         }
         let (class, name) = Event::of_cause(cause);
         self.event_behind(shared, database, spot.link, class, name);
+        if home.is_listened() {
+            let scene = Scene {
+                shared,
+                index,
+                home,
+            };
+            let kind = match cause {
+                Cause::Expired => ChangeKind::Expired,
+                Cause::Evicted => ChangeKind::Evicted,
+            };
+            self.tell_of(scene, database, spot.link, kind);
+        }
         self.remove(shared, index, database, home, spot);
     }
 

@@ -12,6 +12,7 @@ use crate::index::{Index, Spot};
 use crate::indexed::hash_of;
 use crate::key::DatabaseId;
 use crate::layout::Form;
+use crate::listeners::{ChangeKind, Scene};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
 use crate::wheel::POSITION_BITS;
@@ -29,6 +30,20 @@ pub(crate) struct Place<'p> {
     pub(crate) database: DatabaseId,
     pub(crate) home: &'p Bucket,
     pub(crate) position: u64,
+}
+
+impl Place<'_> {
+    /// Tells who listens to the key behind a link.
+    fn tell(&self, local: &mut Local, link: Link, kind: ChangeKind) {
+        if self.home.is_listened() {
+            let scene = Scene {
+                shared: self.shared,
+                index: self.index,
+                home: self.home,
+            };
+            local.tell_of(scene, self.database, link, kind);
+        }
+    }
 }
 
 /// Removes members that are due from the structures at a position, and structures that become empty.
@@ -54,6 +69,7 @@ pub(crate) fn look_after(place: Place<'_>, local: &mut Local) -> (Option<u64>, b
         local.save_first(shared, index, home);
         let (class, name) = (EventClass::GENERIC, Event::DELETED);
         local.event_behind(shared, place.database, spot.link, class, name);
+        place.tell(local, spot.link, ChangeKind::Removed);
         local.remove(shared, index, place.database, home, spot);
         (next, changed) = (None, true);
     }
@@ -107,9 +123,13 @@ fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -
         });
         let (class, name) = (EventClass::HASH, "hexpired");
         local.event_behind(place.shared, place.database, link, class, name);
+        let is_emptied = object.is_to_be_removed();
         let bytes = object.memory_bytes() as u64;
         local.count_object(place.shared, view.object_bytes(), bytes);
         view.set_object_bytes(bytes);
+        if !is_emptied {
+            place.tell(local, link, ChangeKind::Written);
+        }
     }
     first_deadline(place.shared, link)
 }

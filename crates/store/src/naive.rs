@@ -14,6 +14,7 @@ use crate::entry::Entry;
 use crate::event::{Event, EventClass, Outlet, Wanted};
 use crate::key::{DatabaseId, Key};
 use crate::layout::Form;
+use crate::listeners::{ChangeKind, KeyChange, Listener, Listeners, Teller};
 use crate::owned::{Content, Owned};
 use crate::record::Record;
 use crate::shared::Hasher;
@@ -159,6 +160,7 @@ impl Data {
 pub(crate) struct Databases {
     maps: Arc<Mutex<Vec<Map>>>,
     wanted: Arc<Wanted>,
+    listeners: Arc<Listeners>,
 }
 
 impl Databases {
@@ -166,6 +168,7 @@ impl Databases {
         Self {
             maps: Arc::new(Mutex::new(vec![Map::new(); count])),
             wanted: Arc::default(),
+            listeners: Arc::default(),
         }
     }
 
@@ -207,6 +210,7 @@ pub(crate) struct NaiveHandle {
     pub(crate) sinks: Sinks,
     /// The databases while this thread has them for itself.
     pub(crate) held: Option<Vec<Map>>,
+    teller: Teller,
 }
 
 impl NaiveHandle {
@@ -222,6 +226,7 @@ impl NaiveHandle {
                 wanted,
             },
             held: None,
+            teller: Teller::default(),
         }
     }
 
@@ -246,9 +251,58 @@ impl NaiveHandle {
         change: impl FnOnce(&mut Entry<'_>) -> R,
     ) -> R {
         let now = self.now_unix_ms;
-        self.with_map(key.database(), |map, sinks| {
-            change(&mut Entry::naive(NaiveEntry::open(*key, map, sinks, now)))
-        })
+        let mut notes = Notes::default();
+        let (answer, is_changed, is_present) = self.with_map(key.database(), |map, sinks| {
+            let entry = NaiveEntry::open(*key, map, sinks, now, &mut notes);
+            let before = entry.map.get(key.bytes()).cloned();
+            let mut entry = Entry::naive(entry);
+            let answer = change(&mut entry);
+            drop(entry);
+            let after = map.get(key.bytes());
+            (answer, before.as_ref() != after, after.is_some())
+        });
+        if notes.expired {
+            self.tell(key, ChangeKind::Expired);
+        }
+        if is_changed || notes.announced {
+            let kind = if is_present {
+                ChangeKind::Written
+            } else {
+                ChangeKind::Removed
+            };
+            self.tell(key, kind);
+        }
+        answer
+    }
+
+    /// Tells who listens to a key.
+    fn tell(&mut self, key: &Key<'_>, kind: ChangeKind) {
+        let change = KeyChange {
+            key: key.bytes(),
+            database: key.database(),
+            kind,
+            author: self.teller.author,
+        };
+        let listeners = &self.databases.listeners;
+        listeners.tell(&mut self.teller, key.hash(), &change);
+    }
+
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "the shape of the real one")]
+    pub(crate) fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        self.databases.listeners.add(key, listener);
+    }
+
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "the shape of the real one")]
+    pub(crate) fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        self.databases.listeners.remove(key, listener);
+    }
+
+    pub(crate) fn teller(&self) -> &Teller {
+        &self.teller
+    }
+
+    pub(crate) fn teller_mut(&mut self) -> &mut Teller {
+        &mut self.teller
     }
 
     pub(crate) fn scan(
@@ -341,28 +395,67 @@ impl NaiveHandle {
 
     /// Empties a database; for who has the store for itself.
     pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
-        self.with_map(database, |map, _| std::mem::take(map).len())
+        let before = self.present_listened(database);
+        let count = self.with_map(database, |map, _| std::mem::take(map).len());
+        self.tell_flushed(database, &before);
+        count
+    }
+
+    /// The keys of a database that somebody listens to, and whether they exist.
+    fn present_listened(&mut self, database: DatabaseId) -> Vec<(u64, Box<[u8]>, bool)> {
+        let keys = self.databases.listeners.keys_of(database);
+        self.with_map(database, |map, _| {
+            let with_presence = |(hash, key): (u64, Box<[u8]>)| {
+                let is_present = map.contains_key(&*key);
+                (hash, key, is_present)
+            };
+            keys.into_iter().map(with_presence).collect()
+        })
+    }
+
+    /// Tells who listens to a key that existed before or does so now.
+    fn tell_flushed(&mut self, database: DatabaseId, before: &[(u64, Box<[u8]>, bool)]) {
+        let after = self.present_listened(database);
+        for ((hash, key, was), (.., is)) in before.iter().zip(&after) {
+            if *was || *is {
+                let key = Key::with_hash(key, *hash, database);
+                self.tell(&key, ChangeKind::Flushed);
+            }
+        }
     }
 
     /// Exchanges two databases; for who has the store for itself.
     pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
+        let before = [one, other].map(|database| self.present_listened(database));
         if let Some(held) = self.held.as_mut() {
             held.swap(usize::from(one), usize::from(other));
+        }
+        for (database, before) in [one, other].into_iter().zip(&before) {
+            self.tell_flushed(database, before);
         }
     }
 
     /// Removes everything that has expired.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) {
         self.now_unix_ms = now_unix_ms;
-        let mut maps = self.databases.lock();
+        let mut told = Vec::new();
+        let databases = self.databases.clone();
+        let mut maps = databases.lock();
         for (database, map) in (0..).zip(maps.iter_mut()) {
             map.retain(|key, cell| {
                 cell.expire_members(now_unix_ms, |member| {
+                    told.push((database, key.clone()));
                     if let Some(sink) = self.sinks.effects.as_deref_mut() {
                         sink.member_expired(database, key, member);
                     }
                 })
             });
+        }
+        drop(maps);
+        told.dedup();
+        for (database, key) in told {
+            let key = Key::with_hash(&key, self.hasher.hash(&key), database);
+            self.tell(&key, ChangeKind::Written);
         }
     }
 
@@ -422,26 +515,44 @@ pub(crate) fn alone<H, R>(
     answer
 }
 
+/// What is to be told of a visit of an entry.
+#[derive(Debug, Default)]
+struct Notes {
+    /// A record was there that had expired.
+    expired: bool,
+    /// The key was said to be changed.
+    announced: bool,
+}
+
 /// One key's place in a naive store.
 pub(crate) struct NaiveEntry<'a> {
     key: Key<'a>,
     map: &'a mut Map,
     sinks: &'a mut Sinks,
+    notes: &'a mut Notes,
     /// Whether the etag was raised.
     raised: bool,
 }
 
 impl<'a> NaiveEntry<'a> {
-    fn open(key: Key<'a>, map: &'a mut Map, sinks: &'a mut Sinks, now_unix_ms: u64) -> Self {
+    fn open(
+        key: Key<'a>,
+        map: &'a mut Map,
+        sinks: &'a mut Sinks,
+        now_unix_ms: u64,
+        notes: &'a mut Notes,
+    ) -> Self {
         let entry = Self {
             key,
             map,
             sinks,
+            notes,
             raised: false,
         };
         let found = entry.map.get(key.bytes());
         if found.is_some_and(|cell| cell.is_expired(now_unix_ms)) {
             entry.map.remove(key.bytes());
+            entry.notes.expired = true;
             if let Some(sink) = entry.sinks.effects.as_deref_mut() {
                 sink.removed(key.database(), key.bytes(), Cause::Expired);
             }
@@ -556,7 +667,16 @@ impl<'a> NaiveEntry<'a> {
         self.replace(Data::from_owned(value), deadline)
     }
 
+    pub(crate) fn announce(&mut self) {
+        self.notes.announced = true;
+    }
+
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.announce();
+        self.effect_elsewhere(state);
+    }
+
+    pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         if let Some(sink) = self.sinks.effects.as_deref_mut() {
             state(&mut Effect::new(sink, self.key.database()));
         }

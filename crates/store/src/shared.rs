@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::index::Shape;
 use crate::key::DatabaseId;
 use crate::lazy_free::LazyFree;
+use crate::listeners::Listeners;
 use crate::mover::Mover;
 use crate::parking::Parking;
 use crate::policy::PolicyCell;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) mover: Mover,
     pub(crate) snapshots: Snapshots,
     pub(crate) parking: Parking,
+    pub(crate) listeners: Listeners,
     pub(crate) active_expire: AtomicBool,
     /// Nothing goes unasked for now, neither expired nor for want of memory.
     pub(crate) holds_removals: AtomicBool,
@@ -83,6 +85,7 @@ impl Shared {
             mover: Mover::default(),
             snapshots: Snapshots::default(),
             parking: Parking::default(),
+            listeners: Listeners::default(),
             active_expire: AtomicBool::new(true),
             holds_removals: AtomicBool::new(false),
             has_member_deadlines: AtomicBool::new(false),

@@ -5,6 +5,7 @@ mod events;
 mod eviction;
 mod expiry;
 mod growing;
+mod listening;
 mod locking;
 mod moving;
 mod objects;

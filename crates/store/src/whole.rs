@@ -26,6 +26,8 @@ impl Indexed {
     pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
         debug_assert!(self.is_alone());
         let count = self.len(database);
+        let listened = self.shared.listeners.keys_of(database);
+        let were_present = self.present(database, &listened);
         let Some(index) = self.shared.databases.detach(database) else {
             return 0;
         };
@@ -40,12 +42,18 @@ impl Indexed {
         if let Some(detached) = self.shared.snapshots.keep(detached) {
             detached.free_behind(&self.shared.lazy);
         }
+        self.tell_flushed(database, &listened, &were_present);
         count
     }
 
     /// Exchanges two databases. For who has the store for itself.
     pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
         debug_assert!(self.is_alone());
+        let listened = [one, other].map(|database| {
+            let keys = self.shared.listeners.keys_of(database);
+            let were_present = self.present(database, &keys);
+            (database, keys, were_present)
+        });
         for database in [one, other] {
             if let Some(index) = self.seen.get(database) {
                 let tell = |delta: &Delta| index.counts.tell(delta);
@@ -57,6 +65,9 @@ impl Indexed {
         }
         self.shared.databases.swap(one, other);
         self.seen.refresh(&self.shared.databases);
+        for (database, keys, were_present) in listened {
+            self.tell_flushed(database, &keys, &were_present);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::key::Key;
 use crate::layout::{
     Fields, Form, Header, INLINE_KEY_BYTES_MAX, OBJECT_BYTES, OPTIMISTIC_BYTES_MAX, View,
 };
+use crate::listeners::{ChangeKind, KeyChange, Scene};
 use crate::local::{Local, view_of};
 use crate::owned::{Content, Owned};
 use crate::record::Record;
@@ -77,10 +78,21 @@ pub(crate) struct Writer<'a> {
     held_at: Option<usize>,
     key: Key<'a>,
     spot: Option<Spot<'a>>,
-    changed: bool,
+    changed: Changed,
     inserted: bool,
     /// Whether the etag was raised: one change of a key raises it once.
     raised: bool,
+}
+
+/// What was done to the content of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Changed {
+    No,
+    /// It may not be what it was, but the key was not changed as its clients see it: so far, for a
+    /// structure that may have been left as it was; or what has expired went, and was told of.
+    Quietly,
+    /// The key was changed: who listens to it is to be told.
+    Announced,
 }
 
 /// What a record has besides key and value.
@@ -99,9 +111,13 @@ impl From<Option<u64>> for Attributes {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
+        if self.changed == Changed::Announced && self.home.is_listened() {
+            self.tell_listeners();
+        }
+        let changed = self.changed != Changed::No;
         match self.held_at {
-            Some(at) => self.local.held[at].changed |= self.changed,
-            None => self.home.unlock(self.changed),
+            Some(at) => self.local.held[at].changed |= changed,
+            None => self.home.unlock(changed),
         }
     }
 }
@@ -130,7 +146,7 @@ impl<'a> Writer<'a> {
             held_at,
             key,
             spot: None,
-            changed: false,
+            changed: Changed::No,
             inserted: false,
             raised: false,
         };
@@ -156,7 +172,7 @@ impl<'a> Writer<'a> {
             self.local
                 .remove_unasked(self.shared, self.index, database, home, spot, cause);
             self.spot = None;
-            self.changed = true;
+            self.changed = Changed::Quietly;
         }
     }
 
@@ -298,7 +314,7 @@ impl<'a> Writer<'a> {
             view.form() == Form::Object && has_room
         });
         if let Some(view) = in_place {
-            self.changed = true;
+            self.changed = Changed::Announced;
             // SAFETY: the bucket is held, and the pointer is replaced below.
             unsafe { self.local.free_value(self.shared, &view) };
             if view.header().has_deadline() {
@@ -366,7 +382,7 @@ impl<'a> Writer<'a> {
         let Some(structure) = S::of_mut(object) else {
             return Err(StoreError::WrongKind);
         };
-        self.changed = true;
+        self.changed = self.changed.max(Changed::Quietly);
         let answer = change(structure);
         if object.has_member_deadlines() {
             self.arm_members(object, due);
@@ -430,7 +446,7 @@ impl<'a> Writer<'a> {
         data: &[u8],
     ) -> Result<(), StoreError> {
         let mut word = view.value_word();
-        self.changed = true;
+        self.changed = Changed::Announced;
         // SAFETY: the record's word names its blob, the bucket is held, and the word is put back.
         let (written, len) =
             unsafe { Blob::change(&mut word, |blob| (blob.write_at(offset, data), blob.len())) };
@@ -449,7 +465,7 @@ impl<'a> Writer<'a> {
         offset: usize,
         data: &[u8],
     ) {
-        self.changed = true;
+        self.changed = Changed::Announced;
         if offset > len {
             view.zero_value(len, offset - len);
         }
@@ -494,7 +510,7 @@ impl<'a> Writer<'a> {
         };
         if view.header().has_deadline() {
             let old = view.deadline_unix_ms();
-            self.changed = true;
+            self.changed = Changed::Announced;
             view.set_deadline(deadline);
             self.note_deadline(old, deadline);
             self.use_again(&view);
@@ -513,7 +529,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         if view.header().has_etag() {
-            self.changed = true;
+            self.changed = Changed::Announced;
             view.set_etag(etag);
             return Ok(());
         }
@@ -556,7 +572,7 @@ impl<'a> Writer<'a> {
         let Some(spot) = self.spot.take() else {
             return false;
         };
-        self.changed = true;
+        self.changed = Changed::Announced;
         let database = self.key.database();
         self.local
             .remove(self.shared, self.index, database, self.home, spot);
@@ -646,9 +662,44 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Says that the key was changed by what is stated as an effect on another key.
+    #[inline]
+    pub(crate) fn announce(&mut self) {
+        self.changed = Changed::Announced;
+    }
+
+    /// Tells who listens to the key.
+    #[cold]
+    fn tell_listeners(&mut self) {
+        let kind = if self.is_present() {
+            ChangeKind::Written
+        } else {
+            ChangeKind::Removed
+        };
+        let change = KeyChange {
+            key: self.key.bytes(),
+            database: self.key.database(),
+            kind,
+            author: self.local.teller.author,
+        };
+        let scene = Scene {
+            shared: self.shared,
+            index: self.index,
+            home: self.home,
+        };
+        self.local.tell(scene, self.key.hash(), &change);
+    }
+
     /// Counts a change and states it, if somebody listens.
     #[inline]
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.announce();
+        self.effect_elsewhere(state);
+    }
+
+    /// As [`Writer::effect`], but does not say that the key was changed.
+    #[inline]
+    pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.local.cell.events.changes.count();
         let database = self.key.database();
         if let Some(sink) = self.local.told_sink() {
@@ -743,7 +794,7 @@ impl<'a> Writer<'a> {
         {
             return None;
         }
-        self.changed = true;
+        self.changed = Changed::Announced;
         if header.has_deadline() {
             let old = view.deadline_unix_ms();
             view.set_deadline(deadline);
@@ -803,7 +854,7 @@ impl<'a> Writer<'a> {
         let old = self.view();
         let visited = spot.link.flags() & Link::VISITED;
         let link = Link::new(self.key.hash(), draft.offset(), flags | visited);
-        self.changed = true;
+        self.changed = Changed::Announced;
         spot.bucket.set_link(spot.at, link);
         self.spot = Some(Spot { link, ..spot });
         if let Some(old) = old {
@@ -819,7 +870,7 @@ impl<'a> Writer<'a> {
 
     fn publish_new(&mut self, draft: View<'a>, flags: u64) -> Result<(), StoreError> {
         let link = Link::new(self.key.hash(), draft.offset(), flags);
-        self.changed = true;
+        self.changed = Changed::Announced;
         self.spot = self.index.insert(self.home, link);
         if self.spot.is_none() {
             // SAFETY: nobody else knows of the draft.

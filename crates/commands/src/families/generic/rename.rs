@@ -137,7 +137,7 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         }
         place(context, &source, &target)?;
         context.store.modify(&source, |entry| {
-            entry.effect(|effect| {
+            entry.effect_elsewhere(|effect| {
                 let database = IntegerText::new_u64(u64::from(target.database()));
                 effect.command(&[
                     b"COPY",

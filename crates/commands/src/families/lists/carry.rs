@@ -88,7 +88,9 @@ fn carry(
             })?;
         } else {
             context.store.modify(target, |entry| {
-                entry.change_or_create(|list: &mut List| list.push(to, element, limit))
+                entry.change_or_create(|list: &mut List| list.push(to, element, limit))?;
+                entry.announce();
+                Ok::<_, CommandError>(())
             })?;
             context.store.modify(source, |entry| {
                 entry.change(|list: &mut List| list.pop(from, 1, limit))

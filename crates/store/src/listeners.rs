@@ -1,0 +1,363 @@
+//! Who wants to know of changes of keys: WATCH, blocked clients, client-side caching.
+//!
+//! A listener is registered for a key, which need not exist. The home bucket of such a key has its
+//! LISTEN bit set, so that a write to a bucket nobody listens to pays one bit test. Who changes a
+//! key in a bucket with the bit tells the listeners before the bucket is given back: whoever sees the
+//! change also finds them told. Registrations are kept by position, so those of one bucket are an
+//! interval whatever the size of the table, and the bit goes with the last of them.
+//!
+//! The locks here are leaves: they are taken with a bucket held, and nothing is taken under them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use base::sync::{Mutex, MutexGuard};
+
+use crate::bucket::Bucket;
+use crate::index::{Home, Index};
+use crate::indexed::Indexed;
+use crate::key::{DatabaseId, Key};
+use crate::local::{Local, view_of};
+use crate::shared::Shared;
+
+/// Somebody who wants to know of changes of the keys that he is registered for.
+pub trait Listener: Send + Sync {
+    /// A key was changed. Called by the thread that did it, with the key's bucket locked: must not
+    /// come back to the store, and must not block.
+    fn changed(&self, change: &KeyChange<'_>) -> Interest;
+}
+
+/// A change of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyChange<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its database.
+    pub database: DatabaseId,
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// Who did it, by [`crate::Handle::set_author`]; 0 is the server itself.
+    pub author: u64,
+}
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was written to, and exists.
+    Written,
+    /// It was deleted.
+    Removed,
+    /// It went because its time had come.
+    Expired,
+    /// It went because memory was needed.
+    Evicted,
+    /// Its database was emptied or exchanged, and it existed before or does so now.
+    Flushed,
+}
+
+/// What a listener says to a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// It goes on listening.
+    Keep,
+    /// It is not to be told of this key again.
+    Forget,
+    /// It goes on listening, and the key is to be [served](crate::Handle::take_served).
+    Serve,
+}
+
+/// What a thread tells of itself when it tells listeners, and what they tell it.
+#[derive(Debug, Default)]
+pub(crate) struct Teller {
+    /// Who the changes are by.
+    pub(crate) author: u64,
+    /// Keys that are to be served, in the order of their changes, each once.
+    pub(crate) served: Vec<(DatabaseId, Box<[u8]>)>,
+}
+
+impl Teller {
+    fn serve(&mut self, change: &KeyChange<'_>) {
+        let is_known = |(database, key): &(DatabaseId, Box<[u8]>)| {
+            *database == change.database && **key == *change.key
+        };
+        if !self.served.iter().any(is_known) {
+            self.served.push((change.database, change.key.into()));
+        }
+    }
+}
+
+/// Bits of a hash that choose the part of the table: fewer than lead to a bucket of most tables, so
+/// that a bucket's keys are in one part.
+const SHARD_BITS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
+
+const SHARDS: usize = 1 << SHARD_BITS;
+
+/// By database and position of the key.
+type Shard = BTreeMap<(DatabaseId, u64), Vec<Registration>>;
+
+struct Registration {
+    key: Box<[u8]>,
+    listener: Arc<dyn Listener>,
+}
+
+impl Registration {
+    fn is(&self, key: &[u8], listener: &Arc<dyn Listener>) -> bool {
+        *self.key == *key && Arc::ptr_eq(&self.listener, listener)
+    }
+}
+
+/// All registrations.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl Listeners {
+    /// Registers a listener for a key, once however often this is called.
+    pub(crate) fn add(&self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        let mut shard = self.shard(key.hash());
+        let registrations = shard.entry(key.position()).or_default();
+        if !registrations
+            .iter()
+            .any(|one| one.is(key.bytes(), listener))
+        {
+            registrations.push(Registration {
+                key: key.bytes().into(),
+                listener: Arc::clone(listener),
+            });
+        }
+    }
+
+    /// Takes a registration back.
+    pub(crate) fn remove(&self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        let mut shard = self.shard(key.hash());
+        if let Some(registrations) = shard.get_mut(&key.position()) {
+            registrations.retain(|one| !one.is(key.bytes(), listener));
+            if registrations.is_empty() {
+                shard.remove(&key.position());
+            }
+        }
+    }
+
+    /// Tells those who listen to a key of this hash.
+    pub(crate) fn tell(&self, teller: &mut Teller, hash: u64, change: &KeyChange<'_>) {
+        let place = (change.database, hash.reverse_bits());
+        let mut shard = self.shard(hash);
+        let Some(registrations) = shard.get_mut(&place) else {
+            return;
+        };
+        registrations.retain(|one| {
+            if *one.key != *change.key {
+                return true;
+            }
+            match one.listener.changed(change) {
+                Interest::Keep => true,
+                Interest::Forget => false,
+                Interest::Serve => {
+                    teller.serve(change);
+                    true
+                }
+            }
+        });
+        if registrations.is_empty() {
+            shard.remove(&place);
+        }
+    }
+
+    /// Whether nobody listens to a key of this bucket; `false` where that is not easily known.
+    fn is_silent(&self, database: DatabaseId, home: Home) -> bool {
+        if home.depth < SHARD_BITS.max(1) {
+            return false;
+        }
+        let first = home.first_position();
+        let last = home.end_position().wrapping_sub(1);
+        let shard = self.shard(home.number);
+        let mut range = shard.range((database, first)..=(database, last));
+        range.next().is_none()
+    }
+
+    /// The keys of a database that somebody listens to, with their hashes.
+    pub(crate) fn keys_of(&self, database: DatabaseId) -> Vec<(u64, Box<[u8]>)> {
+        let mut keys = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            for ((_, position), registrations) in shard.range((database, 0)..=(database, u64::MAX))
+            {
+                let hash = position.reverse_bits();
+                for registration in registrations {
+                    if !keys.contains(&(hash, registration.key.clone())) {
+                        keys.push((hash, registration.key.clone()));
+                    }
+                }
+            }
+        }
+        keys
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        let number = usize::try_from(hash & (SHARDS as u64 - 1)).unwrap_or(0);
+        lock(&self.shards[number])
+    }
+}
+
+impl std::fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners").finish_non_exhaustive()
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The bucket of a change, held by the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) index: &'s Index,
+    pub(crate) home: &'s Bucket,
+}
+
+impl Local {
+    /// Tells who listens to a key of a bucket that has the bit.
+    #[cold]
+    pub(crate) fn tell(&mut self, scene: Scene<'_>, hash: u64, change: &KeyChange<'_>) {
+        let listeners = &scene.shared.listeners;
+        listeners.tell(&mut self.teller, hash, change);
+        let home = scene.index.state().home(hash);
+        if listeners.is_silent(change.database, home) {
+            scene.home.set_listened(false);
+        }
+    }
+
+    /// Tells of the record behind a link that goes, or loses members, without being asked to.
+    #[cold]
+    pub(crate) fn tell_of(
+        &mut self,
+        scene: Scene<'_>,
+        database: DatabaseId,
+        link: crate::bucket::Link,
+        kind: ChangeKind,
+    ) {
+        let Some(view) = view_of(scene.shared, link) else {
+            return;
+        };
+        // SAFETY: the caller holds the bucket.
+        let key: Vec<u8> = unsafe { view.with_key(<[u8]>::to_vec) };
+        let change = KeyChange {
+            key: &key,
+            database,
+            kind,
+            author: 0,
+        };
+        self.tell(scene, scene.shared.hasher.hash(&key), &change);
+    }
+}
+
+impl Indexed {
+    #[inline]
+    pub(crate) fn teller(&self) -> &Teller {
+        &self.local.teller
+    }
+
+    #[inline]
+    pub(crate) fn teller_mut(&mut self) -> &mut Teller {
+        &mut self.local.teller
+    }
+
+    /// Registers a listener for a key.
+    pub(crate) fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        self.need_index(key.database());
+        let shared = Arc::clone(&self.shared);
+        self.with_bucket(key, |bucket, _| {
+            bucket.set_listened(true);
+            shared.listeners.add(key, listener);
+        });
+    }
+
+    /// Takes a registration back.
+    pub(crate) fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        self.need_index(key.database());
+        let shared = Arc::clone(&self.shared);
+        self.with_bucket(key, |bucket, home| {
+            shared.listeners.remove(key, listener);
+            if bucket.is_listened() && shared.listeners.is_silent(key.database(), home) {
+                bucket.set_listened(false);
+            }
+        });
+    }
+
+    /// Runs `body` with the bucket of a key held.
+    fn with_bucket<R>(&mut self, key: &Key<'_>, body: impl FnOnce(&Bucket, Home) -> R) -> R {
+        let entered = self.enter();
+        let Some(index) = self.seen.get(key.database()) else {
+            unreachable!("made before");
+        };
+        let answer = if self.local.held.is_empty() {
+            let home = index.lock(key.hash());
+            let bucket = index.bucket(home.number);
+            let answer = body(bucket, home);
+            bucket.unlock(false);
+            answer
+        } else {
+            let at = self.local.held_at(index, key.database(), key.hash());
+            let home = self.local.held[at].home;
+            body(index.bucket(home.number), home)
+        };
+        if entered {
+            self.leave();
+        }
+        answer
+    }
+
+    /// Those of `keys` that have a record in a database, expired or not. For who has the store for
+    /// itself.
+    pub(crate) fn present(&mut self, database: DatabaseId, keys: &[(u64, Box<[u8]>)]) -> Vec<bool> {
+        let shared = Arc::clone(&self.shared);
+        let Some(index) = self.find_index(database) else {
+            return vec![false; keys.len()];
+        };
+        let is_present = |(hash, key): &(u64, Box<[u8]>)| {
+            let home = index.lock(*hash);
+            let bucket = index.bucket(home.number);
+            let found = index.find(bucket, *hash, |link| {
+                // SAFETY: the bucket is held.
+                view_of(&shared, link).is_some_and(|view| unsafe { view.key_is(key) })
+            });
+            bucket.unlock(false);
+            found.is_some()
+        };
+        keys.iter().map(is_present).collect()
+    }
+
+    /// Tells who listens to one of `keys` that existed before or does so now, and marks the buckets
+    /// of all of them in the index that the database has now. For who has the store for itself.
+    pub(crate) fn tell_flushed(
+        &mut self,
+        database: DatabaseId,
+        keys: &[(u64, Box<[u8]>)],
+        was_present: &[bool],
+    ) {
+        if keys.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        self.need_index(database);
+        let is_present = self.present(database, keys);
+        for (((hash, key), was), is) in keys.iter().zip(was_present).zip(is_present) {
+            let key = Key::with_hash(key, *hash, database);
+            self.with_bucket(&key, |bucket, _| bucket.set_listened(true));
+            if *was || is {
+                let change = KeyChange {
+                    key: key.bytes(),
+                    database,
+                    kind: ChangeKind::Flushed,
+                    author: self.local.teller.author,
+                };
+                shared
+                    .listeners
+                    .tell(&mut self.local.teller, *hash, &change);
+            }
+        }
+    }
+}
