@@ -168,7 +168,7 @@ impl<S: Service> EventLoop<S> {
         self.state.outbox.address(None, self.output.len());
         self.flush();
         self.end_connections();
-        self.acceptor.refresh(&self.state.epoll, &self.balancer)?;
+        self.refresh_listeners()?;
         self.acceptor.resume_when_due(&self.state.epoll)
     }
 

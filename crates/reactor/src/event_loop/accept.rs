@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use rustix::net::sockopt;
 
 use super::{EventLoop, Options, WAKER_TOKEN, after, until};
-use crate::balancer::{Balancer, Newcomer};
+use crate::balancer::Newcomer;
 use crate::io::Io;
 use crate::listener::Listener;
 use crate::service::{Endpoint, PeerInfo, Service};
@@ -24,6 +24,8 @@ use crate::transport::Carrier;
 
 /// Peers accepted per event, so that a crowd at the door does not hold up those inside.
 const ACCEPTS_MAX: usize = 128;
+/// Peers that wait at a listener at most, as systems are set up.
+const WAITING_MAX: usize = 1 << 16;
 /// Unanswered probes after which a silent peer is given up.
 const KEEPALIVE_PROBES: u32 = 3;
 
@@ -67,11 +69,8 @@ impl Acceptor {
         }
     }
 
-    /// Watches other listeners from now on, if the balancer has some.
-    pub(super) fn refresh(&mut self, epoll: &OwnedFd, balancer: &Balancer) -> io::Result<()> {
-        let Some(listeners) = balancer.listeners_since(&mut self.generation) else {
-            return Ok(());
-        };
+    /// Watches other listeners from now on.
+    fn replace(&mut self, epoll: &OwnedFd, listeners: Arc<[Listener]>) -> io::Result<()> {
         if self.resume_ns.is_none() {
             self.leave(epoll);
         }
@@ -101,6 +100,22 @@ impl Acceptor {
 }
 
 impl<S: Service> EventLoop<S> {
+    /// Goes over to other listeners, if the balancer has some. Who waits at those that close is
+    /// accepted first: the system resets peers that wait at a socket when that closes.
+    pub(super) fn refresh_listeners(&mut self) -> io::Result<()> {
+        let Some(listeners) = self
+            .balancer
+            .listeners_since(&mut self.acceptor.generation)
+        else {
+            return Ok(());
+        };
+        let closing = Arc::clone(&self.acceptor.listeners);
+        for (index, listener) in closing.iter().enumerate() {
+            self.accept_from(listener, index, WAITING_MAX);
+        }
+        self.acceptor.replace(&self.state.epoll, listeners)
+    }
+
     /// Accepts who waits at the listener of an epoll token.
     pub(super) fn accept(&mut self, token: u64) {
         let Ok(index) = usize::try_from(token - WAKER_TOKEN - 1) else {
@@ -110,7 +125,12 @@ impl<S: Service> EventLoop<S> {
         let Some(listener) = listeners.get(index) else {
             return;
         };
-        for _ in 0..ACCEPTS_MAX {
+        self.accept_from(listener, index, ACCEPTS_MAX);
+    }
+
+    /// Accepts who waits at a listener, as long as descriptors last.
+    fn accept_from(&mut self, listener: &Listener, index: usize, most: usize) {
+        for _ in 0..most {
             match listener.accept() {
                 Ok((fd, peer, local)) => self.welcome(fd, peer, local, index),
                 Err(Errno::AGAIN) => return,

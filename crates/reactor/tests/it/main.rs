@@ -9,6 +9,7 @@ mod descriptors;
 mod echo;
 mod fairness;
 mod limits;
+mod listening;
 mod lines;
 mod rig;
 mod signals;

@@ -277,7 +277,8 @@ fn addresses_change_at_one_port_also_where_one_covers_the_others() {
         ("127.0.0.1", false),
     ] {
         assert_eq!(bind(addresses), "+OK", "{addresses}");
-        assert!(answers_at(HERE, port), "{addresses}");
+        // Who comes in the instant in which the socket closes that had this address is turned away.
+        eventually("the address answers", || answers_at(HERE, port));
         eventually("the other address answers or not", || {
             answers_at([127, 0, 0, 2], port) == other_answers
         });
