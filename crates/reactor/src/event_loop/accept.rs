@@ -103,10 +103,7 @@ impl<S: Service> EventLoop<S> {
     /// Goes over to other listeners, if the balancer has some. Who waits at those that close is
     /// accepted first: the system resets peers that wait at a socket when that closes.
     pub(super) fn refresh_listeners(&mut self) -> io::Result<()> {
-        let Some(listeners) = self
-            .balancer
-            .listeners_since(&mut self.acceptor.generation)
-        else {
+        let Some(listeners) = self.balancer.listeners_since(&mut self.acceptor.generation) else {
             return Ok(());
         };
         let closing = Arc::clone(&self.acceptor.listeners);
