@@ -101,13 +101,14 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "differential",
-        purpose: "two million random commands on Redis and on the server",
+        purpose: "two million random commands, and schedules of several sessions, beside Redis",
         minutes_max: 10.0,
         needs: &[&tools::REDIS_SERVER],
         commands: || {
             let mut test = cargo(&["test", "-p", "server", "--test", "it", "differential::"]);
             test.args(["--", "--nocapture"]);
             test.env("DIFFERENTIAL_REQUESTS", "2000000");
+            test.env("SCHEDULES_REQUESTS", "60000");
             vec![test]
         },
     },

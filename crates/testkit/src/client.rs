@@ -16,17 +16,47 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes asked of the link at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What carries bytes to a server and back; both directions block.
-pub trait Link: Read + Write + Send {}
+/// What carries bytes to a server and back; both directions block unless told otherwise.
+pub trait Link: Read + Write + Send {
+    /// Whether reading and writing wait, or answer `WouldBlock`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn set_blocking(&mut self, blocks: bool) -> io::Result<()>;
+}
 
-impl<T: Read + Write + Send> Link for T {}
+impl Link for TcpStream {
+    fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
+        self.set_nonblocking(!blocks)
+    }
+}
+
+impl Link for UnixStream {
+    fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
+        self.set_nonblocking(!blocks)
+    }
+}
+
+/// What a connection has to say right now.
+#[derive(Debug, PartialEq)]
+pub enum Arrival {
+    /// The next reply or message.
+    Value(Value),
+    /// Nothing whole yet.
+    Nothing,
+    /// The server has closed the connection.
+    End,
+}
 
 /// A connection to a server.
 pub struct Client {
     link: Box<dyn Link>,
+    /// Grows, and is never made shorter: to clear it at every reading takes longer than the reading.
     input: Vec<u8>,
     /// Where the first byte not yet decoded stands in `input`.
     at: usize,
+    /// How many bytes of `input` were received.
+    end: usize,
 }
 
 impl Client {
@@ -37,6 +67,7 @@ impl Client {
             link,
             input: Vec::new(),
             at: 0,
+            end: 0,
         }
     }
 
@@ -136,7 +167,7 @@ impl Client {
                 return Ok(Some(value));
             }
             if self.fill()? == 0 {
-                return match self.input.len() - self.at {
+                return match self.end - self.at {
                     0 => Ok(None),
                     _ => Err(io::ErrorKind::UnexpectedEof.into()),
                 };
@@ -144,8 +175,28 @@ impl Client {
         }
     }
 
+    /// What has arrived already, without waiting for more.
+    ///
+    /// # Errors
+    /// When the connection breaks inside a reply, or when the reply is no RESP.
+    pub fn arrived(&mut self) -> io::Result<Arrival> {
+        if let Some(value) = self.decode()? {
+            return Ok(Arrival::Value(value));
+        }
+        self.link.set_blocking(false)?;
+        let count = self.fill();
+        self.link.set_blocking(true)?;
+        match count {
+            Ok(0) if self.end == self.at => Ok(Arrival::End),
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(self.decode()?.map_or(Arrival::Nothing, Arrival::Value)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Arrival::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
     fn decode(&mut self) -> io::Result<Option<Value>> {
-        let decoded = decode_value(&self.input[self.at..])
+        let decoded = decode_value(&self.input[self.at..self.end])
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(decoded.map(|(value, taken)| {
             self.at += taken;
@@ -155,16 +206,19 @@ impl Client {
 
     /// Reads once; 0 when the server has closed.
     fn fill(&mut self) -> io::Result<usize> {
-        self.input.drain(..self.at);
+        self.input.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
         self.at = 0;
-        let kept = self.input.len();
         // A long reply is decoded again from its start after each reading, so reading grows with it.
-        self.input.resize(kept + READ_BYTES.max(kept), 0);
-        let count = match self.link.read(&mut self.input[kept..]) {
+        let wanted = self.end + READ_BYTES.max(self.end);
+        if self.input.len() < wanted {
+            self.input.resize(wanted, 0);
+        }
+        let count = match self.link.read(&mut self.input[self.end..wanted]) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             other => other,
         };
-        self.input.truncate(kept + *count.as_ref().unwrap_or(&0));
+        self.end += *count.as_ref().unwrap_or(&0);
         count
     }
 }
@@ -178,6 +232,12 @@ fn push_request<A: AsRef<[u8]>>(out: &mut Vec<u8>, args: &[A]) {
 mod tests {
     use super::*;
     use std::io::Cursor;
+
+    impl Link for Cursor<Vec<u8>> {
+        fn set_blocking(&mut self, _blocks: bool) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn replies_come_one_by_one() {
@@ -196,5 +256,20 @@ mod tests {
         let mut client = Client::over(Box::new(Cursor::new(b"$5\r\nhal".to_vec())));
         let error = client.receive().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_has_arrived_is_taken_without_waiting() {
+        let (mut server, link) = UnixStream::pair().unwrap();
+        let mut client = Client::over(Box::new(link));
+        assert_eq!(client.arrived().unwrap(), Arrival::Nothing);
+        server.write_all(b"+OK\r\n:5").unwrap();
+        let ok = Value::Simple(b"OK".to_vec());
+        assert_eq!(client.arrived().unwrap(), Arrival::Value(ok));
+        assert_eq!(client.arrived().unwrap(), Arrival::Nothing);
+        server.write_all(b"\r\n").unwrap();
+        assert_eq!(client.receive().unwrap(), Some(Value::Integer(5)));
+        drop(server);
+        assert_eq!(client.arrived().unwrap(), Arrival::End);
     }
 }

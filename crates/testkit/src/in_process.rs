@@ -70,6 +70,7 @@ impl Target for InProcess {
         let server = server.ok_or(ErrorKind::NotConnected)?;
         Ok(Client::over(Box::new(Waiting {
             link: server.connect(),
+            blocks: true,
         })))
     }
 }
@@ -86,6 +87,14 @@ impl Drop for InProcess {
 /// Makes a link that answers `WouldBlock` wait.
 struct Waiting<L> {
     link: L,
+    blocks: bool,
+}
+
+impl<L: Read + Write + Send> Link for Waiting<L> {
+    fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
+        self.blocks = blocks;
+        Ok(())
+    }
 }
 
 impl<L> Waiting<L> {
@@ -93,7 +102,11 @@ impl<L> Waiting<L> {
         let patience = Patience::of(REPLY_TIMEOUT);
         loop {
             match attempt(&mut self.link) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock && patience.lasts() => {
+                Err(error)
+                    if self.blocks
+                        && error.kind() == ErrorKind::WouldBlock
+                        && patience.lasts() =>
+                {
                     std::thread::sleep(POLL);
                 }
                 other => return other,
@@ -102,13 +115,13 @@ impl<L> Waiting<L> {
     }
 }
 
-impl<L: Link> Read for Waiting<L> {
+impl<L: Read> Read for Waiting<L> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait(|link| link.read(buffer))
     }
 }
 
-impl<L: Link> Write for Waiting<L> {
+impl<L: Write> Write for Waiting<L> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(|link| link.write(bytes))
     }

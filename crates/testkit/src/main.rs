@@ -1,4 +1,4 @@
-//! The testkit as a tool: `transcribe`, `transcripts`, `differential`.
+//! The testkit as a tool: `transcribe`, `transcripts`, `differential`, `schedules`.
 //!
 //! ```text
 //! cargo xtask transcribe [--write] FILE...    FILE with the oracle's replies
@@ -21,9 +21,10 @@ fn main() -> ExitCode {
         ["transcribe", files @ ..] => transcribe_files(files, false),
         ["transcripts", "oracle", files @ ..] => run_files(files, &Launcher::oracle()),
         ["transcripts", "iolite", files @ ..] => run_files(files, &Launcher::iolite()),
-        ["differential", options @ ..] => compare(options),
+        ["differential", options @ ..] => compare(options, false),
+        ["schedules", options @ ..] => compare(options, true),
         _ => Err(io::Error::other(
-            "transcribe [--write] FILE... | transcripts iolite|oracle FILE... | differential",
+            "transcribe [--write] FILE... | transcripts iolite|oracle FILE... | differential | schedules",
         )),
     };
     match done {
@@ -62,7 +63,7 @@ fn run_files(files: &[&str], launcher: &Launcher) -> io::Result<()> {
     }
 }
 
-fn compare(options: &[&str]) -> io::Result<()> {
+fn compare(options: &[&str], in_sessions: bool) -> io::Result<()> {
     let mut plan = Plan {
         seed: 1,
         round: 0,
@@ -85,9 +86,16 @@ fn compare(options: &[&str]) -> io::Result<()> {
     }
     let mut one = Side::start(launcher(one)?, &[])?;
     let mut two = Side::start(launcher(two)?, &args)?;
-    let report = differential::run(&mut one, &mut two, plan)?;
-    writeln!(io::stdout(), "{report}")?;
-    match report.failures.is_empty() {
+    let agree = if in_sessions {
+        let report = differential::schedule::run_schedules(&mut one, &mut two, plan)?;
+        writeln!(io::stdout(), "{report}")?;
+        report.failures.is_empty()
+    } else {
+        let report = differential::run(&mut one, &mut two, plan)?;
+        writeln!(io::stdout(), "{report}")?;
+        report.failures.is_empty()
+    };
+    match agree {
         true => Ok(()),
         false => Err(io::Error::other("the servers differ")),
     }

@@ -56,4 +56,18 @@ impl Launcher {
             }),
         }
     }
+
+    /// Starts the built server, reached over its Unix socket: for tests that connect so often that
+    /// ports would run out.
+    #[must_use]
+    pub fn iolite_nearby() -> Self {
+        Self {
+            name: "iolite",
+            is_oracle: false,
+            start: Box::new(|args| {
+                let builder = crate::process::ServerBuilder::iolite();
+                Ok(Box::new(builder.args(args).start()?))
+            }),
+        }
+    }
 }

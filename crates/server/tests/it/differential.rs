@@ -2,7 +2,8 @@
 
 use std::io::{self, Read, Write};
 
-use testkit::client::Client;
+use testkit::client::{Client, Link};
+use testkit::differential::schedule::run_schedules;
 use testkit::differential::{Plan, REQUESTS_A_ROUND, Report, Side, run};
 use testkit::process::ServerBuilder;
 use testkit::target::{Launcher, Target};
@@ -87,7 +88,9 @@ impl<L: Read> Read for MistakenLink<L> {
 
 impl<L: Write> Write for MistakenLink<L> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let changed = replace(bytes, b"\r\n$2\r\nGT\r\n", b"\r\n$2\r\nLT\r\n");
+        let changed = MISTAKES.iter().fold(bytes.to_vec(), |bytes, (from, to)| {
+            replace(&bytes, from, to)
+        });
         self.link.write_all(&changed)?;
         Ok(bytes.len())
     }
@@ -97,6 +100,12 @@ impl<L: Write> Write for MistakenLink<L> {
     }
 }
 
+/// One in what a single session says, and one in what several do.
+const MISTAKES: [(&[u8], &[u8]); 2] = [
+    (b"\r\n$2\r\nGT\r\n", b"\r\n$2\r\nLT\r\n"),
+    (b"\r\n$5\r\nBLPOP\r\n", b"\r\n$5\r\nBRPOP\r\n"),
+];
+
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     for at in 0..bytes.len() {
@@ -105,6 +114,12 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
         }
     }
     changed
+}
+
+impl<L: Link> Link for MistakenLink<L> {
+    fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
+        self.link.set_blocking(blocks)
+    }
 }
 
 impl Target for Mistaken {
@@ -118,26 +133,53 @@ impl Target for Mistaken {
     }
 }
 
-#[test]
-fn a_planted_mistake_is_found_and_shrunk() {
-    let mistaken = Launcher {
+fn mistaken() -> Launcher {
+    Launcher {
         name: "mistaken",
         is_oracle: false,
         start: Box::new(|args| {
             let server = ServerBuilder::oracle().args(args).start()?;
             Ok(Box::new(Mistaken { server }))
         }),
-    };
+    }
+}
+
+#[test]
+fn a_planted_mistake_is_found_and_shrunk() {
     let plan = Plan {
         requests_count: 40_000,
         failures_max: 1,
         ..plan()
     };
-    let report = compare(mistaken, &[], plan);
+    let report = compare(mistaken(), &[], plan);
     let failure = report.failures.first().expect("the mistake is met");
     println!("{failure}");
     // A key, and the command that takes GT for LT; perhaps a time that the key has before.
     assert!((2..=3).contains(&failure.requests.len()), "{failure}");
     let last = failure.requests.last().unwrap();
     assert!(last.iter().any(|word| word.eq_ignore_ascii_case(b"GT")));
+}
+
+/// Schedules small enough for every run of the tests; `SCHEDULES_REQUESTS`, `SCHEDULES_SEED` and
+/// `SCHEDULES_ROUND` ask for others.
+fn schedules() -> Plan {
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+    };
+    Plan {
+        seed: number("SCHEDULES_SEED", 2026),
+        round: number("SCHEDULES_ROUND", 0),
+        requests_count: number("SCHEDULES_REQUESTS", 4_000),
+        failures_max: 10,
+    }
+}
+
+#[test]
+fn sessions_hear_what_they_hear_from_redis() {
+    let args = ["--io-threads", "4"].map(str::to_owned);
+    let mut one = Side::start(Launcher::oracle(), &[]).unwrap();
+    let mut two = Side::start(Launcher::iolite_nearby(), &args).unwrap();
+    let report = run_schedules(&mut one, &mut two, schedules()).unwrap();
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
 }

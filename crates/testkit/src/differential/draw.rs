@@ -71,6 +71,16 @@ pub(super) enum Kind {
     ConsumerGroup,
     Consumer,
     IdleMilliseconds,
+    SharedKey,
+    BriefKey,
+    Queue,
+    Ranked,
+    Log,
+    Channel,
+    ChannelPattern,
+    Item,
+    SmallScore,
+    SessionId,
 }
 
 /// Names of the kinds as forms use them.
@@ -126,6 +136,16 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("consumer", Kind::Consumer),
     ("idle", Kind::IdleMilliseconds),
     ("payload", Kind::Payload),
+    ("shared", Kind::SharedKey),
+    ("brief", Kind::BriefKey),
+    ("queue", Kind::Queue),
+    ("ranked", Kind::Ranked),
+    ("log", Kind::Log),
+    ("channel", Kind::Channel),
+    ("chpattern", Kind::ChannelPattern),
+    ("item", Kind::Item),
+    ("small", Kind::SmallScore),
+    ("session", Kind::SessionId),
 ];
 
 /// Entries of streams mostly have ids of this time, or of one below.
@@ -436,7 +456,10 @@ impl Draw {
             },
             Kind::ConsumerGroup => self.pick_text(&["g", "g", "g", "h", "none"]),
             Kind::Consumer => self.pick_text(&["alice", "bob", "carol", ""]),
-            _ => self.pick_text(&["0", "0", "0", "-1", "40000000", "9999999999", "x"]),
+            Kind::IdleMilliseconds => {
+                self.pick_text(&["0", "0", "0", "-1", "40000000", "9999999999", "x"])
+            }
+            kind => self.schedule_word(kind),
         }
     }
 

@@ -67,6 +67,16 @@ impl Form {
         }
     }
 
+    /// The words the form may begin with.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        match self {
+            Self::Word(word) => vec![word],
+            Self::Sequence(parts) => parts.first().map_or_else(Vec::new, Self::names),
+            Self::Choice(choices) => choices.iter().flat_map(Self::names).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// A random request of this form.
     pub(super) fn request(&self, draw: &mut Draw) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
@@ -79,6 +89,13 @@ impl Form {
                 words = whole;
             }
         }
+        words
+    }
+
+    /// A random request of this form, right if the form is.
+    pub(super) fn right_request(&self, draw: &mut Draw) -> Vec<Vec<u8>> {
+        let mut words = Vec::new();
+        self.append(draw, &mut words);
         words
     }
 

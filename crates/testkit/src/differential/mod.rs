@@ -17,6 +17,7 @@ mod draw;
 mod exchange;
 mod form;
 mod grammar;
+pub mod schedule;
 mod sequence;
 mod shrink;
 mod state;

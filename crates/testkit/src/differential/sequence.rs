@@ -43,7 +43,7 @@ impl Side {
     }
 
     /// A connection to the server, which holds no key.
-    fn fresh_client(&mut self, resp3: bool) -> io::Result<Client> {
+    pub(super) fn fresh_client(&mut self, resp3: bool) -> io::Result<Client> {
         let mut client = match self.target.connect() {
             Ok(client) => client,
             Err(_) => {
@@ -58,6 +58,11 @@ impl Side {
             client.hello3()?;
         }
         Ok(client)
+    }
+
+    /// The server that runs.
+    pub(super) fn target(&self) -> &dyn Target {
+        &*self.target
     }
 
     fn because(&self, what: &str, error: &io::Error) -> io::Error {

@@ -1,0 +1,72 @@
+//! A schedule from a seed and a number.
+
+use super::super::draw::Draw;
+use super::grammar::{Grammar, Theme};
+use super::{Action, Schedule, Step};
+
+/// Steps of a schedule, at least and more at most.
+const STEPS_MIN: u64 = 10;
+const STEPS_MORE: u64 = 50;
+/// One step in so many closes a connection.
+const CLOSES_ONE_IN: u64 = 40;
+/// One schedule in so many has steps that wait for time to pass, and then one step in so many does.
+const TIMED_SCHEDULE_ONE_IN: u64 = 8;
+const TIMED_STEP_ONE_IN: u64 = 12;
+/// One step in so many sends several requests at once.
+const SEVERAL_ONE_IN: u64 = 5;
+
+pub(super) fn schedule(grammar: &Grammar, seed: u64, round: u64) -> Schedule {
+    let mut draw = Draw::seeded(seed ^ round.wrapping_mul(0xd6e8_feb8_6659_fd93));
+    let theme = grammar.theme(&mut draw);
+    let sessions_count = 2 + draw.index(3);
+    let resp3 = (0..sessions_count).map(|_| draw.once_in(2)).collect();
+    let is_timed = draw.once_in(TIMED_SCHEDULE_ONE_IN);
+    let steps_count = STEPS_MIN + draw.below(STEPS_MORE);
+    let mut steps = Vec::new();
+    for _ in 0..steps_count {
+        let session = draw.index(sessions_count);
+        if is_timed && draw.once_in(TIMED_STEP_ONE_IN) {
+            push_timed(&mut steps, session, grammar, theme, &mut draw);
+        } else {
+            steps.push(Step {
+                session,
+                action: action(theme, &mut draw),
+            });
+        }
+    }
+    Schedule { resp3, steps }
+}
+
+fn action(theme: &Theme, draw: &mut Draw) -> Action {
+    if draw.once_in(CLOSES_ONE_IN) {
+        return Action::Close;
+    }
+    let count = match draw.once_in(SEVERAL_ONE_IN) {
+        true => 2 + draw.below(3),
+        false => 1,
+    };
+    Action::Send((0..count).map(|_| theme.request(draw)).collect())
+}
+
+fn push_timed(
+    steps: &mut Vec<Step>,
+    session: usize,
+    grammar: &Grammar,
+    theme: &Theme,
+    draw: &mut Draw,
+) {
+    let Some(request) = grammar.timed_request(theme, draw) else {
+        return;
+    };
+    if theme.blocks() {
+        // One that is blocked already would wait for this later, at a time that nobody knows.
+        steps.push(Step {
+            session,
+            action: Action::Close,
+        });
+    }
+    steps.push(Step {
+        session,
+        action: Action::Expire(vec![request]),
+    });
+}

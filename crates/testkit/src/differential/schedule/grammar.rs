@@ -1,0 +1,342 @@
+//! What sessions say, by theme. A line is a weight and a form, as in the grammar of sequences.
+//!
+//! Left out is what two servers may answer differently: orders that a hash table decides, random
+//! choices, ids of entries that are the time, and blocking for a time other than for ever (that is
+//! [`TIMEOUTS`], which is waited out).
+
+use super::super::draw::Draw;
+use super::super::form::Form;
+use super::super::sequence::Request;
+
+/// Keys that live for milliseconds, in [`super::Action::Expire`].
+pub(super) const EXPIRING_KEYS: [&str; 2] = ["e0", "e1"];
+
+const TRANSACTIONS: &str = "
+20 MULTI
+18 EXEC
+3 DISCARD
+14 WATCH <shared>+
+3 UNWATCH
+1 RESET
+1 (MULTI|EXEC|DISCARD|UNWATCH) <item>
+1 WATCH
+";
+
+const WRITES: &str = "
+10 SET <shared> <item>
+6 GET <shared>
+5 INCR <shared>
+6 APPEND <shared> <item>
+4 DEL <shared>+
+2 UNLINK <shared>
+2 SETNX <shared> <item>
+2 GETDEL <shared>
+2 MSET (<shared> <item>)+
+2 MGET <shared>+
+2 MSETNX (<shared> <item>)+
+2 RPUSH <shared> <item>+
+2 LPOP <shared>
+2 HSET <shared> f <item>
+1 HDEL <shared> f
+2 SADD <shared> <item>
+1 SREM <shared> <item>
+2 EXPIRE <shared> (100000|200000|-1)
+1 PERSIST <shared>
+2 RENAME <shared> <shared>
+1 RENAMENX <shared> <shared>
+2 COPY <shared> <shared> [REPLACE]
+1 MOVE <shared> 1
+2 EXISTS <shared>+
+1 TOUCH <shared>
+1 TYPE <shared>
+1 OBJECT ENCODING <shared>
+1 NONSENSE <item>
+1 GET
+";
+
+const WHOLE: &str = "
+2 FLUSHALL
+2 FLUSHDB [ASYNC]
+4 SWAPDB (0 1|1 0|0 2|0 0)
+4 SELECT (0|1|0|0)
+2 DBSIZE
+1 PING [<item>]
+";
+
+const BLOCKING: &str = "
+10 (BLPOP|BRPOP) <queue>+ 0
+6 BLMOVE <queue> <queue> (LEFT|RIGHT) (LEFT|RIGHT) 0
+3 BRPOPLPUSH <queue> <queue> 0
+4 BLMPOP 0 (1 <queue>|2 <queue> <queue>) (LEFT|RIGHT) [COUNT 2]
+";
+
+const BLOCKING_RANKED: &str = "
+8 (BZPOPMIN|BZPOPMAX) <ranked>+ 0
+4 BZMPOP 0 (1 <ranked>|2 <ranked> <ranked>) (MIN|MAX) [COUNT 2]
+";
+
+const BLOCKING_LOGS: &str = "
+8 XREAD BLOCK 0 STREAMS (<log> $|<log> 24-3|<log> <log> $ $)
+4 XREAD COUNT 1 BLOCK 0 STREAMS <log> $
+8 XREADGROUP GROUP (g|h) (alice|bob) BLOCK 0 STREAMS <log> >
+2 XREADGROUP GROUP g (alice|bob) BLOCK 0 STREAMS <log> 0
+";
+
+const QUEUES: &str = "
+12 (LPUSH|RPUSH) <queue> <item>+
+2 (LPUSHX|RPUSHX) <queue> <item>+
+3 (LPOP|RPOP) <queue>
+3 LLEN <queue>
+3 LRANGE <queue> 0 -1
+3 LMOVE <queue> <queue> (LEFT|RIGHT) (LEFT|RIGHT)
+3 DEL <queue>
+2 SET <queue> <item>
+3 RENAME (<queue>|made) <queue>
+2 RPUSH made <item>+
+2 COPY (made|<queue>) <queue> [REPLACE]
+1 MOVE <queue> 1
+1 SORT made BY nosort STORE <queue>
+1 LINSERT <queue> BEFORE v1 <item>
+";
+
+const RANKED: &str = "
+12 ZADD <ranked> (<small> <item>)+
+4 ZADD <ranked> INCR <small> <item>
+2 ZRANGE <ranked> 0 -1
+1 ZREM <ranked> <item>
+2 ZUNIONSTORE <ranked> 2 <ranked> <ranked>
+2 ZRANGESTORE <ranked> <ranked> 0 1
+2 DEL <ranked>
+1 SET <ranked> <item>
+";
+
+const LOGS: &str = "
+12 XADD <log> 24-* f <item>
+1 XADD <log> NOMKSTREAM 24-* f <item>
+3 XGROUP CREATE <log> (g|h) (0|$) MKSTREAM
+2 XGROUP DESTROY <log> (g|h)
+2 XACK <log> g 24-1 24-2
+2 XRANGE <log> - +
+2 XLEN <log>
+1 XTRIM <log> MAXLEN 2
+2 DEL <log>
+1 SET <log> <item>
+";
+
+const LITTLE_TRANSACTIONS: &str = "
+6 MULTI
+10 EXEC
+1 DISCARD
+";
+
+const UNBLOCKING: &str = "
+4 CLIENT UNBLOCK <session> [TIMEOUT|ERROR]
+1 CLIENT UNBLOCK <session> NONSENSE
+1 CLIENT KILL ID <session>
+1 CLIENT LIST ID 987654321
+1 SWAPDB (0 1|1 0)
+1 SELECT (0|1|0|0)
+1 FLUSHALL
+";
+
+const SUBSCRIPTIONS: &str = "
+12 SUBSCRIBE <channel>+
+8 UNSUBSCRIBE <channel>+
+4 UNSUBSCRIBE
+8 PSUBSCRIBE <chpattern>+
+6 PUNSUBSCRIBE <chpattern>+
+3 PUNSUBSCRIBE
+6 SSUBSCRIBE <channel>+
+4 SUNSUBSCRIBE <channel>+
+2 SUNSUBSCRIBE
+20 PUBLISH <channel> <item>
+8 SPUBLISH <channel> <item>
+4 PUBSUB NUMSUB <channel>+
+2 PUBSUB NUMSUB
+2 PUBSUB NUMPAT
+2 PUBSUB CHANNELS c0
+2 PUBSUB SHARDCHANNELS c1
+2 PUBSUB SHARDNUMSUB <channel>
+1 PUBSUB NONSENSE
+3 PING [<item>]
+2 RESET
+1 HELLO (2|3)
+2 SET <shared> <item>
+2 GET <shared>
+1 CLIENT KILL ID <session>
+1 (SUBSCRIBE|PSUBSCRIBE|SSUBSCRIBE|PUBLISH <channel>|SPUBLISH <channel>)
+";
+
+const TRACKING: &str = "
+6 CLIENT TRACKING ON
+4 CLIENT TRACKING ON BCAST
+3 CLIENT TRACKING ON BCAST PREFIX (k|k0|e|q) [NOLOOP]
+2 CLIENT TRACKING ON BCAST PREFIX k0 PREFIX (k1|k)
+2 CLIENT TRACKING ON OPTIN [NOLOOP]
+2 CLIENT TRACKING ON OPTOUT
+2 CLIENT TRACKING ON NOLOOP
+3 CLIENT TRACKING ON REDIRECT <session> [BCAST|OPTIN|NOLOOP]
+4 CLIENT TRACKING OFF
+1 CLIENT TRACKING ON (OPTIN OPTOUT|BCAST OPTIN|PREFIX k|NONSENSE|REDIRECT 987654321)
+5 CLIENT CACHING (YES|NO)
+2 CLIENT GETREDIR
+2 CLIENT TRACKINGINFO
+4 SUBSCRIBE __redis__:invalidate
+1 UNSUBSCRIBE __redis__:invalidate
+25 GET <shared>
+8 MGET <shared>+
+3 EXISTS <shared>
+4 MULTI
+5 EXEC
+1 RESET
+1 HELLO (2|3)
+1 CLIENT KILL ID <session>
+";
+
+/// What waits for less than a step takes that waits for time to pass.
+const TIMEOUTS: &str = "
+3 (BLPOP|BRPOP) <queue>+ 0.01
+1 BLMOVE <queue> <queue> LEFT RIGHT 0.01
+1 BLMPOP 0.01 1 <queue> LEFT
+2 BZPOPMIN <ranked> 0.01
+1 BZMPOP 0.01 1 <ranked> MAX
+2 XREAD BLOCK 10 STREAMS <log> $
+1 XREADGROUP GROUP g alice BLOCK 10 STREAMS <log> >
+1 WAIT 1 10
+";
+
+/// What is said while a key is about to expire.
+const BRIEF: &str = "
+6 WATCH <brief>
+2 WATCH <brief> <shared>
+2 GET <brief>
+1 MGET <brief> <shared>
+1 EXISTS <brief>
+";
+
+/// What a schedule may be about: a command that must be there, and the tables of it.
+const THEMES: &[(&str, &[&str])] = &[
+    ("SET", &[WRITES, WHOLE]),
+    ("MULTI", &[TRANSACTIONS, WRITES]),
+    ("MULTI", &[TRANSACTIONS, WRITES, WHOLE]),
+    ("MULTI", &[TRANSACTIONS, WRITES, WHOLE]),
+    ("BLPOP", &[BLOCKING, QUEUES]),
+    ("BLPOP", &[BLOCKING, QUEUES, LITTLE_TRANSACTIONS, UNBLOCKING]),
+    ("BZPOPMIN", &[BLOCKING_RANKED, RANKED, UNBLOCKING]),
+    ("BLPOP", &[BLOCKING_LOGS, LOGS, LITTLE_TRANSACTIONS, UNBLOCKING]),
+    ("BLPOP", &[BLOCKING, BLOCKING_RANKED, BLOCKING_LOGS, QUEUES, RANKED, LOGS, UNBLOCKING]),
+    ("PUBLISH", &[SUBSCRIPTIONS]),
+    ("PUBLISH", &[SUBSCRIPTIONS]),
+    ("PUBLISH", &[SUBSCRIPTIONS, LITTLE_TRANSACTIONS]),
+];
+
+/// A weighted table.
+#[derive(Default)]
+struct Table {
+    rows: Vec<(u64, Form)>,
+}
+
+/// One theme of a schedule.
+pub(super) struct Theme {
+    table: Table,
+    blocks: bool,
+    watches: bool,
+}
+
+/// All themes whose commands the server has.
+pub(super) struct Grammar {
+    themes: Vec<Theme>,
+    timeouts: Table,
+    brief: Table,
+}
+
+impl Grammar {
+    /// The grammar of a server that has the commands of which `is_known` says so.
+    ///
+    /// # Panics
+    /// When a line of the tables above is malformed: they are constants.
+    pub(super) fn new(is_known: impl Fn(&str) -> bool) -> Self {
+        let themes = THEMES.iter().filter(|(command, _)| is_known(command));
+        let theme = |&(_, tables): &(&str, &[&'static str])| Theme {
+            table: Table::of(tables),
+            blocks: tables.contains(&BLOCKING) || tables.contains(&BLOCKING_LOGS),
+            watches: tables.contains(&TRANSACTIONS) || tables.contains(&TRACKING),
+        };
+        Self {
+            themes: themes.map(theme).collect(),
+            timeouts: Table::of(&[TIMEOUTS]),
+            brief: Table::of(&[BRIEF]),
+        }
+    }
+
+    pub(super) fn theme(&self, draw: &mut Draw) -> &Theme {
+        &self.themes[draw.index(self.themes.len())]
+    }
+
+    /// What is said in a step that waits for time to pass; `None` when nothing of the theme needs it.
+    pub(super) fn timed_request(&self, theme: &Theme, draw: &mut Draw) -> Option<Request> {
+        match (theme.blocks, theme.watches) {
+            (true, _) => Some(self.timeouts.request(draw)),
+            (_, true) => Some(self.brief.request(draw)),
+            _ => None,
+        }
+    }
+}
+
+impl Theme {
+    pub(super) fn request(&self, draw: &mut Draw) -> Request {
+        self.table.request(draw)
+    }
+
+    /// Whether its timed requests block, rather than look at keys that expire.
+    pub(super) fn blocks(&self) -> bool {
+        self.blocks
+    }
+}
+
+impl Table {
+    fn of(tables: &[&'static str]) -> Self {
+        let lines = tables.iter().flat_map(|table| table.lines());
+        let rows = lines.filter(|line| !line.is_empty()).map(row);
+        Self {
+            rows: rows.collect(),
+        }
+    }
+
+    fn request(&self, draw: &mut Draw) -> Request {
+        let total = self.rows.iter().map(|(weight, _)| weight).sum();
+        let mut at = draw.below(total);
+        for (weight, form) in &self.rows {
+            if at < *weight {
+                return form.right_request(draw);
+            }
+            at -= weight;
+        }
+        vec![b"PING".to_vec()]
+    }
+}
+
+fn row(line: &'static str) -> (u64, Form) {
+    let row = line.split_once(' ').and_then(|(weight, form)| {
+        let weight = weight.parse().ok()?;
+        Some((weight, Form::parse(form)))
+    });
+    match row {
+        Some((weight, Ok(form))) => (weight, form),
+        Some((_, Err(error))) => panic!("{error}"),
+        None => panic!("a line is a weight and a form: {line}"),
+    }
+}
+
+/// Names of all commands that schedules contain.
+#[must_use]
+pub fn commands_in_schedules() -> Vec<&'static str> {
+    let grammar = Grammar::new(|_| true);
+    let tables = grammar.themes.iter().map(|theme| &theme.table);
+    let tables = tables.chain([&grammar.timeouts, &grammar.brief]);
+    let rows = tables.flat_map(|table| &table.rows);
+    let mut names: Vec<&str> = rows.flat_map(|(_, form)| form.names()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

@@ -1,0 +1,377 @@
+//! Schedules: several sessions on two servers, one step at a time, and what each session hears.
+//!
+//! ```text
+//!   grammar ── a theme ──> steps: who sends what ──> one server alone: after each step, once every
+//!                                                    session is answered or known to be blocked,
+//!                                                    what each has heard
+//!                                                          │ as much is awaited on
+//!   shrink ── shortest schedule <── differs, step by step ──┤ the other server
+//! ```
+//!
+//! Nothing depends on time. The first server says how much every session hears in a step and which of
+//! them are blocked then (`CLIENT LIST` says so); of the second one as much is awaited, and what
+//! comes beyond that is found before the next step. Only keys that expire take time, and only in the
+//! direction that a slow machine cannot hurt: they are waited out.
+
+mod drawing;
+mod grammar;
+mod normal;
+mod play;
+mod session;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use super::sequence::{Answer, Request, Side};
+use super::shrink;
+use super::{Plan, show_request, state};
+use crate::transcript::show;
+
+pub use grammar::commands_in_schedules;
+
+/// How long a session may take to hear what it hears on the other server.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same while a failing schedule is made shorter: most tries of a lost message wait that long.
+const SHRINKING_PATIENCE: Duration = Duration::from_millis(400);
+/// A schedule in which keys expire counts as failed when it fails so many times in a row.
+const TIMED_TRIES: usize = 3;
+
+/// A step: what one session does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Which session, from 0.
+    pub session: usize,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a session does in a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Sends these at once.
+    Send(Vec<Request>),
+    /// Sends these at once; afterwards all keys that live for milliseconds have expired.
+    Expire(Vec<Request>),
+    /// Closes its connection; its next step is on a new one.
+    Close,
+}
+
+impl Action {
+    pub(super) fn requests(&self) -> &[Request] {
+        match self {
+            Self::Send(requests) | Self::Expire(requests) => requests,
+            Self::Close => &[],
+        }
+    }
+}
+
+/// Who takes part, and the steps.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    /// The protocol each session speaks: whether it is RESP3.
+    pub(super) resp3: Vec<bool>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Schedules played on both servers.
+    pub schedules_count: u64,
+    /// Requests in them.
+    pub requests_count: u64,
+    /// How often a session was blocked after a step.
+    pub blocked_count: u64,
+    /// Messages and pushes heard.
+    pub messages_count: u64,
+    /// What differs, one for each kind.
+    pub failures: Vec<Failure>,
+}
+
+/// A schedule on which two servers disagree.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The seed it came from.
+    pub seed: u64,
+    /// Its number.
+    pub round: u64,
+    /// The protocol each session speaks: whether it is RESP3.
+    pub resp3: Vec<bool>,
+    /// The shortest schedule found.
+    pub steps: Vec<Step>,
+    /// Index of the step after which they disagree; the number of steps when the data differ.
+    pub at: usize,
+    /// What both servers said.
+    pub said: [String; 2],
+    /// Names of both servers.
+    pub names: [String; 2],
+}
+
+/// Plays the schedules of a plan on both servers. A round of the plan is a schedule.
+///
+/// # Errors
+/// When a server cannot be started or reached.
+pub fn run_schedules(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
+    let is_known = |command: &str| commands::table().find(command.as_bytes()).is_some();
+    run_themes(&grammar::Grammar::new(is_known), one, two, plan)
+}
+
+fn run_themes(
+    grammar: &grammar::Grammar,
+    one: &mut Side,
+    two: &mut Side,
+    plan: Plan,
+) -> io::Result<Report> {
+    let mut report = Report::default();
+    let mut kinds_seen = Vec::new();
+    let mut round = plan.round;
+    while report.requests_count < plan.requests_count {
+        let schedule = drawing::schedule(grammar, plan.seed, round);
+        report.schedules_count += 1;
+        let requests = schedule.steps.iter().map(|step| step.action.requests());
+        report.requests_count += requests.map(<[_]>::len).sum::<usize>() as u64;
+        let outcome = compare(one, two, &schedule, PATIENCE)?;
+        report.blocked_count += outcome.blocked_count;
+        report.messages_count += outcome.messages_count;
+        if let Some(difference) = outcome.difference {
+            let kind = difference.kind(&schedule);
+            if !kinds_seen.contains(&kind) {
+                kinds_seen.push(kind);
+                let (schedule, difference) = shorten(one, two, schedule, difference)?;
+                report.failures.push(Failure {
+                    seed: plan.seed,
+                    round,
+                    resp3: schedule.resp3,
+                    steps: schedule.steps,
+                    at: difference.at,
+                    said: difference.said,
+                    names: [one.name().to_owned(), two.name().to_owned()],
+                });
+            }
+            if report.failures.len() >= plan.failures_max {
+                break;
+            }
+        }
+        round += 1;
+    }
+    Ok(report)
+}
+
+/// Where two servers disagree.
+#[derive(Debug, Clone)]
+struct Difference {
+    at: usize,
+    said: [String; 2],
+}
+
+impl Difference {
+    /// What makes two failures the same: the command, and how each answer begins.
+    fn kind(&self, schedule: &Schedule) -> (Vec<u8>, String, String) {
+        let start = |text: &str| match text.as_bytes().first() {
+            Some(b'-' | b'(' | b'b') => text.chars().take(24).collect(),
+            first => format!("{first:?}"),
+        };
+        let step = schedule.steps.get(self.at);
+        let request = step.and_then(|step| step.action.requests().last());
+        let name = request.map(|request| request[0].to_ascii_uppercase());
+        let [one, two] = &self.said;
+        (name.unwrap_or_default(), start(one), start(two))
+    }
+}
+
+struct Outcome {
+    difference: Option<Difference>,
+    blocked_count: u64,
+    messages_count: u64,
+}
+
+/// Plays a schedule on both servers; one in which keys expire again, when it fails.
+fn compare(
+    one: &mut Side,
+    two: &mut Side,
+    schedule: &Schedule,
+    patience: Duration,
+) -> io::Result<Outcome> {
+    let is_timed = |step: &Step| matches!(step.action, Action::Expire(_));
+    let tries = match schedule.steps.iter().any(is_timed) {
+        true => TIMED_TRIES,
+        false => 1,
+    };
+    let mut outcome = compare_once(one, two, schedule, patience)?;
+    for _ in 1..tries {
+        if outcome.difference.is_none() {
+            break;
+        }
+        outcome = compare_once(one, two, schedule, patience)?;
+    }
+    Ok(outcome)
+}
+
+fn compare_once(
+    one: &mut Side,
+    two: &mut Side,
+    schedule: &Schedule,
+    patience: Duration,
+) -> io::Result<Outcome> {
+    let mut leader = play::Stage::open(one, &schedule.resp3)?;
+    let mut scenes = Vec::with_capacity(schedule.steps.len());
+    for step in &schedule.steps {
+        leader.perform(step)?;
+        scenes.push(leader.settle(step, PATIENCE)?);
+    }
+    let held = leader.held();
+    drop(leader);
+    let mut outcome = Outcome {
+        difference: None,
+        blocked_count: scenes.iter().map(|scene| scene.blocked_count()).sum(),
+        messages_count: scenes.iter().map(|scene| scene.messages_count()).sum(),
+    };
+    let mut follower = play::Stage::open(two, &schedule.resp3)?;
+    for (at, (step, scene)) in schedule.steps.iter().zip(&scenes).enumerate() {
+        follower.perform(step)?;
+        let other = follower.await_like(step, scene, patience)?;
+        if let Some(said) = scene.difference(&other) {
+            outcome.difference = Some(Difference { at, said });
+            return Ok(outcome);
+        }
+    }
+    outcome.difference = state::compare(held, follower.held()).map(|(one, two)| Difference {
+        at: schedule.steps.len(),
+        said: [one, two],
+    });
+    Ok(outcome)
+}
+
+/// Finds a shorter schedule that fails in the same kind of way.
+fn shorten(
+    one: &mut Side,
+    two: &mut Side,
+    schedule: Schedule,
+    difference: Difference,
+) -> io::Result<(Schedule, Difference)> {
+    let kind = difference.kind(&schedule);
+    let resp3 = schedule.resp3.clone();
+    let mut fails = |steps: &[Step]| {
+        let schedule = Schedule {
+            resp3: resp3.clone(),
+            steps: steps.to_vec(),
+        };
+        let outcome = compare(one, two, &schedule, SHRINKING_PATIENCE);
+        let difference = outcome.ok().and_then(|outcome| outcome.difference);
+        difference.is_some_and(|difference| difference.kind(&schedule) == kind)
+    };
+    let end = schedule.steps.len().min(difference.at + 1);
+    let mut steps = schedule.steps[..end].to_vec();
+    if !fails(&steps) {
+        steps.clone_from(&schedule.steps);
+    }
+    let apart = one_request_a_step(&steps);
+    if fails(&apart) {
+        steps = apart;
+    }
+    let steps = shrink::shrink(steps, &mut fails);
+    let steps = simplify(steps, &mut fails);
+    let shortest = Schedule { resp3, steps };
+    let again = compare(one, two, &shortest, PATIENCE)?;
+    Ok(match again.difference {
+        Some(difference) => (shortest, difference),
+        // It does not fail every time: the whole schedule is all there is to show.
+        None => (schedule, difference),
+    })
+}
+
+fn one_request_a_step(steps: &[Step]) -> Vec<Step> {
+    let apart = |step: &Step| -> Vec<Step> {
+        let Action::Send(requests) = &step.action else {
+            return vec![step.clone()];
+        };
+        let alone = |request: &Request| Step {
+            session: step.session,
+            action: Action::Send(vec![request.clone()]),
+        };
+        requests.iter().map(alone).collect()
+    };
+    steps.iter().flat_map(apart).collect()
+}
+
+/// Fewer and shorter words in the steps that are one request.
+fn simplify(steps: Vec<Step>, fails: &mut impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+    let (places, requests): (Vec<usize>, Vec<Request>) = steps
+        .iter()
+        .enumerate()
+        .filter_map(|(at, step)| match &step.action {
+            Action::Send(requests) if requests.len() == 1 => Some((at, requests[0].clone())),
+            _ => None,
+        })
+        .unzip();
+    let with = |requests: &[Request]| {
+        let mut changed = steps.clone();
+        for (&at, request) in places.iter().zip(requests) {
+            changed[at].action = Action::Send(vec![request.clone()]);
+        }
+        changed
+    };
+    let simplest = shrink::simplify(requests, |requests| fails(&with(requests)));
+    with(&simplest)
+}
+
+fn show_answer(answer: &Answer) -> String {
+    match answer {
+        Ok(value) => show(value),
+        Err(what) => format!("({what})"),
+    }
+}
+
+impl Report {
+    /// Adds what came of another plan.
+    pub fn merge(&mut self, other: Self) {
+        self.schedules_count += other.schedules_count;
+        self.requests_count += other.requests_count;
+        self.blocked_count += other.blocked_count;
+        self.messages_count += other.messages_count;
+        self.failures.extend(other.failures);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "{} schedules, {} requests, {} times blocked, {} messages",
+            self.schedules_count, self.requests_count, self.blocked_count, self.messages_count
+        )?;
+        for failure in &self.failures {
+            writeln!(out, "{failure}")?;
+        }
+        write!(out, "{} unexplained differences", self.failures.len())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let versions = self.resp3.iter().map(|resp3| if *resp3 { "3" } else { "2" });
+        writeln!(out, "sessions of RESP {}", versions.collect::<Vec<_>>().join(", "))?;
+        for (at, step) in self.steps.iter().enumerate() {
+            let mark = if at == self.at { "=>" } else { " >" };
+            let requests: Vec<String> = step.action.requests().iter().map(show_request).collect();
+            let shown = match &step.action {
+                Action::Send(_) => requests.join("; "),
+                Action::Expire(_) => format!("{}; wait", requests.join("; ")),
+                Action::Close => "(closes)".to_owned(),
+            };
+            writeln!(out, " {mark} {}: {shown}", step.session)?;
+        }
+        if self.at == self.steps.len() {
+            writeln!(out, "  the data differ:")?;
+        }
+        let [one, two] = &self.names;
+        writeln!(out, "  {one}: {}", self.said[0])?;
+        writeln!(out, "  {two}: {}", self.said[1])?;
+        let (seed, round) = (self.seed, self.round);
+        write!(out, "  again: cargo xtask schedules --seed {seed} --round {round} --requests 1")
+    }
+}

@@ -1,0 +1,148 @@
+//! What a session hears, but for what Redis leaves open.
+//!
+//! * How many keys an invalidation names: one each, in an order of their own.
+//! * In which order UNSUBSCRIBE without words goes through channels: a hash table says so.
+//! * In which order several patterns match a message: a hash table, too.
+
+use protocol::Value;
+
+use super::super::sequence::Answer;
+use super::show_answer;
+
+/// Answers that mean the same are equal in this form.
+pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
+    let mut normal = Vec::new();
+    let mut run: Vec<Answer> = Vec::new();
+    for answer in heard.iter().flat_map(one_key_each) {
+        if run.last().is_some_and(|last| !are_exchangeable(last, &answer)) {
+            normal.append(&mut in_order(&mut run));
+        }
+        run.push(answer);
+    }
+    normal.append(&mut in_order(&mut run));
+    normal
+}
+
+/// How much is heard: answers and messages, but keys of invalidations one by one.
+pub(super) fn units(heard: &[Vec<Answer>]) -> usize {
+    let answers = heard.iter().flatten();
+    answers.map(|answer| one_key_each(answer).len()).sum()
+}
+
+fn one_key_each(answer: &Answer) -> Vec<Answer> {
+    let Some(keys) = answer.as_ref().ok().and_then(invalidated) else {
+        return vec![answer.clone()];
+    };
+    let alone = |key: &Value| {
+        let kind = Value::Bulk(b"invalidate".to_vec());
+        Ok(Value::Push(vec![kind, key.clone()]))
+    };
+    keys.iter().map(alone).collect()
+}
+
+/// The keys that a message declares invalid; as a message of RESP2, it comes on a channel.
+fn invalidated(value: &Value) -> Option<&[Value]> {
+    let parts = parts(value)?;
+    let is_invalidation = match parts.first()? {
+        Value::Bulk(kind) => kind == b"invalidate" || kind == b"message",
+        _ => false,
+    };
+    match parts.last()? {
+        Value::Array(keys) if is_invalidation => Some(keys),
+        _ => None,
+    }
+}
+
+fn parts(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Push(parts) | Value::Array(parts) => Some(parts),
+        _ => None,
+    }
+}
+
+/// Whether two messages beside each other may come in either order.
+fn are_exchangeable(one: &Answer, two: &Answer) -> bool {
+    let parts_of = |answer| Answer::as_ref(answer).ok().and_then(parts);
+    let (Some(ones), Some(twos)) = (parts_of(one), parts_of(two)) else {
+        return false;
+    };
+    let (Some(Value::Bulk(kind)), Some(Value::Bulk(other))) = (ones.first(), twos.first()) else {
+        return false;
+    };
+    kind == other
+        && match kind.as_slice() {
+            b"invalidate" | b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => true,
+            // The same message, by way of two patterns.
+            b"pmessage" => ones[2..] == twos[2..],
+            _ => false,
+        }
+}
+
+/// A run of exchangeable messages in an order of its own. Counts of confirmations stay where they are.
+fn in_order(run: &mut Vec<Answer>) -> Vec<Answer> {
+    let mut run = std::mem::take(run);
+    let counts: Vec<Option<Value>> = run.iter_mut().map(take_count).collect();
+    run.sort_by_key(show_answer);
+    for (answer, count) in run.iter_mut().zip(counts) {
+        if let (Ok(Value::Push(parts) | Value::Array(parts)), Some(count)) = (answer, count) {
+            parts.push(count);
+        }
+    }
+    run
+}
+
+/// Takes how many subscriptions are left off a confirmation.
+fn take_count(answer: &mut Answer) -> Option<Value> {
+    let Ok(Value::Push(parts) | Value::Array(parts)) = answer else {
+        return None;
+    };
+    let [Value::Bulk(kind), _, Value::Integer(_)] = parts.as_slice() else {
+        return None;
+    };
+    match kind.ends_with(b"unsubscribe") {
+        true => parts.pop(),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    fn gone(channel: &str, count: i64) -> Answer {
+        let count = Value::Integer(count);
+        Ok(Value::Push(vec![bulk("unsubscribe"), bulk(channel), count]))
+    }
+
+    fn invalid(keys: &[&str]) -> Answer {
+        let keys = Value::Array(keys.iter().map(|key| bulk(key)).collect());
+        Ok(Value::Push(vec![bulk("invalidate"), keys]))
+    }
+
+    #[test]
+    fn what_redis_leaves_open_is_the_same() {
+        assert_eq!(
+            normal(&[gone("a", 1), gone("b", 0)]),
+            normal(&[gone("b", 1), gone("a", 0)])
+        );
+        assert_ne!(
+            normal(&[gone("a", 1), gone("b", 0)]),
+            normal(&[gone("a", 0), gone("b", 1)])
+        );
+        assert_eq!(
+            normal(&[invalid(&["a", "b"])]),
+            normal(&[invalid(&["b"]), invalid(&["a"])])
+        );
+        assert_eq!(units(&[vec![invalid(&["a", "b"])], vec![gone("a", 1)]]), 3);
+    }
+
+    #[test]
+    fn replies_stay_in_their_order() {
+        let (one, two) = (Ok(Value::Integer(1)), Ok(Value::Integer(2)));
+        assert_ne!(normal(&[one.clone(), two.clone()]), normal(&[two, one]));
+    }
+}
