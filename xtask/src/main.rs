@@ -31,7 +31,10 @@ fn main() -> ExitCode {
         ["fuzz"] => answer(fuzz::run_all()),
         ["fuzz", target, seconds] => answer(fuzz::run_one(target, seconds)),
         ["coverage"] => answer(coverage::run()),
-        ["transcribe" | "transcripts" | "differential", ..] => testkit(&words),
+        [
+            "transcribe" | "transcripts" | "differential" | "schedules",
+            ..,
+        ] => testkit(&words),
         _ => help(),
     }
 }
@@ -148,6 +151,7 @@ fn help() -> ExitCode {
     println!("cargo xtask transcribe [--write] FILE...");
     println!("cargo xtask transcripts oracle|iolite FILE...");
     println!("cargo xtask differential [--seed N] [--round N] [--requests N] [ARG...]");
+    println!("cargo xtask schedules [--seed N] [--round N] [--requests N] [ARG...]");
     ExitCode::FAILURE
 }
 

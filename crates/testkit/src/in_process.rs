@@ -103,9 +103,7 @@ impl<L> Waiting<L> {
         loop {
             match attempt(&mut self.link) {
                 Err(error)
-                    if self.blocks
-                        && error.kind() == ErrorKind::WouldBlock
-                        && patience.lasts() =>
+                    if self.blocks && error.kind() == ErrorKind::WouldBlock && patience.lasts() =>
                 {
                     std::thread::sleep(POLL);
                 }

@@ -183,3 +183,22 @@ fn sessions_hear_what_they_hear_from_redis() {
     println!("{report}");
     assert!(report.failures.is_empty(), "{report}");
 }
+
+#[test]
+#[ignore = "without BLPOP there is nothing to take from the wrong end"]
+fn a_mistake_between_sessions_is_found_and_shrunk() {
+    let mut one = Side::start(Launcher::oracle(), &[]).unwrap();
+    let mut two = Side::start(mistaken(), &[]).unwrap();
+    let plan = Plan {
+        requests_count: 20_000,
+        failures_max: 1,
+        ..schedules()
+    };
+    let report = run_schedules(&mut one, &mut two, plan).unwrap();
+    let failure = report.failures.first().expect("the mistake is met");
+    println!("{failure}");
+    // Who takes, and who pushes two.
+    assert!(failure.steps.len() <= 4, "{failure}");
+    let mut requests = failure.steps.iter().flat_map(|step| step.action.requests());
+    assert!(requests.any(|request| request[0] == b"BLPOP"));
+}

@@ -49,7 +49,6 @@ const WRITES: &str = "
 2 EXISTS <shared>+
 1 TOUCH <shared>
 1 TYPE <shared>
-1 OBJECT ENCODING <shared>
 1 NONSENSE <item>
 1 GET
 ";
@@ -221,10 +220,27 @@ const THEMES: &[(&str, &[&str])] = &[
     ("MULTI", &[TRANSACTIONS, WRITES, WHOLE]),
     ("MULTI", &[TRANSACTIONS, WRITES, WHOLE]),
     ("BLPOP", &[BLOCKING, QUEUES]),
-    ("BLPOP", &[BLOCKING, QUEUES, LITTLE_TRANSACTIONS, UNBLOCKING]),
+    (
+        "BLPOP",
+        &[BLOCKING, QUEUES, LITTLE_TRANSACTIONS, UNBLOCKING],
+    ),
     ("BZPOPMIN", &[BLOCKING_RANKED, RANKED, UNBLOCKING]),
-    ("BLPOP", &[BLOCKING_LOGS, LOGS, LITTLE_TRANSACTIONS, UNBLOCKING]),
-    ("BLPOP", &[BLOCKING, BLOCKING_RANKED, BLOCKING_LOGS, QUEUES, RANKED, LOGS, UNBLOCKING]),
+    (
+        "BLPOP",
+        &[BLOCKING_LOGS, LOGS, LITTLE_TRANSACTIONS, UNBLOCKING],
+    ),
+    (
+        "BLPOP",
+        &[
+            BLOCKING,
+            BLOCKING_RANKED,
+            BLOCKING_LOGS,
+            QUEUES,
+            RANKED,
+            LOGS,
+            UNBLOCKING,
+        ],
+    ),
     ("PUBLISH", &[SUBSCRIPTIONS]),
     ("PUBLISH", &[SUBSCRIPTIONS]),
     ("PUBLISH", &[SUBSCRIPTIONS, LITTLE_TRANSACTIONS]),

@@ -61,7 +61,9 @@ pub enum Action {
 }
 
 impl Action {
-    pub(super) fn requests(&self) -> &[Request] {
+    /// What it sends.
+    #[must_use]
+    pub fn requests(&self) -> &[Request] {
         match self {
             Self::Send(requests) | Self::Expire(requests) => requests,
             Self::Close => &[],
@@ -138,7 +140,7 @@ fn run_themes(
         report.blocked_count += outcome.blocked_count;
         report.messages_count += outcome.messages_count;
         if let Some(difference) = outcome.difference {
-            let kind = difference.kind(&schedule);
+            let kind = difference.kind_of_command(&schedule);
             if !kinds_seen.contains(&kind) {
                 kinds_seen.push(kind);
                 let (schedule, difference) = shorten(one, two, schedule, difference)?;
@@ -169,17 +171,21 @@ struct Difference {
 }
 
 impl Difference {
-    /// What makes two failures the same: the command, and how each answer begins.
-    fn kind(&self, schedule: &Schedule) -> (Vec<u8>, String, String) {
-        let start = |text: &str| match text.as_bytes().first() {
+    /// What makes two failures the same: how each answer begins.
+    fn kind(&self) -> [String; 2] {
+        let start = |text: &String| match text.as_bytes().first() {
             Some(b'-' | b'(' | b'b') => text.chars().take(24).collect(),
             first => format!("{first:?}"),
         };
+        self.said.each_ref().map(start)
+    }
+
+    /// The same with the command, so that more than one is reported that answers wrongly.
+    fn kind_of_command(&self, schedule: &Schedule) -> (Vec<u8>, [String; 2]) {
         let step = schedule.steps.get(self.at);
         let request = step.and_then(|step| step.action.requests().last());
         let name = request.map(|request| request[0].to_ascii_uppercase());
-        let [one, two] = &self.said;
-        (name.unwrap_or_default(), start(one), start(two))
+        (name.unwrap_or_default(), self.kind())
     }
 }
 
@@ -253,7 +259,7 @@ fn shorten(
     schedule: Schedule,
     difference: Difference,
 ) -> io::Result<(Schedule, Difference)> {
-    let kind = difference.kind(&schedule);
+    let kind = difference.kind();
     let resp3 = schedule.resp3.clone();
     let mut fails = |steps: &[Step]| {
         let schedule = Schedule {
@@ -262,7 +268,7 @@ fn shorten(
         };
         let outcome = compare(one, two, &schedule, SHRINKING_PATIENCE);
         let difference = outcome.ok().and_then(|outcome| outcome.difference);
-        difference.is_some_and(|difference| difference.kind(&schedule) == kind)
+        difference.is_some_and(|difference| difference.kind() == kind)
     };
     let end = schedule.steps.len().min(difference.at + 1);
     let mut steps = schedule.steps[..end].to_vec();
@@ -353,8 +359,15 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let versions = self.resp3.iter().map(|resp3| if *resp3 { "3" } else { "2" });
-        writeln!(out, "sessions of RESP {}", versions.collect::<Vec<_>>().join(", "))?;
+        let versions = self
+            .resp3
+            .iter()
+            .map(|resp3| if *resp3 { "3" } else { "2" });
+        writeln!(
+            out,
+            "sessions of RESP {}",
+            versions.collect::<Vec<_>>().join(", ")
+        )?;
         for (at, step) in self.steps.iter().enumerate() {
             let mark = if at == self.at { "=>" } else { " >" };
             let requests: Vec<String> = step.action.requests().iter().map(show_request).collect();
@@ -372,6 +385,9 @@ impl fmt::Display for Failure {
         writeln!(out, "  {one}: {}", self.said[0])?;
         writeln!(out, "  {two}: {}", self.said[1])?;
         let (seed, round) = (self.seed, self.round);
-        write!(out, "  again: cargo xtask schedules --seed {seed} --round {round} --requests 1")
+        write!(
+            out,
+            "  again: cargo xtask schedules --seed {seed} --round {round} --requests 1"
+        )
     }
 }

@@ -14,7 +14,10 @@ pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
     let mut normal = Vec::new();
     let mut run: Vec<Answer> = Vec::new();
     for answer in heard.iter().flat_map(one_key_each) {
-        if run.last().is_some_and(|last| !are_exchangeable(last, &answer)) {
+        if run
+            .last()
+            .is_some_and(|last| !are_exchangeable(last, &answer))
+        {
             normal.append(&mut in_order(&mut run));
         }
         run.push(answer);

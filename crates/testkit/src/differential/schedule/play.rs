@@ -82,7 +82,8 @@ impl<'s> Stage<'s> {
         if matches!(step.action, Action::Expire(_)) {
             for key in EXPIRING_KEYS {
                 let lives_ms = LIVES_MS.to_string();
-                self.observer.command(&["SET", key, "brief", "PX", &lives_ms])?;
+                self.observer
+                    .command(&["SET", key, "brief", "PX", &lives_ms])?;
             }
         }
         if let Some(session) = &mut self.sessions[at] {
@@ -189,7 +190,9 @@ impl<'s> Stage<'s> {
 
     fn listen(&mut self) {
         for (session, heard) in self.sessions.iter_mut().zip(&mut self.heard) {
-            let is_open = session.as_mut().is_some_and(|session| session.listen(heard));
+            let is_open = session
+                .as_mut()
+                .is_some_and(|session| session.listen(heard));
             if !is_open {
                 *session = None;
             }
@@ -239,7 +242,9 @@ impl Listed {
     fn parse(line: &str) -> Option<Self> {
         let field = |name: &str| {
             let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
-            fields.find(|(field, _)| *field == name).map(|(_, value)| value)
+            fields
+                .find(|(field, _)| *field == name)
+                .map(|(_, value)| value)
         };
         Some(Self {
             id: field("id")?.parse().ok()?,

@@ -93,7 +93,11 @@ impl Session {
                 Err(error) => {
                     // A peer that closes with unread bytes resets.
                     let is_end = error.kind() == io::ErrorKind::ConnectionReset;
-                    let what = if is_end { "closed".to_owned() } else { error.to_string() };
+                    let what = if is_end {
+                        "closed".to_owned()
+                    } else {
+                        error.to_string()
+                    };
                     heard.push(Err(what));
                     return false;
                 }

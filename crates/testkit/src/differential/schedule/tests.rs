@@ -1,3 +1,5 @@
+//! The machinery of schedules, tried on Redis alone.
+
 use protocol::Value;
 
 use super::*;
@@ -9,7 +11,7 @@ fn every_form_begins_with_a_command_of_redis() {
     let mut client = oracle.fresh_client(false).unwrap();
     let mut is_unknown = |name: &&str| {
         let found = client.command(&["COMMAND", "INFO", *name]).unwrap();
-        found == Value::Array(vec![Value::NullArray])
+        matches!(&found, Value::Array(rows) if !matches!(rows[0], Value::Array(_)))
     };
     let mut names = commands_in_schedules();
     names.retain(|name| is_unknown(name));
@@ -27,7 +29,9 @@ fn the_same_seed_gives_the_same_schedule() {
 #[test]
 fn requests_sent_at_once_come_apart_and_words_become_fewer() {
     let words = |text: &str| -> Request {
-        text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+        text.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
     };
     let step = |session, requests: &[&str]| Step {
         session,
@@ -37,7 +41,11 @@ fn requests_sent_at_once_come_apart_and_words_become_fewer() {
     let apart = one_request_a_step(&steps);
     assert_eq!(apart.len(), 3);
     let simplest = simplify(apart, &mut |steps: &[Step]| steps.len() == 3);
-    assert!(simplest.iter().all(|step| step.action.requests()[0].len() == 1));
+    assert!(
+        simplest
+            .iter()
+            .all(|step| step.action.requests()[0].len() == 1)
+    );
 }
 
 #[test]
