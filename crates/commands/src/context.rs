@@ -25,6 +25,8 @@ pub struct Context<'a> {
     pub now_unix_ms: u64,
     /// How much it may do here.
     pub pace: Pace,
+    /// Whether it may let its client wait; not where it is one step of several.
+    pub may_block: bool,
     /// What is known about the batch that the command is part of.
     pub(crate) plan: &'a mut Plan,
 }
@@ -106,6 +108,12 @@ impl Context<'_> {
         store.locked_long(keys, |store| body(&mut rest.with(store)))
     }
 
+    /// Runs `body` while no other thread is in the store (see [`Handle::exclusive`]).
+    pub fn exclusive<R>(&mut self, body: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let (store, mut rest) = self.split();
+        store.exclusive(|store| body(&mut rest.with(store)))
+    }
+
     fn split(&mut self) -> (&mut Handle, Surroundings<'_>) {
         let rest = Surroundings {
             session: self.session,
@@ -114,6 +122,7 @@ impl Context<'_> {
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,
+            may_block: self.may_block,
             plan: self.plan,
         };
         (self.store, rest)
@@ -128,6 +137,7 @@ struct Surroundings<'a> {
     random: &'a mut Prng,
     now_unix_ms: u64,
     pace: Pace,
+    may_block: bool,
     plan: &'a mut Plan,
 }
 
@@ -141,6 +151,7 @@ impl Surroundings<'_> {
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,
+            may_block: self.may_block,
             plan: self.plan,
         }
     }

@@ -5,6 +5,7 @@
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
 mod series;
+mod transaction;
 mod visit;
 
 use std::sync::Arc;
@@ -186,6 +187,7 @@ impl Engine {
                 pace: Pace {
                     defers: self.place == Place::Worker,
                 },
+                may_block: true,
                 plan: &mut self.plan,
             },
             table: self.table,

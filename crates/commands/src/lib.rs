@@ -26,6 +26,7 @@ pub mod settings;
 pub mod spec;
 pub mod table;
 pub mod thresholds;
+pub mod transaction;
 
 mod chance;
 mod help;

@@ -140,6 +140,11 @@ impl Plan {
         self.next_key.set(first_key);
     }
 
+    /// Says that what names its keys from now on is no request of the batch.
+    pub(crate) fn begin_unplanned(&self) {
+        self.next_key.set(KEYS_MAX);
+    }
+
     /// The hash of the key of a request of a run.
     #[inline]
     pub(crate) fn key_hash(&self, run: &PlannedRun, index: usize) -> Option<u64> {

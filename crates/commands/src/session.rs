@@ -4,10 +4,13 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{Decoder, Resp};
+use protocol::{Decoder, Request, Resp};
 use store::DatabaseId;
 
 use crate::arrival::Arrival;
+use crate::spec::CommandSpec;
+use crate::table::CommandIndex;
+use crate::transaction::Transaction;
 
 /// Which replies a client gets (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub struct Session {
     pub fate: Fate,
     /// A request to be run aside ([`crate::Next::Aside`]), as it came.
     pub aside: Option<Vec<u8>>,
+    /// What it queued since MULTI.
+    pub transaction: Option<Box<Transaction>>,
 }
 
 impl Session {
@@ -69,6 +74,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             fate: Fate::Stay,
             aside: None,
+            transaction: None,
         }
     }
 
@@ -76,6 +82,39 @@ impl Session {
     pub fn select(&mut self, database: DatabaseId) {
         self.database = database;
         self.client.database.store(database, Ordering::Relaxed);
+    }
+
+    /// Begins a transaction.
+    pub(crate) fn begin_transaction(&mut self) {
+        let transaction = Box::<Transaction>::default();
+        transaction.tell(&self.client);
+        self.transaction = Some(transaction);
+    }
+
+    /// Adds a request of a command to the transaction, if one was begun.
+    pub(crate) fn queue(
+        &mut self,
+        request: Request<'_>,
+        command: (CommandIndex, &'static CommandSpec, usize),
+    ) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.push(request, command);
+            transaction.tell(&self.client);
+        }
+    }
+
+    /// Has EXEC refused, if a transaction was begun.
+    pub(crate) fn spoil_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.spoil();
+        }
+    }
+
+    /// Forgets the transaction.
+    pub(crate) fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.client.transaction.store(0, Ordering::Relaxed);
+        self.client.transaction_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Chooses the protocol version and says so in the client's record.
@@ -115,6 +154,10 @@ pub struct ClientRecord {
     pub flags: AtomicU32,
     /// Index into the command table of the last command; `u16::MAX` before the first.
     pub last_command: AtomicU16,
+    /// One more than the requests it queued since MULTI; 0 outside of a transaction.
+    pub transaction: AtomicU32,
+    /// Bytes of memory behind these requests.
+    pub transaction_bytes: AtomicU64,
     /// Bytes waiting in its query buffer.
     pub query_bytes: AtomicU64,
     /// Bytes waiting to be sent.
@@ -182,6 +225,8 @@ impl ClientRecord {
             resp: AtomicU8::new(2),
             flags: AtomicU32::new(0),
             last_command: AtomicU16::new(u16::MAX),
+            transaction: AtomicU32::new(0),
+            transaction_bytes: AtomicU64::new(0),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),

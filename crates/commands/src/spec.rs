@@ -252,6 +252,8 @@ pub enum Group {
     Server,
     /// Cluster.
     Cluster,
+    /// Several commands as one step.
+    Transactions,
 }
 
 impl Group {
@@ -259,7 +261,10 @@ impl Group {
     /// the server, and answer with one reply.
     #[must_use]
     pub(crate) const fn is_data(self) -> bool {
-        !matches!(self, Self::Connection | Self::Server | Self::Cluster)
+        !matches!(
+            self,
+            Self::Connection | Self::Server | Self::Cluster | Self::Transactions
+        )
     }
 
     /// Whether its commands are about values that are no strings.
@@ -288,6 +293,7 @@ impl Group {
             Self::Connection => "connection",
             Self::Server => "server",
             Self::Cluster => "cluster",
+            Self::Transactions => "transactions",
         }
     }
 }

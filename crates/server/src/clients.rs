@@ -130,10 +130,12 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
     let query_bytes = client.query_bytes.load(Ordering::Relaxed);
     let output_bytes = client.output_bytes.load(Ordering::Relaxed);
+    let queued = i64::from(client.transaction.load(Ordering::Relaxed)) - 1;
+    let queued_bytes = client.transaction_bytes.load(Ordering::Relaxed);
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
-         db={db} sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
-         multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
+         db={db} sub=0 psub=0 ssub=0 multi={queued} watch=0 qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
          events={events} cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
          lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
          tot-cmds={requests}",
@@ -163,6 +165,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
 /// Letters for what is special about a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
+        (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),
         (client.has_flag(ClientRecord::KILLED), 'A'),
         (client.local_address.starts_with('/'), 'U'),

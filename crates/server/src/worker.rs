@@ -421,6 +421,8 @@ impl Service for Worker {
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
         }
+        let config = self.config.config();
+        let verdict = self.buffers.requests_ran(connected, config, self.now_ms);
         let client = &connected.session.client;
         bump(&client.requests, outcome.executed);
         bump(&client.input_bytes_total, outcome.consumed);
@@ -428,8 +430,11 @@ impl Service for Worker {
             &client.output_bytes_total,
             output.len_with_attachments() - before,
         );
-        let config = self.config.config();
         let then = match outcome.next {
+            _ if verdict == Verdict::Close => {
+                self.counters.bump(Count::QueryLimitCloses);
+                Then::CloseNow
+            }
             Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
                 self.counters.bump(Count::EvictedClients);
                 Then::CloseNow

@@ -415,6 +415,16 @@ impl Handle {
         answer
     }
 
+    /// Whether this thread holds [keys](Handle::locked), but not the whole store.
+    #[must_use]
+    pub fn holds_keys(&self) -> bool {
+        match &self.way {
+            Way::Indexed(way) => !way.is_alone() && way.holds_several(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => false,
+        }
+    }
+
     /// Runs `body` while no other thread is in the store (FLUSHALL, SWAPDB …). Not to be called
     /// while keys are locked.
     pub fn exclusive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
@@ -424,6 +434,7 @@ impl Handle {
         if way.is_alone() {
             return body(self);
         }
+        debug_assert!(!way.holds_several(), "keys are locked");
         let shared = way.shared.clone();
         let was_inside = way.is_inside();
         way.leave();

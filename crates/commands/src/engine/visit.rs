@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 
 use base::clock::Clock;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run, Runs};
-use store::{Hold, Key, StoreError};
+use store::{Key, StoreError};
 
 use super::series::Series;
+use super::transaction::{are_held_for_long, concerns};
 use super::{Next, Outcome, Place, Share};
 use crate::args::Args;
 use crate::arrival::Arrival;
@@ -152,7 +153,7 @@ impl Visit<'_> {
 
     /// The time that the next commands see.
     #[inline]
-    fn set_time(&mut self, now_unix_ms: u64) {
+    pub(super) fn set_time(&mut self, now_unix_ms: u64) {
         self.context.now_unix_ms = now_unix_ms;
         self.context.store.begin(now_unix_ms);
     }
@@ -327,12 +328,19 @@ impl Visit<'_> {
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
         }
+        let reply_mode = self.context.session.reply_mode;
         let result = match command {
             None if is_from_a_browser(request) => {
                 self.context.session.fate = Fate::Close;
                 return Next::Close;
             }
-            None => Err(unknown_command(request)),
+            None => {
+                self.context.session.spoil_transaction();
+                Err(unknown_command(request))
+            }
+            Some(found) if concerns(self.context.session, found) => {
+                self.call_in_transaction(request, found)
+            }
             Some(found) => self.call(request, found),
         };
         if let Err(error) = result {
@@ -344,7 +352,8 @@ impl Visit<'_> {
         }
         let session = &mut *self.context.session;
         session.arrival = None;
-        if session.reply_mode != ReplyMode::On {
+        // What switches replies off has written what it should.
+        if reply_mode != ReplyMode::On {
             suppress_reply(session, &mut self.reply, start);
         }
         match session.fate {
@@ -353,7 +362,7 @@ impl Visit<'_> {
         }
     }
 
-    fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
+    pub(super) fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
         let (index, spec, first) = resolve(self.table, found, request)?;
         let session = &mut *self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
@@ -413,6 +422,9 @@ impl Visit<'_> {
         let Some(Ok((index, spec, _))) = resolved else {
             return false;
         };
+        if self.context.session.transaction.is_some() {
+            return spec.name == "EXEC" && self.exec_has_to_wait();
+        }
         if self.place != Place::Worker
             || check(self.table, (index, spec), request, self.context.session).is_err()
         {
@@ -423,8 +435,7 @@ impl Visit<'_> {
             return of_keyspace && !spec.flags.has(Flags::FAST);
         }
         let keys = self.keys_of(spec, request);
-        let free = self.context.store.try_locked(&keys, Hold::Short, |_| ());
-        free.is_err()
+        are_held_for_long(self.context.store, &keys)
     }
 
     /// The keys of a request.
@@ -433,6 +444,13 @@ impl Visit<'_> {
         let found = places::of(spec, &request).unwrap_or_default();
         let key = |(at, _)| Some(self.context.store.key(database, request.arg(at)?));
         found.into_iter().filter_map(key).collect()
+    }
+
+    /// Whether a command changes data, or a transaction that it ends does.
+    fn writes(&self, spec: &CommandSpec) -> bool {
+        let transaction = self.context.session.transaction.as_ref();
+        spec.flags.has(Flags::WRITE)
+            || (spec.name == "EXEC" && transaction.is_some_and(|it| it.has(Flags::WRITE)))
     }
 
     /// Whether the request has to wait. What would be refused is refused at once; everything else
@@ -450,7 +468,7 @@ impl Visit<'_> {
             return false;
         };
         check(self.table, (index, spec), request, self.context.session).is_ok()
-            && (!writes_only || spec.flags.has(Flags::WRITE))
+            && (!writes_only || self.writes(spec))
     }
 }
 
@@ -480,6 +498,7 @@ fn is_ordinary(session: &Session) -> bool {
         && session.reply_mode == ReplyMode::On
         && session.fate == Fate::Stay
         && session.arrival.is_none()
+        && session.transaction.is_none()
 }
 
 /// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
@@ -499,7 +518,7 @@ fn is_from_a_browser(request: Request<'_>) -> bool {
 
 /// The row that runs: the subcommand's where there is one. Also where its arguments start.
 #[inline]
-fn resolve(
+pub(super) fn resolve(
     table: &Table,
     &Found { index, spec, .. }: &Found,
     request: Request<'_>,
@@ -517,7 +536,7 @@ fn resolve(
 }
 
 #[inline]
-fn check(
+pub(super) fn check(
     table: &'static Table,
     (index, spec): (CommandIndex, &'static CommandSpec),
     request: Request<'_>,

@@ -16,6 +16,7 @@ pub mod sets;
 pub mod sorted_sets;
 pub mod streams;
 pub mod strings;
+pub mod transactions;
 
 /// Family, theme, row.
 const FAMILIES: &[&[&[CommandSpec]]] = &[
@@ -33,6 +34,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     connection::COMMANDS,
     server::COMMANDS,
     &[cluster::COMMANDS],
+    &[transactions::COMMANDS],
 ];
 
 /// Every row, families in order.

@@ -39,6 +39,7 @@ fn family(spec: &CommandSpec) -> &'static str {
         Group::Stream => "streams",
         Group::HyperLogLog => "hyperloglog",
         Group::Geo => "geo",
+        Group::Transactions => "transactions",
     }
 }
 

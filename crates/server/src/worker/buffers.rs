@@ -39,9 +39,11 @@ pub(super) struct Buffers {
 pub(super) struct Holding {
     /// Incomplete input.
     input_bytes: usize,
+    /// Memory behind requests queued since MULTI.
+    queue_bytes: usize,
     /// Output that its socket did not take.
     output_bytes: usize,
-    /// Both, with the memory behind them as far as it is known.
+    /// All of that, with the memory behind them as far as it is known.
     held_bytes: u64,
     /// Counted among those that have not authenticated.
     is_unauthenticated: bool,
@@ -114,18 +116,54 @@ impl Buffers {
         }
     }
 
+    /// Requests may have run: counts those that a client has queued, if they became more or fewer.
+    /// Whether it may go on.
+    #[inline]
+    pub(super) fn requests_ran(
+        &mut self,
+        connected: &mut Connected,
+        config: &Config,
+        now_ms: u64,
+    ) -> Verdict {
+        let was_empty = connected.holding.queue_bytes == 0;
+        if was_empty && connected.session.transaction.is_none() {
+            return Verdict::Keep;
+        }
+        self.queue_changed(connected, config, now_ms)
+    }
+
+    #[cold]
+    fn queue_changed(
+        &mut self,
+        connected: &mut Connected,
+        config: &Config,
+        now_ms: u64,
+    ) -> Verdict {
+        let before = connected.holding.queue_bytes;
+        let queue_bytes = queue_bytes(connected);
+        connected.holding.queue_bytes = queue_bytes;
+        if queue_bytes > before {
+            self.grew(connected, now_ms);
+        } else if queue_bytes < before {
+            self.account_sizes(connected);
+        }
+        self.judge_input(connected, config)
+    }
+
     /// Counts what a client holds at this moment, and gives it.
     pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
         let id = connected.id;
         let arrived_bytes = arrived_bytes(connected);
+        let queue_bytes = queue_bytes(connected);
         let holding = &mut connected.holding;
+        holding.queue_bytes = queue_bytes;
         holding.input_bytes = io.input_bytes(id) + arrived_bytes;
         holding.output_bytes = io.pending_output_bytes(id);
         let Session {
             decoder, arrival, ..
         } = &connected.session;
         let arrival_bytes = arrival.as_ref().map_or(0, |arrival| arrival.held_bytes());
-        let held_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes;
+        let held_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes + queue_bytes;
         self.account(connected, held_bytes as u64);
         connected.holding.held_bytes
     }
@@ -202,7 +240,7 @@ impl Buffers {
         let holding = &connected.holding;
         self.account(
             connected,
-            (holding.input_bytes + holding.output_bytes) as u64,
+            (holding.input_bytes + holding.queue_bytes + holding.output_bytes) as u64,
         );
     }
 
@@ -248,7 +286,9 @@ impl Buffers {
     }
 
     fn judge_input(&self, connected: &Connected, config: &Config) -> Verdict {
-        let input_bytes = connected.holding.input_bytes as u64;
+        let transaction = connected.session.transaction.as_ref();
+        let queued_bytes = transaction.map_or(0, |transaction| transaction.wire_bytes());
+        let input_bytes = (connected.holding.input_bytes + queued_bytes) as u64;
         let is_too_much = if connected.session.authenticated {
             input_bytes > config.query_buffer_bytes_max
         } else {
@@ -272,4 +312,10 @@ impl Buffers {
 fn arrived_bytes(connected: &Connected) -> usize {
     let arrival = connected.session.arrival.as_ref();
     arrival.map_or(0, |arrival| arrival.arrived_bytes())
+}
+
+/// Bytes of memory behind requests that wait for EXEC.
+fn queue_bytes(connected: &Connected) -> usize {
+    let transaction = connected.session.transaction.as_ref();
+    transaction.map_or(0, |transaction| transaction.held_bytes())
 }

@@ -19,4 +19,5 @@ mod memory;
 mod payloads;
 mod start;
 mod time;
+mod transactions;
 mod transcripts;

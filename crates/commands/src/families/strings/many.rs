@@ -83,6 +83,8 @@ fn together<R>(
     match room(context.store) {
         Room::Ample => context.store.locked(keys, body),
         Room::Lacking => Err(StoreError::OutOfMemory.into()),
+        // Among others in a transaction, whose keys are locked already.
+        Room::Enough if context.store.holds_keys() => Err(StoreError::OutOfMemory.into()),
         Room::Enough => context.store.exclusive(|store| match room(store) {
             Room::Lacking => Err(StoreError::OutOfMemory.into()),
             Room::Ample | Room::Enough => store.locked(keys, body),

@@ -1,0 +1,228 @@
+//! Requests between MULTI and EXEC: queued, and run as one step.
+//!
+//! A request is looked at when it is queued: one that could not run spoils the transaction. EXEC
+//! takes all keys at once, so what other threads see is the state before or the state behind it; they
+//! wait only if they want one of these keys. An error of a command at that time is its reply and
+//! nothing more.
+//!
+//! One clock sample holds for all of it, nothing in it waits for keys or is left to the engine aside,
+//! and memory is asked for once, before the first lock.
+
+use protocol::{Reply, Request};
+use store::{Handle, Hold, Key};
+
+use super::Place;
+use super::visit::{Visit, check, resolve};
+use crate::args::Args;
+use crate::context::{Context, Pace};
+use crate::counters::EngineCounters;
+use crate::error::{CommandError, CommandResult};
+use crate::session::{ReplyMode, Session};
+use crate::spec::{CommandSpec, Flags};
+use crate::table::{CommandIndex, Found};
+use crate::transaction::{Queued, Reach, Transaction};
+
+/// What becomes of a request of a client that has begun a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It waits for EXEC.
+    Queued,
+    /// It runs at once, whether there is memory or not.
+    AtOnce,
+    /// It runs at once where there is memory: WATCH, which refuses.
+    Refusing,
+    /// It ends the transaction.
+    Exec,
+}
+
+impl Role {
+    fn of(spec: &CommandSpec) -> Self {
+        match spec.name {
+            "EXEC" => Self::Exec,
+            "MULTI" | "DISCARD" | "QUIT" | "RESET" => Self::AtOnce,
+            "WATCH" => Self::Refusing,
+            _ => Self::Queued,
+        }
+    }
+}
+
+/// Whether a request is to be handled here: of a client in a transaction, or EXEC.
+#[inline]
+pub(super) fn concerns(session: &Session, found: &Found) -> bool {
+    session.transaction.is_some() || found.spec.name == "EXEC"
+}
+
+impl Visit<'_> {
+    /// Queues a request, or runs it if it is one that steers the transaction.
+    #[cold]
+    pub(super) fn call_in_transaction(
+        &mut self,
+        request: Request<'_>,
+        found: &Found,
+    ) -> CommandResult {
+        let role = Role::of(found.spec);
+        let command = match self.admit(request, found, role) {
+            Ok(command) => command,
+            Err(refusal) if role == Role::Exec => {
+                self.context.session.end_transaction();
+                return Err(abort_because_of(&refusal));
+            }
+            Err(refusal) => {
+                self.context.session.spoil_transaction();
+                return Err(refusal);
+            }
+        };
+        match role {
+            Role::AtOnce | Role::Refusing => self.call(request, found),
+            Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
+            Role::Exec => self.exec(found.index),
+            Role::Queued => {
+                self.context.session.queue(request, command);
+                self.reply.simple("QUEUED");
+                Ok(())
+            }
+        }
+    }
+
+    /// The row of a request that may be queued or run.
+    fn admit(
+        &mut self,
+        request: Request<'_>,
+        found: &Found,
+        role: Role,
+    ) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
+        let command = resolve(self.table, found, request)?;
+        let (index, spec, _) = command;
+        let session = &*self.context.session;
+        let mut admitted = check(self.table, (index, spec), request, session);
+        if admitted.is_ok() && session.transaction.is_some() && spec.flags.has(Flags::NO_MULTI) {
+            admitted = Err(CommandError::fixed(
+                "ERR Command not allowed inside a transaction",
+            ));
+        }
+        if admitted.is_err() {
+            self.counters.count_rejection(index);
+        }
+        admitted?;
+        let bytes = match (role, &session.transaction) {
+            (Role::AtOnce, _) | (Role::Exec, None) => return Ok(command),
+            (Role::Exec, Some(transaction)) if !transaction.has(Flags::DENYOOM) => {
+                return Ok(command);
+            }
+            (Role::Exec, Some(transaction)) => transaction.wire_bytes(),
+            (Role::Queued | Role::Refusing, _) => request.wire_bytes(),
+        };
+        // What was refused before needs no memory.
+        let is_spoilt = session
+            .transaction
+            .as_ref()
+            .is_some_and(|it| it.is_spoilt());
+        if (role != Role::Exec || !is_spoilt) && !self.make_room(index, bytes) {
+            return Err(CommandError::OutOfMemory);
+        }
+        Ok(command)
+    }
+
+    /// Ends the transaction: runs what is queued, unless it is spoilt.
+    fn exec(&mut self, index: CommandIndex) -> CommandResult {
+        self.counters.count_calls(index, 1);
+        let Some(transaction) = self.context.session.transaction.take() else {
+            return Ok(());
+        };
+        let result = if transaction.is_spoilt() {
+            self.counters.count_failure(index);
+            Err(CommandError::fixed(
+                "EXECABORT Transaction discarded because of previous errors.",
+            ))
+        } else {
+            self.run_queue(&transaction);
+            Ok(())
+        };
+        self.context.session.end_transaction();
+        self.set_time(self.clock.now_unix_ms());
+        result
+    }
+
+    /// Runs all requests of a transaction with its keys locked.
+    fn run_queue(&mut self, transaction: &Transaction) {
+        self.context.pace = Pace { defers: false };
+        self.context.may_block = false;
+        let (reply, counters) = (&mut self.reply, self.counters);
+        let database = self.context.session.database;
+        match transaction.reach(self.context.store, database) {
+            Reach::Keys(keys) => self.context.locked(&keys, |context| {
+                run_each(context, reply, counters, transaction.queue());
+            }),
+            Reach::Everything => self.context.exclusive(|context| {
+                run_each(context, reply, counters, transaction.queue());
+            }),
+        }
+        self.context.may_block = true;
+    }
+
+    /// Whether EXEC has to wait for an engine aside.
+    pub(super) fn exec_has_to_wait(&mut self) -> bool {
+        let Context { session, store, .. } = &mut self.context;
+        let Some(transaction) = session.transaction.as_deref() else {
+            return false;
+        };
+        if self.place != Place::Worker || transaction.is_spoilt() {
+            return false;
+        }
+        match transaction.reach(store, session.database) {
+            Reach::Everything => true,
+            Reach::Keys(keys) => are_held_for_long(store, &keys),
+        }
+    }
+}
+
+/// Whether somebody who takes long has one of the keys.
+pub(super) fn are_held_for_long(store: &mut Handle, keys: &[Key<'_>]) -> bool {
+    store.try_locked(keys, Hold::Short, |_| ()).is_err()
+}
+
+/// Runs requests one behind the other, and writes their replies.
+fn run_each(
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+    counters: &EngineCounters,
+    queue: &[Queued],
+) {
+    let suppress = |context: &Context<'_>, reply: &mut Reply<'_>, start| {
+        if context.session.reply_mode == ReplyMode::Off {
+            reply.rollback(start);
+        }
+    };
+    let start = reply.mark();
+    reply.array(queue.len());
+    // Replies are sent up to CLIENT REPLY OFF, and from CLIENT REPLY ON.
+    suppress(context, reply, start);
+    for queued in queue {
+        let start = reply.mark();
+        context.plan.begin_unplanned();
+        let mut args = Args::new(queued.request(), queued.first);
+        let result = (queued.spec.handler)(context, &mut args, reply);
+        counters.count_calls(queued.index, 1);
+        if let Err(error) = result {
+            counters.count_failure(queued.index);
+            let text = error.text();
+            counters.count_error(&text);
+            reply.rollback(start);
+            reply.error_bytes(&text);
+        }
+        suppress(context, reply, start);
+    }
+}
+
+/// What EXEC answers when it is refused itself.
+#[cold]
+fn abort_because_of(refusal: &CommandError) -> CommandError {
+    let text = refusal.text();
+    let reason = match refusal {
+        CommandError::WrongArity(_) => text.strip_prefix(b"ERR ").unwrap_or(&text),
+        _ => &text,
+    };
+    let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
+    text.extend_from_slice(reason);
+    CommandError::Bytes(text)
+}

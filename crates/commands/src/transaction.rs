@@ -1,0 +1,273 @@
+//! What a client has queued since MULTI, and the keys that EXEC locks for it.
+//!
+//! ```text
+//!   MULTI ─► queue: requests as they came ─► EXEC: all keys locked, in one order ─► one reply
+//!                     │ one is refused                 │ one of them is about the whole keyspace
+//!                     ▼                                ▼
+//!                  EXECABORT                     nobody else is in the store
+//! ```
+//!
+//! The keys are those that the requests name, in the databases that they will see (SELECT counts for
+//! what comes behind it). Where a request reaches keys that its arguments do not tell, the whole store
+//! is had alone instead.
+
+use std::sync::atomic::Ordering;
+
+use protocol::{OwnedRequest, Request};
+use store::{DatabaseId, Handle, Key};
+
+use crate::families::server::keys as places;
+use crate::session::ClientRecord;
+use crate::spec::{CommandSpec, Flags};
+use crate::table::CommandIndex;
+
+/// What a queued request takes besides its bytes, about.
+const REQUEST_BYTES: usize = size_of::<Queued>() + 64;
+
+/// What one argument takes besides its bytes.
+const ARGUMENT_BYTES: usize = 8;
+
+/// A transaction that was begun.
+#[derive(Default)]
+pub struct Transaction {
+    queue: Vec<Queued>,
+    /// What any of the queued commands does.
+    flags: Flags,
+    /// A request was refused, so that EXEC will be.
+    is_spoilt: bool,
+    wire_bytes: usize,
+    held_bytes: usize,
+}
+
+/// A request that waits for EXEC.
+pub(crate) struct Queued {
+    request: OwnedRequest,
+    pub(crate) index: CommandIndex,
+    pub(crate) spec: &'static CommandSpec,
+    /// Where its arguments start.
+    pub(crate) first: usize,
+}
+
+impl Queued {
+    pub(crate) fn request(&self) -> Request<'_> {
+        self.request.request()
+    }
+}
+
+/// The keys of a transaction.
+pub(crate) enum Reach<'t> {
+    /// These.
+    Keys(Vec<Key<'t>>),
+    /// Any.
+    Everything,
+}
+
+impl Transaction {
+    /// The requests, oldest first.
+    pub(crate) fn queue(&self) -> &[Queued] {
+        &self.queue
+    }
+
+    /// Whether EXEC will be refused.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        self.is_spoilt
+    }
+
+    /// Has EXEC refused.
+    pub(crate) fn spoil(&mut self) {
+        self.is_spoilt = true;
+    }
+
+    /// Whether one of the commands has all these flags.
+    pub(crate) fn has(&self, flags: Flags) -> bool {
+        self.flags.has(flags)
+    }
+
+    /// Bytes of all requests as they came.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        self.wire_bytes
+    }
+
+    /// Bytes of memory held by the queue.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Adds a request of a command.
+    pub(crate) fn push(
+        &mut self,
+        request: Request<'_>,
+        (index, spec, first): (CommandIndex, &'static CommandSpec, usize),
+    ) {
+        self.flags = self.flags.and(spec.flags);
+        self.wire_bytes += request.wire_bytes();
+        self.held_bytes += request.wire_bytes() + request.len() * ARGUMENT_BYTES + REQUEST_BYTES;
+        self.queue.push(Queued {
+            request: OwnedRequest::from(request),
+            index,
+            spec,
+            first,
+        });
+    }
+
+    /// Says in the record of the client what is queued.
+    pub(crate) fn tell(&self, client: &ClientRecord) {
+        let queued = u32::try_from(self.queue.len() + 1).unwrap_or(u32::MAX);
+        client.transaction.store(queued, Ordering::Relaxed);
+        let bytes = self.held_bytes as u64;
+        client.transaction_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the requests reach when they begin in `database`.
+    pub(crate) fn reach(&self, store: &Handle, database: DatabaseId) -> Reach<'_> {
+        let mut database = database;
+        let mut keys = Vec::new();
+        for queued in &self.queue {
+            let (spec, request) = (queued.spec, queued.request());
+            if spec.name == "SELECT" {
+                database = database_at(store, &request, 1).unwrap_or(database);
+            } else if !add_keys(&mut keys, store, database, spec, &request) {
+                return Reach::Everything;
+            }
+        }
+        Reach::Keys(keys)
+    }
+}
+
+/// Adds the keys of a request; `false` when its arguments do not tell them all.
+fn add_keys<'t>(
+    keys: &mut Vec<Key<'t>>,
+    store: &Handle,
+    database: DatabaseId,
+    spec: &CommandSpec,
+    request: &Request<'t>,
+) -> bool {
+    if spec.keys.is_empty() {
+        return !may_reach_any_key(spec);
+    }
+    if looks_up(spec, request) {
+        return false;
+    }
+    let Some(found) = places::of(spec, request) else {
+        return false;
+    };
+    let named = found.iter().filter_map(|(at, _)| request.arg(*at));
+    keys.extend(named.map(|name| store.key(database, name)));
+    // What goes to another database.
+    let target = match spec.name {
+        "MOVE" => Some((1, 2)),
+        "COPY" => option_at(request, 3, "DB").map(|at| (2, at + 1)),
+        _ => None,
+    };
+    if let Some((name_at, database_at_argument)) = target
+        && let Some(name) = request.arg(name_at)
+        && let Some(other) = database_at(store, request, database_at_argument)
+    {
+        keys.push(store.key(other, name));
+    }
+    true
+}
+
+/// Whether a command that names no key may nevertheless come to some.
+fn may_reach_any_key(spec: &CommandSpec) -> bool {
+    spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY) || spec.name == "DEBUG"
+}
+
+/// Whether the elements of a value lead to further keys.
+fn looks_up(spec: &CommandSpec, request: &Request<'_>) -> bool {
+    let is_sort = matches!(spec.name, "SORT" | "SORT_RO");
+    is_sort
+        && ["BY", "GET"]
+            .iter()
+            .any(|word| option_at(request, 2, word).is_some())
+}
+
+/// Where a word stands for the first time, from an argument on.
+fn option_at(request: &Request<'_>, from: usize, word: &str) -> Option<usize> {
+    let is_it = |arg: &[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
+    let found = request.iter().skip(from).position(is_it)?;
+    Some(from + found)
+}
+
+/// The database whose number is an argument, if there is one.
+fn database_at(store: &Handle, request: &Request<'_>, at: usize) -> Option<DatabaseId> {
+    let number = base::number::parse_i64(request.arg(at)?)?;
+    let database = DatabaseId::try_from(number).ok()?;
+    (database < store.store().databases()).then_some(database)
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Options, Store};
+
+    use super::*;
+    use crate::table::table;
+
+    /// The keys of these lines with their databases, in order and each once; `None` for all keys.
+    fn reach(lines: &[&str]) -> Option<Vec<String>> {
+        let store = Store::new(&Options::default()).expect("memory").handle();
+        let mut transaction = Transaction::default();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let request = OwnedRequest::new(&words);
+            let found = table().find(words[0].as_bytes()).expect("a command");
+            transaction.push(request.request(), (found.index, found.spec, 1));
+        }
+        match transaction.reach(&store, 0) {
+            Reach::Everything => None,
+            Reach::Keys(keys) => {
+                let shown =
+                    |key: &Key<'_>| format!("{}:{}", key.database(), key.bytes().escape_ascii());
+                let keys: std::collections::BTreeSet<String> = keys.iter().map(shown).collect();
+                Some(keys.into_iter().collect())
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_the_databases_that_requests_will_see() {
+        let keys = |text: &str| {
+            let keys = text.split(' ').filter(|key| !key.is_empty());
+            Some(keys.map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(reach(&["PING", "SELECT 3"]), keys(""));
+        assert_eq!(
+            reach(&[
+                "SET a 1",
+                "SELECT 3",
+                "MGET b c",
+                "SELECT 99",
+                "GET d",
+                "SELECT 0",
+                "GET e"
+            ]),
+            keys("0:a 0:e 3:b 3:c 3:d")
+        );
+        assert_eq!(reach(&["MOVE a 2"]), keys("0:a 2:a"));
+        assert_eq!(reach(&["COPY a b"]), keys("0:a 0:b"));
+        assert_eq!(reach(&["COPY a b REPLACE db 4"]), keys("0:a 0:b 4:b"));
+        assert_eq!(reach(&["ZUNIONSTORE d 2 a b"]), keys("0:a 0:b 0:d"));
+        assert_eq!(reach(&["SORT a STORE b"]), keys("0:a 0:b"));
+    }
+
+    #[test]
+    fn what_is_about_all_keys_has_them_all() {
+        for line in [
+            "KEYS *",
+            "SCAN 0",
+            "DBSIZE",
+            "RANDOMKEY",
+            "FLUSHALL",
+            "FLUSHDB",
+            "SWAPDB 0 1",
+            "DEBUG DIGEST",
+            "SORT a GET x*",
+            "SORT_RO a BY x* ALPHA",
+            "ZUNION 7 a b",
+        ] {
+            assert_eq!(reach(&["GET a", line]), None, "{line}");
+        }
+    }
+}
