@@ -245,6 +245,23 @@ impl NaiveHandle {
         })
     }
 
+    /// Shows what several keys hold. This thread has the databases for itself.
+    pub(crate) fn read_all<R>(
+        &self,
+        keys: &[Key<'_>],
+        visit: impl FnOnce(&[Option<Record<'_>>]) -> R,
+    ) -> R {
+        let (maps, now) = (self.held.as_deref().unwrap_or_default(), self.now_unix_ms);
+        let mut records = Vec::with_capacity(keys.len());
+        for key in keys {
+            let map = maps.get(usize::from(key.database()));
+            let cell = map.and_then(|map| map.get(key.bytes()));
+            let live = cell.filter(|cell| !cell.is_expired(now));
+            records.push(live.map(|cell| Record::naive(key.bytes(), cell)));
+        }
+        visit(&records)
+    }
+
     pub(crate) fn modify<R>(
         &mut self,
         key: &Key<'_>,

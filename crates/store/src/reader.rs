@@ -77,6 +77,43 @@ impl Indexed {
         answer
     }
 
+    /// Shows what all keys of the lock set in `keys` hold, at once.
+    pub(crate) fn read_all<R>(
+        &mut self,
+        keys: &[Key<'_>],
+        visit: impl FnOnce(&[Option<Record<'_>>]) -> R,
+    ) -> R {
+        debug_assert!(self.holds_several(), "the records could change");
+        for key in keys {
+            self.see_index(key.database());
+        }
+        let local = &*self.local;
+        let record = |key| {
+            let look = self.look_in_set(key);
+            look.note(&self.shared, local, key);
+            let (_, view) = look.found?;
+            // SAFETY: the bucket is held, or the whole store, until the visit is over.
+            Some(unsafe { Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms) })
+        };
+        let records: Vec<Option<Record<'_>>> = keys.iter().map(record).collect();
+        visit(&records)
+    }
+
+    /// Looks at a key of the lock set, or at any by who has the whole store.
+    fn look_in_set<'a>(&'a self, key: &Key<'_>) -> Look<'a> {
+        let (shared, local) = (&*self.shared, &*self.local);
+        let Some(index) = self.index(key) else {
+            return Look::NOWHERE;
+        };
+        let number = if local.held.is_empty() {
+            index.state().home(key.hash()).number
+        } else {
+            let at = local.held_at(index, key.database(), key.hash());
+            local.held[at].home.number
+        };
+        look_locked(shared, local, index, index.bucket(number), key).0
+    }
+
     /// Shows the object at a key, if there is one, to somebody who only wants advice: it does not
     /// count as a use, and nobody waits for it who could wait long.
     pub(crate) fn glance(&mut self, key: &Key<'_>, visit: impl FnOnce(&Object)) {
@@ -299,29 +336,45 @@ impl<'a> Patience<'a> {
             home,
             changed: false,
         });
-        let is = |link: Link| {
-            // SAFETY: the bucket is held.
-            view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
-        };
-        let found = index
-            .find(home, key.hash(), is)
-            .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
-            .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
-        if let Some((_, view)) = found
-            && let Some(word) = view.clock().filter(|_| local.notes_use)
-            && let Some(clock) = local.clock().used(word)
-        {
-            view.set_clock(clock);
-            if let Some(held) = &mut held {
-                held.changed = true;
-            }
+        let (look, changed) = look_locked(shared, local, index, home, key);
+        if let Some(held) = &mut held {
+            held.changed = changed;
         }
         self.held = held;
-        Look {
-            found,
-            watched: None,
-        }
+        look
     }
+}
+
+/// Looks into a bucket that is held; whether the look changed the record's clock.
+#[inline]
+fn look_locked<'a>(
+    shared: &'a Shared,
+    local: &Local,
+    index: &'a Index,
+    home: &'a Bucket,
+    key: &Key<'_>,
+) -> (Look<'a>, bool) {
+    let is = |link: Link| {
+        // SAFETY: the bucket is held.
+        view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
+    };
+    let found = index
+        .find(home, key.hash(), is)
+        .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
+        .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
+    let mut changed = false;
+    if let Some((_, view)) = found
+        && let Some(word) = view.clock().filter(|_| local.notes_use)
+        && let Some(clock) = local.clock().used(word)
+    {
+        view.set_clock(clock);
+        changed = true;
+    }
+    let look = Look {
+        found,
+        watched: None,
+    };
+    (look, changed)
 }
 
 /// Looks once, without the lock.

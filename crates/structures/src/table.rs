@@ -213,8 +213,9 @@ impl Table {
         loop {
             let page = &self.pages[self.page_of(start)];
             let last = slice_end(page, start, count);
+            let is_whole = start == page.first_hash && last == page.last_hash();
             for entry in page.entries() {
-                if (start..=last).contains(&hash(entry.key)) {
+                if is_whole || (start..=last).contains(&hash(entry.key)) {
                     visit(entry);
                     shown += 1;
                 }

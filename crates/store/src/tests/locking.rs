@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Force, Notes, Told};
 use crate::handle::Handle;
-use crate::store::Store;
+use crate::record::Record;
+use crate::store::{Options, Store};
 use crate::value::Deadline;
 
 const ACCOUNTS: usize = 40;
@@ -55,9 +56,51 @@ fn total(handle: &mut Handle) -> i64 {
         .iter()
         .map(|name| handle.key(0, name.as_bytes()))
         .collect();
-    handle.locked(&keys, |handle| {
+    let sum_of_each = handle.locked(&keys, |handle| {
         names.iter().map(|name| balance(handle, name)).sum()
-    })
+    });
+    let sum_of_all = handle.read_all(&keys, |records| {
+        let balances = records.iter().flatten().filter_map(Record::integer);
+        balances.sum()
+    });
+    assert_eq!(sum_of_each, sum_of_all);
+    sum_of_each
+}
+
+#[test]
+fn several_keys_are_shown_at_once() {
+    for store in [
+        Force::TINY.store(2),
+        Store::naive(&Options { databases: 2 }),
+    ] {
+        let mut handle = store.handle();
+        handle.begin(1_000);
+        for (database, name, deadline) in [
+            (0, "a", Deadline::Never),
+            (1, "a", Deadline::Never),
+            (0, "due", Deadline::At(2_000)),
+        ] {
+            let key = handle.key(database, name.as_bytes());
+            let value = format!("{database}{name}");
+            handle
+                .upsert(&key, value.as_bytes(), deadline, |_| ())
+                .unwrap();
+        }
+        handle.begin(3_000);
+        let keys = [(0, "a"), (0, "none"), (1, "a"), (0, "due"), (0, "a")]
+            .map(|(database, name)| handle.key(database, name.as_bytes()));
+        let all = |handle: &mut Handle| {
+            handle.read_all(&keys, |records| {
+                let text = |record: &Option<Record<'_>>| record.map(|record| record.to_vec());
+                records.iter().map(text).collect::<Vec<_>>()
+            })
+        };
+        let expected = [Some("0a"), None, Some("1a"), None, Some("0a")]
+            .map(|text| text.map(|text| text.as_bytes().to_vec()));
+        assert_eq!(all(&mut handle), expected);
+        assert_eq!(handle.locked(&keys, all), expected);
+        assert_eq!(handle.exclusive(all), expected);
+    }
 }
 
 /// Transfers between accounts in both directions, readers of all accounts, and a table that grows

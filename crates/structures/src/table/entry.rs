@@ -128,8 +128,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Reads the head of the entry that starts at `offset`.
-    #[inline]
+    /// Reads the head of the entry that starts at `offset`. In line, so that who wants the key alone does
+    /// not pay for the rest.
+    #[inline(always)]
     pub(super) fn of(heap: &[u8], offset: usize) -> Self {
         let flags = heap[offset];
         let body = offset + 1 + if flags & DEADLINE != 0 { 8 } else { 0 };
@@ -170,7 +171,7 @@ impl Place {
         self.body - self.start + outside + self.key_bytes + self.value_bytes
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn key<'a>(&self, heap: &'a [u8], large: &'a [Option<Large>]) -> &'a [u8] {
         match self.large(heap) {
             Some(index) => outside(large, index).0,

@@ -286,7 +286,7 @@ impl Page {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&self, slot: Slot) -> Place {
         Place::of(&self.heap, self.offset(slot))
     }

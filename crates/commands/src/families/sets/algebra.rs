@@ -1,14 +1,16 @@
 //! Several sets combined.
 //!
-//! All keys are locked, so that the result is that of one moment. Members are copied out of one set
-//! (of an intersection the smallest, in batches), then each other set says which of them stay.
+//! All keys are locked, so that the result is that of one moment and the sets can be looked at beside each
+//! other. One set is gone through (of an intersection the smallest), and the others say which of its
+//! members stay; nothing is copied but what is kept.
+
+use std::ops::ControlFlow;
 
 use protocol::Reply;
 use store::{Entry, Handle, Key, Owned};
-use structures::{ElementText, Set, SetLimits, Structure};
+use structures::{AHEAD_MAX, ElementText, Set, SetLimits, Structure};
 
-use super::members::Members;
-use super::{READER, limits, state};
+use super::{READER, limits, write_members};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
@@ -111,11 +113,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Members of the smallest set that the others are asked about at once: few at first, for those who
-/// want few.
-const BATCH_MIN: usize = 32;
-/// … and then more, so that finding the sets again costs nothing beside it.
-const BATCH_MAX: usize = 4_096;
+/// A table of so many members may not be in the cache: its members are asked for ahead.
+const AHEAD_FROM_LEN: usize = 8_192;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
@@ -125,129 +124,109 @@ enum Operation {
 }
 
 impl Operation {
-    /// The members of the result; of an intersection not many more than `most`.
-    fn result(
+    /// Shows the members of the result, of a union some more than once, until `visit` breaks off.
+    fn walk<'s>(
         self,
-        store: &mut Handle,
-        keys: &[Key<'_>],
-        limits: &SetLimits,
-        most: usize,
-        pace: Pace,
-    ) -> Result<Members, CommandError> {
-        let lens = lens(store, keys)?;
-        pace.admit(self.lookups(&lens))?;
+        sets: &mut [&'s Set],
+        mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
+    ) {
+        // Whoever breaks off knows that.
+        let _ended = match self {
+            Self::Intersection => {
+                sets.sort_by_key(|set| set.len());
+                sift(sets, true, visit)
+            }
+            Self::Union => sets
+                .iter()
+                .try_for_each(|set| set.iter().try_for_each(&mut visit)),
+            Self::Difference => sift(sets, false, visit),
+        };
+    }
+
+    /// How many look-ups it takes, at most.
+    fn lookups(self, sets: &[&Set]) -> usize {
+        let mut lens = sets.iter().map(|set| set.len());
         match self {
-            Self::Intersection => intersection(store, keys, &lens, most),
-            Self::Union => union(store, keys, limits),
-            Self::Difference => difference(store, keys),
+            Self::Intersection => sets.len() * lens.min().unwrap_or(0),
+            Self::Union => lens.sum(),
+            Self::Difference => sets.len() * lens.next().unwrap_or(0),
         }
     }
 }
 
-impl Operation {
-    /// How many look-ups it takes, at most, over sets with so many members.
-    fn lookups(self, lens: &[usize]) -> usize {
-        match self {
-            Self::Intersection => lens.len() * lens.iter().min().map_or(0, |least| *least),
-            Self::Union => lens.iter().sum(),
-            Self::Difference => lens.len() * lens.first().map_or(0, |first| *first),
-        }
-    }
-}
-
-/// How many members each set has; the first look at each, which refuses what is no set.
-fn lens(store: &mut Handle, keys: &[Key<'_>]) -> Result<Vec<usize>, CommandError> {
-    let len = |key| visit(store, key, |set| set.map_or(0, Set::len));
-    keys.iter().map(len).collect()
-}
-
-/// Shows the set at a key. The key is locked, so `look` runs once.
-fn visit<R>(
+/// Shows the sets at the keys, as of one moment, if this is no work for another thread. Where there is none
+/// it is an empty one.
+fn with_sets<R>(
     store: &mut Handle,
-    key: &Key<'_>,
-    mut look: impl FnMut(Option<&Set>) -> R,
+    keys: &[Key<'_>],
+    pace: Pace,
+    operation: Operation,
+    visit: impl FnOnce(&mut [&Set]) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
-    store.read(key, |record| {
-        let set = record.map(|record| record.structure::<Set>()).transpose()?;
-        Ok(look(set))
+    let none = Set::new();
+    store.read_all(keys, |records| {
+        let sets = records.iter().map(|record| match record {
+            Some(record) => record.structure(),
+            None => Ok(&none),
+        });
+        let mut sets = sets.collect::<Result<Vec<&Set>, _>>()?;
+        pace.admit(operation.lookups(&sets))?;
+        visit(&mut sets)
     })
 }
 
-/// Asks the other sets about members of the smallest, batch by batch, until there are `most`; a few
-/// more may be given.
-fn intersection(
-    store: &mut Handle,
-    keys: &[Key<'_>],
-    lens: &[usize],
-    most: usize,
-) -> Result<Members, CommandError> {
-    let mut order: Vec<usize> = (0..keys.len()).collect();
-    order.sort_by_key(|index| lens[*index]);
-    let mut members = Members::default();
-    let Some((smallest, others)) = order.split_first().filter(|(first, _)| lens[**first] > 0)
-    else {
-        return Ok(members);
+/// Shows the members of the first set that all others have (or none of them).
+fn sift<'s>(
+    sets: &[&'s Set],
+    have: bool,
+    mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Some((set, others)) = sets.split_first() else {
+        return ControlFlow::Continue(());
     };
-    let (mut cursor, mut count) = (0, BATCH_MIN);
+    let mut show = |member: ElementText<'s>| {
+        let passes = others
+            .iter()
+            .all(|other| other.contains(member.as_bytes()) == have);
+        if passes {
+            visit(member)
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    if others.iter().all(|other| other.len() < AHEAD_FROM_LEN) {
+        return set.iter().try_for_each(show);
+    }
+    let (mut members, mut batch) = (set.iter(), Vec::with_capacity(AHEAD_MAX));
     loop {
-        let mut batch = Members::default();
-        cursor = visit(store, &keys[*smallest], |set| {
-            let push = |member: ElementText<'_>| batch.push(member.as_bytes());
-            set.map_or(0, |set| set.scan(cursor, count, push))
-        })?;
+        batch.extend(members.by_ref().take(AHEAD_MAX));
+        if batch.is_empty() {
+            return ControlFlow::Continue(());
+        }
         for other in others {
-            if batch.is_empty() {
-                break;
-            }
-            visit(store, &keys[*other], |set| {
-                batch.retain(|member| set.is_some_and(|set| set.contains(member)));
-            })?;
+            other.prefetch(batch.iter().map(ElementText::as_bytes));
         }
-        members.append(&batch);
-        if cursor == 0 || members.len() >= most {
-            return Ok(members);
-        }
-        count = (2 * count).min(BATCH_MAX);
+        batch.drain(..).try_for_each(&mut show)?;
     }
 }
 
-fn union(
-    store: &mut Handle,
-    keys: &[Key<'_>],
+/// The result as a set of its own.
+fn collect(
+    operation: Operation,
+    sets: &mut [&Set],
     limits: &SetLimits,
-) -> Result<Members, CommandError> {
-    let mut seen = Set::new();
-    let mut members = Members::default();
-    for key in keys {
-        let added = visit(store, key, |set| {
-            for member in set.into_iter().flat_map(Set::iter) {
-                if seen.insert(member.as_bytes(), limits)? {
-                    members.push(member.as_bytes());
-                }
-            }
-            Ok::<_, CommandError>(())
-        })?;
-        added?;
-    }
-    Ok(members)
-}
-
-fn difference(store: &mut Handle, keys: &[Key<'_>]) -> Result<Members, CommandError> {
-    let Some((first, others)) = keys.split_first() else {
-        return Ok(Members::default());
-    };
-    let mut members = visit(store, first, |set| set.map(Members::of).unwrap_or_default())?;
-    for key in others {
-        if members.is_empty() {
-            break;
+) -> Result<Set, CommandError> {
+    let (mut result, mut inserted) = (Set::new(), Ok(true));
+    operation.walk(sets, |member| {
+        inserted = result.insert(member.as_bytes(), limits);
+        if inserted.is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
-        visit(store, key, |set| {
-            if let Some(set) = set {
-                members.retain(|member| !set.contains(member));
-            }
-        })?;
-    }
-    Ok(members)
+    });
+    inserted?;
+    Ok(result)
 }
 
 fn combine(
@@ -258,12 +237,23 @@ fn combine(
 ) -> CommandResult {
     let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
     let (limits, pace) = (limits(context), context.pace);
-    let members = context.store.locked(&keys, |store| {
-        operation.result(store, &keys, &limits, usize::MAX, pace)
-    })?;
-    reply.set(members.len());
-    members.iter().for_each(|member| reply.bulk(member));
-    Ok(())
+    with_sets(context.store, &keys, pace, operation, |sets| {
+        if operation == Operation::Union {
+            write_members(&collect(operation, sets, &limits)?, reply);
+            return Ok(());
+        }
+        // They are unlike, as those of the set are that they come from.
+        let mut members = Vec::new();
+        operation.walk(sets, |member| {
+            members.push(member);
+            ControlFlow::Continue(())
+        });
+        reply.set(members.len());
+        members
+            .iter()
+            .for_each(|member| reply.bulk(member.as_bytes()));
+        Ok(())
+    })
 }
 
 fn keep(
@@ -278,22 +268,23 @@ fn keep(
     };
     let (limits, pace) = (limits(context), context.pace);
     let len = context.store.locked(&keys, |store| {
-        let members = operation.result(store, sources, &limits, usize::MAX, pace)?;
-        let mut set = Set::new();
-        for member in members.iter() {
-            set.insert(member, &limits)?;
-        }
-        store.modify(destination, |entry| put(entry, set, &members))?;
-        Ok::<_, CommandError>(members.len())
+        let set = with_sets(store, sources, pace, operation, |sets| {
+            collect(operation, sets, &limits)
+        })?;
+        let len = set.len();
+        store.modify(destination, |entry| put(entry, set))?;
+        Ok::<_, CommandError>(len)
     })?;
     reply.count(len);
     Ok(())
 }
 
-/// Makes a key hold a set of these members, or nothing if there are none, and states it.
-fn put(entry: &mut Entry<'_>, set: Set, members: &Members) -> CommandResult {
+/// Makes a key hold a set, or nothing if it is empty, and states it.
+fn put(entry: &mut Entry<'_>, set: Set) -> CommandResult {
     let existed = entry.is_present();
-    if members.is_empty() {
+    // Shares its pages.
+    let stated = set.clone();
+    if set.is_empty() {
         entry.remove();
     } else {
         entry.put(Owned::of_object(set.into_object(), None))?;
@@ -302,8 +293,13 @@ fn put(entry: &mut Entry<'_>, set: Set, members: &Members) -> CommandResult {
     if existed {
         entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
     }
-    if !members.is_empty() {
-        state(entry, b"SADD", members.iter());
+    if !stated.is_empty() {
+        entry.effect(|effect| {
+            let members: Vec<_> = stated.iter().collect();
+            let mut parts: Vec<&[u8]> = vec![b"SADD", key.bytes()];
+            parts.extend(members.iter().map(ElementText::as_bytes));
+            effect.command(&parts);
+        });
     }
     Ok(())
 }
@@ -342,11 +338,20 @@ fn sintercard(
         most = limit.ok_or(CommandError::fixed("ERR LIMIT can't be negative"))?;
     }
     let most = if most == 0 { usize::MAX } else { most };
-    let (limits, pace) = (limits(context), context.pace);
-    let members = context.store.locked(&keys, |store| {
-        Operation::Intersection.result(store, &keys, &limits, most, pace)
+    let (operation, pace) = (Operation::Intersection, context.pace);
+    let count = with_sets(context.store, &keys, pace, operation, |sets| {
+        let mut count = 0;
+        operation.walk(sets, |_| {
+            count += 1;
+            if count < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        Ok(count)
     })?;
-    reply.count(members.len().min(most));
+    reply.count(count);
     Ok(())
 }
 
@@ -389,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intersection_of_many_is_found_batch_by_batch() {
+    fn sets_of_many_are_combined() {
         let mut server = TestServer::new();
         for member in 0..6_000 {
             server.run(&format!("SADD thirds m:{}", 3 * member));
@@ -399,6 +404,16 @@ mod tests {
         assert_eq!(server.integer("SINTERSTORE sixths thirds halves"), 2_000);
         assert_eq!(server.integer("SISMEMBER sixths m:11994"), 1);
         assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 7"), 7);
+        // Large enough to be asked for ahead.
+        for member in 6_000..9_000 {
+            server.run(&format!("SADD thirds m:{}", 3 * member));
+            server.run(&format!("SADD halves m:{}", 2 * member));
+        }
+        assert_eq!(server.integer("SINTERCARD 2 thirds halves"), 3_000);
+        assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 40"), 40);
+        assert_eq!(server.integer("SDIFFSTORE odd thirds halves"), 6_000);
+        assert_eq!(server.integer("SISMEMBER odd m:26997"), 1);
+        assert_eq!(server.integer("SISMEMBER odd m:17994"), 0);
     }
 
     #[test]
