@@ -114,6 +114,11 @@ impl Context<'_> {
         store.exclusive(|store| body(&mut rest.with(store)))
     }
 
+    /// Forgets the session's transaction, and what was watched for it.
+    pub(crate) fn end_transaction(&mut self) {
+        self.session.end_transaction(self.store);
+    }
+
     fn split(&mut self) -> (&mut Handle, Surroundings<'_>) {
         let rest = Surroundings {
             session: self.session,

@@ -147,6 +147,11 @@ impl Engine {
         Arc::clone(&self.counters)
     }
 
+    /// Takes back what a session registered elsewhere: its client is gone.
+    pub fn close(&mut self, session: &mut Session) {
+        session.end_transaction(&mut self.store);
+    }
+
     /// Executes the complete requests at the front of `input`, as many as `share` allows, and
     /// appends their replies to `output`.
     pub fn run(

@@ -35,6 +35,7 @@ mod structure;
 #[cfg(test)]
 mod testing;
 mod walk;
+mod watch;
 
 pub use args::Args;
 pub use context::{Context, Pace};
@@ -50,3 +51,5 @@ pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 pub use table::{CommandIndex, Found, Table, table};
 pub use thresholds::{Threshold, Thresholds};
+pub use transaction::Transaction;
+pub use watch::Watches;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{Decoder, Request, Resp};
-use store::DatabaseId;
+use store::{DatabaseId, Handle, Key};
 
 use crate::arrival::Arrival;
 use crate::spec::CommandSpec;
 use crate::table::CommandIndex;
 use crate::transaction::Transaction;
+use crate::watch::Watches;
 
 /// Which replies a client gets (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Session {
     pub aside: Option<Vec<u8>>,
     /// What it queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
+    /// The keys it watches.
+    pub watches: Option<Box<Watches>>,
 }
 
 impl Session {
@@ -75,6 +78,7 @@ impl Session {
             fate: Fate::Stay,
             aside: None,
             transaction: None,
+            watches: None,
         }
     }
 
@@ -86,9 +90,8 @@ impl Session {
 
     /// Begins a transaction.
     pub(crate) fn begin_transaction(&mut self) {
-        let transaction = Box::<Transaction>::default();
-        transaction.tell(&self.client);
-        self.transaction = Some(transaction);
+        self.transaction = Some(Box::default());
+        self.tell_transaction();
     }
 
     /// Adds a request of a command to the transaction, if one was begun.
@@ -99,7 +102,7 @@ impl Session {
     ) {
         if let Some(transaction) = &mut self.transaction {
             transaction.push(request, command);
-            transaction.tell(&self.client);
+            self.tell_transaction();
         }
     }
 
@@ -110,11 +113,59 @@ impl Session {
         }
     }
 
-    /// Forgets the transaction.
-    pub(crate) fn end_transaction(&mut self) {
+    /// Forgets the transaction, and what was watched for it.
+    pub(crate) fn end_transaction(&mut self, store: &mut Handle) {
         self.transaction = None;
-        self.client.transaction.store(0, Ordering::Relaxed);
-        self.client.transaction_bytes.store(0, Ordering::Relaxed);
+        self.unwatch(store);
+    }
+
+    /// Watches a key. Once one was changed there is no use in it.
+    pub(crate) fn watch(&mut self, store: &mut Handle, key: &Key<'_>) {
+        if self.client.has_flag(ClientRecord::TOUCHED) {
+            return;
+        }
+        let watches = self.watches.get_or_insert_default();
+        watches.add(store, key, &self.client);
+        self.tell_transaction();
+    }
+
+    /// Watches no key any more.
+    pub(crate) fn unwatch(&mut self, store: &mut Handle) {
+        if let Some(watches) = self.watches.take() {
+            watches.end(store);
+        }
+        // Nobody sets it any more.
+        self.client.set_flag(ClientRecord::TOUCHED, false);
+        self.tell_transaction();
+    }
+
+    /// Says in the client's record what is queued and watched.
+    fn tell_transaction(&self) {
+        let queued = self
+            .transaction
+            .as_ref()
+            .map_or(0, |it| it.queue().len() + 1);
+        let watched = self.watches.as_ref().map_or(0, |it| it.len());
+        let client = &self.client;
+        for (cell, count) in [(&client.transaction, queued), (&client.watched, watched)] {
+            cell.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+        let bytes = self.transaction_bytes() as u64;
+        client.transaction_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether requests are queued or keys watched.
+    #[inline]
+    #[must_use]
+    pub fn has_transaction(&self) -> bool {
+        self.transaction.is_some() || self.watches.is_some()
+    }
+
+    /// Bytes of memory behind queued requests and watched keys.
+    #[must_use]
+    pub fn transaction_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |it| it.held_bytes());
+        queued + self.watches.as_ref().map_or(0, |it| it.held_bytes())
     }
 
     /// Chooses the protocol version and says so in the client's record.
@@ -156,6 +207,8 @@ pub struct ClientRecord {
     pub last_command: AtomicU16,
     /// One more than the requests it queued since MULTI; 0 outside of a transaction.
     pub transaction: AtomicU32,
+    /// How many keys it watches.
+    pub watched: AtomicU32,
     /// Bytes of memory behind these requests.
     pub transaction_bytes: AtomicU64,
     /// Bytes waiting in its query buffer.
@@ -201,6 +254,8 @@ impl ClientRecord {
     pub const PUBSUB: u32 = 32;
     /// Its worker was asked to close it because a push could not be kept for it.
     pub const SHED: u32 = 64;
+    /// A key that it watches was changed.
+    pub const TOUCHED: u32 = 1 << 16;
 
     /// A record for a client that has just connected.
     #[must_use]
@@ -226,6 +281,7 @@ impl ClientRecord {
             flags: AtomicU32::new(0),
             last_command: AtomicU16::new(u16::MAX),
             transaction: AtomicU32::new(0),
+            watched: AtomicU32::new(0),
             transaction_bytes: AtomicU64::new(0),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),

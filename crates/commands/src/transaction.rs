@@ -11,15 +11,13 @@
 //! what comes behind it). Where a request reaches keys that its arguments do not tell, the whole store
 //! is had alone instead.
 
-use std::sync::atomic::Ordering;
-
 use protocol::{OwnedRequest, Request};
 use store::{DatabaseId, Handle, Key};
 
 use crate::families::server::keys as places;
-use crate::session::ClientRecord;
 use crate::spec::{CommandSpec, Flags};
 use crate::table::CommandIndex;
+use crate::watch::Watches;
 
 /// What a queued request takes besides its bytes, about.
 const REQUEST_BYTES: usize = size_of::<Queued>() + 64;
@@ -112,18 +110,15 @@ impl Transaction {
         });
     }
 
-    /// Says in the record of the client what is queued.
-    pub(crate) fn tell(&self, client: &ClientRecord) {
-        let queued = u32::try_from(self.queue.len() + 1).unwrap_or(u32::MAX);
-        client.transaction.store(queued, Ordering::Relaxed);
-        let bytes = self.held_bytes as u64;
-        client.transaction_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// What the requests reach when they begin in `database`.
-    pub(crate) fn reach(&self, store: &Handle, database: DatabaseId) -> Reach<'_> {
+    /// What the requests reach when they begin in `database`, with what is watched.
+    pub(crate) fn reach<'t>(
+        &'t self,
+        store: &Handle,
+        database: DatabaseId,
+        watches: Option<&'t Watches>,
+    ) -> Reach<'t> {
         let mut database = database;
-        let mut keys = Vec::new();
+        let mut keys: Vec<Key<'t>> = watches.into_iter().flat_map(Watches::keys).collect();
         for queued in &self.queue {
             let (spec, request) = (queued.spec, queued.request());
             if spec.name == "SELECT" {
@@ -215,7 +210,7 @@ mod tests {
             let found = table().find(words[0].as_bytes()).expect("a command");
             transaction.push(request.request(), (found.index, found.spec, 1));
         }
-        match transaction.reach(&store, 0) {
+        match transaction.reach(&store, 0, None) {
             Reach::Everything => None,
             Reach::Keys(keys) => {
                 let shown =

@@ -92,6 +92,17 @@ impl Clients {
             .count()
     }
 
+    /// Clients that watch keys, and how many all of them watch.
+    #[must_use]
+    pub fn watching(&self) -> (usize, u64) {
+        let watched = |client: &Arc<ClientRecord>| client.watched.load(Ordering::Relaxed);
+        let clients = self.lock();
+        let counts = clients.values().map(watched).filter(|count| *count > 0);
+        counts.fold((0, 0), |(clients, keys), count| {
+            (clients + 1, keys + u64::from(count))
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientRecord>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,10 +142,11 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let query_bytes = client.query_bytes.load(Ordering::Relaxed);
     let output_bytes = client.output_bytes.load(Ordering::Relaxed);
     let queued = i64::from(client.transaction.load(Ordering::Relaxed)) - 1;
+    let watched = client.watched.load(Ordering::Relaxed);
     let queued_bytes = client.transaction_bytes.load(Ordering::Relaxed);
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
-         db={db} sub=0 psub=0 ssub=0 multi={queued} watch=0 qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         db={db} sub=0 psub=0 ssub=0 multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
          events={events} cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
          lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
@@ -167,6 +179,7 @@ fn flags(client: &ClientRecord) -> String {
     let letters: String = [
         (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),
+        (client.has_flag(ClientRecord::TOUCHED), 'd'),
         (client.has_flag(ClientRecord::KILLED), 'A'),
         (client.local_address.starts_with('/'), 'U'),
         (client.has_flag(ClientRecord::NO_EVICT), 'e'),

@@ -207,15 +207,12 @@ fn clients(report: &mut Report<'_>) {
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
     report.field("blocked_clients", node.clients.blocked());
-    report.zeros(&[
-        "tracking_clients",
-        "pubsub_clients",
-        "watching_clients",
-        "clients_in_timeout_table",
-        "total_watched_keys",
-        "total_blocking_keys",
-        "total_blocking_keys_on_nokey",
-    ]);
+    report.zeros(&["tracking_clients", "pubsub_clients"]);
+    let (watching, watched) = node.clients.watching();
+    report.field("watching_clients", watching);
+    report.zeros(&["clients_in_timeout_table"]);
+    report.field("total_watched_keys", watched);
+    report.zeros(&["total_blocking_keys", "total_blocking_keys_on_nokey"]);
 }
 
 fn memory(report: &mut Report<'_>) {

@@ -499,6 +499,7 @@ impl Service for Worker {
         }
         if let Some(mut connected) = self.sessions.remove(id) {
             self.buffers.forget(&mut connected);
+            self.engine.close(&mut connected.session);
             self.paused_count -= usize::from(connected.is_paused);
             self.node.clients.remove(connected.session.client.id);
         }

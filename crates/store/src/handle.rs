@@ -562,6 +562,16 @@ impl Handle {
         with_way!(&mut self.way, way => way.unlisten(key, listener));
     }
 
+    /// As [`Handle::unlisten`], but waits for nobody who holds the key: its bucket finds out at the next
+    /// change that nobody listens any more.
+    pub fn unlisten_aside(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
+        match &self.way {
+            Way::Indexed(way) => way.shared.listeners.remove(key, listener),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => self.unlisten(key, listener),
+        }
+    }
+
     /// Says who makes the changes from now on (see [`crate::KeyChange::author`]).
     #[inline]
     pub fn set_author(&mut self, author: u64) {

@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult};
-use crate::session::{ReplyMode, Session};
+use crate::session::{ClientRecord, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Found};
 use crate::transaction::{Queued, Reach, Transaction};
@@ -64,7 +64,7 @@ impl Visit<'_> {
         let command = match self.admit(request, found, role) {
             Ok(command) => command,
             Err(refusal) if role == Role::Exec => {
-                self.context.session.end_transaction();
+                self.context.end_transaction();
                 return Err(abort_because_of(&refusal));
             }
             Err(refusal) => {
@@ -126,36 +126,45 @@ impl Visit<'_> {
     /// Ends the transaction: runs what is queued, unless it is spoilt.
     fn exec(&mut self, index: CommandIndex) -> CommandResult {
         self.counters.count_calls(index, 1);
-        let Some(transaction) = self.context.session.transaction.take() else {
+        let session = &mut *self.context.session;
+        let Some(transaction) = session.transaction.take() else {
             return Ok(());
         };
-        let result = if transaction.is_spoilt() {
+        let mut result = Ok(());
+        if transaction.is_spoilt() {
             self.counters.count_failure(index);
-            Err(CommandError::fixed(
+            result = Err(CommandError::fixed(
                 "EXECABORT Transaction discarded because of previous errors.",
-            ))
+            ));
+        } else if session.client.has_flag(ClientRecord::TOUCHED) {
+            self.reply.null_array();
         } else {
             self.run_queue(&transaction);
-            Ok(())
-        };
-        self.context.session.end_transaction();
+        }
+        self.context.end_transaction();
         self.set_time(self.clock.now_unix_ms());
         result
     }
 
-    /// Runs all requests of a transaction with its keys locked.
+    /// Runs all requests of a transaction with its keys locked, unless a watched one was changed.
     fn run_queue(&mut self, transaction: &Transaction) {
         self.context.pace = Pace { defers: false };
         self.context.may_block = false;
         let (reply, counters) = (&mut self.reply, self.counters);
+        let watches = self.context.session.watches.take();
+        let body = |context: &mut Context<'_>| {
+            let client = &context.session.client;
+            let watches = watches.as_ref();
+            if watches.is_some_and(|it| it.end_locked(context.store, client)) {
+                reply.null_array();
+            } else {
+                run_each(context, reply, counters, transaction.queue());
+            }
+        };
         let database = self.context.session.database;
-        match transaction.reach(self.context.store, database) {
-            Reach::Keys(keys) => self.context.locked(&keys, |context| {
-                run_each(context, reply, counters, transaction.queue());
-            }),
-            Reach::Everything => self.context.exclusive(|context| {
-                run_each(context, reply, counters, transaction.queue());
-            }),
+        match transaction.reach(self.context.store, database, watches.as_deref()) {
+            Reach::Keys(keys) => self.context.locked(&keys, body),
+            Reach::Everything => self.context.exclusive(body),
         }
         self.context.may_block = true;
     }
@@ -169,7 +178,7 @@ impl Visit<'_> {
         if self.place != Place::Worker || transaction.is_spoilt() {
             return false;
         }
-        match transaction.reach(store, session.database) {
+        match transaction.reach(store, session.database, session.watches.as_deref()) {
             Reach::Everything => true,
             Reach::Keys(keys) => are_held_for_long(store, &keys),
         }

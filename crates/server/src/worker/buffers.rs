@@ -39,7 +39,7 @@ pub(super) struct Buffers {
 pub(super) struct Holding {
     /// Incomplete input.
     input_bytes: usize,
-    /// Memory behind requests queued since MULTI.
+    /// Memory behind requests queued since MULTI, and watched keys.
     queue_bytes: usize,
     /// Output that its socket did not take.
     output_bytes: usize,
@@ -126,7 +126,7 @@ impl Buffers {
         now_ms: u64,
     ) -> Verdict {
         let was_empty = connected.holding.queue_bytes == 0;
-        if was_empty && connected.session.transaction.is_none() {
+        if was_empty && !connected.session.has_transaction() {
             return Verdict::Keep;
         }
         self.queue_changed(connected, config, now_ms)
@@ -140,7 +140,7 @@ impl Buffers {
         now_ms: u64,
     ) -> Verdict {
         let before = connected.holding.queue_bytes;
-        let queue_bytes = queue_bytes(connected);
+        let queue_bytes = connected.session.transaction_bytes();
         connected.holding.queue_bytes = queue_bytes;
         if queue_bytes > before {
             self.grew(connected, now_ms);
@@ -154,7 +154,7 @@ impl Buffers {
     pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
         let id = connected.id;
         let arrived_bytes = arrived_bytes(connected);
-        let queue_bytes = queue_bytes(connected);
+        let queue_bytes = connected.session.transaction_bytes();
         let holding = &mut connected.holding;
         holding.queue_bytes = queue_bytes;
         holding.input_bytes = io.input_bytes(id) + arrived_bytes;
@@ -312,10 +312,4 @@ impl Buffers {
 fn arrived_bytes(connected: &Connected) -> usize {
     let arrival = connected.session.arrival.as_ref();
     arrival.map_or(0, |arrival| arrival.arrived_bytes())
-}
-
-/// Bytes of memory behind requests that wait for EXEC.
-fn queue_bytes(connected: &Connected) -> usize {
-    let transaction = connected.session.transaction.as_ref();
-    transaction.map_or(0, |transaction| transaction.held_bytes())
 }

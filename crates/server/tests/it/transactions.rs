@@ -150,3 +150,75 @@ fn no_half_of_a_transaction_is_seen() {
         }
     });
 }
+
+#[test]
+fn what_is_watched_is_shown_and_forgotten() {
+    let server = start(&[]);
+    let (mut client, mut other) = (server.client().unwrap(), server.client().unwrap());
+    let watching = |other: &mut Client| {
+        let info = ask(other, "INFO clients");
+        let field = |name: &str| {
+            let line = info
+                .split("\\r\\n")
+                .find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().parse::<u32>().unwrap()
+        };
+        (field("watching_clients:"), field("total_watched_keys:"))
+    };
+    assert_eq!(watching(&mut other), (0, 0));
+    ask(&mut client, "WATCH a b a");
+    assert_eq!(watching(&mut other), (1, 2));
+    ask(&mut other, "WATCH c");
+    assert_eq!(watching(&mut other), (2, 3));
+    assert!(ask(&mut other, "CLIENT INFO").contains(" watch=1 "));
+    ask(&mut client, "SET c 1");
+    assert!(ask(&mut other, "CLIENT INFO").contains(" flags=dU "));
+    ask(&mut other, "UNWATCH");
+    assert!(ask(&mut other, "CLIENT INFO").contains(" flags=U "));
+    assert_eq!(watching(&mut other), (1, 2));
+    drop(client);
+    super::limits::eventually("who is gone watches nothing", || {
+        watching(&mut other) == (0, 0)
+    });
+    ask(&mut other, "SET a 1");
+}
+
+#[test]
+fn a_key_that_is_evicted_is_changed() {
+    let server = start(&["--maxmemory-policy", "allkeys-random"]);
+    let (mut client, mut other) = (server.client().unwrap(), server.client().unwrap());
+    ask(&mut client, "SET watched 1");
+    ask(&mut client, "WATCH watched");
+    ask(&mut other, "CONFIG SET maxmemory 1");
+    super::limits::eventually("the key is gone", || {
+        ask(&mut other, "EXISTS watched") == ":0"
+    });
+    ask(&mut other, "CONFIG SET maxmemory 0");
+    ask(&mut client, "MULTI");
+    ask(&mut client, "PING");
+    assert_eq!(ask(&mut client, "EXEC"), "(nil-array)");
+}
+
+/// Two clients that each watch what the other writes: one of them at most.
+#[test]
+fn transactions_that_watch_each_other_do_not_both_run() {
+    let server = start(&["--threads", "4"]);
+    for round in 0..200 {
+        let ran: usize = std::thread::scope(|scope| {
+            let barrier = std::sync::Arc::new(std::sync::Barrier::new(2));
+            let both = [("left", "right"), ("right", "left")].map(|(watched, written)| {
+                let mut client = server.client().unwrap();
+                let barrier = std::sync::Arc::clone(&barrier);
+                scope.spawn(move || {
+                    ask(&mut client, &format!("WATCH {watched}"));
+                    ask(&mut client, "MULTI");
+                    ask(&mut client, &format!("SET {written} {round}"));
+                    barrier.wait();
+                    usize::from(ask(&mut client, "EXEC") == "[+OK]")
+                })
+            });
+            both.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(ran, 1);
+    }
+}

@@ -180,11 +180,11 @@ fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> CommandRes
 }
 
 fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    context.end_transaction();
     let session = &mut *context.session;
     session.select(0);
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
-    session.end_transaction();
     session.authenticated = !context.server.password_required();
     session
         .client

@@ -1,4 +1,4 @@
-//! Commands about transactions: MULTI DISCARD EXEC.
+//! Commands about transactions: MULTI EXEC DISCARD WATCH UNWATCH.
 //!
 //! What happens between MULTI and EXEC is the engine's business (`engine::transaction`): it queues
 //! requests instead of running them. The handlers here begin and end that.
@@ -8,7 +8,7 @@ use protocol::Reply;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::spec::{CommandSpec, Flags, Group};
+use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const COMMON: Flags = Flags::NOSCRIPT
     .and(Flags::LOADING)
@@ -52,6 +52,28 @@ pub const COMMANDS: &[CommandSpec] = &[
         handler: discard,
         ..MEMBER
     },
+    CommandSpec {
+        name: "WATCH",
+        arity: Arity::AtLeast(2),
+        keys: &[KeySpec::range(1, -1, 1, KeyAccess::RO)],
+        since: "2.2.0",
+        summary: "Has EXEC do nothing if one of these keys is changed until then.",
+        complexity: "O(1) for every key.",
+        syntax: "key [key ...]",
+        handler: watch,
+        ..MEMBER
+    },
+    CommandSpec {
+        name: "UNWATCH",
+        since: "2.2.0",
+        summary: "Forgets all keys that were watched.",
+        handler: |context, _args, reply| {
+            context.session.unwatch(context.store);
+            reply.ok();
+            Ok(())
+        },
+        ..MEMBER
+    },
 ];
 
 fn multi(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -71,7 +93,19 @@ fn discard(
     if context.session.transaction.is_none() {
         return Err(CommandError::fixed("ERR DISCARD without MULTI"));
     }
-    context.session.end_transaction();
+    context.end_transaction();
+    reply.ok();
+    Ok(())
+}
+
+fn watch(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if context.session.transaction.is_some() {
+        return Err(CommandError::fixed("ERR WATCH inside MULTI is not allowed"));
+    }
+    for name in args {
+        let key = context.key(name);
+        context.session.watch(context.store, &key);
+    }
     reply.ok();
     Ok(())
 }

@@ -166,3 +166,125 @@ fn a_pipeline_of_transactions_is_as_good_as_one_by_one() {
     assert_eq!(server.text("GET a"), "40");
     assert_eq!(server.text("GET b"), "40");
 }
+
+/// Whether EXEC runs after these requests of the client that watches `watched`.
+fn runs_after(server: &mut TestServer, watched: &str, lines: &[&str]) -> bool {
+    server.run(&format!("WATCH {watched}"));
+    for line in lines {
+        server.run(line);
+    }
+    server.run("MULTI");
+    server.run("PING");
+    let replies = server.run("EXEC");
+    assert!(!server.session().has_transaction());
+    replies == Value::Array(vec![simple("PONG")])
+}
+
+#[test]
+fn exec_does_nothing_when_a_watched_key_was_changed() {
+    let mut server = TestServer::new();
+    server.run("MSET a 1 b 1");
+    for change in [
+        "SET a 1",
+        "INCR a",
+        "DEL a",
+        "SET a 1 NX",
+        "EXPIRE a 100",
+        "RENAME b a",
+        "FLUSHALL",
+    ] {
+        assert!(!runs_after(&mut server, "a b", &[change]), "{change}");
+    }
+    server.run("MSET a 1 b 1");
+    for harmless in [
+        "GET a",
+        "SET c 1",
+        "SET a 1 NX",
+        "DEL none",
+        "EXPIRE none 1",
+        "UNWATCH",
+        "TOUCH a",
+    ] {
+        assert!(runs_after(&mut server, "a b", &[harmless]), "{harmless}");
+    }
+    // The watch ends with the transaction, run or not.
+    assert!(runs_after(&mut server, "b", &["MULTI", "SET b 2", "EXEC"]));
+    assert!(runs_after(
+        &mut server,
+        "b",
+        &["MULTI", "DISCARD", "SET b 3"]
+    ));
+    assert!(runs_after(&mut server, "b", &["RESET", "SET b 4"]));
+    assert!(!runs_after(&mut server, "b", &["SET b 5", "WATCH c"]));
+    let lines = ["WATCH b", "SET b 6", "EXEC x", "MULTI", "EXEC"];
+    let (output, _) = server.pipeline(&lines);
+    assert!(output.ends_with(b"+OK\r\n*0\r\n"));
+}
+
+#[test]
+fn structures_that_stay_as_they_are_are_not_changed() {
+    let mut server = TestServer::new();
+    server.run("SADD set x");
+    server.run("HSET hash f v");
+    for harmless in [
+        "SADD set x",
+        "SREM set y",
+        "HDEL hash g",
+        "HSETNX hash f w",
+        "SMOVE set set x",
+    ] {
+        assert!(
+            runs_after(&mut server, "set hash", &[harmless]),
+            "{harmless}"
+        );
+    }
+    for change in ["SADD set y", "SREM set y", "HDEL hash f", "SPOP set"] {
+        assert!(!runs_after(&mut server, "set hash", &[change]), "{change}");
+    }
+}
+
+#[test]
+fn a_key_whose_time_comes_is_changed_and_one_whose_time_had_come_is_not() {
+    let mut server = TestServer::new();
+    for removed_by in ["PING", "GET a", "DEL a", "DBSIZE"] {
+        server.run("SET a 1 PX 100");
+        server.run("WATCH a");
+        server.advance_ms(200);
+        server.run(removed_by);
+        server.run("MULTI");
+        assert_eq!(server.run("EXEC"), Value::NullArray, "{removed_by}");
+        server.run("SET a 1 PX 100");
+        server.advance_ms(200);
+        assert!(runs_after(&mut server, "a", &[removed_by]), "{removed_by}");
+        server.run("SET a 1 PX 100");
+        server.advance_ms(200);
+        assert!(!runs_after(&mut server, "a", &["SET a 1"]));
+    }
+}
+
+#[test]
+fn a_database_that_is_emptied_or_exchanged_changes_what_is_there() {
+    let mut server = TestServer::new();
+    server.run("SET a 1");
+    assert!(runs_after(&mut server, "none", &["FLUSHALL"]));
+    assert!(runs_after(&mut server, "none", &["SWAPDB 0 1"]));
+    server.run("SET a 1");
+    assert!(!runs_after(&mut server, "a", &["FLUSHDB"]));
+    server.run("SET a 1");
+    assert!(!runs_after(&mut server, "a", &["SWAPDB 0 1"]));
+    // Now it comes from there.
+    assert!(!runs_after(&mut server, "a", &["SWAPDB 0 1"]));
+    // What is watched is a key of a database.
+    assert!(runs_after(
+        &mut server,
+        "a",
+        &["SELECT 1", "SET a 2", "DEL a", "SELECT 0"]
+    ));
+    // Its time had come when it was watched, and what comes in its place has not.
+    server.run("SET a 1 PX 100");
+    server.advance_ms(200);
+    assert!(runs_after(&mut server, "a", &["FLUSHALL"]));
+    server.run("SET a 1 PX 100");
+    server.advance_ms(200);
+    assert!(runs_after(&mut server, "a", &["SWAPDB 0 1"]));
+}
