@@ -248,6 +248,11 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.event(class, name));
     }
 
+    /// Leaves the event of a new key to the caller, who states it later, where others come first.
+    pub fn leave_new_unsaid(&mut self) {
+        with_place!(&mut self.place, place => place.leave_new_unsaid());
+    }
+
     /// As [`Entry::event`], for a change that takes elements from a structure: when none is left and
     /// the key has gone with the last, that is an event as well.
     #[inline]

@@ -85,6 +85,9 @@ impl Event<'_> {
     /// The name of the event that nothing is left of a collection, or that a key was deleted.
     pub const DELETED: &'static str = "del";
 
+    /// The name of the event that a key came that was not there.
+    pub const CREATED: &'static str = "new";
+
     /// The class and name of a removal that nobody asked for.
     pub(crate) fn of_cause(cause: Cause) -> (EventClass, &'static str) {
         match cause {

@@ -271,7 +271,8 @@ impl Handle {
         }
     }
 
-    /// Makes a key hold a string, whatever it held. `effect` states it (see [`Entry::effect`]).
+    /// Makes a key hold a string, whatever it held. `state` says so (see [`Entry::effect`] and
+    /// [`Entry::event`]).
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -281,11 +282,11 @@ impl Handle {
         key: &Key<'_>,
         value: &[u8],
         deadline: Deadline,
-        effect: impl FnOnce(&mut Effect<'_>),
+        state: impl FnOnce(&mut Entry<'_>),
     ) -> Result<(), StoreError> {
         self.modify(key, |entry| {
             entry.set(value, deadline)?;
-            entry.effect(effect);
+            state(entry);
             Ok(())
         })
     }
@@ -297,13 +298,14 @@ impl Handle {
         with_way!(&mut self.way, way => way.modify(key, change))
     }
 
-    /// Deletes a key; whether it existed. `effect` states it and runs only then.
+    /// Deletes a key; whether it existed. `state` says so (see [`Entry::effect`] and
+    /// [`Entry::event`]) and runs only then.
     #[inline]
-    pub fn delete(&mut self, key: &Key<'_>, effect: impl FnOnce(&mut Effect<'_>)) -> bool {
+    pub fn delete(&mut self, key: &Key<'_>, state: impl FnOnce(&mut Entry<'_>)) -> bool {
         self.modify(key, |entry| {
             let existed = entry.remove();
             if existed {
-                entry.effect(effect);
+                state(entry);
             }
             existed
         })

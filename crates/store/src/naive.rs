@@ -549,6 +549,8 @@ pub(crate) struct NaiveEntry<'a> {
     notes: &'a mut Notes,
     /// Whether the etag was raised.
     raised: bool,
+    /// Whether a new cell is an event by itself.
+    tells_new: bool,
 }
 
 impl<'a> NaiveEntry<'a> {
@@ -565,6 +567,7 @@ impl<'a> NaiveEntry<'a> {
             sinks,
             notes,
             raised: false,
+            tells_new: true,
         };
         let found = entry.map.get(key.bytes());
         if found.is_some_and(|cell| cell.is_expired(now_unix_ms)) {
@@ -704,9 +707,14 @@ impl<'a> NaiveEntry<'a> {
         self.sinks.event(&self.key, class, name);
     }
 
+    /// Leaves the event of a new cell to the caller.
+    pub(crate) fn leave_new_unsaid(&mut self) {
+        self.tells_new = false;
+    }
+
     fn event_if_new(&self) {
-        if !self.is_present() {
-            self.event(EventClass::NEW, "new");
+        if self.tells_new && !self.is_present() {
+            self.event(EventClass::NEW, Event::CREATED);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
 use crate::effect::Effect;
 use crate::entry::Entry;
-use crate::event::EventClass;
+use crate::event::{Event, EventClass};
 use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
@@ -82,6 +82,8 @@ pub(crate) struct Writer<'a> {
     inserted: bool,
     /// Whether the etag was raised: one change of a key raises it once.
     raised: bool,
+    /// Whether a new record is an event by itself.
+    tells_new: bool,
 }
 
 /// What was done to the content of a bucket.
@@ -149,6 +151,7 @@ impl<'a> Writer<'a> {
             changed: Changed::No,
             inserted: false,
             raised: false,
+            tells_new: true,
         };
         writer.find();
         writer
@@ -713,6 +716,11 @@ impl<'a> Writer<'a> {
         self.local.event(self.shared, &self.key, class, name);
     }
 
+    /// Leaves the event of a new record to the caller.
+    pub(crate) fn leave_new_unsaid(&mut self) {
+        self.tells_new = false;
+    }
+
     /// What the record will have: who keeps the deadline changes the value that is there, and the
     /// etag counts that; otherwise it is another value, without one.
     #[inline]
@@ -880,7 +888,9 @@ impl<'a> Writer<'a> {
         self.inserted = true;
         self.local.count_keys(self.index, self.key.database(), 1);
         self.note_deadline(None, draft.deadline_unix_ms());
-        self.event(EventClass::NEW, "new");
+        if self.tells_new {
+            self.event(EventClass::NEW, Event::CREATED);
+        }
         Ok(())
     }
 

@@ -6,7 +6,9 @@ use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Session, Settings, Share};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
-use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use store::{
+    Cause, DatabaseId, EffectSink, Encoding, Event, EventClass, EventSink, Handle, Options, Store,
+};
 use structures::Object;
 
 use crate::idle_port::IdlePort;
@@ -35,6 +37,7 @@ pub(crate) struct TestServer {
     session: Session,
     clock: Arc<ManualClock>,
     effects: Arc<Mutex<Vec<Stated>>>,
+    events: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestServer {
@@ -44,6 +47,8 @@ impl TestServer {
         let effects = Arc::new(Mutex::new(Vec::new()));
         let mut handle = store.handle();
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        handle.set_event_sink(Some(Box::new(EventRecorder(Arc::clone(&events)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
         let shared_clock = Arc::<ManualClock>::clone(&clock);
         let record = ClientRecord::new(1, "it:0".into(), "it:0".into(), 0, -1, START_UNIX_MS);
@@ -57,6 +62,7 @@ impl TestServer {
             session: Session::new(Arc::new(record), true),
             clock,
             effects,
+            events,
         }
     }
 
@@ -109,6 +115,27 @@ impl TestServer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Events of every class from now on.
+    pub(crate) fn want_events(&mut self) {
+        let all = CLASSES
+            .into_iter()
+            .fold(EventClass::NONE, |all, (class, _)| all.and(class));
+        self.engine.store().store().set_wanted_events(all);
+    }
+
+    /// Events since the last call: the flag of the class, the name, the key, and the database if it is
+    /// not the first.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *events)
+    }
+
+    /// Lets housekeeping do its work.
+    pub(crate) fn tick(&mut self) {
+        let now_unix_ms = self.clock.now_unix_ms();
+        while self.engine.store().tick(now_unix_ms) {}
     }
 
     /// An empty server, in which no time passes, after all effects of this one; then the time is the
@@ -178,5 +205,36 @@ impl EffectSink for Recorder {
 
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
         self.command(database, &[b"HDEL", key, member]);
+    }
+}
+
+/// Every class with its flag in `notify-keyspace-events`.
+const CLASSES: [(EventClass, char); 12] = [
+    (EventClass::GENERIC, 'g'),
+    (EventClass::STRING, '$'),
+    (EventClass::LIST, 'l'),
+    (EventClass::SET, 's'),
+    (EventClass::HASH, 'h'),
+    (EventClass::SORTED_SET, 'z'),
+    (EventClass::EXPIRED, 'x'),
+    (EventClass::EVICTED, 'e'),
+    (EventClass::STREAM, 't'),
+    (EventClass::KEY_MISS, 'm'),
+    (EventClass::MODULE, 'd'),
+    (EventClass::NEW, 'n'),
+];
+
+struct EventRecorder(Arc<Mutex<Vec<String>>>);
+
+impl EventSink for EventRecorder {
+    fn event(&mut self, event: &Event<'_>) {
+        let class = CLASSES.iter().find(|(class, _)| *class == event.class);
+        let flag = class.map_or('?', |(_, flag)| *flag);
+        let mut line = format!("{flag} {} {}", event.name, event.key.escape_ascii());
+        if event.database != 0 {
+            line.push_str(&format!("@{}", event.database));
+        }
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(line);
     }
 }

@@ -4,6 +4,7 @@
 
 mod effects;
 mod engine;
+mod events;
 mod idle_port;
 mod oracle;
 mod rows;

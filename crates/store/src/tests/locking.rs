@@ -173,8 +173,8 @@ fn a_set_takes_keys_in_any_order_repeated_and_of_several_databases() {
     handle.locked(&keys, |handle| {
         for key in &keys {
             handle
-                .upsert(key, b"value", Deadline::Never, |effect| {
-                    effect.command(&[b"SET"]);
+                .upsert(key, b"value", Deadline::Never, |entry| {
+                    entry.effect(|effect| effect.command(&[b"SET"]));
                 })
                 .unwrap();
         }

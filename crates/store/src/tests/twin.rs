@@ -190,8 +190,8 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
         }
         Step::Set(name, value, when) => {
             let key = key!(name);
-            let done = handle.upsert(&key, &value.0, deadline(when), |effect| {
-                effect.command(&[b"SET", &name.bytes, &value.0]);
+            let done = handle.upsert(&key, &value.0, deadline(when), |entry| {
+                entry.effect(|effect| effect.command(&[b"SET", &name.bytes, &value.0]));
             });
             Answer::Done(done)
         }
@@ -223,7 +223,9 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
         }
         Step::Delete(name) => {
             let key = key!(name);
-            let existed = handle.delete(&key, |effect| effect.command(&[b"DEL", &name.bytes]));
+            let existed = handle.delete(&key, |entry| {
+                entry.effect(|effect| effect.command(&[b"DEL", &name.bytes]));
+            });
             Answer::Flag(existed)
         }
         Step::Rename(from, to) => {
@@ -271,8 +273,8 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
             let keys: Vec<_> = pairs.iter().map(|(name, _)| key!(name)).collect();
             handle.locked(&keys, |handle| {
                 let done = keys.iter().zip(pairs).try_for_each(|(key, (_, value))| {
-                    handle.upsert(key, &value.0, Deadline::Never, |effect| {
-                        effect.command(&[b"SET", key.bytes(), &value.0]);
+                    handle.upsert(key, &value.0, Deadline::Never, |entry| {
+                        entry.effect(|effect| effect.command(&[b"SET", key.bytes(), &value.0]));
                     })
                 });
                 Answer::Done(done)

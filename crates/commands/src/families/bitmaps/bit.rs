@@ -1,7 +1,7 @@
 //! One bit.
 
 use protocol::Reply;
-use store::{Encoding, Record};
+use store::{Encoding, EventClass, Record};
 
 use super::{BITS_PER_BYTE, bit_offset, index};
 use crate::args::Args;
@@ -58,12 +58,16 @@ fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         let byte = record.as_ref().and_then(|record| bit.byte_of(record));
         let stays = byte.is_some_and(|byte| bit.is_on(byte) == on)
             && record.is_some_and(|record| record.encoding() == Encoding::Raw);
+        let changes = byte.is_none_or(|byte| bit.is_on(byte) != on);
         let byte = byte.unwrap_or(0);
         if !stays {
             entry.write_at(bit.byte, &[bit.put(byte, on)])?;
             entry.effect(|effect| {
                 effect.command(&[b"SETBIT", key.bytes(), offset_text, bit_text]);
             });
+        }
+        if changes {
+            entry.event(EventClass::STRING, "setbit");
         }
         Ok::<_, CommandError>(bit.is_on(byte))
     })?;

@@ -1,7 +1,7 @@
 //! BITOP.
 
 use protocol::Reply;
-use store::{Deadline, Handle, Key};
+use store::{Deadline, Event, EventClass, Handle, Key};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -138,6 +138,11 @@ fn keep(store: &mut Handle, destination: &Key<'_>, result: &[u8]) -> CommandResu
                 effect.command(&[b"SETRANGE", destination.bytes(), b"0", result]);
             }
         });
+        if !result.is_empty() {
+            entry.event(EventClass::STRING, "set");
+        } else if existed {
+            entry.event(EventClass::GENERIC, Event::DELETED);
+        }
         Ok(())
     })
 }

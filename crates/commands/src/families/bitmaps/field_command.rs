@@ -1,7 +1,7 @@
 //! BITFIELD and BITFIELD_RO.
 
 use protocol::{Reply, Request};
-use store::{Encoding, Entry, Key, Record};
+use store::{Encoding, Entry, EventClass, Key, Record};
 
 use super::bit_offset;
 use super::field::{Field, Overflow};
@@ -69,6 +69,8 @@ fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
 struct Operation {
     field: Field,
     action: Action,
+    /// Whether it wrote, be it what was there.
+    is_done: bool,
     /// What it left in the field, when that changed.
     written: Option<i64>,
 }
@@ -100,6 +102,7 @@ impl Operation {
             reply.null();
             return Ok(());
         };
+        self.is_done = true;
         if after != before {
             self.field.save(entry, after)?;
             self.written = Some(after);
@@ -165,6 +168,7 @@ fn parse(args: &mut Args<'_>, settings: &Settings) -> Result<Vec<Operation>, Com
         operations.push(Operation {
             field,
             action,
+            is_done: false,
             written: None,
         });
     }
@@ -218,11 +222,20 @@ fn write_fields(
     context.store.modify(key, |entry| {
         check_string(entry.record().as_ref())?;
         reply.array(operations.len());
+        let len = entry.record().map_or(0, |record| record.len());
         let last_byte = make_room(entry, operations)?;
+        let has_grown = last_byte.is_some_and(|(byte, _)| byte.end_bytes() > len);
         let result = operations
             .iter_mut()
             .try_for_each(|operation| operation.run(entry, reply));
         state_fields(entry, last_byte, operations);
+        // What grew for fields that then did not fit is no event, as in Redis.
+        if operations
+            .iter()
+            .any(|one| one.written.is_some() || (has_grown && one.is_done))
+        {
+            entry.event(EventClass::STRING, "setbit");
+        }
         result
     })
 }

@@ -17,10 +17,10 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Deadline, ETAG_MAX, Effect, Entry, Record, next_etag};
+use store::{Deadline, ETAG_MAX, Effect, Entry, Event, EventClass, Record, next_etag};
 
 use super::strings::expiry::{Expiry, ExpiryForm};
-use super::strings::{check_string, write_string};
+use super::strings::{check_string, tell_set, write_string};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -300,6 +300,7 @@ fn del_if_greater(
         if goes {
             entry.remove();
             entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+            entry.event(EventClass::GENERIC, Event::DELETED);
         }
         Ok::<_, CommandError>(goes)
     })?;
@@ -319,6 +320,7 @@ fn set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> Co
         }
         state(effect, key.bytes(), value, etag, deadline_unix_ms);
     });
+    tell_set(entry, deadline);
     Ok(())
 }
 

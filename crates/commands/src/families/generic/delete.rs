@@ -1,7 +1,7 @@
 //! Whether keys exist, and making them not to: DEL UNLINK EXISTS TOUCH TYPE.
 
 use protocol::Reply;
-use store::{Key, Kind};
+use store::{Event, EventClass, Key, Kind};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -93,9 +93,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.integer(count_keys(context, args, |context, key| {
-        context
-            .store
-            .delete(key, |effect| effect.command(&[b"DEL", key.bytes()]))
+        context.store.delete(key, |entry| {
+            entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+            entry.event(EventClass::GENERIC, Event::DELETED);
+        })
     }));
     Ok(())
 }

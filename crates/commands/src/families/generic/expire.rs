@@ -5,7 +5,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Effect, Entry, Key};
+use store::{Effect, Entry, Event, EventClass, Key};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -273,10 +273,12 @@ pub(crate) fn apply_deadline(
         Ok(deadline) if deadline > now_unix_ms => {
             entry.set_deadline(Some(deadline))?;
             entry.effect(|effect| state_deadline(effect, &key, deadline));
+            entry.event(EventClass::GENERIC, "expire");
         }
         _ => {
             entry.remove();
             entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+            entry.event(EventClass::GENERIC, Event::DELETED);
         }
     }
     Ok(())
@@ -324,6 +326,7 @@ fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         if has_deadline {
             entry.set_deadline(None)?;
             entry.effect(|effect| effect.command(&[b"PERSIST", key.bytes()]));
+            entry.event(EventClass::GENERIC, "persist");
         }
         Ok::<_, CommandError>(has_deadline)
     })?;

@@ -2,7 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{DatabaseId, Key, Owned};
+use store::{DatabaseId, Entry, Event, EventClass, Key, Owned};
 use structures::Object;
 
 use crate::args::Args;
@@ -110,7 +110,10 @@ fn rename(
             entry.effect(|effect| {
                 effect.command(&[b"RENAME", source.bytes(), target.bytes()]);
             });
+            entry.event(EventClass::GENERIC, "rename_from");
         });
+        let store = &mut context.store;
+        store.event(&target, EventClass::GENERIC, "rename_to");
         Ok(true)
     })
 }
@@ -149,6 +152,8 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 ]);
             });
         });
+        let store = &mut context.store;
+        store.event(&target, EventClass::GENERIC, "copy_to");
         Ok::<_, CommandError>(true)
     })?;
     reply.integer(i64::from(copied));
@@ -175,7 +180,10 @@ fn relocate(
                 let database = IntegerText::new_u64(u64::from(target.database()));
                 effect.command(&[b"MOVE", source.bytes(), database.as_bytes()]);
             });
+            entry.event(EventClass::GENERIC, "move_from");
         });
+        let store = &mut context.store;
+        store.event(&target, EventClass::GENERIC, "move_to");
         Ok::<_, CommandError>(true)
     })?;
     reply.integer(i64::from(moved));
@@ -200,7 +208,7 @@ fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> Comma
         return Ok(());
     };
     let kept = Owned::of_object(empty, deadline_unix_ms);
-    context.store.modify(target, |entry| entry.put(kept))?;
+    context.store.modify(target, |entry| put_new(entry, kept))?;
     if let Some(value) = context.store.modify(source, |entry| entry.take()) {
         context.store.modify(target, |entry| entry.put(value))?;
     }
@@ -211,7 +219,16 @@ fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> Comma
 fn place(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let value = context.store.modify(source, |entry| entry.duplicate());
     let value = value.ok_or(CommandError::NoSuchKey)?;
-    context.store.modify(target, |entry| entry.put(value))?;
+    context.store.modify(target, |entry| put_new(entry, value))
+}
+
+/// Makes a key hold a value as one that was not there: what it held counts as deleted before.
+fn put_new(entry: &mut Entry<'_>, value: Owned) -> CommandResult {
+    let existed = entry.is_present();
+    entry.put(value)?;
+    if existed {
+        entry.event(EventClass::NEW, Event::CREATED);
+    }
     Ok(())
 }
 

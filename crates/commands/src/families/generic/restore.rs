@@ -9,7 +9,7 @@ use base::number::IntegerText;
 use protocol::Reply;
 use rdb::dump::{self, Refused};
 use rdb::{Limits, Value};
-use store::{Deadline, Entry, Owned, Use};
+use store::{Deadline, Entry, Event, EventClass, Owned, Use};
 use structures::ELEMENT_BYTES_MAX;
 
 use crate::args::Args;
@@ -121,10 +121,15 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         if deadline.is_some_and(|at| at <= now_unix_ms) {
             if entry.remove() {
                 entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+                entry.event(EventClass::GENERIC, Event::DELETED);
             }
             return Ok(());
         }
+        let existed = entry.is_present();
         put(entry, value, deadline)?;
+        if existed {
+            entry.event(EventClass::NEW, Event::CREATED);
+        }
         if let Some(before) = options.before {
             entry.set_use(before);
         }
@@ -140,6 +145,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
             ];
             effect.command(&parts);
         });
+        entry.event(EventClass::GENERIC, "restore");
         Ok(())
     })?;
     reply.ok();

@@ -238,7 +238,11 @@ fn search_and_store(
             Ok::<_, CommandError>((result_of(&hits, &query, &limits)?, hits.len()))
         })?;
         let (result, count) = found?;
-        store_result(context, &locked, result)?;
+        let event = match target {
+            Some(_) => "geosearchstore",
+            None => "georadiusstore",
+        };
+        store_result(context, &locked, result, event)?;
         Ok::<_, CommandError>(count)
     })?;
     write_count(reply, count);

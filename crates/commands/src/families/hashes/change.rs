@@ -1,7 +1,7 @@
 //! Setting and removing fields.
 
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::FieldDeadline;
 
 use super::fields::{self, Complaint};
@@ -111,6 +111,7 @@ fn hset(
             Ok(added)
         })?;
         state_set(entry, pairs);
+        entry.event(EventClass::HASH, "hset");
         Ok(added)
     })
 }
@@ -139,6 +140,7 @@ fn hsetnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         })?;
         if is_set {
             state_set(entry, pair);
+            entry.event(EventClass::HASH, "hset");
         }
         Ok::<_, CommandError>(is_set)
     })?;
@@ -164,6 +166,7 @@ fn hdel(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         let removed = removed.unwrap_or(0);
         if removed > 0 {
             state_removed(entry, names);
+            entry.event_of_taking(EventClass::HASH, "hdel");
         }
         Ok::<_, CommandError>(removed)
     })?;
@@ -191,7 +194,10 @@ fn hgetdel(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
                 names.for_each(|_| reply.null());
             }
             Some(0) => {}
-            Some(_) => state_removed(entry, names),
+            Some(_) => {
+                state_removed(entry, names);
+                entry.event_of_taking(EventClass::HASH, "hdel");
+            }
         }
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::Hash;
 
 use super::fields::{self, Complaint};
@@ -231,7 +231,11 @@ fn set_deadlines(
         })?;
         match changed {
             None => answer_none(names.len(), reply),
-            Some(changed) if deadline <= now => state_removed(entry, changed.into_iter()),
+            Some(changed) if changed.is_empty() => {}
+            Some(changed) if deadline <= now => {
+                state_removed(entry, changed.into_iter());
+                entry.event_of_taking(EventClass::HASH, "hdel");
+            }
             Some(changed) => state_deadline(entry, deadline, &changed),
         }
         Ok(())
@@ -261,9 +265,6 @@ fn set_deadline(
 }
 
 fn state_deadline(entry: &mut Entry<'_>, deadline: u64, names: &[&[u8]]) {
-    if names.is_empty() {
-        return;
-    }
     let key = entry.key();
     entry.effect(|effect| {
         let deadline = IntegerText::new_u64(deadline);
@@ -278,6 +279,7 @@ fn state_deadline(entry: &mut Entry<'_>, deadline: u64, names: &[&[u8]]) {
         parts.extend(names);
         effect.command(&parts);
     });
+    entry.event(EventClass::HASH, "hexpire");
 }
 
 fn tell_deadlines(
@@ -363,6 +365,7 @@ fn state_persisted(entry: &mut Entry<'_>, names: &[&[u8]]) {
         parts.extend(names);
         effect.command(&parts);
     });
+    entry.event(EventClass::HASH, "hpersist");
 }
 
 #[cfg(test)]

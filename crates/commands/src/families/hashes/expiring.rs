@@ -2,7 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::{FieldDeadline, Hash};
 
 use super::fields::{self, Complaint};
@@ -106,6 +106,7 @@ fn hgetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             (Some(changed), _) if changed.is_empty() => {}
             (Some(changed), Some(deadline)) if deadline <= now => {
                 state_removed(entry, changed.into_iter());
+                entry.event_of_taking(EventClass::HASH, "hdel");
             }
             (Some(changed), deadline) => state_lifetime(entry, deadline, &changed),
         }
@@ -145,6 +146,11 @@ fn state_lifetime(entry: &mut Entry<'_>, deadline: Option<u64>, names: &[&[u8]])
         parts.extend(names);
         effect.command(&parts);
     });
+    let name = match deadline {
+        Some(_) => "hexpire",
+        None => "hpersist",
+    };
+    entry.event(EventClass::HASH, name);
 }
 
 /// Which fields have to be there, or not to be there, for any to be set.
@@ -212,6 +218,10 @@ fn hsetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             Ok(())
         })?;
         state_set(entry, field_deadline, pairs);
+        entry.event(EventClass::HASH, "hset");
+        if deadline.is_some() {
+            entry.event(EventClass::HASH, "hexpire");
+        }
         Ok::<_, CommandError>(true)
     })?;
     reply.integer(i64::from(is_set));
@@ -224,8 +234,12 @@ fn remove_all(entry: &mut Entry<'_>, pairs: Rest<'_>, now: u64) -> CommandResult
         let names = pairs.pairs().map(|(name, _)| name);
         Ok(names.filter(|name| hash.remove(name)).collect::<Vec<_>>())
     };
-    let removed = change_existing(entry, now, remove)?;
-    state_removed(entry, removed.unwrap_or_default().into_iter());
+    let removed = change_existing(entry, now, remove)?.unwrap_or_default();
+    let is_change = !removed.is_empty();
+    state_removed(entry, removed.into_iter());
+    if is_change {
+        entry.event_of_taking(EventClass::HASH, "hdel");
+    }
     Ok(())
 }
 

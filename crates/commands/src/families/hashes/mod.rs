@@ -15,7 +15,7 @@
 //! Results of additions are stated, not the summands.
 
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, EventClass, Key};
 use structures::{Hash, HashLimits};
 
 use crate::context::Context;
@@ -124,6 +124,7 @@ fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
         });
     })?;
     state_removed(entry, gone.iter().map(Vec::as_slice));
+    entry.event_of_taking(EventClass::HASH, "hexpired");
     Ok(())
 }
 

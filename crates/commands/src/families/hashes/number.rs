@@ -5,7 +5,7 @@
 use base::extended::{self, Extended};
 use base::number::{IntegerText, parse_i64};
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::{FieldDeadline, Hash};
 
 use super::{TAKEN_KEY, WRITER, change_or_create, limits};
@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 fn hincrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (name, summand) = (args.bytes()?, args.integer()?);
-    let sum = add(context, &key, name, |value| {
+    let sum = add(context, &key, name, "hincrby", |value| {
         let number = match value {
             None => 0,
             Some(text) => {
@@ -68,7 +68,7 @@ fn hincrbyfloat(
     if summand.is_nan() || summand.is_infinite() {
         return Err(CommandError::fixed("ERR value is NaN or Infinity"));
     }
-    let sum = add(context, &key, name, |value| {
+    let sum = add(context, &key, name, "hincrbyfloat", |value| {
         let number = match value {
             None => Some(Extended::from(0)),
             Some(text) if text.len() > extended::TEXT_BYTES_MAX => None,
@@ -92,6 +92,7 @@ fn add(
     context: &mut Context<'_>,
     key: &store::Key<'_>,
     name: &[u8],
+    event: &'static str,
     sum: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>, CommandError>,
 ) -> Result<Vec<u8>, CommandError> {
     let (now, limits) = (context.now_unix_ms, limits(context));
@@ -106,6 +107,7 @@ fn add(
             Ok((text, has_deadline))
         })?;
         state_sum(entry, name, &text, has_deadline);
+        entry.event(EventClass::HASH, event);
         Ok(text)
     })
 }

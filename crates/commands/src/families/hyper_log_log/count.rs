@@ -1,7 +1,7 @@
 //! Adding, counting and merging.
 
 use protocol::Reply;
-use store::{Deadline, Entry, Key, Record};
+use store::{Deadline, Entry, EventClass, Key, Record};
 use structures::hyper_log_log::sparse::{self, Change};
 use structures::hyper_log_log::{
     CARD_BYTES, Form, HEADER_BYTES, Histogram, Registers, cached_count, count, dense, empty,
@@ -90,6 +90,7 @@ fn pfadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
                 }
                 effect.command(&parts);
             });
+            entry.event(EventClass::STRING, "pfadd");
         }
         Ok::<_, CommandError>(changed || is_new)
     })?;
@@ -264,7 +265,9 @@ fn pfmerge(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
             let mut sketch = sketch.unwrap_or_else(empty);
             fill(&mut sketch, &registers, is_dense, bytes_max)?;
             invalidate(&mut sketch);
-            put(entry, &sketch)
+            put(entry, &sketch)?;
+            entry.event(EventClass::STRING, "pfadd");
+            Ok::<_, CommandError>(())
         })
     })?;
     reply.ok();

@@ -1,10 +1,10 @@
 //! Carrying an element from one list to another.
 
 use protocol::Reply;
-use store::Key;
+use store::{EventClass, Key};
 use structures::{Element, End, List};
 
-use super::{end_word, word_of};
+use super::{end_word, pop_event, push_event, word_of};
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
@@ -79,6 +79,7 @@ fn carry(
         // carried around in itself must be shortened before it grows at the same end.
         if source.bytes() == target.bytes() {
             context.store.modify(source, |entry| {
+                entry.event(EventClass::LIST, push_event(to));
                 entry.change(|list: &mut List| {
                     if from != to {
                         list.push(to, element, limit);
@@ -90,6 +91,7 @@ fn carry(
             context.store.modify(target, |entry| {
                 entry.change_or_create(|list: &mut List| list.push(to, element, limit))?;
                 entry.announce();
+                entry.event(EventClass::LIST, push_event(to));
                 Ok::<_, CommandError>(())
             })?;
             context.store.modify(source, |entry| {
@@ -101,6 +103,7 @@ fn carry(
                 let (from, to) = (word_of(from), word_of(to));
                 effect.command(&[b"LMOVE", source.bytes(), target.bytes(), from, to]);
             });
+            entry.event_of_taking(EventClass::LIST, pop_event(from));
         });
         write_element(reply, element);
         Ok(())

@@ -2,6 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
+use store::EventClass;
 use structures::{Element, End, List};
 
 use super::{CUT_KEY, GROWN_KEY, SCANNED_PER_STEP, position, range};
@@ -80,6 +81,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
             return Err(CommandError::fixed("ERR index out of range"));
         }
         entry.effect(|effect| effect.command(&[b"LSET", key.bytes(), index_text, text]));
+        entry.event(EventClass::LIST, "lset");
         reply.ok();
         Ok(())
     })
@@ -106,6 +108,7 @@ fn insert(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
                 let side: &[u8] = if before { b"BEFORE" } else { b"AFTER" };
                 effect.command(&[b"LINSERT", key.bytes(), side, pivot, text]);
             });
+            entry.event(EventClass::LIST, "linsert");
         }
         Ok::<_, CommandError>(len)
     })?;
@@ -145,6 +148,7 @@ fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
                 let count = IntegerText::new(count);
                 effect.command(&[b"LREM", key.bytes(), count.as_bytes(), text]);
             });
+            entry.event_of_taking(EventClass::LIST, "lrem");
         }
         Ok::<_, CommandError>(removed)
     })?;
@@ -165,12 +169,16 @@ fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             list.pop(End::Front, kept.start, limit);
             Ok::<_, CommandError>(len - list.len())
         })?;
-        if removed.transpose()?.is_some_and(|removed| removed > 0) {
+        let Some(removed) = removed.transpose()? else {
+            return Ok(());
+        };
+        if removed > 0 {
             entry.effect(|effect| {
                 let (start, end) = (IntegerText::new(start), IntegerText::new(end));
                 effect.command(&[b"LTRIM", key.bytes(), start.as_bytes(), end.as_bytes()]);
             });
         }
+        entry.event_of_taking(EventClass::LIST, "ltrim");
         Ok::<_, CommandError>(())
     })?;
     reply.ok();

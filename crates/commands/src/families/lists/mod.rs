@@ -73,6 +73,22 @@ fn pop_of(end: End) -> &'static [u8] {
     }
 }
 
+/// The event of adding at an end.
+fn push_event(end: End) -> &'static str {
+    match end {
+        End::Front => "lpush",
+        End::Back => "rpush",
+    }
+}
+
+/// The event of taking from an end.
+fn pop_event(end: End) -> &'static str {
+    match end {
+        End::Front => "lpop",
+        End::Back => "rpop",
+    }
+}
+
 /// The number in a list of `len` elements that a client means by `index`, which counts from the end
 /// when it is negative; `None` when there is no such element.
 fn position(index: i64, len: usize) -> Option<usize> {

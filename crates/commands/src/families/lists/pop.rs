@@ -2,10 +2,10 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, EventClass, Key};
 use structures::{BlockLimit, End, List};
 
-use super::{end_word, pop_of};
+use super::{end_word, pop_event, pop_of};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
@@ -85,7 +85,10 @@ fn pop(
         })?;
         match was_there {
             None => reply.null(),
-            Some(()) => entry.effect(|effect| effect.command(&[pop_of(end), key.bytes()])),
+            Some(()) => {
+                entry.effect(|effect| effect.command(&[pop_of(end), key.bytes()]));
+                entry.event_of_taking(EventClass::LIST, pop_event(end));
+            }
         }
         Ok(())
     })
@@ -156,6 +159,7 @@ fn take(
             let count = IntegerText::new_u64(count as u64);
             effect.command(&[pop_of(end), key.bytes(), count.as_bytes()]);
         });
+        entry.event_of_taking(EventClass::LIST, pop_event(end));
     }
     Ok(taken)
 }

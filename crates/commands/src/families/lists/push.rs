@@ -1,9 +1,10 @@
 //! Adding at the ends.
 
 use protocol::Reply;
+use store::EventClass;
 use structures::{End, List};
 
-use super::GROWN_KEY;
+use super::{GROWN_KEY, push_event};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -99,6 +100,7 @@ fn push(
                 let parts: Vec<&[u8]> = [name, key.bytes()].into_iter().chain(elements()).collect();
                 effect.command(&parts);
             });
+            entry.event(EventClass::LIST, push_event(end));
         }
         Ok::<_, CommandError>(len)
     })?;

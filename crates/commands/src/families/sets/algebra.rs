@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use protocol::Reply;
-use store::{Entry, Handle, Key, Owned};
+use store::{Entry, Event, EventClass, Handle, Key, Owned};
 use structures::{AHEAD_MAX, ElementText, Set, SetLimits, Structure};
 
 use super::{READER, limits, write_members};
@@ -143,6 +143,15 @@ impl Operation {
         };
     }
 
+    /// The event of keeping its result.
+    fn stored_event(self) -> &'static str {
+        match self {
+            Self::Intersection => "sinterstore",
+            Self::Union => "sunionstore",
+            Self::Difference => "sdiffstore",
+        }
+    }
+
     /// How many look-ups it takes, at most.
     fn lookups(self, sets: &[&Set]) -> usize {
         let mut lens = sets.iter().map(|set| set.len());
@@ -272,7 +281,7 @@ fn keep(
             collect(operation, sets, &limits)
         })?;
         let len = set.len();
-        store.modify(destination, |entry| put(entry, set))?;
+        store.modify(destination, |entry| put(entry, set, operation))?;
         Ok::<_, CommandError>(len)
     })?;
     reply.count(len);
@@ -280,7 +289,7 @@ fn keep(
 }
 
 /// Makes a key hold a set, or nothing if it is empty, and states it.
-fn put(entry: &mut Entry<'_>, set: Set) -> CommandResult {
+fn put(entry: &mut Entry<'_>, set: Set, operation: Operation) -> CommandResult {
     let existed = entry.is_present();
     // Shares its pages.
     let stated = set.clone();
@@ -300,6 +309,9 @@ fn put(entry: &mut Entry<'_>, set: Set) -> CommandResult {
             parts.extend(members.iter().map(ElementText::as_bytes));
             effect.command(&parts);
         });
+        entry.event(EventClass::SET, operation.stored_event());
+    } else if existed {
+        entry.event(EventClass::GENERIC, Event::DELETED);
     }
     Ok(())
 }

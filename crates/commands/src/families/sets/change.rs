@@ -1,7 +1,7 @@
 //! Changing sets.
 
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, Event, EventClass, Key};
 use structures::{Set, SetLimits};
 
 use super::members::Members;
@@ -103,6 +103,7 @@ fn sadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         })??;
         if added > 0 {
             state(entry, b"SADD", members);
+            entry.event(EventClass::SET, "sadd");
         }
         Ok::<_, CommandError>(added)
     })?;
@@ -127,6 +128,7 @@ fn srem(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         let removed = removed.unwrap_or(0);
         if removed > 0 {
             state(entry, b"SREM", members);
+            entry.event_of_taking(EventClass::SET, "srem");
         }
         Ok::<_, CommandError>(removed)
     })?;
@@ -160,6 +162,7 @@ fn spop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             entry.remove();
             let key = entry.key();
             entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+            entry.event_of_taking(EventClass::SET, "spop");
             return Ok(());
         }
         let mut taken = Members::default();
@@ -201,6 +204,7 @@ fn take(entry: &mut Entry<'_>, taken: &Members) -> CommandResult {
         }
     })?;
     state(entry, b"SREM", taken.iter());
+    entry.event_of_taking(EventClass::SET, "spop");
     Ok(())
 }
 
@@ -225,27 +229,46 @@ fn smove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             return Ok(is_there);
         }
         // Added first: that can fail, and nothing may be lost then.
-        store.modify(&destination, |entry| add(entry, member, &limits))?;
+        let added = store.modify(&destination, |entry| add(entry, member, &limits))?;
         store.modify(&source, |entry| {
             entry.change(|set: &mut Set| set.remove(member))?;
             state(entry, b"SREM", std::iter::once(member));
-            Ok::<_, CommandError>(true)
-        })
+            entry.event_of_taking(EventClass::SET, "srem");
+            Ok::<_, CommandError>(())
+        })?;
+        if added.is_new_key {
+            store.event(&destination, EventClass::NEW, Event::CREATED);
+        }
+        if added.is_new_member {
+            store.event(&destination, EventClass::SET, "sadd");
+        }
+        Ok::<_, CommandError>(true)
     })?;
     reply.integer(i64::from(moved));
     Ok(())
 }
 
-/// Adds one member, and states it if it was not there.
-fn add(entry: &mut Entry<'_>, member: &[u8], limits: &SetLimits) -> CommandResult {
-    let is_new = entry.change_or_create(|set: &mut Set| {
+/// What adding one member came to.
+struct Added {
+    is_new_key: bool,
+    is_new_member: bool,
+}
+
+/// Adds one member, and states it if it was not there. Its events come later.
+fn add(entry: &mut Entry<'_>, member: &[u8], limits: &SetLimits) -> Result<Added, CommandError> {
+    let is_new_key = !entry.is_present();
+    entry.leave_new_unsaid();
+    let is_new_member = entry.change_or_create(|set: &mut Set| {
         set.expect(member, 1, limits)?;
         set.insert(member, limits)
     })??;
-    if is_new {
+    if is_new_member {
         state(entry, b"SADD", std::iter::once(member));
     }
-    Ok(())
+    Ok(Added {
+        is_new_key,
+        is_new_member,
+    })
 }
 
 #[cfg(test)]

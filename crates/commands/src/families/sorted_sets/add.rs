@@ -1,7 +1,7 @@
 //! Adding members and to scores: ZADD ZINCRBY.
 
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::{SortedSet, SortedSetLimits};
 
 use super::{check_member, full, limits, score, state_added, write_score};
@@ -219,6 +219,8 @@ fn change<'a>(
     if !outcome.changed.is_empty() {
         let key = entry.key();
         entry.effect(|effect| state_added(effect, &key, &outcome.changed));
+        let name = if rules.is_increment { "zincr" } else { "zadd" };
+        entry.event(EventClass::SORTED_SET, name);
     }
     done.unwrap_or(Ok(()))?;
     Ok(outcome)

@@ -134,6 +134,15 @@ enum Operation {
 }
 
 impl Operation {
+    /// The event of keeping its result.
+    fn stored_event(self) -> &'static str {
+        match self {
+            Self::Union => "zunionstore",
+            Self::Inter => "zinterstore",
+            Self::Diff => "zdiffstore",
+        }
+    }
+
     /// How many look-ups it takes, at most, over inputs with so many members.
     fn lookups(self, sizes: &[usize]) -> usize {
         match self {
@@ -272,7 +281,7 @@ fn store(
         let mut result = combine(context, operation, &keys, &sizes, &options)?;
         let limits = limits(&context.settings.thresholds);
         result.compact(&limits).map_err(full)?;
-        store_result(context, &target, result)
+        store_result(context, &target, result, operation.stored_event())
     })?;
     write_count(reply, count);
     Ok(())

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use base::float::{self, FloatText};
 use protocol::{Reply, Resp};
-use store::{Effect, Entry, Key, Owned};
+use store::{Effect, Entry, Event, EventClass, Key, Owned};
 use structures::{Scored, SortedSet, SortedSetLimits, Structure};
 
 use crate::context::Context;
@@ -163,19 +163,26 @@ fn state_removed(entry: &mut Entry<'_>, ranks: Range<usize>) {
     });
 }
 
-/// Makes a key hold `result`, or nothing when that is empty; how many members it has.
+/// Makes a key hold `result`, or nothing when that is empty; how many members it has. `event` is what
+/// clients call it.
 pub(super) fn store_result(
     context: &mut Context<'_>,
     target: &Key<'_>,
     result: SortedSet,
+    event: &'static str,
 ) -> Result<usize, CommandError> {
     let count = result.len();
     context.store.modify(target, |entry| {
         let was_there = entry.remove();
         if was_there {
             entry.effect(|effect| effect.command(&[b"DEL", target.bytes()]));
+            // A result takes the place of what was there, which is no new key.
+            entry.leave_new_unsaid();
         }
         if count == 0 {
+            if was_there {
+                entry.event(EventClass::GENERIC, Event::DELETED);
+            }
             return Ok(());
         }
         entry.put(Owned::of_object(result.into_object(), None))?;
@@ -192,6 +199,7 @@ pub(super) fn store_result(
             let added: Vec<(f64, &[u8])> = members.iter().map(|one| (one.0, &one.1[..])).collect();
             state_added(effect, target, &added);
         });
+        entry.event(EventClass::SORTED_SET, event);
         Ok::<_, CommandError>(())
     })?;
     Ok(count)

@@ -1,7 +1,7 @@
 //! Taking from the ends: ZPOPMIN ZPOPMAX ZMPOP.
 
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, EventClass, Key};
 use structures::SortedSet;
 
 use super::{Shape, positive, state_removed};
@@ -134,6 +134,11 @@ fn take(
         && !ranks.is_empty()
     {
         state_removed(entry, ranks.clone());
+        let name = match end {
+            End::Lowest => "zpopmin",
+            End::Highest => "zpopmax",
+        };
+        entry.event_of_taking(EventClass::SORTED_SET, name);
     }
     Ok(taken.is_some())
 }

@@ -284,7 +284,7 @@ fn store(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             }
             outcome.map(|()| result).map_err(full)
         })?;
-        store_result(context, &target, result?)
+        store_result(context, &target, result?, "zrangestore")
     })?;
     write_count(reply, count);
     Ok(())

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use protocol::Reply;
+use store::EventClass;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
@@ -48,7 +49,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| {
             let key = args.bytes()?;
             let (start, end) = (args.integer()?, args.integer()?);
-            remove(context, key, reply, |set| ranks(start, end, set.len()))
+            let which = |set: &SortedSet| ranks(start, end, set.len());
+            remove(context, key, reply, "zremrangebyrank", which)
         },
         ..BY_RANGE
     },
@@ -60,7 +62,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| {
             let key = args.bytes()?;
             let range = ScoreRange::parse(args.bytes()?, args.bytes()?)?;
-            remove(context, key, reply, |set| range.ranks(set))
+            remove(context, key, reply, "zremrangebyscore", |set| {
+                range.ranks(set)
+            })
         },
         ..BY_RANGE
     },
@@ -72,7 +76,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| {
             let key = args.bytes()?;
             let range = MemberRange::parse(args.bytes()?, args.bytes()?)?;
-            remove(context, key, reply, |set| range.ranks(set))
+            remove(context, key, reply, "zremrangebylex", |set| {
+                range.ranks(set)
+            })
         },
         ..BY_RANGE
     },
@@ -92,6 +98,7 @@ fn zrem(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 parts.extend(&removed);
                 effect.command(&parts);
             });
+            entry.event_of_taking(EventClass::SORTED_SET, "zrem");
         }
         Ok::<_, CommandError>(removed.len())
     })?;
@@ -104,6 +111,7 @@ fn remove(
     context: &mut Context<'_>,
     key: &[u8],
     reply: &mut Reply<'_>,
+    event: &'static str,
     which: impl FnOnce(&SortedSet) -> Range<usize>,
 ) -> CommandResult {
     let (key, pace) = (context.key(key), context.pace);
@@ -117,6 +125,7 @@ fn remove(
         let ranks = removed.transpose()?.unwrap_or_default();
         if !ranks.is_empty() {
             state_removed(entry, ranks.clone());
+            entry.event_of_taking(EventClass::SORTED_SET, event);
         }
         Ok::<_, CommandError>(ranks.len())
     })?;

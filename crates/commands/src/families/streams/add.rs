@@ -2,6 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
+use store::EventClass;
 use structures::stream::{ENTRY_BYTES_MAX, EntryId, EntryLog, Stream, StreamLimits, Trim, TrimTo};
 
 use super::ids::{self, IdText, Wanted};
@@ -208,6 +209,10 @@ fn add(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
             parts.extend(fields.0);
             effect.command(&parts);
         });
+        place.event(EventClass::STREAM, "xadd");
+        if trimmed_to.is_some() {
+            place.event(EventClass::STREAM, "xtrim");
+        }
         Ok(())
     })
 }

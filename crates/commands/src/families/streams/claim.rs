@@ -1,11 +1,13 @@
 //! Making pending entries those of another consumer: XCLAIM XAUTOCLAIM.
 
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, EventClass, Key};
 use structures::stream::{ConsumerNumber, EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
 use super::pending::idle_ms;
-use super::{CHANGED_KEY, CUT_KEY, Delivered, Position, consumer_of, ids, no_group};
+use super::{
+    CHANGED_KEY, CONSUMER_EVENT, CUT_KEY, Delivered, Position, consumer_of, ids, no_group,
+};
 use super::{state_consumer, state_ids, write_entry, write_id};
 use crate::args::Args;
 use crate::context::Context;
@@ -204,6 +206,9 @@ impl Claimed {
         position: Position,
     ) {
         let key = entry.key();
+        if self.is_new_consumer {
+            entry.event(EventClass::STREAM, CONSUMER_EVENT);
+        }
         entry.effect(|effect| {
             if self.is_new_consumer {
                 state_consumer(effect, &key, group, consumer);

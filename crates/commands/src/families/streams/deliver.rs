@@ -2,11 +2,11 @@
 //! consumer.
 
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, EventClass};
 use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
 use super::read::{Answer, Reading, streams_keys};
-use super::{Delivered, Position, consumer_of, ids, no_group, state_consumer};
+use super::{CONSUMER_EVENT, Delivered, Position, consumer_of, ids, no_group, state_consumer};
 use super::{write_entry, write_id};
 use crate::args::Args;
 use crate::context::Context;
@@ -134,6 +134,9 @@ impl Consumer<'_> {
         let Some(Some(change)) = changed else {
             return Ok(());
         };
+        if change.is_new_consumer {
+            entry.event(EventClass::STREAM, CONSUMER_EVENT);
+        }
         entry.effect(|effect| {
             if change.is_new_consumer {
                 state_consumer(effect, &key, self.group, self.name);

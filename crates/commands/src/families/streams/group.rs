@@ -1,11 +1,11 @@
 //! XGROUP: groups, where they stand, and who is in them.
 
 use protocol::Reply;
-use store::{Entry, Key};
+use store::{Entry, EventClass, Key};
 use structures::stream::{EntryId, Group as ConsumerGroup, Stream};
 
 use super::ids::{self, IdText};
-use super::{Position, entries_read_text, no_group_at, state_consumer};
+use super::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
@@ -186,6 +186,7 @@ fn create(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             parts.extend([b"ENTRIESREAD", read.as_bytes()]);
             effect.command(&parts);
         });
+        entry.event(EventClass::STREAM, "xgroup-create");
         reply.ok();
         Ok(())
     })
@@ -210,6 +211,7 @@ fn set_id(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             Ok(Position::of(group))
         })??;
         entry.effect(|effect| position.state(effect, &key, name));
+        entry.event(EventClass::STREAM, "xgroup-setid");
         reply.ok();
         Ok(())
     })
@@ -223,6 +225,7 @@ fn destroy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         let is_removed = removed.ok_or(NO_KEY)?;
         if is_removed {
             entry.effect(|effect| effect.command(&[b"XGROUP", b"DESTROY", key.bytes(), name]));
+            entry.event(EventClass::STREAM, "xgroup-destroy");
         }
         reply.integer(i64::from(is_removed));
         Ok(())
@@ -242,6 +245,7 @@ fn create_consumer(
         })?;
         if created {
             entry.effect(|effect| state_consumer(effect, &key, name, consumer));
+            entry.event(EventClass::STREAM, CONSUMER_EVENT);
         }
         reply.integer(i64::from(created));
         Ok(())
@@ -260,6 +264,7 @@ fn remove_consumer(
             entry.effect(|effect| {
                 effect.command(&[b"XGROUP", b"DELCONSUMER", key.bytes(), name, consumer]);
             });
+            entry.event(EventClass::STREAM, "xgroup-delconsumer");
         }
         write_count(reply, pending.unwrap_or(0));
         Ok(())

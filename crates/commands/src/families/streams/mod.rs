@@ -134,6 +134,9 @@ fn consumer_of(group: &mut Group, name: &[u8], now_unix_ms: u64) -> (ConsumerNum
     (number, created.is_some())
 }
 
+/// The event that a consumer came, by itself or by its first request.
+const CONSUMER_EVENT: &str = "xgroup-createconsumer";
+
 /// States that a consumer came.
 fn state_consumer(effect: &mut Effect<'_>, key: &Key<'_>, group: &[u8], consumer: &[u8]) {
     effect.command(&[b"XGROUP", b"CREATECONSUMER", key.bytes(), group, consumer]);

@@ -2,6 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
+use store::EventClass;
 use structures::stream::{BadCounters, Counters, EntryId, EntryLog, Stream};
 
 use super::add::Options;
@@ -75,6 +76,7 @@ fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 let left = IntegerText::new_u64(left as u64);
                 effect.command(&[b"XTRIM", key.bytes(), b"MAXLEN", b"=", left.as_bytes()]);
             });
+            entry.event(EventClass::STREAM, "xtrim");
         }
         write_count(reply, count);
         Ok(())
@@ -93,6 +95,9 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         })?;
         let removed = removed.transpose()?.unwrap_or_default();
         entry.effect(|effect| state_ids(effect, &[b"XDEL", key.bytes()], &removed));
+        if !removed.is_empty() {
+            entry.event(EventClass::STREAM, "xdel");
+        }
         write_count(reply, removed.len());
         Ok(())
     })
@@ -118,6 +123,7 @@ fn set_id(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
                 deleted.as_bytes(),
             ]);
         });
+        entry.event(EventClass::STREAM, "xsetid");
         reply.ok();
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! Changing strings in place.
 
 use protocol::Reply;
-use store::{Deadline, Encoding};
+use store::{Deadline, Encoding, EventClass};
 
 use super::{check_length, check_string};
 use crate::args::Args;
@@ -47,6 +47,7 @@ fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         let Some(record) = record else {
             entry.set(tail, Deadline::Never)?;
             entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
+            entry.event(EventClass::STRING, "append");
             return Ok(tail.len());
         };
         check_length(record.len().checked_add(tail.len()), settings)?;
@@ -54,10 +55,12 @@ fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         if !changes {
             let len = record.len();
             entry.touch();
+            entry.event(EventClass::STRING, "append");
             return Ok(len);
         }
         let len = entry.append(tail)?;
         entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
+        entry.event(EventClass::STRING, "append");
         Ok::<_, CommandError>(len)
     })?;
     reply.integer(i64::try_from(len).unwrap_or(i64::MAX));
@@ -90,6 +93,7 @@ fn setrange(
         let start = end.unwrap_or_default() - data.len();
         let len = entry.write_at(start, data)?;
         entry.effect(|effect| effect.command(&[b"SETRANGE", key.bytes(), offset_text, data]));
+        entry.event(EventClass::STRING, "setrange");
         Ok::<_, CommandError>(len)
     })?;
     reply.integer(i64::try_from(len).unwrap_or(i64::MAX));

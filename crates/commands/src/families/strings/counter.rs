@@ -2,7 +2,7 @@
 
 use base::number::{self, IntegerText};
 use protocol::Reply;
-use store::{Deadline, Key, Record};
+use store::{Deadline, EventClass, Key, Record};
 
 use super::{UPDATED_KEY, check_string};
 use crate::args::Args;
@@ -89,6 +89,7 @@ fn add(
             let sum = IntegerText::new(sum);
             effect.command(&[b"SET", key.bytes(), sum.as_bytes(), b"KEEPTTL"]);
         });
+        entry.event(EventClass::STRING, "incrby");
         Ok::<_, CommandError>(sum)
     })?;
     reply.integer(sum);

@@ -5,7 +5,7 @@
 use base::extended::{self, Extended};
 use base::number;
 use protocol::Reply;
-use store::{Deadline, Entry, Record};
+use store::{Deadline, Entry, EventClass, Record};
 
 use super::{UPDATED_KEY, check_string, state_set};
 use crate::args::Args;
@@ -50,6 +50,7 @@ fn incrbyfloat(
         let text = sum.to_string();
         entry.set_text(text.as_bytes(), Deadline::Keep)?;
         state_text(entry, text.as_bytes(), etag);
+        entry.event(EventClass::STRING, "incrbyfloat");
         Ok(text)
     })?;
     reply.bulk_str(&text);

@@ -3,6 +3,7 @@
 use protocol::Reply;
 use store::{Deadline, Handle, Key, Room, StoreError};
 
+use super::{state_set, tell_set};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -109,8 +110,9 @@ fn set_all(store: &mut Handle, keys: &[Key<'_>], args: &mut Args<'_>) -> Command
     for key in keys {
         args.bytes()?;
         let value = args.bytes()?;
-        store.upsert(key, value, Deadline::Never, |effect| {
-            effect.command(&[b"SET", key.bytes(), value]);
+        store.upsert(key, value, Deadline::Never, |entry| {
+            state_set(entry, value, Deadline::Never);
+            tell_set(entry, Deadline::Never);
         })?;
     }
     Ok(())

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Deadline, Entry, Record};
+use store::{Deadline, Entry, EventClass, Record};
 
 use crate::error::{CommandError, CommandResult};
 use crate::settings::Settings;
@@ -169,6 +169,15 @@ fn state_set_with<V: AsRef<[u8]>>(
             }
         }
     });
+}
+
+/// Says that a string was set, and given a deadline if it was.
+#[inline]
+pub(super) fn tell_set(entry: &mut Entry<'_>, deadline: Deadline) {
+    entry.event(EventClass::STRING, "set");
+    if matches!(deadline, Deadline::At(_)) {
+        entry.event(EventClass::GENERIC, "expire");
+    }
 }
 
 /// Refuses a string that would end behind the longest allowed one.

@@ -5,7 +5,8 @@ use store::{Deadline, Entry, Key, Owned, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{
-    OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, write_string,
+    OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, tell_set,
+    write_string,
 };
 use crate::args::Args;
 use crate::context::Context;
@@ -138,8 +139,9 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     }
     context
         .store
-        .upsert(&key, value, Deadline::Never, |effect| {
-            effect.command(&[b"SET", key.bytes(), value]);
+        .upsert(&key, value, Deadline::Never, |entry| {
+            state_set(entry, value, Deadline::Never);
+            tell_set(entry, Deadline::Never);
         })?;
     reply.ok();
     Ok(())
@@ -169,9 +171,7 @@ fn set_with_options(
     };
     let key = context.key(name);
     set_if_wanted(context, &key, &options, reply, |entry, deadline| {
-        entry.set(value, deadline)?;
-        state_set(entry, value, deadline);
-        Ok(())
+        NewValue::Bytes(value).write(entry, deadline)
     })
 }
 
@@ -217,10 +217,11 @@ impl<'a> NewValue<'a> {
             Self::Bytes(value) => {
                 entry.set(value, deadline)?;
                 state_set(entry, value, deadline);
-                Ok(())
             }
-            Self::Arrived(value) => put_arrived(entry, value, deadline),
+            Self::Arrived(value) => put_arrived(entry, value, deadline)?,
         }
+        tell_set(entry, deadline);
+        Ok(())
     }
 }
 

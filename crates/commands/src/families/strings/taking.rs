@@ -2,7 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::Entry;
+use store::{Entry, Event, EventClass};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{UPDATED_KEY, check_string, is_equal, write_string};
@@ -76,6 +76,7 @@ fn delete(entry: &mut Entry<'_>) {
     let key = entry.key();
     if entry.remove() {
         entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+        entry.event(EventClass::GENERIC, Event::DELETED);
     }
 }
 
@@ -134,6 +135,7 @@ fn persist(entry: &mut Entry<'_>) -> CommandResult {
         let key = entry.key();
         entry.set_deadline(None)?;
         entry.effect(|effect| effect.command(&[b"PERSIST", key.bytes()]));
+        entry.event(EventClass::GENERIC, "persist");
     }
     Ok(())
 }
@@ -150,6 +152,7 @@ fn expire(entry: &mut Entry<'_>, expiry: Expiry<'_>, now_unix_ms: u64) -> Comman
         let deadline_unix_ms = IntegerText::new_u64(deadline_unix_ms);
         effect.command(&[b"PEXPIREAT", key.bytes(), deadline_unix_ms.as_bytes()]);
     });
+    entry.event(EventClass::GENERIC, "expire");
     Ok(())
 }
 

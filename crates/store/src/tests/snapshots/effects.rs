@@ -99,7 +99,9 @@ fn write(handle: &mut Handle, seed: u64, done: &AtomicBool) {
             .map(|name| handle.key(database, name.as_bytes()));
         let value = format!("{seed}:{round}").into_bytes();
         if random.below(4) == 0 {
-            handle.delete(&keys[0], |effect| effect.command(&[keys[0].bytes()]));
+            handle.delete(&keys[0], |entry| {
+                entry.effect(|effect| effect.command(&[keys[0].bytes()]));
+            });
         } else {
             let deadline = if round % 3 == 0 {
                 Deadline::At(now + 20)
@@ -108,8 +110,8 @@ fn write(handle: &mut Handle, seed: u64, done: &AtomicBool) {
             };
             handle.locked(&keys, |handle| {
                 for key in &keys {
-                    let stated = handle.upsert(key, &value, deadline, |effect| {
-                        effect.command(&[key.bytes(), &value]);
+                    let stated = handle.upsert(key, &value, deadline, |entry| {
+                        entry.effect(|effect| effect.command(&[key.bytes(), &value]));
                     });
                     stated.unwrap();
                 }

@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use protocol::{Reply, Request};
-use store::{DatabaseId, Handle, Key, Owned, Record};
+use store::{DatabaseId, Event, EventClass, Handle, Key, Owned, Record};
 use structures::{BlockLimit, End, Hash, List, Structure};
 
 use self::elements::{Elements, Weights, score};
@@ -438,6 +438,11 @@ fn put(store: &mut Handle, key: &Key<'_>, list: List) -> CommandResult {
         }
         if existed {
             entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+        }
+        if !elements.is_empty() {
+            entry.event(EventClass::LIST, "sortstore");
+        } else if existed {
+            entry.event(EventClass::GENERIC, Event::DELETED);
         }
         for some in elements.chunks(STATED_ELEMENTS_MAX) {
             entry.effect(|effect| {

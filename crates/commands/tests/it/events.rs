@@ -1,0 +1,270 @@
+//! The events that each command states: flag of the class, name, key, in Redis' order.
+
+use protocol::Value;
+
+use crate::engine::TestServer;
+
+/// Commands, one after the other on one server, and what each states. Those that begin with `+` only
+/// prepare what follows.
+const TABLE: &[(&str, &str)] = &[
+    ("SET s 1", "n new s, $ set s"),
+    ("SET s 2 EX 100", "$ set s, g expire s"),
+    ("SET s 3 KEEPTTL", "$ set s"),
+    ("SET s 3 NX", ""),
+    ("SETNX s 3", ""),
+    ("SETEX s 10 v", "$ set s, g expire s"),
+    ("PSETEX s 10000 v", "$ set s, g expire s"),
+    ("GETSET s 5", "$ set s"),
+    ("MSET s 1 s2 2", "$ set s, n new s2, $ set s2"),
+    ("MSETNX s 1 s3 2", ""),
+    ("MSETNX s3 1 s4 2", "n new s3, $ set s3, n new s4, $ set s4"),
+    ("INCR s", "$ incrby s"),
+    ("DECRBY s 5", "$ incrby s"),
+    ("INCRBYFLOAT s 0.5", "$ incrbyfloat s"),
+    ("APPEND s x", "$ append s"),
+    ("APPEND s ''", "$ append s"),
+    ("SETRANGE s 1 y", "$ setrange s"),
+    ("SETRANGE s 1 ''", ""),
+    ("GETEX s EX 10", "g expire s"),
+    ("GETEX s PERSIST", "g persist s"),
+    ("GETEX s PERSIST", ""),
+    ("GETEX s EXAT 1", "g del s"),
+    ("GETDEL s2", "g del s2"),
+    ("SETBIT b 3 0", "n new b, $ setbit b"),
+    ("SETBIT b 3 0", ""),
+    ("SETBIT b 3 1", "$ setbit b"),
+    ("BITFIELD b SET u8 0 5 INCRBY u8 0 1", "$ setbit b"),
+    ("BITFIELD b SET u8 0 6", ""),
+    ("BITOP NOT b2 b", "n new b2, $ set b2"),
+    ("DEL b", "g del b"),
+    ("UNLINK b2 b2 s3 s4", "g del b2, g del s3, g del s4"),
+    ("PFADD p a", "n new p, $ pfadd p"),
+    ("PFADD p a", ""),
+    ("PFMERGE p2 p", "n new p2, $ pfadd p2"),
+    ("DELIFEQ p x", ""),
+    ("SETWITHETAG e v EX 10", "n new e, $ set e, g expire e"),
+    ("DELIFGREATER e 99", "g del e"),
+    ("+FLUSHALL", ""),
+    ("RPUSH l a b c d e", "n new l, l rpush l"),
+    ("LPUSH l z", "l lpush l"),
+    ("LPUSHX none z", ""),
+    ("LPOP l", "l lpop l"),
+    ("RPOP l 2", "l rpop l"),
+    ("LPOP l 0", ""),
+    ("LSET l 0 y", "l lset l"),
+    ("LINSERT l BEFORE y x", "l linsert l"),
+    ("LINSERT l BEFORE none x", ""),
+    ("LREM l 0 x", "l lrem l"),
+    ("LREM l 0 x", ""),
+    ("LTRIM l 0 -1", "l ltrim l"),
+    ("LMOVE l l2 LEFT RIGHT", "n new l2, l rpush l2, l lpop l"),
+    ("RPOPLPUSH l2 l2", "l lpush l2, l rpop l2"),
+    ("RPOPLPUSH l2 l", "l lpush l, l rpop l2, g del l2"),
+    ("LMPOP 2 none l LEFT COUNT 2", "l lpop l"),
+    ("LTRIM l 5 9", "l ltrim l, g del l"),
+    ("RPUSH l b a", "n new l, l rpush l"),
+    ("SORT l ALPHA STORE l3", "n new l3, l sortstore l3"),
+    ("SORT l ALPHA STORE l3", "l sortstore l3"),
+    ("SORT l ALPHA LIMIT 9 1 STORE l3", "g del l3"),
+    ("SADD t a b c", "n new t, s sadd t"),
+    ("SADD t a", ""),
+    ("SREM t a", "s srem t"),
+    ("SMOVE t t2 b", "s srem t, n new t2, s sadd t2"),
+    ("SADD t2 c", "s sadd t2"),
+    ("SMOVE t t2 c", "s srem t, g del t"),
+    ("SUNIONSTORE t3 t2", "n new t3, s sunionstore t3"),
+    ("SINTERSTORE t3 t2 t2", "s sinterstore t3"),
+    ("SDIFFSTORE t3 t2 t2", "g del t3"),
+    ("SPOP t2", "s spop t2"),
+    ("SPOP t2 5", "s spop t2, g del t2"),
+    ("HSET h f 1 g 2", "n new h, h hset h"),
+    ("HMSET h f 1", "h hset h"),
+    ("HSETNX h f 1", ""),
+    ("HINCRBY h f 1", "h hincrby h"),
+    ("HINCRBYFLOAT h f 1", "h hincrbyfloat h"),
+    ("HEXPIRE h 100 FIELDS 1 f", "h hexpire h"),
+    ("HPERSIST h FIELDS 1 f", "h hpersist h"),
+    ("HPERSIST h FIELDS 1 f", ""),
+    ("HGETEX h EX 100 FIELDS 1 f", "h hexpire h"),
+    ("HGETEX h PERSIST FIELDS 1 f", "h hpersist h"),
+    ("HSETEX h EX 100 FIELDS 1 i 1", "h hset h, h hexpire h"),
+    ("HEXPIREAT h 1 FIELDS 1 i", "h hdel h"),
+    ("HDEL h f none", "h hdel h"),
+    ("HGETDEL h FIELDS 1 g", "h hdel h, g del h"),
+    ("ZADD z 1 a 2 b 3 c 4 d 5 e", "n new z, z zadd z"),
+    ("ZADD z 1 a", ""),
+    ("ZADD z INCR 1 a", "z zincr z"),
+    ("ZINCRBY z 1 a", "z zincr z"),
+    ("ZREM z a", "z zrem z"),
+    ("ZPOPMIN z", "z zpopmin z"),
+    ("ZMPOP 1 z MAX", "z zpopmax z"),
+    ("ZUNIONSTORE z2 1 z", "n new z2, z zunionstore z2"),
+    ("ZINTERSTORE z2 1 z", "z zinterstore z2"),
+    ("ZDIFFSTORE z2 2 z z", "g del z2"),
+    ("ZRANGESTORE z2 z 0 -1", "n new z2, z zrangestore z2"),
+    ("ZREMRANGEBYRANK z2 0 0", "z zremrangebyrank z2"),
+    (
+        "ZREMRANGEBYSCORE z2 0 99",
+        "z zremrangebyscore z2, g del z2",
+    ),
+    ("ZREMRANGEBYLEX z - +", "z zremrangebylex z, g del z"),
+    ("GEOADD g 13 38 x", "n new g, z zadd g"),
+    (
+        "GEOSEARCHSTORE g2 g FROMLONLAT 13 38 BYRADIUS 1 km",
+        "n new g2, z geosearchstore g2",
+    ),
+    ("GEORADIUS g 13 38 1 km STORE g2", "z georadiusstore g2"),
+    ("+FLUSHALL", ""),
+    ("XADD x 1-0 f v", "n new x, t xadd x"),
+    ("XADD x MAXLEN 1 2-0 f v", "t xadd x, t xtrim x"),
+    ("XGROUP CREATE x g 0", "t xgroup-create x"),
+    (
+        "XGROUP CREATE x2 g 0 MKSTREAM",
+        "n new x2, t xgroup-create x2",
+    ),
+    ("XGROUP SETID x g 0", "t xgroup-setid x"),
+    ("XGROUP CREATECONSUMER x g c", "t xgroup-createconsumer x"),
+    ("XGROUP CREATECONSUMER x g c", ""),
+    (
+        "XREADGROUP GROUP g d STREAMS x >",
+        "t xgroup-createconsumer x",
+    ),
+    ("XACK x g 2-0", ""),
+    ("XAUTOCLAIM x g e 0 0", "t xgroup-createconsumer x"),
+    ("XGROUP DELCONSUMER x g c", "t xgroup-delconsumer x"),
+    ("XGROUP DESTROY x g", "t xgroup-destroy x"),
+    ("XSETID x 9-9", "t xsetid x"),
+    ("XDEL x 2-0", "t xdel x"),
+    ("XTRIM x MAXLEN 0", ""),
+    ("EXPIRE x 100", "g expire x"),
+    ("PEXPIRE x 100 GT", ""),
+    ("PERSIST x", "g persist x"),
+    ("PERSIST x", ""),
+    ("EXPIRE x -1", "g del x"),
+    ("+SET a 1", ""),
+    ("RENAME a b", "n new b, g rename_from a, g rename_to b"),
+    ("+SET a 1", ""),
+    ("RENAME a b", "n new b, g rename_from a, g rename_to b"),
+    ("RENAME b b", ""),
+    ("RENAMENX b c", "n new c, g rename_from b, g rename_to c"),
+    ("COPY c d", "n new d, g copy_to d"),
+    ("COPY c d REPLACE", "n new d, g copy_to d"),
+    ("COPY c d DB 2", "n new d@2, g copy_to d@2"),
+    ("MOVE c 1", "n new c@1, g move_from c, g move_to c@1"),
+    ("+RPUSH a 1", ""),
+    ("RENAME a d", "n new d, g rename_from a, g rename_to d"),
+];
+
+fn states(events: &str) -> Vec<&str> {
+    events
+        .split(", ")
+        .filter(|event| !event.is_empty())
+        .collect()
+}
+
+/// The words of a line; `''` is an empty one.
+fn words(line: &str) -> Vec<&str> {
+    let word = |word| if word == "''" { "" } else { word };
+    line.split(' ').map(word).collect()
+}
+
+#[test]
+fn each_command_states_its_events_in_order() {
+    let mut server = TestServer::new();
+    server.want_events();
+    for (line, expected) in TABLE {
+        if let Some(line) = line.strip_prefix('+') {
+            server.run(&words(line));
+            server.events();
+            continue;
+        }
+        server.run(&words(line));
+        let mut stated = server.events();
+        stated.retain(|event| !event.starts_with("m "));
+        assert_eq!(stated, states(expected), "{line}");
+    }
+}
+
+#[test]
+fn the_clock_states_what_it_takes() {
+    let mut server = TestServer::new();
+    server.want_events();
+    for line in [
+        "SET s 1 PX 10",
+        "HSET h f 1 g 2",
+        "HPEXPIRE h 10 FIELDS 1 f",
+    ] {
+        server.line(line);
+    }
+    server.events();
+    server.advance_ms(10);
+    server.tick();
+    let mut stated = server.events();
+    stated.sort();
+    assert_eq!(stated, ["h hexpired h", "x expired s"]);
+    server.line("HPEXPIRE h 10 FIELDS 1 g");
+    server.line("SET s 1 PX 10");
+    server.events();
+    server.advance_ms(10);
+    // Whoever comes first removes what is due.
+    server.line("HSET h g 1");
+    server.line("SETNX s 1");
+    let expected = [
+        "h hexpired h",
+        "g del h",
+        "n new h",
+        "h hset h",
+        "x expired s",
+        "n new s",
+        "$ set s",
+    ];
+    assert_eq!(server.events(), expected);
+}
+
+#[test]
+fn a_key_looked_for_in_vain_is_an_event() {
+    let mut server = TestServer::new();
+    server.want_events();
+    for (line, expected) in [
+        ("GET a", "m keymiss a"),
+        ("MGET a b", "m keymiss a, m keymiss b"),
+        ("LLEN a", "m keymiss a"),
+        ("EXISTS a", "m keymiss a"),
+        ("TTL a", "m keymiss a"),
+        ("TYPE a", "m keymiss a"),
+        ("HGET a f", "m keymiss a"),
+        ("LPOP a", ""),
+        ("DEL a", ""),
+        ("SET a 1", "n new a, $ set a"),
+        ("GET a", ""),
+    ] {
+        server.line(line);
+        assert_eq!(server.events(), states(expected), "{line}");
+    }
+}
+
+#[test]
+fn what_is_restored_is_new() {
+    let mut server = TestServer::new();
+    server.line("SET a text");
+    let Value::Bulk(payload) = server.line("DUMP a") else {
+        panic!("a payload");
+    };
+    server.want_events();
+    for (ttl, expected) in [
+        ("0", "n new a, g restore a"),
+        ("1", "g del a"),
+        ("1", ""),
+        ("0", "n new a, g restore a"),
+    ] {
+        server.run(&[
+            b"RESTORE",
+            &b"a"[..],
+            ttl.as_bytes(),
+            &payload,
+            b"ABSTTL",
+            b"REPLACE",
+        ]);
+        assert_eq!(server.events(), states(expected), "{ttl}");
+    }
+}
