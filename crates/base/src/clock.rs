@@ -7,6 +7,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Two readings from one look at a clock, for those who look as often as once a batch of commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since 1970 UTC.
+    pub unix_ms: u64,
+    /// Nanoseconds since some start. They may jump, either way, when somebody sets the machine's
+    /// clock; a span that looks long has to be held against [`Clock::monotonic_ns`].
+    pub ns: u64,
+}
+
 /// A source of time.
 ///
 /// The two wall readings follow the machine's clock and may step back; the monotonic one never
@@ -21,6 +31,14 @@ pub trait Clock: Send + Sync {
     /// Milliseconds since 1970 UTC.
     fn now_unix_ms(&self) -> u64 {
         self.now_unix_us() / 1000
+    }
+
+    /// Both readings at once.
+    fn moment(&self) -> Moment {
+        Moment {
+            unix_ms: self.now_unix_ms(),
+            ns: self.monotonic_ns(),
+        }
     }
 }
 
@@ -55,9 +73,13 @@ impl Clock for SystemClock {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
+    fn now_unix_ms(&self) -> u64 {
+        self.moment().unix_ms
+    }
+
     /// Straight from the system, for this one is read for every batch of commands: with differences
     /// of [`SystemTime`] it takes four times as many instructions.
-    fn now_unix_ms(&self) -> u64 {
+    fn moment(&self) -> Moment {
         let mut now = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -66,8 +88,11 @@ impl Clock for SystemClock {
         // clock exists everywhere; should it fail all the same, it is 1970.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let ms = u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000;
-        seconds.saturating_mul(1000).saturating_add(ms)
+        let ns = u64::try_from(now.tv_nsec).unwrap_or(0);
+        Moment {
+            unix_ms: seconds.saturating_mul(1000).saturating_add(ns / 1_000_000),
+            ns: seconds.wrapping_mul(1_000_000_000).wrapping_add(ns),
+        }
     }
 
     fn monotonic_ns(&self) -> u64 {

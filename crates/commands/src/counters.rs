@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::histogram::{Histogram, HistogramCells};
 use crate::table::{CommandIndex, table};
 
 /// The cells of one engine.
@@ -23,6 +24,9 @@ struct RowCells {
     calls: AtomicU64,
     rejected: AtomicU64,
     failed: AtomicU64,
+    ns: AtomicU64,
+    /// Made when the command runs for the first time: most never do.
+    latency: OnceLock<HistogramCells>,
 }
 
 /// What was counted for one command or subcommand.
@@ -34,6 +38,26 @@ pub struct RowCounts {
     pub rejected: u64,
     /// Times it ran and answered an error.
     pub failed: u64,
+    /// How long it ran altogether.
+    pub ns: u64,
+}
+
+/// How long commands took, up to some moment, by index into the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies(pub BTreeMap<CommandIndex, Histogram>);
+
+impl Latencies {
+    /// What came after `before`; commands of which nothing came are left out.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (index, histogram) in &mut self.0 {
+            if let Some(old) = before.0.get(index) {
+                histogram.subtract(old);
+            }
+        }
+        self.0.retain(|_, histogram| histogram.count() > 0);
+        self
+    }
 }
 
 /// What engines counted up to some moment.
@@ -68,6 +92,19 @@ impl EngineCounters {
     pub(crate) fn count_calls(&self, index: CommandIndex, calls: usize) {
         if let Some(row) = self.rows.get(usize::from(index)) {
             add(&row.calls, calls);
+        }
+    }
+
+    /// Counts how long requests ran: `ns` each. `in_detail` when it goes into the histogram too.
+    #[inline]
+    pub(crate) fn count_time(&self, index: CommandIndex, calls: usize, ns: u64, in_detail: bool) {
+        if let Some(row) = self.rows.get(usize::from(index)) {
+            let calls = calls as u64;
+            let sum = row.ns.load(Ordering::Relaxed);
+            row.ns.store(sum.wrapping_add(ns.wrapping_mul(calls)), Ordering::Relaxed);
+            if in_detail {
+                row.latency.get_or_init(Default::default).add(ns, calls);
+            }
         }
     }
 
@@ -111,10 +148,22 @@ impl EngineCounters {
             sum.calls += row.calls.load(Ordering::Relaxed);
             sum.rejected += row.rejected.load(Ordering::Relaxed);
             sum.failed += row.failed.load(Ordering::Relaxed);
+            sum.ns = sum.ns.wrapping_add(row.ns.load(Ordering::Relaxed));
         }
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         for (code, count) in &*errors {
             *counts.errors.entry(code.clone()).or_default() += count;
+        }
+    }
+}
+
+impl EngineCounters {
+    /// Adds how long commands took so far to `latencies`.
+    pub fn add_latencies_to(&self, latencies: &mut Latencies) {
+        for (index, row) in (0..).zip(&self.rows) {
+            if let Some(cells) = row.latency.get() {
+                latencies.0.entry(index).or_default().add(cells);
+            }
         }
     }
 }
@@ -134,6 +183,7 @@ impl Counts {
             row.calls = row.calls.saturating_sub(old.calls);
             row.rejected = row.rejected.saturating_sub(old.rejected);
             row.failed = row.failed.saturating_sub(old.failed);
+            row.ns = row.ns.saturating_sub(old.ns);
         }
         for (code, count) in &mut self.errors {
             *count = count.saturating_sub(before.errors.get(code).copied().unwrap_or(0));

@@ -4,6 +4,7 @@
 //! hashes, prefetches) and execute, in order (`visit`). The store is entered once per call, so that
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
+mod lap;
 mod series;
 mod transaction;
 mod visit;
@@ -23,6 +24,7 @@ use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::{Table, table};
+use lap::{Lap, Ledger};
 pub use series::{Series, SeriesLoop};
 use visit::Visit;
 
@@ -57,6 +59,8 @@ pub struct Engine {
     batch: Batch,
     plan: Plan,
     counters: Arc<EngineCounters>,
+    /// Monotonic time.
+    turn_started_ns: u64,
 }
 
 /// What [`Engine::run`] did.
@@ -114,6 +118,7 @@ impl Engine {
             batch: Batch::new(),
             plan: Plan::new(),
             counters: Arc::default(),
+            turn_started_ns: 0,
         }
     }
 
@@ -139,6 +144,12 @@ impl Engine {
     /// The engine's way into the store.
     pub fn store(&mut self) -> &mut Handle {
         &mut self.store
+    }
+
+    /// Says that its thread begins to work now, by the clock's monotonic reading: what it is given from
+    /// here on cannot have taken longer than since then.
+    pub fn begin_turn(&mut self, now_ns: u64) {
+        self.turn_started_ns = now_ns;
     }
 
     /// What this engine counts.
@@ -170,7 +181,8 @@ impl Engine {
                 next: Next::Close,
             };
         }
-        let now_unix_ms = self.clock.now_unix_ms();
+        let now = self.clock.moment();
+        let now_unix_ms = now.unix_ms;
         session
             .client
             .active_unix_ms
@@ -178,6 +190,7 @@ impl Engine {
         let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
         self.store.note_use(touches);
         self.store.enter();
+        let output_start = output.len_with_attachments();
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
@@ -196,8 +209,14 @@ impl Engine {
                 plan: &mut self.plan,
             },
             table: self.table,
-            clock: &*self.clock,
-            counters: &self.counters,
+            ledger: Ledger {
+                clock: &*self.clock,
+                counters: &self.counters,
+                observer: &self.settings.observer,
+                turn_started_ns: self.turn_started_ns,
+            },
+            lap: Lap::begin(now.ns, output_start),
+            looks_at_each: self.settings.observer.looks_at_each(),
         };
         let mut outcome = visit.run(input, share, &mut self.batch);
         if outcome.needed > 0 {

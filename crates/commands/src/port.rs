@@ -5,6 +5,7 @@
 
 use store::Handle;
 
+use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
@@ -28,6 +29,11 @@ pub trait ServerPort {
 
     /// CONFIG RESETSTAT.
     fn reset_statistics(&mut self);
+
+    /// How long commands took since the last CONFIG RESETSTAT.
+    fn latencies(&mut self) -> Latencies {
+        Latencies::default()
+    }
 
     /// INFO: the sections asked for (lower case; empty: the default ones).
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use crate::observer::Observer;
 use crate::thresholds::Thresholds;
 
 /// Written by CONFIG SET, read by any worker; every field by itself.
@@ -19,6 +20,8 @@ pub struct Settings {
     pub compresses_dumps: AtomicBool,
     /// Sizes at which collections change their form.
     pub thresholds: Thresholds,
+    /// What is noticed about commands, and from when on.
+    pub observer: Observer,
 }
 
 /// What is kept about the use of a record.
@@ -39,6 +42,7 @@ impl Default for Settings {
             paused_writes_only: AtomicU8::new(0),
             compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
+            observer: Observer::default(),
         }
     }
 }

@@ -111,6 +111,7 @@ fn run(node: &Node, engine: &mut Engine, job: &Job) -> Answer {
         requests_max: 1,
         reply_bytes_max: usize::MAX,
     };
+    engine.begin_turn(node.clock.monotonic_ns());
     engine.run(&mut session, &mut port, &job.request, &mut output, share);
     in_pieces(&output.to_vec())
 }

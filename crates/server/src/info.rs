@@ -75,7 +75,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "Latencystats",
         by_default: false,
-        write: |_| {},
+        write: latency_statistics,
     },
     Section {
         name: "Cluster",
@@ -498,6 +498,7 @@ fn seconds(microseconds: u64) -> String {
     )
 }
 
+#[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
 fn command_statistics(report: &mut Report<'_>) {
     for (index, counters) in (0..).zip(report.node.counts().rows) {
         if counters.calls + counters.rejected > 0 {
@@ -505,12 +506,43 @@ fn command_statistics(report: &mut Report<'_>) {
             report.field(
                 &format!("cmdstat_{name}"),
                 format_args!(
-                    "calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
-                    counters.calls, counters.rejected, counters.failed
+                    "calls={},usec={},usec_per_call={:.2},rejected_calls={},failed_calls={}",
+                    counters.calls,
+                    counters.ns / 1000,
+                    microseconds(counters.ns) / counters.calls.max(1) as f64,
+                    counters.rejected,
+                    counters.failed
                 ),
             );
         }
     }
+}
+
+fn latency_statistics(report: &mut Report<'_>) {
+    let config = report.node.config.current();
+    if config.percentiles.is_empty() {
+        return;
+    }
+    for (index, histogram) in report.node.latencies().0 {
+        let shown: Vec<String> = config
+            .percentiles
+            .iter()
+            .map(|percent| {
+                let ns = histogram.percentile_ns(percent.parse().unwrap_or(0.0));
+                format!("p{percent}={:.3}", microseconds(ns))
+            })
+            .collect();
+        let name = table().full_name(index).unwrap_or_default();
+        report.field(
+            &format!("latency_percentiles_usec_{name}"),
+            shown.join(","),
+        );
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1000.0
 }
 
 fn error_statistics(report: &mut Report<'_>) {

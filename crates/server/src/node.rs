@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::clock::Clock;
 use base::random::Prng;
 use commands::{
-    ClientRecord, Counts, EngineCounters, Push, ServerMemory, Settings, Threshold, UseClock,
+    ClientRecord, Counts, EngineCounters, Latencies, Push, ServerMemory, Settings, Threshold, UseClock,
 };
 use reactor::{ConnectionId, Waker};
 use store::{LfuTuning, Policy, Store};
@@ -59,7 +59,7 @@ pub struct Node {
     stopping: AtomicBool,
     main_waker: OnceLock<Waker>,
     /// What was counted up to the last CONFIG RESETSTAT.
-    counted_before: Mutex<(Counts, Sums)>,
+    counted_before: Mutex<(Counts, Sums, Latencies)>,
 }
 
 /// How the rest of the server reaches one worker.
@@ -249,6 +249,7 @@ impl Node {
         for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
             self.settings.thresholds.set(threshold, value);
         }
+        self.settings.observer.set_thresholds(&config.noticed);
         let policy = policy_of(config.eviction_policy);
         self.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
@@ -359,7 +360,13 @@ impl Node {
     /// Milliseconds since it started.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {
-        self.clock.monotonic_ns().saturating_sub(self.started_ns) / 1_000_000
+        self.uptime_ms_at(self.clock.monotonic_ns())
+    }
+
+    /// Milliseconds from its start to a reading of the monotonic clock.
+    #[must_use]
+    pub fn uptime_ms_at(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_sub(self.started_ns) / 1_000_000
     }
 
     /// What the workers counted since the last CONFIG RESETSTAT.
@@ -384,15 +391,33 @@ impl Node {
 
     fn all_counts(&self) -> Counts {
         let mut counts = Counts::default();
-        let workers = self.workers().iter().map(|one| &one.engine);
-        let engines = workers.chain([&self.aside_counters]);
-        for engine in engines.filter_map(OnceLock::get) {
+        for engine in self.engines() {
             engine.add_to(&mut counts);
         }
         counts
     }
 
-    fn counted_before(&self) -> MutexGuard<'_, (Counts, Sums)> {
+    fn engines(&self) -> impl Iterator<Item = &EngineCounters> {
+        let workers = self.workers().iter().map(|one| &one.engine);
+        let engines = workers.chain([&self.aside_counters]);
+        engines.filter_map(|engine| engine.get().map(Arc::as_ref))
+    }
+
+    /// How long commands took since the last CONFIG RESETSTAT.
+    #[must_use]
+    pub fn latencies(&self) -> Latencies {
+        self.all_latencies().since(&self.counted_before().2)
+    }
+
+    fn all_latencies(&self) -> Latencies {
+        let mut latencies = Latencies::default();
+        for engine in self.engines() {
+            engine.add_latencies_to(&mut latencies);
+        }
+        latencies
+    }
+
+    fn counted_before(&self) -> MutexGuard<'_, (Counts, Sums, Latencies)> {
         self.counted_before
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -400,7 +425,7 @@ impl Node {
 
     /// Forgets what was counted (CONFIG RESETSTAT).
     pub fn reset_counters(&self) {
-        let counted = (self.all_counts(), self.all_sums());
+        let counted = (self.all_counts(), self.all_sums(), self.all_latencies());
         *self.counted_before() = counted;
         self.rates.reset();
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, Push, ServerMemory, ServerPort, Session,
+    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Push, ServerMemory, ServerPort, Session,
     ShutdownRequest,
 };
 use store::Handle;
@@ -51,6 +51,10 @@ impl ServerPort for Port<'_> {
     fn reset_statistics(&mut self) {
         self.node.reset_counters();
         self.node.store.reset_statistics();
+    }
+
+    fn latencies(&mut self) -> Latencies {
+        self.node.latencies()
     }
 
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {

@@ -379,7 +379,9 @@ impl Service for Worker {
     }
 
     fn turn_started(&mut self) {
-        self.now_ms = self.node.uptime_ms();
+        let now_ns = self.node.clock.monotonic_ns();
+        self.now_ms = self.node.uptime_ms_at(now_ns);
+        self.engine.begin_turn(now_ns);
     }
 
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {

@@ -22,6 +22,8 @@ pub type SeriesLoop = fn(&mut Series<'_, '_, '_>);
 /// A run of requests, and how far it is.
 pub struct Series<'s, 'v, 'i> {
     pub(super) visit: &'s mut Visit<'v>,
+    /// Number of the first one in its batch.
+    pub(super) first: usize,
     pub(super) requests: Requests<'i>,
     /// How many of them run at most, one at least.
     pub(super) requests_max: usize,
@@ -63,7 +65,7 @@ impl Series<'_, '_, '_> {
                         refused += 1;
                         break;
                     }
-                    visit.counters.count_failure(found.index);
+                    visit.ledger.counters.count_failure(found.index);
                     visit.refuse(start, &error);
                 }
             }
@@ -72,7 +74,9 @@ impl Series<'_, '_, '_> {
                 break;
             }
         }
-        visit.counters.count_calls(found.index, done - refused);
+        let calls = done - refused;
+        visit.ledger.counters.count_calls(found.index, calls);
+        visit.lap.add(found.index, self.first, done, calls);
         let client = &visit.context.session.client;
         client.last_command.store(found.index, Ordering::Relaxed);
         self.done = done;

@@ -12,10 +12,10 @@ use protocol::{Reply, Request};
 use store::{Handle, Hold, Key};
 
 use super::Place;
+use super::lap::{Ledger, Ran};
 use super::visit::{Visit, check, resolve};
 use crate::args::Args;
 use crate::context::{Context, Pace};
-use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult};
 use crate::session::{ClientRecord, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags};
@@ -101,7 +101,7 @@ impl Visit<'_> {
             ));
         }
         if admitted.is_err() {
-            self.counters.count_rejection(index);
+            self.ledger.counters.count_rejection(index);
         }
         admitted?;
         let bytes = match (role, &session.transaction) {
@@ -125,14 +125,15 @@ impl Visit<'_> {
 
     /// Ends the transaction: runs what is queued, unless it is spoilt.
     fn exec(&mut self, index: CommandIndex) -> CommandResult {
-        self.counters.count_calls(index, 1);
+        self.ledger.counters.count_calls(index, 1);
+        let started_ns = self.lap.since_ns();
         let session = &mut *self.context.session;
         let Some(transaction) = session.transaction.take() else {
             return Ok(());
         };
         let mut result = Ok(());
         if transaction.is_spoilt() {
-            self.counters.count_failure(index);
+            self.ledger.counters.count_failure(index);
             result = Err(CommandError::fixed(
                 "EXECABORT Transaction discarded because of previous errors.",
             ));
@@ -142,7 +143,9 @@ impl Visit<'_> {
             self.run_queue(&transaction);
         }
         self.context.end_transaction();
-        self.set_time(self.clock.now_unix_ms());
+        let output = self.reply.len_with_attachments();
+        let now = self.lap.charge_all(&self.ledger, index, started_ns, output);
+        self.set_time(now.unix_ms);
         result
     }
 
@@ -150,7 +153,8 @@ impl Visit<'_> {
     fn run_queue(&mut self, transaction: &Transaction) {
         self.context.pace = Pace { defers: false };
         self.context.may_block = false;
-        let (reply, counters) = (&mut self.reply, self.counters);
+        let (reply, ledger) = (&mut self.reply, self.ledger);
+        let since_ns = self.lap.since_ns();
         let watches = self.context.session.watches.take();
         let body = |context: &mut Context<'_>| {
             let client = &context.session.client;
@@ -158,7 +162,7 @@ impl Visit<'_> {
             if watches.is_some_and(|it| it.end_locked(context.store, client)) {
                 reply.null_array();
             } else {
-                run_each(context, reply, counters, transaction.queue());
+                run_each(context, reply, &ledger, since_ns, transaction.queue());
             }
         };
         let database = self.context.session.database;
@@ -194,7 +198,8 @@ pub(super) fn are_held_for_long(store: &mut Handle, keys: &[Key<'_>]) -> bool {
 fn run_each(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
-    counters: &EngineCounters,
+    ledger: &Ledger<'_>,
+    mut since_ns: u64,
     queue: &[Queued],
 ) {
     let suppress = |context: &Context<'_>, reply: &mut Reply<'_>, start| {
@@ -208,10 +213,21 @@ fn run_each(
     suppress(context, reply, start);
     for queued in queue {
         let start = reply.mark();
+        let output = reply.len_with_attachments();
         context.plan.begin_unplanned();
         let mut args = Args::new(queued.request(), queued.first);
         let result = (queued.spec.handler)(context, &mut args, reply);
+        let counters = ledger.counters;
         counters.count_calls(queued.index, 1);
+        let ran = Ran {
+            command: (queued.index, queued.spec),
+            request: queued.request(),
+            request_bytes: queued.request().wire_bytes(),
+            reply_bytes: reply.len_with_attachments().saturating_sub(output),
+        };
+        let now = ledger.clock.moment();
+        ledger.enter(now, since_ns, &ran, &context.session.client);
+        since_ns = now.ns;
         if let Err(error) = result {
             counters.count_failure(queued.index);
             let text = error.text();

@@ -8,10 +8,11 @@
 
 use std::sync::atomic::Ordering;
 
-use base::clock::Clock;
-use protocol::{Batch, Decoded, Limits, Reply, Request, Run, Runs};
+use base::clock::Moment;
+use protocol::{Batch, Decoded, Limits, Reply, Request, Run};
 use store::{Key, StoreError};
 
+use super::lap::{Lap, Ledger, Ran, Traffic};
 use super::series::Series;
 use super::transaction::{are_held_for_long, concerns};
 use super::{Next, Outcome, Place, Share};
@@ -19,7 +20,6 @@ use crate::args::Args;
 use crate::arrival::Arrival;
 use crate::context::Context;
 use crate::context::Pace;
-use crate::counters::EngineCounters;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::families::server::keys as places;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
@@ -44,8 +44,11 @@ pub(super) struct Visit<'a> {
     pub(super) reply: Reply<'a>,
     pub(super) context: Context<'a>,
     pub(super) table: &'static Table,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) counters: &'a EngineCounters,
+    pub(super) ledger: Ledger<'a>,
+    /// What ran and is not in the ledger yet.
+    pub(super) lap: Lap,
+    /// Every request is timed by itself.
+    pub(super) looks_at_each: bool,
 }
 
 /// Where a batch was left before its end.
@@ -77,7 +80,20 @@ impl Visit<'_> {
             let most = if authenticated { BATCH_MAX } else { 1 };
             let decoded = self.decode(rest, most, batch);
             self.set_time(now_unix_ms);
-            if let Some(left) = self.execute_batch(batch.runs(rest), reply_bytes_end) {
+            let left = self.execute_batch(batch, rest, reply_bytes_end);
+            let is_last = left.is_some()
+                || decoded.error.is_some()
+                || batch.len() < most
+                || outcome.consumed + decoded.consumed == input.len();
+            let now = if is_last && self.lap.is_empty() {
+                None
+            } else {
+                Some(self.ledger.clock.moment())
+            };
+            if let Some(now) = now {
+                self.close_lap(batch, rest, now);
+            }
+            if let Some(left) = left {
                 self.context.session.decoder.reset();
                 if left.next == Next::Aside {
                     let start = left
@@ -97,14 +113,14 @@ impl Visit<'_> {
                 error.write_to(&mut self.reply);
                 // Behind the byte that makes it an error.
                 let text = self.reply.since(start).get(1..);
-                self.counters.count_error(text.unwrap_or_default());
+                self.ledger.counters.count_error(text.unwrap_or_default());
                 outcome.next = Next::Close;
                 return outcome;
             }
             if batch.len() < most || outcome.consumed == input.len() {
                 return outcome;
             }
-            now_unix_ms = self.clock.now_unix_ms();
+            now_unix_ms = now.map_or(now_unix_ms, |now| now.unix_ms);
             let is_over = now_unix_ms.saturating_sub(started_unix_ms) >= VISIT_MS_MAX;
             if is_over || outcome.executed >= share.requests_max {
                 outcome.next = Next::Yield;
@@ -159,10 +175,15 @@ impl Visit<'_> {
     }
 
     /// Runs a batch in order; `None` when all of it ran and there is room for more.
-    fn execute_batch(&mut self, runs: Runs<'_>, reply_bytes_end: usize) -> Option<Left> {
+    fn execute_batch(
+        &mut self,
+        batch: &Batch,
+        input: &[u8],
+        reply_bytes_end: usize,
+    ) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
         let mut done = 0;
-        for (number, run) in runs.enumerate() {
+        for (number, run) in batch.runs(input).enumerate() {
             let planned = self.context.plan.run(number)?;
             let requests_count = run.requests_count;
             let left = match planned.command {
@@ -170,14 +191,20 @@ impl Visit<'_> {
                     if ordinary
                         && planned.is_plain
                         && !self.may_be_paused()
-                        && !self.may_be_busy =>
+                        && !self.may_be_busy
+                        && !self.looks_at_each =>
                 {
-                    self.execute(run, &planned, found, reply_bytes_end)
+                    self.execute((done, run), &planned, found, reply_bytes_end)
                 }
                 _ => {
+                    if !self.lap.is_empty() {
+                        let now = self.ledger.clock.moment();
+                        self.close_lap(batch, input, now);
+                    }
                     let left = self.execute_with_care(run, &planned, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
                     self.may_be_busy = self.needs_care();
+                    self.looks_at_each = self.context.settings.observer.looks_at_each();
                     left
                 }
             };
@@ -190,11 +217,24 @@ impl Visit<'_> {
         None
     }
 
+    /// Charges what ran of a batch since the clock was read last, if anything did.
+    #[inline]
+    fn close_lap(&mut self, batch: &Batch, input: &[u8], now: Moment) {
+        let of = Traffic {
+            batch,
+            input,
+            table: self.table,
+            client: &self.context.session.client,
+        };
+        let output = self.reply.len_with_attachments();
+        self.lap.close(&self.ledger, now, output, &of);
+    }
+
     /// Runs plain requests of a client in no special state.
     #[inline]
     fn execute(
         &mut self,
-        run: Run<'_>,
+        (first, run): (usize, Run<'_>),
         planned: &PlannedRun,
         found: &'static Found,
         reply_bytes_end: usize,
@@ -208,6 +248,7 @@ impl Visit<'_> {
         }
         let mut series = Series {
             visit: self,
+            first,
             requests: run.requests,
             requests_max,
             planned,
@@ -301,7 +342,7 @@ impl Visit<'_> {
     pub(super) fn make_room(&mut self, index: CommandIndex, bytes: usize) -> bool {
         let made = self.context.store.make_room(bytes);
         if let Err(StoreError::OutOfMemory) = made {
-            self.counters.count_rejection(index);
+            self.ledger.counters.count_rejection(index);
             return false;
         }
         true
@@ -311,7 +352,7 @@ impl Visit<'_> {
     #[cold]
     pub(super) fn refuse(&mut self, start: usize, error: &CommandError) {
         let text = error.text();
-        self.counters.count_error(&text);
+        self.ledger.counters.count_error(&text);
         self.reply.rollback(start);
         self.reply.error_bytes(&text);
     }
@@ -367,12 +408,14 @@ impl Visit<'_> {
         let session = &mut *self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
         if let Err(refusal) = check(self.table, (index, spec), request, session) {
-            self.counters.count_rejection(index);
+            self.ledger.counters.count_rejection(index);
             return Err(refusal);
         }
         let arrival = session.arrival.as_ref();
         let arrived_bytes = arrival.map_or(0, |arrival| arrival.held_bytes());
         let bytes = request.wire_bytes() + arrived_bytes;
+        let reply_start = self.reply.len_with_attachments();
+        let started_ns = self.lap.since_ns();
         if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, bytes) {
             return Err(CommandError::OutOfMemory);
         }
@@ -398,12 +441,23 @@ impl Visit<'_> {
         if result == Err(CommandError::Aside) {
             return result;
         }
-        self.counters.count_calls(index, 1);
+        self.ledger.counters.count_calls(index, 1);
         if result.is_err() {
-            self.counters.count_failure(index);
+            self.ledger.counters.count_failure(index);
         }
+        let output = self.reply.len_with_attachments();
+        let ran = Ran {
+            command: (index, spec),
+            request,
+            request_bytes: bytes,
+            reply_bytes: output.saturating_sub(reply_start),
+        };
+        let client = &self.context.session.client;
+        let now = self
+            .lap
+            .charge(&self.ledger, started_ns, output, &ran, client);
         if may_take_long(spec) {
-            self.set_time(self.clock.now_unix_ms());
+            self.set_time(now.unix_ms);
         }
         result
     }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use commands::Threshold;
+use commands::observer;
 
 use crate::log::Level;
 
@@ -88,6 +89,10 @@ pub struct Config {
     pub thresholds: [i64; Threshold::ALL.len()],
     /// Limits of unread output, per client class.
     pub output_limits: OutputLimits,
+    /// From when on something is noticed about commands.
+    pub noticed: observer::Thresholds,
+    /// Which percentiles of commands' times INFO shows, as hundredths.
+    pub percentiles: Vec<String>,
 }
 
 /// One address of `bind`.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base::words;
 use commands::Threshold;
+use commands::observer;
 
 use super::directive::{self, Directive};
 use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
@@ -70,6 +71,35 @@ impl Settings {
             compresses_dumps: self.switch("rdbcompression"),
             thresholds: Threshold::ALL.map(|(_, directive, _)| self.number(directive)),
             output_limits: self.output_limits(),
+            noticed: self.noticed(),
+            percentiles: self.percentiles(),
+        }
+    }
+
+    fn noticed(&self) -> observer::Thresholds {
+        observer::Thresholds {
+            least: [
+                self.number("slowlog-log-slower-than"),
+                self.number("commandlog-request-larger-than"),
+                self.number("commandlog-reply-larger-than"),
+            ],
+            entries_max: [
+                self.number("slowlog-max-len"),
+                self.number("commandlog-large-request-max-len"),
+                self.number("commandlog-large-reply-max-len"),
+            ],
+            event_ms: self.number("latency-monitor-threshold"),
+            tracks_latency: self.switch("latency-tracking"),
+        }
+    }
+
+    fn percentiles(&self) -> Vec<String> {
+        match self.named("latency-tracking-info-percentiles") {
+            Value::Words(words) => words
+                .iter()
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -5,6 +5,8 @@ mod config;
 mod debug;
 mod docs;
 pub(crate) mod keys;
+mod latency;
+mod logs;
 mod memory;
 mod state;
 
@@ -15,6 +17,8 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    latency::COMMANDS,
+    logs::COMMANDS,
     memory::COMMANDS,
     state::COMMANDS,
 ];

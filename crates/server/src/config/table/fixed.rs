@@ -21,8 +21,6 @@ const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
 const EVICTS_A_LITTLE: &str = "evicts as many keys as each write needs, up to a fixed number";
 const NO_SYSLOG: &str = "does not log to syslog";
-const NO_SLOWLOG: &str = "has no slow log";
-const NO_LATENCY: &str = "has no latency monitor";
 const NO_WATCHDOG: &str = "has no software watchdog";
 const NO_CRASH_LOG: &str = "writes no crash report";
 const NO_OUTGOING: &str = "opens no connections of its own";
@@ -169,11 +167,6 @@ pub(super) const MACHINE: &[Directive] = &[
 pub(super) const OBSERVATION: &[Directive] = &[
     lacking("notify-keyspace-events", TEXT, "", NO_EVENTS),
     lacking("tracking-table-max-keys", LONG_COUNT, "1000000", NO_TRACKING),
-    lacking("slowlog-log-slower-than", integer(-1, LONG_MAX), "10000", NO_SLOWLOG).or(&["-1"]),
-    lacking("slowlog-max-len", LONG_COUNT, "128", NO_SLOWLOG).or(&["0"]),
-    lacking("latency-monitor-threshold", LONG_COUNT, "0", NO_LATENCY),
-    lacking("latency-tracking", SWITCH, "yes", NO_LATENCY).or(&["no"]),
-    lacking("latency-tracking-info-percentiles", words(100), "50 99 99.9", NO_LATENCY).or(&[""]),
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),

@@ -22,6 +22,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::MEMORY,
     works::LIMITS,
     works::THRESHOLDS,
+    works::OBSERVATION,
     without_effect::ROWS,
     fixed::DURABILITY,
     fixed::REPLICATION,

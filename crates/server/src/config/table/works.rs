@@ -66,6 +66,10 @@ const ADDRESSES: Kind = Kind::Words {
     max: ADDRESSES_MAX,
     excess: "Too many bind addresses specified.",
 };
+const PERCENTILES: Kind = Kind::Words {
+    max: 100,
+    excess: "wrong number of arguments",
+};
 /// Longer than any kernel takes to wake a thread.
 const BUSY_POLL_US_MAX: i128 = 1_000;
 const OUTPUT_LIMITS_DEFAULT: &str =
@@ -138,6 +142,24 @@ pub(super) const LIMITS: &[Directive] = &[
     Directive::new("rdbcompression", SWITCH, "yes"),
 ];
 
+const AT_LEAST: Kind = integer(-1, LONG_MAX);
+
+#[rustfmt::skip] // One row, one directive.
+pub(super) const OBSERVATION: &[Directive] = &[
+    Directive::new("slowlog-log-slower-than", AT_LEAST, "10000")
+        .aliases(&["commandlog-execution-slower-than"]),
+    Directive::new("slowlog-max-len", LONG_COUNT, "128")
+        .aliases(&["commandlog-slow-execution-max-len"]),
+    Directive::new("commandlog-request-larger-than", AT_LEAST, "1048576"),
+    Directive::new("commandlog-large-request-max-len", LONG_COUNT, "128"),
+    Directive::new("commandlog-reply-larger-than", AT_LEAST, "1048576"),
+    Directive::new("commandlog-large-reply-max-len", LONG_COUNT, "128"),
+    Directive::new("latency-monitor-threshold", LONG_COUNT, "0"),
+    Directive::new("latency-tracking", SWITCH, "yes"),
+    Directive::new("latency-tracking-info-percentiles", PERCENTILES, "50 99 99.9")
+        .admit(percentiles),
+];
+
 /// Sizes at which collections change their form.
 #[rustfmt::skip] // One row, one directive.
 pub(super) const THRESHOLDS: &[Directive] = &[
@@ -192,6 +214,28 @@ fn hz_in_range(value: Value) -> Result<Value, String> {
         Value::Integer(hz) => Ok(Value::Integer(hz.clamp(HZ.0, HZ.1))),
         other => Ok(other),
     }
+}
+
+/// Hundredths, written as short as they can be.
+fn percentiles(value: Value) -> Result<Value, String> {
+    let Value::Words(words) = value else {
+        return Ok(value);
+    };
+    let mut shown = Vec::with_capacity(words.len());
+    for word in words {
+        let text = String::from_utf8_lossy(&word);
+        let percent: f64 = text
+            .parse()
+            .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(
+                "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+                    .to_owned(),
+            );
+        }
+        shown.push(percent.to_string().into_bytes());
+    }
+    Ok(Value::Words(shown))
 }
 
 fn existing_directory(value: Value) -> Result<Value, String> {
