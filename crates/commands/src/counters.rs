@@ -101,7 +101,8 @@ impl EngineCounters {
         if let Some(row) = self.rows.get(usize::from(index)) {
             let calls = calls as u64;
             let sum = row.ns.load(Ordering::Relaxed);
-            row.ns.store(sum.wrapping_add(ns.wrapping_mul(calls)), Ordering::Relaxed);
+            row.ns
+                .store(sum.wrapping_add(ns.wrapping_mul(calls)), Ordering::Relaxed);
             if in_detail {
                 row.latency.get_or_init(Default::default).add(ns, calls);
             }

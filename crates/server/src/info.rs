@@ -533,10 +533,7 @@ fn latency_statistics(report: &mut Report<'_>) {
             })
             .collect();
         let name = table().full_name(index).unwrap_or_default();
-        report.field(
-            &format!("latency_percentiles_usec_{name}"),
-            shown.join(","),
-        );
+        report.field(&format!("latency_percentiles_usec_{name}"), shown.join(","));
     }
 }
 

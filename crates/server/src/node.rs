@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::clock::Clock;
 use base::random::Prng;
 use commands::{
-    ClientRecord, Counts, EngineCounters, Latencies, Push, ServerMemory, Settings, Threshold, UseClock,
+    ClientRecord, Counts, EngineCounters, Latencies, Push, ServerMemory, Settings, Threshold,
+    UseClock,
 };
 use reactor::{ConnectionId, Waker};
 use store::{LfuTuning, Policy, Store};

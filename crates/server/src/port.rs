@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Push, ServerMemory, ServerPort, Session,
-    ShutdownRequest,
+    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Push, ServerMemory, ServerPort,
+    Session, ShutdownRequest,
 };
 use store::Handle;
 

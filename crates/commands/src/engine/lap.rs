@@ -94,7 +94,7 @@ impl Lap {
 
     /// Charges what ran with the time that passed. Says how much that was.
     #[inline]
-    fn end(&mut self, ledger: &Ledger<'_>, now_ns: u64) -> u64 {
+    fn end(&self, ledger: &Ledger<'_>, now_ns: u64) -> u64 {
         let mut span_ns = now_ns.wrapping_sub(self.since_ns);
         if span_ns >= ledger.observer.alarm_ns() {
             span_ns = ledger.believable(span_ns);
@@ -216,13 +216,7 @@ pub(super) struct Traffic<'a> {
 
 impl Ledger<'_> {
     /// Writes down that a request ran from `started_ns` until now.
-    pub(super) fn enter(
-        &self,
-        now: Moment,
-        started_ns: u64,
-        ran: &Ran<'_>,
-        client: &ClientRecord,
-    ) {
+    pub(super) fn enter(&self, now: Moment, started_ns: u64, ran: &Ran<'_>, client: &ClientRecord) {
         let observer = self.observer;
         let mut ns = now.ns.wrapping_sub(started_ns);
         if ns >= observer.alarm_ns() {
@@ -249,7 +243,10 @@ impl Ledger<'_> {
     /// meanwhile.
     #[cold]
     fn believable(&self, span_ns: u64) -> u64 {
-        let turn_ns = self.clock.monotonic_ns().saturating_sub(self.turn_started_ns);
+        let turn_ns = self
+            .clock
+            .monotonic_ns()
+            .saturating_sub(self.turn_started_ns);
         span_ns.min(turn_ns)
     }
 }

@@ -53,7 +53,12 @@ fn shortened(request: Request<'_>) -> Vec<Vec<u8>> {
             shortened_argument(bytes)
         }
     };
-    let mut arguments: Vec<_> = request.iter().enumerate().take(kept).map(argument).collect();
+    let mut arguments: Vec<_> = request
+        .iter()
+        .enumerate()
+        .take(kept)
+        .map(argument)
+        .collect();
     if count > kept {
         arguments.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }
@@ -97,7 +102,7 @@ pub(crate) fn secrets(request: Request<'_>) -> impl Fn(usize) -> bool {
             name_at.eq_ignore_ascii_case(name.as_bytes())
         };
         let is_value = is_setting && index > 2 && index % 2 == 1;
-        range.contains(&index) || is_value && SECRET_DIRECTIVES.iter().any(|name| names_secret(&name))
+        range.contains(&index) || is_value && SECRET_DIRECTIVES.iter().any(names_secret)
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             arity: Arity::AtLeast(2),
             summary: "Forgets events, all or some.",
             syntax: "[event [event ...]]",
-            tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             handler: |context, args, reply| {
                 let names: Vec<&[u8]> = args.collect();
                 reply.count(context.settings.observer.events().reset(&names));
@@ -274,7 +274,12 @@ fn histogram(
     let latencies = context.server.latencies();
     let mut wanted: Vec<(CommandIndex, &Histogram)> = Vec::new();
     if args.remaining() == 0 {
-        wanted.extend(latencies.0.iter().map(|(index, histogram)| (*index, histogram)));
+        wanted.extend(
+            latencies
+                .0
+                .iter()
+                .map(|(index, histogram)| (*index, histogram)),
+        );
     }
     for name in args {
         for index in indexes_of(name) {
