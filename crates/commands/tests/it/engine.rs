@@ -66,6 +66,15 @@ impl TestServer {
         }
     }
 
+    /// The same at this time.
+    pub(crate) fn now() -> Self {
+        let server = Self::new();
+        server
+            .clock
+            .set_unix_ms(base::clock::SystemClock::new().now_unix_ms());
+        server
+    }
+
     /// The same, speaking RESP3.
     pub(crate) fn resp3() -> Self {
         let mut server = Self::new();

@@ -1,11 +1,15 @@
 //! The events that each command states: flag of the class, name, key, in Redis' order.
 
 use protocol::Value;
+use testkit::client::Client;
+use testkit::differential;
+use testkit::process::Server;
 
 use crate::engine::TestServer;
+use crate::oracle;
 
 /// Commands, one after the other on one server, and what each states. Those that begin with `+` only
-/// prepare what follows.
+/// prepare what follows; what begins with `*` has an event since Redis 7.2 only.
 const TABLE: &[(&str, &str)] = &[
     ("SET s 1", "n new s, $ set s"),
     ("SET s 2 EX 100", "$ set s, g expire s"),
@@ -130,7 +134,7 @@ const TABLE: &[(&str, &str)] = &[
         "t xgroup-createconsumer x",
     ),
     ("XACK x g 2-0", ""),
-    ("XAUTOCLAIM x g e 0 0", "t xgroup-createconsumer x"),
+    ("*XAUTOCLAIM x g e 0 0", "t xgroup-createconsumer x"),
     ("XGROUP DELCONSUMER x g c", "t xgroup-delconsumer x"),
     ("XGROUP DESTROY x g", "t xgroup-destroy x"),
     ("XSETID x 9-9", "t xsetid x"),
@@ -178,7 +182,7 @@ fn each_command_states_its_events_in_order() {
             server.events();
             continue;
         }
-        server.run(&words(line));
+        server.run(&words(line.trim_start_matches('*')));
         let mut stated = server.events();
         stated.retain(|event| !event.starts_with("m "));
         assert_eq!(stated, states(expected), "{line}");
@@ -267,4 +271,146 @@ fn what_is_restored_is_new() {
         ]);
         assert_eq!(server.events(), states(expected), "{ttl}");
     }
+}
+
+/// Redis with somebody who listens.
+struct Watched {
+    server: Server,
+    client: Client,
+    marker: Client,
+    subscriber: Client,
+}
+
+/// Where a word is published that ends the events of a request.
+const MARK: &str = "__key-mark";
+
+impl Watched {
+    fn start() -> Option<Self> {
+        let server = oracle::start()?;
+        let mut subscriber = server.client().unwrap();
+        subscriber.command(&["PSUBSCRIBE", "__key*"]).unwrap();
+        Some(Self {
+            client: server.client().unwrap(),
+            marker: server.client().unwrap(),
+            subscriber,
+            server,
+        })
+    }
+
+    fn want(&mut self, flags: &str) {
+        let request = ["CONFIG", "SET", "notify-keyspace-events", flags];
+        assert_eq!(
+            self.client.command(&request).unwrap(),
+            Value::Simple(b"OK".to_vec())
+        );
+    }
+
+    /// From nothing, in the first database.
+    fn begin(&mut self) {
+        self.client = self.server.client().unwrap();
+        self.client.command(&["FLUSHALL"]).unwrap();
+    }
+
+    /// The reply to a request, and the events: name, key, and the database if it is not the first.
+    fn run<A: AsRef<[u8]>>(&mut self, request: &[A]) -> (Value, Vec<String>) {
+        let reply = self.client.command(request).unwrap();
+        self.marker.command(&["PUBLISH", MARK, "end"]).unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = self.next_event() {
+            events.push(event);
+        }
+        (reply, events)
+    }
+
+    fn next_event(&mut self) -> Option<String> {
+        let Some(Value::Array(parts)) = self.subscriber.receive().unwrap() else {
+            panic!("a message");
+        };
+        let [_, _, Value::Bulk(channel), Value::Bulk(name)] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        let channel = channel.escape_ascii().to_string();
+        let place = channel.strip_prefix("__keyspace@")?;
+        let (database, key) = place.split_once("__:").unwrap();
+        let name = name.escape_ascii();
+        Some(match database {
+            "0" => format!("{name} {key}"),
+            other => format!("{name} {key}@{other}"),
+        })
+    }
+}
+
+fn is_unknown_command(reply: &Value) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(b"ERR unknown"))
+}
+
+#[test]
+fn the_table_is_that_of_redis_class_by_class() {
+    let Some(mut redis) = Watched::start() else {
+        return;
+    };
+    for flag in "g$lshztn".chars() {
+        redis.want(&format!("K{flag}"));
+        redis.begin();
+        for (line, expected) in TABLE {
+            let request = words(line.trim_start_matches(['+', '*']));
+            let (reply, stated) = redis.run(&request);
+            if is_unknown_command(&reply) || line.starts_with(['+', '*']) {
+                continue;
+            }
+            let of_class = states(expected)
+                .into_iter()
+                .filter(|event| event.starts_with(flag));
+            let expected: Vec<&str> = of_class.map(|event| &event[2..]).collect();
+            assert_eq!(stated, expected, "{flag} {line}");
+        }
+    }
+}
+
+/// Since Redis 7.2 whoever reads for a consumer makes it, be there something to read or not.
+fn is_compared(event: &str) -> bool {
+    !event.starts_with("xgroup-createconsumer") && !event.starts_with("xgroup-delconsumer")
+}
+
+/// Rounds of random requests; `EVENTS_ROUNDS` asks for more.
+fn rounds() -> u64 {
+    std::env::var("EVENTS_ROUNDS").map_or(20, |text| text.parse().unwrap())
+}
+
+#[test]
+fn random_requests_state_what_they_state_in_redis() {
+    let Some(mut redis) = Watched::start() else {
+        return;
+    };
+    redis.want("KAn");
+    let seed = std::env::var("EVENTS_SEED").map_or(5, |text| text.parse().unwrap());
+    let mut differences = Vec::new();
+    for (round, requests) in differential::rounds(seed, 0..rounds()).enumerate() {
+        redis.begin();
+        let mut server = TestServer::now();
+        server.want_events();
+        for (at, request) in requests.iter().enumerate() {
+            let (reply, mut expected) = redis.run(request);
+            expected.retain(|event| is_compared(event));
+            let answer = server.run(request);
+            let stated = server.events();
+            let stated = stated.iter().filter(|event| !event.starts_with("m "));
+            let stated = stated.map(|event| &event[2..]);
+            let stated: Vec<&str> = stated.filter(|event| is_compared(event)).collect();
+            if is_unknown_command(&reply) || stated == expected {
+                continue;
+            }
+            let shown = request.join(&b' ').escape_ascii().to_string();
+            differences.push(format!(
+                "round {round}, request {at}: {shown:.300}\n  Redis {expected:?} after {reply:?}\n  Iolite {stated:?} after {answer:?}",
+            ));
+            break;
+        }
+    }
+    let count = differences.len();
+    assert!(
+        count == 0,
+        "{count} rounds differ:\n{}",
+        differences.join("\n")
+    );
 }

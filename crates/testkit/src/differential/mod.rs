@@ -167,6 +167,12 @@ pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     Ok(report)
 }
 
+/// The requests of rounds, by themselves: for who compares something else than replies.
+pub fn rounds(seed: u64, rounds: std::ops::Range<u64>) -> impl Iterator<Item = Vec<Request>> {
+    let grammar = Grammar::new();
+    rounds.map(move |round| round_requests(&grammar, seed, round))
+}
+
 /// How a round is played.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
