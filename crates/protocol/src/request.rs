@@ -216,6 +216,12 @@ impl RunRange {
         self.name == name && self.arguments as usize == arguments && name != NameKey::NONE
     }
 
+    /// Whether its requests have a name with this key, if it has any.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, name: NameKey) -> bool {
+        self.name == name && self.requests > 0
+    }
+
     /// Counts so many more requests.
     #[inline(always)]
     pub(crate) fn grow(&mut self, requests: usize) {
@@ -382,7 +388,7 @@ pub struct Runs<'a> {
 /// Requests that stand one behind the other, with the same name and as many arguments.
 #[derive(Clone)]
 pub struct Run<'a> {
-    /// The key of their name; a run whose name has none is one request.
+    /// The key of their name, if it has one.
     pub name: NameKey,
     /// How many arguments each of them has, its name included.
     pub arguments_count: usize,

@@ -29,7 +29,7 @@ pub(crate) fn decode_short_requests(
     let max = max.saturating_sub(batch.len()).min(SHORT_REQUESTS_MAX);
     let (runs, mut free, shape) = batch.room(max);
     let (mut requests_used, mut spans_used) = (0, 0);
-    let mut run = RunRange::default();
+    let (mut run, mut run_start) = (RunRange::default(), start);
     let Shape { head, lengths } = shape;
     while requests_used < max && !rest.is_empty() {
         let Some((name, behind_name)) = head.begin(rest) else {
@@ -47,9 +47,14 @@ pub(crate) fn decode_short_requests(
         let Some(behind) = decoded else {
             break;
         };
-        if !run.takes(name, head.arguments) {
+        let continues = run.takes(name, head.arguments)
+            || (name == NameKey::NONE
+                && run.is_of(name)
+                && begin_alike(head, &input[run_start..], &input[position..]));
+        if !continues {
             run.end_at(position, runs);
             run = RunRange::begin(name, head.arguments);
+            run_start = position;
         }
         run.grow(1);
         requests_used += 1;
@@ -77,6 +82,13 @@ pub(crate) fn decode_short_requests(
     run.end_at(end, runs);
     batch.take_room(requests_used, spans_used);
     end
+}
+
+/// Whether two requests, of which one begins with `head`, have the same name and as many arguments: for
+/// names that have no key.
+#[inline(never)]
+fn begin_alike(head: &Head, one: &[u8], other: &[u8]) -> bool {
+    one.get(..head.bytes()) == other.get(..head.bytes())
 }
 
 /// Decodes the arguments that `rest`, the end of an input of so many bytes, begins with, as many as
@@ -442,6 +454,33 @@ mod tests {
                 assert_eq!(batch.end_of(at), ends);
             }
         }
+    }
+
+    #[test]
+    fn equal_names_make_a_run_whether_they_have_a_key_or_not() {
+        let requests = [
+            &[&b"GET"[..], b"a"][..],
+            &[b"GET", b"bc"],
+            &[b"SISMEMBER", b"a", b"b"],
+            &[b"SISMEMBER", b"a", b"cde"],
+            &[b"SISMEMBEr", b"a", b"b"],
+            &[b"SISMEMBEr", b"a"],
+            &[b"GETRANGE", b"a"],
+            &[b"SETRANGE", b"a"],
+            &[b"SETRANGE", b"a"],
+            &[b"SINTERCARD", b"1", b"a"],
+            &[b"SINTERCARD", b"1", b"a"],
+            &[b"SETRANGE", b"a"],
+        ];
+        let mut input = Vec::new();
+        requests
+            .iter()
+            .for_each(|request| crate::encode_request(&mut input, request));
+        let (mut decoder, mut batch) = (crate::Decoder::new(), Batch::new());
+        let decoded = decoder.decode(&input, &crate::Limits::default(), 16, &mut batch);
+        assert_eq!(decoded.consumed, input.len());
+        let runs: Vec<usize> = batch.runs(&input).map(|run| run.requests_count).collect();
+        assert_eq!(runs, [2, 2, 1, 1, 1, 2, 1, 1, 1]);
     }
 
     #[test]
