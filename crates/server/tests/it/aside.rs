@@ -91,6 +91,70 @@ fn long_replies_come_whole() {
     assert!(elements.into_iter().eq(numbers));
 }
 
+#[test]
+fn streams_are_read_aside() {
+    let server = start();
+    let mut client = server.client().unwrap();
+    let entries = 12_000;
+    let appends: Vec<Vec<String>> = (1..=entries)
+        .map(|number| {
+            ["XADD", "s", &number.to_string(), "f", "v"]
+                .map(str::to_owned)
+                .to_vec()
+        })
+        .collect();
+    for part in appends.chunks(500) {
+        let part: Vec<&[String]> = part.iter().map(Vec::as_slice).collect();
+        client.pipeline(&part).unwrap();
+    }
+    client
+        .command(&["XGROUP", "CREATE", "s", "g", "0"])
+        .unwrap();
+    let requests = [
+        "XRANGE s - +",
+        "XREVRANGE s + - COUNT 9000",
+        "XREAD STREAMS s 0",
+        "XREADGROUP GROUP g c COUNT 11000 STREAMS s >",
+        "XREADGROUP GROUP g c STREAMS s 0",
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XINFO STREAM s FULL COUNT 0",
+        "XRANGE s - + COUNT 3",
+    ];
+    for line in requests {
+        let words: Vec<&str> = line.split(' ').collect();
+        client.send(&words).unwrap();
+    }
+    let list = |value: Value| match value {
+        Value::Array(items) => items,
+        other => panic!("{other:?}"),
+    };
+    let first = |value: Value| list(value).into_iter().next().unwrap();
+    let entry_number = |entry: &Value| match first(entry.clone()) {
+        Value::Bulk(id) => String::from_utf8(id).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let mut replies = requests
+        .map(|_| client.receive().unwrap().unwrap())
+        .into_iter();
+    let mut next = || replies.next().unwrap();
+    let all = list(next());
+    assert_eq!(all.len(), entries);
+    assert_eq!(entry_number(&all[0]), "1-0");
+    let last = list(next());
+    assert_eq!(last.len(), 9_000);
+    assert_eq!(entry_number(&last[0]), "12000-0");
+    for expected in [entries, 11_000, 11_000, 1_000] {
+        let stream = list(first(next()));
+        assert_eq!(list(stream[1].clone()).len(), expected);
+    }
+    let info = list(next());
+    let entries_told = info
+        .iter()
+        .position(|one| *one == Value::Bulk(b"entries".to_vec()));
+    assert_eq!(list(info[entries_told.unwrap() + 1].clone()), all);
+    assert_eq!(list(next()), all[..3]);
+}
+
 /// A writer moves members between two sets all the time. The union of both has the same size at
 /// every moment, be it looked at aside or here.
 #[test]

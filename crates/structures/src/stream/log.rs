@@ -263,6 +263,19 @@ impl EntryLog {
         }
     }
 
+    /// At least as many entries as stand from `from` to `to`, counted block by block up to `enough`.
+    #[must_use]
+    pub fn count_about(&self, from: EntryId, to: EntryId, enough: usize) -> usize {
+        let mut count = 0;
+        for block in self.blocks_between(from, to) {
+            count += block.len();
+            if count >= enough {
+                break;
+            }
+        }
+        count
+    }
+
     /// The entry of this id.
     #[must_use]
     pub fn get(&self, id: EntryId) -> Option<Entry<'_>> {

@@ -2,10 +2,10 @@
 //! consumer.
 
 use protocol::Reply;
-use store::{Entry, EventClass};
+use store::{Entry, EventClass, Key, Record};
 use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
-use super::read::{Answer, Reading, streams_keys};
+use super::read::{Answer, Reading, admit_range, streams_keys};
 use super::{CONSUMER_EVENT, Delivered, Position, consumer_of, ids, no_group, state_consumer};
 use super::{write_entry, write_id};
 use crate::args::Args;
@@ -82,6 +82,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 return Err(no_group(key, group, " in XREADGROUP with GROUP option"));
             }
             starts.push(start(id)?);
+            consumer.admit(context, key, starts.last())?;
         }
         let mut answer = Answer::begin(reply);
         for (key, start) in keys.iter().zip(starts) {
@@ -111,6 +112,37 @@ fn start(argument: &[u8]) -> Result<Start, CommandError> {
 }
 
 impl Consumer<'_> {
+    /// Whether what it is to get of a stream may be written here.
+    fn admit(
+        &self,
+        context: &mut Context<'_>,
+        key: &Key<'_>,
+        start: Option<&Start>,
+    ) -> CommandResult {
+        let pace = context.pace;
+        if pace.admit(self.count).is_ok() {
+            return Ok(());
+        }
+        context.store.read_structure(key, |record| {
+            let stream = record.map(Record::structure::<Stream>).transpose()?;
+            let group = stream.and_then(|stream| Some((stream.log(), stream.group(self.group)?)));
+            let (Some((log, group)), Some(start)) = (group, start) else {
+                return Ok(());
+            };
+            match start {
+                Start::New => {
+                    let from = group.last_delivered().next().unwrap_or(EntryId::MAX);
+                    admit_range(pace, log, from, EntryId::MAX, self.count)
+                }
+                Start::Pending(_) => {
+                    let number = group.find_consumer(self.name);
+                    let consumer = number.and_then(|number| group.consumer(number));
+                    pace.admit(consumer.map_or(0, |consumer| consumer.pending_count()))
+                }
+            }
+        })
+    }
+
     /// Writes what the consumer gets of one stream, and states what that changed.
     fn read(
         &self,

@@ -103,8 +103,10 @@ fn consumers(
     let (key, name) = (args.request().arg(2), args.request().arg(3));
     let (key, name) = (key.unwrap_or_default(), name.unwrap_or_default());
     let since = |unix_ms: u64| whole(now_unix_ms.saturating_sub(unix_ms));
+    let pace = context.pace;
     inspect(context, args, reply, |stream, reply| {
         let group = stream.group(name).ok_or_else(|| no_group_at(key, name))?;
+        pace.admit(group.consumers_count())?;
         reply.array(group.consumers_count());
         for (_, consumer) in group.consumers() {
             reply.map(4);
@@ -122,7 +124,9 @@ fn consumers(
 }
 
 fn groups(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let pace = context.pace;
     inspect(context, args, reply, |stream, reply| {
+        pace.admit(stream.groups_count())?;
         reply.array(stream.groups_count());
         for (name, group) in stream.groups() {
             reply.map(6);
@@ -158,6 +162,7 @@ fn stream(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     // The key is looked at before the options.
     let mut options = args.clone();
     options.next();
+    let pace = context.pace;
     inspect(context, args, reply, |stream, reply| {
         let told = told_entries(&mut options.clone())?;
         reply.map(if told.is_some() { 9 } else { 10 });
@@ -166,6 +171,7 @@ fn stream(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             write_ends(stream, reply);
             return Ok(());
         };
+        pace.admit(told_in_full(stream, count))?;
         reply.bulk_str("entries");
         write_entries(reply, stream.log().iter().take(count));
         reply.bulk_str("groups");
@@ -175,6 +181,15 @@ fn stream(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         }
         Ok(())
     })
+}
+
+/// How many things FULL tells with this count, at most.
+fn told_in_full(stream: &Stream, count: usize) -> usize {
+    let groups = stream.groups().map(|(_, group)| {
+        let (pending, consumers) = (group.pending_count(), group.consumers_count());
+        1 + consumers + count.min(pending) + count.saturating_mul(consumers).min(pending)
+    });
+    groups.sum::<usize>() + count.min(stream.len())
 }
 
 /// Nothing, or FULL with a count: how many of everything are told, without a bound for 0.

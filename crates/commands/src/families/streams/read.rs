@@ -1,16 +1,20 @@
 //! Reading entries: XLEN XRANGE XREVRANGE XREAD.
 
 use protocol::{Deferred, Reply, Resp};
-use structures::stream::{EntryId, Stream};
+use store::{Key, Record};
+use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids;
 use super::{READ_KEY, write_entries};
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
+
+/// Entries of a range are counted up to so many, before it is said whether they are too many.
+const ENTRIES_COUNTED: usize = 1 << 16;
 
 /// Reading and waiting, which keys behind STREAMS are for.
 pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.and(KeyAccess::ACCESS);
@@ -112,23 +116,39 @@ fn range(
         }
         count = Some(usize::try_from(args.integer()?.max(0)).unwrap_or(usize::MAX));
     }
+    let pace = context.pace;
     structure::read(context, &key, reply, |stream: Option<&Stream>, reply| {
         let Some(stream) = stream else {
-            return reply.array(0);
+            reply.array(0);
+            return Ok(());
         };
-        let log = stream.log();
+        let (log, count_max) = (stream.log(), count.unwrap_or(usize::MAX));
+        admit_range(pace, log, from, to, count_max)?;
         match count {
             Some(0) => reply.null_array(),
             _ if is_reverse => {
                 let entries = log.range_backwards(from, to);
-                write_entries(reply, entries.take(count.unwrap_or(usize::MAX)));
+                write_entries(reply, entries.take(count_max));
             }
             _ => {
-                let entries = log.range(from, to);
-                write_entries(reply, entries.take(count.unwrap_or(usize::MAX)));
+                write_entries(reply, log.range(from, to).take(count_max));
             }
         }
-    })
+        Ok(())
+    })?
+}
+
+/// Whether `count_max` of the entries from `from` to `to` may be written here.
+pub(super) fn admit_range(
+    pace: Pace,
+    log: &EntryLog,
+    from: EntryId,
+    to: EntryId,
+    count_max: usize,
+) -> CommandResult {
+    // Few are not counted first.
+    pace.admit(count_max)
+        .or_else(|_| pace.admit(log.count_about(from, to, ENTRIES_COUNTED)))
 }
 
 /// What XREAD and XREADGROUP are asked for.
@@ -271,6 +291,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 stream.map_or(EntryId::MIN, |stream| stream.log().last_id())
             })?;
             starts.push(behind(id, last)?);
+            admit_behind(context, key, starts.last(), reading.count)?;
         }
         let mut answer = Answer::begin(reply);
         for (key, start) in keys.iter().zip(starts) {
@@ -293,6 +314,24 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         }
         answer.end(reply);
         Ok(())
+    })
+}
+
+/// Whether the entries of a stream above an id may be written here.
+fn admit_behind(
+    context: &mut Context<'_>,
+    key: &Key<'_>,
+    id: Option<&EntryId>,
+    count: Option<usize>,
+) -> CommandResult {
+    let (pace, from) = (context.pace, id.and_then(|id| id.next()));
+    let Some(from) = from else { return Ok(()) };
+    context.store.read_structure(key, |record| {
+        let stream = record.map(Record::structure::<Stream>).transpose()?;
+        stream.map_or(Ok(()), |stream| {
+            let count_max = count.unwrap_or(usize::MAX);
+            admit_range(pace, stream.log(), from, EntryId::MAX, count_max)
+        })
     })
 }
 
