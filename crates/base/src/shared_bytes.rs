@@ -1,5 +1,7 @@
 //! Bytes that several parts of the process look at without copying them.
 
+use std::sync::Arc;
+
 /// Bytes that stay as they are for as long as somebody holds them: what the store lends and the
 /// network sends.
 pub trait SharedBytes: Send {
@@ -18,6 +20,16 @@ pub trait SharedBytes: Send {
 impl SharedBytes for Vec<u8> {
     fn len(&self) -> usize {
         self.len()
+    }
+
+    fn piece_at(&self, at: usize) -> &[u8] {
+        self.get(at..).unwrap_or_default()
+    }
+}
+
+impl SharedBytes for Arc<[u8]> {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
     }
 
     fn piece_at(&self, at: usize) -> &[u8] {

@@ -89,6 +89,8 @@ pub enum Next {
     /// The request in [`Session::aside`] takes long: give it to an engine [aside](Engine::aside), and
     /// call again when its reply is sent.
     Aside,
+    /// Too much of what was published is not delivered yet: call again when it is.
+    Throttled,
     /// A key is held by an engine [aside](Engine::aside): call again, with the same input, when that
     /// is done with a request.
     Busy,

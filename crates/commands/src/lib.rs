@@ -26,8 +26,10 @@ pub mod push;
 pub mod session;
 pub mod settings;
 pub mod spec;
+pub mod subscriptions;
 pub mod table;
 pub mod thresholds;
+pub mod topic;
 pub mod transaction;
 
 mod chance;
@@ -48,12 +50,16 @@ pub use histogram::Histogram;
 pub use keys::KeyList;
 pub use observer::Observer;
 pub use plan::BATCH_MAX;
-pub use port::{ClientFilter, ClientKind, KillCount, ServerMemory, ServerPort, ShutdownRequest};
+pub use port::{
+    ClientFilter, ClientKind, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest,
+};
 pub use push::Push;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+pub use subscriptions::Subscriptions;
 pub use table::{CommandIndex, Found, Table, table};
 pub use thresholds::{Threshold, Thresholds};
+pub use topic::{Topic, TopicKind};
 pub use transaction::Transaction;
 pub use watch::Watches;

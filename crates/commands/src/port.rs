@@ -3,12 +3,16 @@
 //! Commands know no socket, thread or file. What they cannot do by themselves (configuration, the
 //! list of clients, INFO, shutting down) they ask for here.
 
+use std::sync::Arc;
+
+use protocol::Reply;
 use store::Handle;
 
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
+use crate::topic::{Topic, TopicKind};
 
 /// The server, seen from a command.
 pub trait ServerPort {
@@ -51,6 +55,37 @@ pub trait ServerPort {
     /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
 
+    /// Sends a message to the subscribers of a channel: `kind` is [`TopicKind::Channel`], which also
+    /// reaches those of patterns, or [`TopicKind::ShardChannel`]. As little as [`ServerPort::push`] does
+    /// it wait.
+    fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published;
+
+    /// Has the session's client sent what is published to a topic from now on. What was published
+    /// before, to anything it is subscribed to, is written to `reply`. Gives the topic with the name that
+    /// all its subscribers share, for [`Session::subscriptions`].
+    fn subscribe(
+        &mut self,
+        session: &mut Session,
+        kind: TopicKind,
+        name: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Topic;
+
+    /// Ends a subscription. What was published before is written to `reply`.
+    fn unsubscribe(&mut self, session: &mut Session, topic: &Topic, reply: &mut Reply<'_>);
+
+    /// Writes the pushes to `reply` that wait for the session's client because of what it did itself.
+    fn catch_up(&mut self, session: &mut Session, reply: &mut Reply<'_>);
+
+    /// Channels with subscribers, in no order; those with subscribed patterns only are not among them.
+    fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>>;
+
+    /// How many clients are subscribed to a channel.
+    fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize;
+
+    /// How many different patterns clients are subscribed to.
+    fn patterns_count(&self) -> usize;
+
     /// Sends a client something that it did not ask for, behind what it was sent so far. The client
     /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock
     /// that is held for long, so keys may be locked; a client that is gone meanwhile gets nothing, and
@@ -89,6 +124,15 @@ pub trait ServerPort {
 
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// How many subscribers it goes to; one that subscribed in several ways counts several times.
+    pub receivers: usize,
+    /// So much waits to be delivered to some of them that the publisher should wait.
+    pub is_crowded: bool,
 }
 
 /// What a server holds, in bytes.

@@ -37,14 +37,37 @@ impl Push {
         self.bytes.is_empty()
     }
 
-    /// Appends it to `buffer` in the protocol's `version`.
-    pub fn append_to(&self, buffer: &mut ReplyBuffer, version: Resp) {
+    /// Writes it in the version that `reply` has.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        let (first, rest) = self.in_version(reply.version());
+        reply.raw(first);
+        reply.raw(rest);
+    }
+
+    /// The bytes of several, one behind the other, in the protocol's `version`. Those of a single one
+    /// are shared where they can be.
+    #[must_use]
+    pub fn join<'p>(pushes: impl Iterator<Item = &'p Self> + Clone, version: Resp) -> Arc<[u8]> {
+        let mut all = pushes.clone();
+        if let (Some(only), None) = (all.next(), all.next())
+            && only.in_version(version).0.is_empty()
+        {
+            return Arc::clone(&only.bytes);
+        }
+        let mut joined = Vec::with_capacity(pushes.clone().map(Self::len).sum());
+        for push in pushes {
+            let (first, rest) = push.in_version(version);
+            joined.extend_from_slice(first);
+            joined.extend_from_slice(rest);
+        }
+        joined.into()
+    }
+
+    /// What replaces the first bytes, and the others.
+    fn in_version(&self, version: Resp) -> (&'static [u8], &[u8]) {
         match (version, &*self.bytes) {
-            (Resp::V2, [b'>', rest @ ..]) => {
-                buffer.push_slice(b"*");
-                buffer.push_slice(rest);
-            }
-            (_, bytes) => buffer.push_slice(bytes),
+            (Resp::V2, [b'>', rest @ ..]) => (b"*", rest),
+            (_, bytes) => (b"", bytes),
         }
     }
 }
@@ -55,7 +78,11 @@ mod tests {
 
     fn in_version(push: &Push, version: Resp) -> Vec<u8> {
         let mut buffer = ReplyBuffer::new();
-        push.append_to(&mut buffer, version);
+        push.write(&mut Reply::new(&mut buffer, version));
+        let joined = Push::join([push].into_iter(), version);
+        assert_eq!(&*joined, buffer.as_slice());
+        let twice = Push::join([push, push].into_iter(), version);
+        assert_eq!(*twice, [&*joined, &*joined].concat());
         buffer.to_vec()
     }
 

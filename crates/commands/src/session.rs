@@ -8,7 +8,9 @@ use protocol::{Decoder, Request, Resp};
 use store::{DatabaseId, Handle, Key};
 
 use crate::arrival::Arrival;
+use crate::push::Push;
 use crate::spec::CommandSpec;
+use crate::subscriptions::Subscriptions;
 use crate::table::CommandIndex;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
@@ -55,6 +57,19 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// What becomes of it after the running command.
     pub fate: Fate,
+    /// What it is subscribed to, if it is to anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Pushes that the worker numbered below this were delivered to it, or came before it asked for
+    /// their like.
+    pub pushes_seen: u64,
+    /// Whether pushes have to wait for the end of the running command, whose reply has several parts.
+    pub holds_pushes: bool,
+    /// Those that wait.
+    pub held_pushes: Vec<Push>,
+    /// What it publishes is more than can be delivered: it has to wait.
+    pub is_throttled: bool,
+    /// The reply of the running command is sent whatever [`ReplyMode`] says, because it is a push.
+    pub reply_is_push: bool,
     /// A request to be run aside ([`crate::Next::Aside`]), as it came.
     pub aside: Option<Vec<u8>>,
     /// What it queued since MULTI.
@@ -76,10 +91,30 @@ impl Session {
             authenticated,
             reply_mode: ReplyMode::On,
             fate: Fate::Stay,
+            subscriptions: None,
+            pushes_seen: 0,
+            holds_pushes: false,
+            held_pushes: Vec::new(),
+            is_throttled: false,
+            reply_is_push: false,
             aside: None,
             transaction: None,
             watches: None,
         }
+    }
+
+    /// Whether it may be sent something that it did not ask for, beside what it monitors.
+    #[inline]
+    #[must_use]
+    pub fn hears_pushes(&self) -> bool {
+        self.subscriptions.is_some() || !self.held_pushes.is_empty()
+    }
+
+    /// Whether it is subscribed to something in RESP2, and so may send but a few commands.
+    #[inline]
+    #[must_use]
+    pub fn only_listens(&self) -> bool {
+        self.subscriptions.is_some() && self.resp == Resp::V2
     }
 
     /// Chooses a database and says so in the client's record.
@@ -211,6 +246,8 @@ pub struct ClientRecord {
     pub watched: AtomicU32,
     /// Bytes of memory behind these requests.
     pub transaction_bytes: AtomicU64,
+    /// To how many channels, patterns and shard channels it is subscribed.
+    pub subscriptions: [AtomicU32; 3],
     /// Bytes waiting in its query buffer.
     pub query_bytes: AtomicU64,
     /// Bytes waiting to be sent.
@@ -283,6 +320,7 @@ impl ClientRecord {
             transaction: AtomicU32::new(0),
             watched: AtomicU32::new(0),
             transaction_bytes: AtomicU64::new(0),
+            subscriptions: Default::default(),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
@@ -309,16 +347,10 @@ impl ClientRecord {
 
     /// Sets or clears a flag.
     pub fn set_flag(&self, flag: u32, on: bool) {
-        self.replace_flag(flag, on);
-    }
-
-    /// Sets or clears a flag; whether it was set.
-    pub fn replace_flag(&self, flag: u32, on: bool) -> bool {
-        let before = if on {
-            self.flags.fetch_or(flag, Ordering::Relaxed)
+        if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
         } else {
-            self.flags.fetch_and(!flag, Ordering::Relaxed)
-        };
-        before & flag != 0
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
     }
 }

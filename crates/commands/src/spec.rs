@@ -254,6 +254,8 @@ pub enum Group {
     Cluster,
     /// Several commands as one step.
     Transactions,
+    /// Publish/subscribe.
+    PubSub,
 }
 
 impl Group {
@@ -263,7 +265,7 @@ impl Group {
     pub(crate) const fn is_data(self) -> bool {
         !matches!(
             self,
-            Self::Connection | Self::Server | Self::Cluster | Self::Transactions
+            Self::Connection | Self::Server | Self::Cluster | Self::Transactions | Self::PubSub
         )
     }
 
@@ -294,6 +296,7 @@ impl Group {
             Self::Server => "server",
             Self::Cluster => "cluster",
             Self::Transactions => "transactions",
+            Self::PubSub => "pubsub",
         }
     }
 }

@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
+use protocol::{Reply, ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 use structures::Object;
 
 use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
-use crate::port::{ClientFilter, KillCount, ServerMemory, ServerPort, ShutdownRequest};
+use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::table;
+use crate::topic::{Topic, TopicKind};
 
 /// What the clock shows when a test begins.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -376,6 +377,39 @@ impl ServerPort for TestPort {
     fn kill_clients(&mut self, _session: &Session, filter: &ClientFilter) -> KillCount {
         self.asked.push(format!("kill {filter:?}"));
         self.kills
+    }
+
+    fn publish(&mut self, _kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
+        let (channel, message) = (channel.escape_ascii(), message.escape_ascii());
+        self.asked.push(format!("publish {channel} {message}"));
+        Published::default()
+    }
+
+    fn subscribe(
+        &mut self,
+        _session: &mut Session,
+        kind: TopicKind,
+        name: &[u8],
+        _reply: &mut Reply<'_>,
+    ) -> Topic {
+        let name = Arc::from(name);
+        Topic { kind, name }
+    }
+
+    fn unsubscribe(&mut self, _session: &mut Session, _topic: &Topic, _reply: &mut Reply<'_>) {}
+
+    fn catch_up(&mut self, _session: &mut Session, _reply: &mut Reply<'_>) {}
+
+    fn channels(&self, _kind: TopicKind) -> Vec<Arc<[u8]>> {
+        Vec::new()
+    }
+
+    fn subscribers(&self, _kind: TopicKind, _channel: &[u8]) -> usize {
+        0
+    }
+
+    fn patterns_count(&self) -> usize {
+        0
     }
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {

@@ -1,5 +1,7 @@
 //! What a service may ask of the loop while it is called.
 
+use std::sync::Arc;
+
 use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
 use crate::service::{CloseReason, Traffic};
@@ -42,6 +44,12 @@ impl<'a> Io<'a> {
     /// the connection whose `received` is being called: that one has the output arena.
     pub fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
         self.state.write(id, bytes);
+    }
+
+    /// Sends `bytes` to a connection, after everything written to it so far, from where they lie: for
+    /// what many connections get. Not for the connection whose `received` is being called.
+    pub fn write_shared(&mut self, id: ConnectionId, bytes: &Arc<[u8]>) {
+        self.state.write_shared(id, bytes);
     }
 
     /// Sends to `id` what was written to the output arena since the last call of this method (or

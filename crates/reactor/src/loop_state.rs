@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
@@ -140,6 +141,14 @@ impl LoopState {
             && connection.phase == Phase::Open
         {
             self.outbox.write(id, bytes);
+        }
+    }
+
+    pub(crate) fn write_shared(&mut self, id: ConnectionId, bytes: &Arc<[u8]>) {
+        if let Some(connection) = self.connections.get(id)
+            && connection.phase == Phase::Open
+        {
+            self.outbox.write_shared(id, bytes);
         }
     }
 

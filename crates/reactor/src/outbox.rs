@@ -3,7 +3,10 @@
 //! Output is written to two buffers: replies to the service's arena, and what a service sends to
 //! other connections than the one being served ([`Io::write`](crate::Io::write)) to a buffer here.
 //! One list of ranges, in the order of writing, spans both; within each buffer ranges are
-//! adjacent, so that a range needs only its end.
+//! adjacent, so that a range needs only its end. What many connections get is in neither: it is sent
+//! to each from the one place where it lies.
+
+use std::sync::Arc;
 
 use crate::connections::ConnectionId;
 
@@ -13,6 +16,8 @@ pub(crate) struct Outbox {
     pub(crate) ranges: Vec<Range>,
     /// Output that is not in the arena.
     pub(crate) aside: Vec<u8>,
+    /// What several connections get.
+    pub(crate) shared: Vec<Arc<[u8]>>,
     /// How far the arena is addressed.
     addressed_bytes: usize,
 }
@@ -23,7 +28,7 @@ pub(crate) struct Range {
     /// `None` for output that nobody was addressed with.
     pub(crate) id: Option<ConnectionId>,
     pub(crate) place: Place,
-    /// Where the range ends in its buffer.
+    /// Where the range ends in its buffer; its number among those that are shared.
     pub(crate) end: usize,
 }
 
@@ -32,6 +37,7 @@ pub(crate) struct Range {
 pub(crate) enum Place {
     Arena,
     Aside,
+    Shared,
 }
 
 impl Outbox {
@@ -52,10 +58,30 @@ impl Outbox {
         }
     }
 
+    /// Adds bytes that are sent from where they lie.
+    pub(crate) fn write_shared(&mut self, id: ConnectionId, bytes: &Arc<[u8]>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let is_last = self
+            .shared
+            .last()
+            .is_some_and(|last| Arc::ptr_eq(last, bytes));
+        if !is_last {
+            self.shared.push(Arc::clone(bytes));
+        }
+        self.ranges.push(Range {
+            id: Some(id),
+            place: Place::Shared,
+            end: self.shared.len() - 1,
+        });
+    }
+
     /// Forgets everything and gives back all memory aside beyond `capacity_bytes`.
     pub(crate) fn clear(&mut self, capacity_bytes: usize) {
         self.ranges.clear();
         self.aside.clear();
+        self.shared.clear();
         self.aside.shrink_to(capacity_bytes);
         self.addressed_bytes = 0;
     }
@@ -88,8 +114,14 @@ mod tests {
         outbox.address(Some(id(2)), 40);
         let ends: Vec<_> = outbox.ranges.iter().map(|range| range.end).collect();
         assert_eq!(ends, [30, 5, 40]);
+        let shared: Arc<[u8]> = Arc::from(&b"shared"[..]);
+        for number in [1, 1, 2] {
+            outbox.write_shared(id(number), &shared);
+        }
+        let last = outbox.ranges.last().unwrap();
+        assert_eq!((outbox.ranges.len(), last.end), (6, 0));
         outbox.clear(0);
-        assert!(outbox.ranges.is_empty());
+        assert!(outbox.ranges.is_empty() && outbox.shared.is_empty());
         outbox.address(Some(id(4)), 1);
         assert_eq!(outbox.ranges.len(), 1);
     }

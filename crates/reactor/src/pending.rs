@@ -83,6 +83,16 @@ impl Pending {
         }
     }
 
+    /// Adds what is left behind the first `sent` bytes of something that lies elsewhere.
+    pub(crate) fn attach(&mut self, content: Box<dyn SharedBytes>, sent: usize) {
+        self.attached_bytes += content.len() - sent;
+        self.attached.push_back(Attached {
+            place: self.bytes.len(),
+            content,
+            sent,
+        });
+    }
+
     /// Calls `send` with the first pieces; there is at least one if anything waits.
     pub(crate) fn with_pieces<R>(&self, send: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];

@@ -83,6 +83,15 @@ impl Clients {
             })
     }
 
+    /// Clients that are subscribed to something.
+    #[must_use]
+    pub fn subscribed(&self) -> usize {
+        self.lock()
+            .values()
+            .filter(|client| client.has_flag(ClientRecord::PUBSUB))
+            .count()
+    }
+
     /// Clients of which a request waits.
     #[must_use]
     pub fn blocked(&self) -> usize {
@@ -122,7 +131,7 @@ fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bo
             .local_address
             .as_ref()
             .is_none_or(|address| *address == client.local_address)
-        && filter.kind.is_none_or(|kind| kind == ClientKind::Normal)
+        && filter.kind.is_none_or(|kind| kind == kind_of(client))
         && filter
             .user
             .as_ref()
@@ -133,12 +142,24 @@ fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bo
         && filter.except != Some(client.id)
 }
 
+fn kind_of(client: &ClientRecord) -> ClientKind {
+    if client.has_flag(ClientRecord::PUBSUB) {
+        ClientKind::PubSub
+    } else {
+        ClientKind::Normal
+    }
+}
+
 /// One line of CLIENT LIST, without its line end: the fields of Redis 7.2 in its order, with those
 /// of later versions between and behind them.
 #[must_use]
 pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names().clone();
     let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
+    let subscriptions = client
+        .subscriptions
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed));
     let query_bytes = client.query_bytes.load(Ordering::Relaxed);
     let output_bytes = client.output_bytes.load(Ordering::Relaxed);
     let queued = i64::from(client.transaction.load(Ordering::Relaxed)) - 1;
@@ -146,7 +167,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let queued_bytes = client.transaction_bytes.load(Ordering::Relaxed);
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
-         db={db} sub=0 psub=0 ssub=0 multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
          events={events} cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
          lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
@@ -160,6 +181,9 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
         idle = idle_ms / 1000,
         flags = flags(client),
         db = client.database.load(Ordering::Relaxed),
+        sub = subscriptions[0],
+        psub = subscriptions[1],
+        ssub = subscriptions[2],
         total = limits::held_by(client),
         events = if output_bytes > 0 { "rw" } else { "r" },
         command = last_command(client),
@@ -177,6 +201,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
 /// Letters for what is special about a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
+        (client.has_flag(ClientRecord::PUBSUB), 'P'),
         (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),
         (client.has_flag(ClientRecord::TOUCHED), 'd'),

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write as _};
 
 use base::memory_size::human;
-use commands::{ServerMemory, table};
+use commands::{ServerMemory, TopicKind, table};
 use store::{DatabaseId, Handle, Statistics};
 
 use crate::counters::Count;
@@ -207,7 +207,8 @@ fn clients(report: &mut Report<'_>) {
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
     report.field("blocked_clients", node.clients.blocked());
-    report.zeros(&["tracking_clients", "pubsub_clients"]);
+    report.zeros(&["tracking_clients"]);
+    report.field("pubsub_clients", node.clients.subscribed());
     let (watching, watched) = node.clients.watching();
     report.field("watching_clients", watching);
     report.zeros(&["clients_in_timeout_table"]);
@@ -417,10 +418,8 @@ fn stats(report: &mut Report<'_>) {
     ]);
     report.field("keyspace_hits", report.statistics.hits);
     report.field("keyspace_misses", report.statistics.misses);
+    subscriptions(report);
     report.zeros(&[
-        "pubsub_channels",
-        "pubsub_patterns",
-        "pubsubshard_channels",
         "latest_fork_usec",
         "total_forks",
         "migrate_cached_sockets",
@@ -585,4 +584,14 @@ fn average_ttl_ms(store: &mut Handle, database: DatabaseId, expires: usize) -> u
     });
     let average_ms = sum_ms.checked_div(count).unwrap_or(0);
     u64::try_from(average_ms).unwrap_or(u64::MAX)
+}
+/// What is subscribed to.
+fn subscriptions(report: &mut Report<'_>) {
+    let exchange = &report.node.exchange;
+    let channels = exchange.channels_count(TopicKind::Channel);
+    let shard_channels = exchange.channels_count(TopicKind::ShardChannel);
+    let patterns = exchange.patterns_count();
+    report.field("pubsub_channels", channels);
+    report.field("pubsub_patterns", patterns);
+    report.field("pubsubshard_channels", shard_channels);
 }

@@ -8,6 +8,7 @@ pub mod config;
 pub mod counters;
 pub mod daemon;
 pub mod doors;
+pub mod exchange;
 pub mod identity;
 pub mod in_process;
 pub mod info;

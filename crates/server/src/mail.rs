@@ -1,45 +1,60 @@
 //! Pushes for the clients of one worker, left there by any thread.
 //!
 //! ```text
-//!   any thread ── post ──► letters, at most MAIL_BYTES_MAX ── take, once a turn ──► the worker
+//!   any thread ── post ──► letters, at most MAIL_BYTES_MAX ── take ──► the worker's deliveries
 //! ```
 //!
 //! Posting locks nothing but the box and never waits, so that it may be done with keys locked. A box
-//! that is full takes no more: whoever was to get the letter has to be closed instead, for a client
-//! that misses a push must notice. What a worker is asked to do (`node::Message`) goes another way and
-//! is never refused.
+//! that is full takes no more: whoever was to get the letter is closed instead, for a client that
+//! misses a push must notice. Long before, those who publish on purpose are asked to wait. What a
+//! worker is asked to do (`node::Message`) goes another way and is never refused.
+//!
+//! What is taken counts until it is [delivered](Mail::delivered).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use commands::Push;
+use commands::{Push, Topic};
 
 /// So many bytes of pushes wait for one worker at most, and one push more.
 const MAIL_BYTES_MAX: usize = 64 << 20;
 
+/// From so many bytes on, publishers wait: what is delivered together is rarely more.
+const CROWDED_BYTES: usize = 1 << 20;
+
 /// What a letter costs beside its bytes.
 const LETTER_BYTES: usize = size_of::<Letter>();
+
+/// Who gets a letter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// One client.
+    Client {
+        /// Its id.
+        id: u64,
+        /// Its place at the worker.
+        place: u32,
+    },
+    /// The worker's subscribers of a topic.
+    Topic(Topic),
+}
 
 /// A push and who gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// Id of the client.
-    pub client: u64,
-    /// Its place at the worker.
-    pub place: u32,
-    /// What it is sent.
+    /// Who gets it.
+    pub to: Address,
+    /// What they are sent.
     pub push: Push,
 }
 
-/// Whether a letter was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Posted {
-    /// As the first one since the box was emptied: the worker has to be woken.
-    First,
-    /// Behind others.
-    Behind,
-    /// No: the box is full.
-    Refused,
+impl Letter {
+    /// What it counts for, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        LETTER_BYTES + self.push.len()
+    }
 }
 
 /// See the module.
@@ -47,29 +62,34 @@ pub enum Posted {
 pub struct Mail {
     boxed: Mutex<Boxed>,
     waits: AtomicBool,
+    /// Letters that are not delivered, those that were taken included.
+    held_bytes: AtomicUsize,
+    /// Somebody waits until it is no longer crowded.
+    is_waited_for: AtomicBool,
 }
 
+/// What is in the box.
 #[derive(Debug, Default)]
-struct Boxed {
-    letters: Vec<Letter>,
-    bytes: usize,
+pub struct Boxed {
+    /// Letters in the order in which they came.
+    pub letters: Vec<Letter>,
+    /// Who missed a letter, and has to be closed.
+    pub missed: HashSet<Address>,
 }
 
 impl Mail {
-    /// Leaves a letter.
-    pub fn post(&self, letter: Letter) -> Posted {
+    /// Leaves a letter; whether the worker has to be woken for it.
+    #[must_use]
+    pub fn post(&self, letter: Letter) -> bool {
         let mut boxed = self.lock();
-        if boxed.bytes >= MAIL_BYTES_MAX {
-            return Posted::Refused;
-        }
-        boxed.bytes += LETTER_BYTES + letter.push.len();
-        boxed.letters.push(letter);
-        self.waits.store(true, Ordering::Release);
-        if boxed.letters.len() == 1 {
-            Posted::First
+        if self.held_bytes.load(Ordering::Relaxed) >= MAIL_BYTES_MAX {
+            boxed.missed.insert(letter.to);
         } else {
-            Posted::Behind
+            self.held_bytes
+                .fetch_add(letter.held_bytes(), Ordering::SeqCst);
+            boxed.letters.push(letter);
         }
+        !self.waits.swap(true, Ordering::AcqRel)
     }
 
     /// Whether letters wait; those of the asking thread are seen for sure.
@@ -79,13 +99,31 @@ impl Mail {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// Takes all letters, in the order in which they came.
+    /// Takes all that is there.
     #[must_use]
-    pub fn take(&self) -> Vec<Letter> {
+    pub fn take(&self) -> Boxed {
         let mut boxed = self.lock();
         self.waits.store(false, Ordering::Release);
-        boxed.bytes = 0;
-        std::mem::take(&mut boxed.letters)
+        std::mem::take(&mut boxed)
+    }
+
+    /// Letters that counted for so many bytes are delivered. Whether somebody waits for the room.
+    #[must_use]
+    pub fn delivered(&self, bytes: usize) -> bool {
+        let before = self.held_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        before - bytes < CROWDED_BYTES / 2 && self.is_waited_for.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether so much waits that publishers should wait, too; [`Mail::delivered`] then says when to
+    /// go on.
+    #[inline]
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.held_bytes.load(Ordering::Relaxed) >= CROWDED_BYTES && {
+            // The other side lowers the number, then looks at the flag: one of the two sees it.
+            self.is_waited_for.store(true, Ordering::SeqCst);
+            self.held_bytes.load(Ordering::SeqCst) >= CROWDED_BYTES / 2
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Boxed> {
@@ -97,10 +135,9 @@ impl Mail {
 mod tests {
     use super::*;
 
-    fn letter(client: u64, bytes: usize) -> Letter {
+    fn letter(id: u64, bytes: usize) -> Letter {
         Letter {
-            client,
-            place: 0,
+            to: Address::Client { id, place: 0 },
             push: Push::new(|reply| reply.bulk(&vec![b'x'; bytes])),
         }
     }
@@ -109,23 +146,40 @@ mod tests {
     fn the_first_letter_wakes() {
         let mail = Mail::default();
         assert!(!mail.waits());
-        assert_eq!(mail.post(letter(1, 1)), Posted::First);
-        assert_eq!(mail.post(letter(2, 1)), Posted::Behind);
+        assert!(mail.post(letter(1, 1)));
+        assert!(!mail.post(letter(2, 1)));
         assert!(mail.waits());
-        let clients: Vec<_> = mail.take().iter().map(|letter| letter.client).collect();
-        assert_eq!(clients, [1, 2]);
+        let taken = mail.take();
+        assert_eq!(taken.letters, [letter(1, 1), letter(2, 1)]);
         assert!(!mail.waits());
-        assert_eq!(mail.post(letter(3, 1)), Posted::First);
+        assert!(mail.post(letter(3, 1)));
     }
 
     #[test]
-    fn a_full_box_refuses() {
+    fn who_misses_a_letter_is_noted_once() {
         let mail = Mail::default();
-        let piece = MAIL_BYTES_MAX / 2;
-        assert_ne!(mail.post(letter(1, piece)), Posted::Refused);
-        assert_ne!(mail.post(letter(1, piece)), Posted::Refused);
-        assert_eq!(mail.post(letter(1, 1)), Posted::Refused);
-        assert_eq!(mail.take().len(), 2);
-        assert_eq!(mail.post(letter(1, 1)), Posted::First);
+        let piece = letter(1, MAIL_BYTES_MAX / 2);
+        let _ = mail.post(piece.clone());
+        let _ = mail.post(piece.clone());
+        assert!(mail.is_crowded());
+        for _ in 0..3 {
+            let _ = mail.post(letter(2, 1));
+        }
+        let taken = mail.take();
+        assert_eq!(taken.letters.len(), 2);
+        assert_eq!(
+            Vec::from_iter(taken.missed),
+            [Address::Client { id: 2, place: 0 }]
+        );
+        assert!(
+            mail.post(letter(2, 1)),
+            "nothing is delivered, so there is no room, but the worker is to know"
+        );
+        assert!(mail.take().letters.is_empty());
+        assert!(!mail.delivered(piece.held_bytes()));
+        assert!(mail.delivered(piece.held_bytes()), "somebody waited");
+        assert!(!mail.is_crowded());
+        let _ = mail.post(letter(2, 1));
+        assert_eq!(mail.take().letters.len(), 1);
     }
 }

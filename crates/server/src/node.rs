@@ -20,8 +20,9 @@ use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, sy
 use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::Doors;
+use crate::exchange::Exchange;
 use crate::log::Log;
-use crate::mail::{Letter, Mail, Posted};
+use crate::mail::{Address, Letter, Mail};
 use crate::{limits, open_files, process};
 
 /// What the workers of one server share.
@@ -38,6 +39,8 @@ pub struct Node {
     pub supervisor: Supervisor,
     /// Who is connected.
     pub clients: Clients,
+    /// Who is subscribed to what.
+    pub exchange: Arc<Exchange>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Rates of the last moments.
@@ -48,7 +51,7 @@ pub struct Node {
     pub replication_id: String,
     /// When it started.
     pub started_unix_ms: u64,
-    workers: OnceLock<Vec<WorkerLink>>,
+    workers: OnceLock<Arc<[WorkerLink]>>,
     jobs: Mutex<Option<Sender<Job>>>,
     aside_counters: OnceLock<Arc<EngineCounters>>,
     started_ns: u64,
@@ -78,6 +81,14 @@ pub struct WorkerLink {
 thread_local! {
     /// Where the link to the worker that runs on this thread is; 0 on other threads.
     static OWN_LINK: Cell<usize> = const { Cell::new(0) };
+    /// How many pushes this thread left with the worker that runs on it.
+    static OWN_POSTS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many pushes the calling thread left with the worker that runs on it.
+#[must_use]
+pub(crate) fn own_posts() -> u64 {
+    OWN_POSTS.get()
 }
 
 /// What a worker can be asked to do.
@@ -99,13 +110,8 @@ pub enum Message {
         /// What it held when it was chosen.
         held_bytes: u64,
     },
-    /// Close this client at once: a push could not be kept for it.
-    Shed {
-        /// Its id.
-        client: u64,
-        /// Its place at the worker.
-        place: u32,
-    },
+    /// Clients may go on that wait because too much of what they published was not delivered.
+    MailDelivered,
     /// Paused clients may go on.
     Resume,
     /// A request that ran aside is done.
@@ -148,15 +154,15 @@ impl WorkerLink {
         OWN_LINK.set(std::ptr::from_ref(self).addr());
     }
 
-    /// Leaves a push; whether it was taken.
-    pub fn post_push(&self, letter: Letter) -> bool {
-        let posted = self.mail.post(letter);
-        let is_own = OWN_LINK.get() == std::ptr::from_ref(self).addr();
-        // A worker takes its mail at the end of every turn.
-        if posted == Posted::First && !is_own {
+    /// Leaves a push. Waits for nothing.
+    pub fn post_push(&self, letter: Letter) {
+        let wakes = self.mail.post(letter);
+        if OWN_LINK.get() == std::ptr::from_ref(self).addr() {
+            // A worker takes its mail at the end of every turn.
+            OWN_POSTS.set(OWN_POSTS.get() + 1);
+        } else if wakes {
             self.waker.wake();
         }
-        posted != Posted::Refused
     }
 
     /// Takes the messages that wait.
@@ -179,6 +185,7 @@ impl Node {
             settings: Arc::default(),
             config,
             clients: Clients::default(),
+            exchange: Arc::default(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
@@ -291,13 +298,15 @@ impl Node {
 
     /// Says how the workers are reached; called once, before they start.
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
+        let workers: Arc<[WorkerLink]> = workers.into();
+        self.exchange.set_workers(Arc::clone(&workers));
         let _already_set = self.workers.set(workers);
     }
 
     /// The workers.
     #[must_use]
     pub fn workers(&self) -> &[WorkerLink] {
-        self.workers.get().map_or(&[], Vec::as_slice)
+        self.workers.get().map_or(&[], |workers| workers)
     }
 
     /// Leaves a message with every worker.
@@ -478,18 +487,12 @@ impl Node {
     /// Leaves a push with the worker of a client; a client for whose worker too much waits already is
     /// closed. Waits for nothing.
     pub fn push(&self, to: &ClientRecord, push: &Push) {
-        let Some(worker) = self.workers().get(to.worker) else {
-            return;
-        };
-        let (client, place) = (to.id, to.place);
-        let push = push.clone();
-        let is_kept = worker.post_push(Letter {
-            client,
-            place,
-            push,
-        });
-        if !is_kept && !to.replace_flag(ClientRecord::SHED, true) {
-            worker.post(Message::Shed { client, place });
+        if let Some(worker) = self.workers().get(to.worker) {
+            let (id, place) = (to.id, to.place);
+            worker.post_push(Letter {
+                to: Address::Client { id, place },
+                push: push.clone(),
+            });
         }
     }
 

@@ -1,23 +1,36 @@
 //! The server as commands see it: [`commands::ServerPort`] over a [`Node`].
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Push, ServerMemory, ServerPort,
-    Session, ShutdownRequest,
+    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Published, Push, ServerMemory,
+    ServerPort, Session, ShutdownRequest, Topic, TopicKind,
 };
+use protocol::Reply;
+use reactor::ConnectionId;
 use store::Handle;
 
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
-use crate::node::{Message, Node};
+use crate::node::{Message, Node, own_posts};
+use crate::worker::Deliveries;
 
 /// The port of one worker.
 pub struct Port<'a> {
     node: &'a Node,
     peer_is_local: bool,
+    local: Option<Local<'a>>,
+}
+
+/// What a worker's own clients get through it.
+struct Local<'a> {
+    deliveries: &'a mut Deliveries,
+    connection: ConnectionId,
+    /// How many pushes this thread had posted to its own worker when this was looked at last.
+    own_posts: u64,
 }
 
 impl<'a> Port<'a> {
@@ -27,6 +40,24 @@ impl<'a> Port<'a> {
         Self {
             node,
             peer_is_local,
+            local: None,
+        }
+    }
+
+    /// The same for a client that a worker runs commands for by itself.
+    pub(crate) fn of_worker(
+        node: &'a Node,
+        peer_is_local: bool,
+        (deliveries, connection): (&'a mut Deliveries, ConnectionId),
+    ) -> Self {
+        let local = Local {
+            deliveries,
+            connection,
+            own_posts: own_posts(),
+        };
+        Self {
+            local: Some(local),
+            ..Self::new(node, peer_is_local)
         }
     }
 }
@@ -98,6 +129,62 @@ impl ServerPort for Port<'_> {
             }
         }
         count
+    }
+
+    fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
+        self.node.exchange.publish(kind, channel, message)
+    }
+
+    fn subscribe(
+        &mut self,
+        session: &mut Session,
+        kind: TopicKind,
+        name: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Topic {
+        let Some(local) = &mut self.local else {
+            // Only workers run this, for their own clients.
+            let name = Arc::from(name);
+            return Topic { kind, name };
+        };
+        let Local {
+            deliveries,
+            connection,
+            ..
+        } = local;
+        deliveries.subscribe((session, *connection), kind, name, reply)
+    }
+
+    fn unsubscribe(&mut self, session: &mut Session, topic: &Topic, reply: &mut Reply<'_>) {
+        if let Some(Local {
+            deliveries,
+            connection,
+            ..
+        }) = &mut self.local
+        {
+            deliveries.unsubscribe((session, *connection), topic, reply);
+        }
+    }
+
+    fn catch_up(&mut self, session: &mut Session, reply: &mut Reply<'_>) {
+        if let Some(local) = &mut self.local {
+            let own_posts = own_posts();
+            if std::mem::replace(&mut local.own_posts, own_posts) != own_posts {
+                local.deliveries.catch_up(session, reply);
+            }
+        }
+    }
+
+    fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>> {
+        self.node.exchange.channels(kind)
+    }
+
+    fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize {
+        self.node.exchange.subscribers(kind, channel)
+    }
+
+    fn patterns_count(&self) -> usize {
+        self.node.exchange.patterns_count()
     }
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {

@@ -9,6 +9,7 @@
 
 mod arena;
 mod buffers;
+mod deliveries;
 mod sessions;
 mod stopping;
 
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session, Share};
+use commands::{ClientRecord, Engine, Next, Outcome, Session, Share};
 use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
@@ -32,6 +33,8 @@ use crate::process;
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
+pub(crate) use deliveries::Deliveries;
+use deliveries::RoundMark;
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 
@@ -60,6 +63,9 @@ pub struct Worker {
     paused_count: usize,
     /// Connections that wait for keys.
     waiting: Vec<ConnectionId>,
+    /// Connections that published more than can be delivered.
+    throttled: Vec<ConnectionId>,
+    deliveries: Deliveries,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -98,6 +104,8 @@ impl Worker {
             sessions: Sessions::default(),
             paused_count: 0,
             waiting: Vec::new(),
+            throttled: Vec::new(),
+            deliveries: Deliveries::new(Arc::clone(&node), index),
             stopping: None,
             now_ms: node.uptime_ms(),
             ticked_ms: 0,
@@ -125,12 +133,7 @@ impl Worker {
                     self.evict(io, id, held_bytes);
                 }
             }
-            Message::Shed { client, place } => {
-                if let Some(id) = self.sessions.connection_of(client, place) {
-                    self.counters.bump(Count::OutputLimitCloses);
-                    io.close(id);
-                }
-            }
+            Message::MailDelivered => self.resume_throttled(io),
             Message::Resume => self.resume_paused(io),
             Message::Answer { connection, reply } => self.answer(io, output, connection, reply),
             Message::KeysFree => self.resume_waiting(io),
@@ -197,23 +200,65 @@ impl Worker {
         io.resume(id);
     }
 
-    /// Writes the pushes that wait for clients of this worker.
+    /// What becomes of a client after its requests ran.
+    fn go_on(&mut self, id: ConnectionId, outcome: &Outcome, verdict: Verdict) -> Then {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Then::CloseNow;
+        };
+        let config = self.config.config();
+        let client = &connected.session.client;
+        match outcome.next {
+            _ if verdict == Verdict::Close => {
+                self.counters.bump(Count::QueryLimitCloses);
+                Then::CloseNow
+            }
+            Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
+                self.counters.bump(Count::EvictedClients);
+                Then::CloseNow
+            }
+            Next::Read => Then::Continue,
+            Next::Yield => Then::Yield,
+            Next::Receive => Then::Receive,
+            Next::Close => Then::CloseAfterFlush,
+            Next::Busy => {
+                connected.begin_to_wait();
+                self.waiting.push(id);
+                Then::Pause
+            }
+            Next::Throttled => {
+                connected.begin_to_wait();
+                self.throttled.push(id);
+                Then::Pause
+            }
+            Next::Aside => self.leave_aside(id),
+            Next::Paused => {
+                client.set_flag(ClientRecord::BLOCKED, true);
+                connected.is_paused = true;
+                self.paused_count += 1;
+                Then::Pause
+            }
+        }
+    }
+
+    /// Lets publishers go on that wait until what they published is delivered.
+    fn resume_throttled(&mut self, io: &mut Io<'_>) {
+        for id in std::mem::take(&mut self.throttled) {
+            if let Some(connected) = self.sessions.get_mut(id) {
+                connected.end_to_wait();
+                io.resume(id);
+            }
+        }
+    }
+
+    /// Delivers pushes, and closes clients that missed one because too many waited.
     fn deliver(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        let mail = &self.node.workers()[self.index].mail;
-        if !mail.waits() {
+        if !self.deliveries.wait() {
             return;
         }
-        for letter in mail.take() {
-            let id = self.sessions.connection_of(letter.client, letter.place);
-            let Some(id) = id.filter(|&id| !io.is_closing(id)) else {
-                continue;
-            };
-            if let Some(connected) = self.sessions.get_mut(id) {
-                let session = &connected.session;
-                letter.push.append_to(output, session.resp);
-                bump(&session.client.output_bytes_total, letter.push.len());
-                io.address(id, output.len());
-            }
+        self.deliveries.deliver(&mut self.sessions, io, output);
+        for id in self.deliveries.take_missed(&self.sessions) {
+            self.counters.bump(Count::OutputLimitCloses);
+            io.close(id);
         }
     }
 
@@ -396,6 +441,7 @@ impl Service for Worker {
             is_waiting: false,
             since_ms: self.now_ms,
             holding: Holding::default(),
+            round: RoundMark::default(),
         });
         if self.stopping.is_some() {
             io.close(id);
@@ -416,7 +462,11 @@ impl Service for Worker {
             connected.since_ms = self.now_ms;
         }
         let before = output.len_with_attachments();
-        let mut port = Port::new(&self.node, connected.peer_is_local);
+        let mut port = Port::of_worker(
+            &self.node,
+            connected.peer_is_local,
+            (&mut self.deliveries, id),
+        );
         let outcome = self
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
@@ -432,32 +482,7 @@ impl Service for Worker {
             &client.output_bytes_total,
             output.len_with_attachments() - before,
         );
-        let then = match outcome.next {
-            _ if verdict == Verdict::Close => {
-                self.counters.bump(Count::QueryLimitCloses);
-                Then::CloseNow
-            }
-            Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
-                self.counters.bump(Count::EvictedClients);
-                Then::CloseNow
-            }
-            Next::Read => Then::Continue,
-            Next::Yield => Then::Yield,
-            Next::Receive => Then::Receive,
-            Next::Close => Then::CloseAfterFlush,
-            Next::Busy => {
-                connected.begin_to_wait();
-                self.waiting.push(id);
-                Then::Pause
-            }
-            Next::Aside => self.leave_aside(id),
-            Next::Paused => {
-                client.set_flag(ClientRecord::BLOCKED, true);
-                connected.is_paused = true;
-                self.paused_count += 1;
-                Then::Pause
-            }
-        };
+        let then = self.go_on(id, &outcome, verdict);
         Received {
             consumed: outcome.consumed,
             needed: outcome.needed,
@@ -502,6 +527,7 @@ impl Service for Worker {
         if let Some(mut connected) = self.sessions.remove(id) {
             self.buffers.forget(&mut connected);
             self.engine.close(&mut connected.session);
+            self.deliveries.forget(&connected.session, id);
             self.paused_count -= usize::from(connected.is_paused);
             self.node.clients.remove(connected.session.client.id);
         }
@@ -541,8 +567,7 @@ impl Service for Worker {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        let mail_waits = self.node.workers()[self.index].mail.waits();
-        if self.more_housekeeping || self.buffers.has_grown() || mail_waits {
+        if self.more_housekeeping || self.buffers.has_grown() || self.deliveries.wait() {
             return Some(Duration::ZERO);
         }
         let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);

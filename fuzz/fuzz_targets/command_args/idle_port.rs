@@ -1,6 +1,9 @@
 //! A server around the commands that has nothing and can do nothing.
 
-use commands::{ClientFilter, ClientRecord, CommandError, KillCount, Push, ServerMemory, ServerPort, Session, ShutdownRequest};
+use std::sync::Arc;
+
+use commands::{ClientFilter, ClientRecord, CommandError, KillCount, Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind};
+use protocol::Reply;
 use store::Handle;
 
 pub(crate) struct IdlePort;
@@ -40,6 +43,37 @@ impl ServerPort for IdlePort {
 
     fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
         KillCount::default()
+    }
+
+    fn publish(&mut self, _kind: TopicKind, _channel: &[u8], _message: &[u8]) -> Published {
+        Published::default()
+    }
+
+    fn subscribe(
+        &mut self,
+        _session: &mut Session,
+        kind: TopicKind,
+        name: &[u8],
+        _reply: &mut Reply<'_>,
+    ) -> Topic {
+        let name = Arc::from(name);
+        Topic { kind, name }
+    }
+
+    fn unsubscribe(&mut self, _session: &mut Session, _topic: &Topic, _reply: &mut Reply<'_>) {}
+
+    fn catch_up(&mut self, _session: &mut Session, _reply: &mut Reply<'_>) {}
+
+    fn channels(&self, _kind: TopicKind) -> Vec<Arc<[u8]>> {
+        Vec::new()
+    }
+
+    fn subscribers(&self, _kind: TopicKind, _channel: &[u8]) -> usize {
+        0
+    }
+
+    fn patterns_count(&self) -> usize {
+        0
     }
 
     fn push(&mut self, _to: &ClientRecord, _push: &Push) {}

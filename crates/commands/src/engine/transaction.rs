@@ -155,6 +155,7 @@ impl Visit<'_> {
         self.context.may_block = false;
         let (reply, ledger) = (&mut self.reply, self.ledger);
         let since_ns = self.lap.since_ns();
+        self.context.session.holds_pushes = true;
         let watches = self.context.session.watches.take();
         let body = |context: &mut Context<'_>| {
             let client = &context.session.client;
@@ -170,6 +171,7 @@ impl Visit<'_> {
             Reach::Keys(keys) => self.context.locked(&keys, body),
             Reach::Everything => self.context.exclusive(body),
         }
+        self.context.session.holds_pushes = false;
         self.context.may_block = true;
     }
 

@@ -394,13 +394,29 @@ impl Visit<'_> {
         let session = &mut *self.context.session;
         session.arrival = None;
         // What switches replies off has written what it should.
-        if reply_mode != ReplyMode::On {
+        let is_push = std::mem::take(&mut session.reply_is_push);
+        if reply_mode != ReplyMode::On && !is_push {
             suppress_reply(session, &mut self.reply, start);
         }
+        if session.hears_pushes() {
+            self.send_pushes();
+        }
+        let session = &mut *self.context.session;
         match session.fate {
+            Fate::Stay if std::mem::take(&mut session.is_throttled) => Next::Throttled,
             Fate::Stay => Next::Read,
             Fate::Close => Next::Close,
         }
+    }
+
+    /// Writes the pushes behind a reply that the command led to.
+    #[cold]
+    fn send_pushes(&mut self) {
+        let session = &mut *self.context.session;
+        for push in std::mem::take(&mut session.held_pushes) {
+            push.write(&mut self.reply);
+        }
+        self.context.server.catch_up(session, &mut self.reply);
     }
 
     pub(super) fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
@@ -553,6 +569,7 @@ fn is_ordinary(session: &Session) -> bool {
         && session.fate == Fate::Stay
         && session.arrival.is_none()
         && session.transaction.is_none()
+        && !session.hears_pushes()
 }
 
 /// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
@@ -603,7 +620,23 @@ pub(super) fn check(
     if !session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
         return Err(CommandError::fixed("NOAUTH Authentication required."));
     }
+    if session.only_listens() && !is_for_listeners(spec) {
+        let name = table.full_name(index).unwrap_or_default();
+        return Err(CommandError::Text(
+            format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context"
+            )
+            .into(),
+        ));
+    }
     Ok(())
+}
+
+/// Whether a client may send it that is subscribed to something in RESP2.
+fn is_for_listeners(spec: &CommandSpec) -> bool {
+    let is_about_subscriptions = spec.flags.has(Flags::PUBSUB.and(Flags::NOSCRIPT));
+    is_about_subscriptions || matches!(spec.name, "PING" | "QUIT" | "RESET")
 }
 
 #[cold]

@@ -11,6 +11,7 @@ pub mod geo;
 pub mod hashes;
 pub mod hyper_log_log;
 pub mod lists;
+pub mod pubsub;
 pub mod server;
 pub mod sets;
 pub mod sorted_sets;
@@ -33,6 +34,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     hyper_log_log::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
+    pubsub::COMMANDS,
     &[cluster::COMMANDS],
     &[transactions::COMMANDS],
 ];

@@ -105,6 +105,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("xinfo|consumers", "history", "7.2 has inactive"),
     ("xinfo|stream", "history", "7.2 has active-time"),
     ("xinfo|stream", "arguments", "a block of one is that one"),
+    ("psubscribe", "arguments", "a block of one is that one"),
     ("quit", "deprecated_since", "7.2 discourages it"),
     ("quit", "doc_flags", "7.2 discourages it"),
     ("quit", "replaced_by", "7.2 discourages it"),

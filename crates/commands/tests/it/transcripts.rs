@@ -40,6 +40,7 @@ fn family(spec: &CommandSpec) -> &'static str {
         Group::HyperLogLog => "hyperloglog",
         Group::Geo => "geo",
         Group::Transactions => "transactions",
+        Group::PubSub => "pubsub",
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::mem;
+use std::sync::Arc;
 
 use base::shared_bytes::Attachment;
 
@@ -14,7 +15,11 @@ use super::{EventLoop, FLUSH_BYTES};
 use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
 use crate::outbox::Place;
+use crate::pending::Pending;
 use crate::service::{CloseReason, OutputArena as _, Service, Verdict};
+
+/// What is left of shared bytes is kept where it lies rather than copied from this size on.
+const ATTACHED_BYTES_MIN: usize = 1024;
 
 /// The arena keeps at most this much memory between turns, give or take.
 const ARENA_KEPT_BYTES: usize = 2 * FLUSH_BYTES;
@@ -42,6 +47,12 @@ impl<S: Service> EventLoop<S> {
             let (rest, sent) = match range.place {
                 Place::Arena => (&mut arena, &mut arena_sent),
                 Place::Aside => (&mut aside, &mut aside_sent),
+                Place::Shared => {
+                    if let (Some(id), Some(bytes)) = (range.id, outbox.shared.get(range.end)) {
+                        send_shared(&mut self.state, &mut self.service, id, bytes);
+                    }
+                    continue;
+                }
             };
             let (start, bytes);
             (bytes, *rest) = rest.split_at(range.end - *sent);
@@ -98,6 +109,38 @@ impl<S: Service> EventLoop<S> {
 /// Sends a range or as much as the socket takes, and keeps the rest.
 #[inline]
 fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, bytes: &[u8]) {
+    send_or_keep(state, service, id, bytes, |pending, sent| {
+        pending.append(&bytes[sent..]);
+    });
+}
+
+/// Sends bytes that others get, too, or as much as the socket takes; what is left is not copied if it
+/// is long.
+fn send_shared<S: Service>(
+    state: &mut LoopState,
+    service: &mut S,
+    id: ConnectionId,
+    bytes: &Arc<[u8]>,
+) {
+    send_or_keep(state, service, id, bytes, |pending, sent| {
+        if bytes.len() - sent < ATTACHED_BYTES_MIN {
+            pending.append(&bytes[sent..]);
+        } else {
+            pending.attach(Box::new(Arc::clone(bytes)), sent);
+        }
+    });
+}
+
+/// Sends bytes or as much as the socket takes; `keep` adds the rest, from the given place on, to what
+/// is pending.
+#[inline]
+fn send_or_keep<S: Service>(
+    state: &mut LoopState,
+    service: &mut S,
+    id: ConnectionId,
+    bytes: &[u8],
+    keep: impl FnOnce(&mut Pending, usize),
+) {
     let Some(connection) = state.connections.get_mut(id) else {
         return;
     };
@@ -122,7 +165,7 @@ fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, by
         return;
     }
     let pending = connection.pending.get_or_insert_default();
-    pending.append(&bytes[sent..]);
+    keep(pending, sent);
     let pending_bytes = pending.len();
     state.watch(id);
     if service.output_limit(id, pending_bytes) == Verdict::Close {

@@ -4,6 +4,7 @@ use commands::{ClientRecord, Session};
 use reactor::ConnectionId;
 
 use super::buffers::Holding;
+use super::deliveries::RoundMark;
 
 /// A connection and its session.
 pub(super) struct Connected {
@@ -17,6 +18,7 @@ pub(super) struct Connected {
     /// When it connected or was last served as an authenticated client, on the monotonic clock.
     pub(super) since_ms: u64,
     pub(super) holding: Holding,
+    pub(super) round: RoundMark,
 }
 
 impl Connected {

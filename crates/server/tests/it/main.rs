@@ -17,6 +17,7 @@ mod lifecycle;
 mod limits;
 mod memory;
 mod payloads;
+mod pubsub;
 mod start;
 mod time;
 mod transactions;

@@ -6,6 +6,7 @@ use super::client::{checked_name, set_name};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
+use crate::families::pubsub;
 use crate::identity;
 use crate::session::{ClientRecord, ReplyMode};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
@@ -181,6 +182,7 @@ fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> CommandRes
 
 fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     context.end_transaction();
+    pubsub::unsubscribe_all(context, reply);
     let session = &mut *context.session;
     session.select(0);
     session.speak(Resp::V2);

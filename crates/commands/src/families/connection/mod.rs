@@ -67,8 +67,14 @@ const BASICS: &[CommandSpec] = &[
     },
 ];
 
-fn ping(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn ping(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let only_listens = context.session.only_listens();
     match (args.next(), args.remaining()) {
+        (message, 0) if only_listens => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(message.unwrap_or_default());
+        }
         (None, _) => reply.simple("PONG"),
         (Some(message), 0) => reply.bulk(message),
         (Some(_), _) => return Err(CommandError::WrongArity("ping".into())),

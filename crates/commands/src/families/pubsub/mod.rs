@@ -1,0 +1,15 @@
+//! Publish/subscribe: messages to whoever listens at that moment.
+
+mod publish;
+mod subscribe;
+
+use crate::context::Context;
+use crate::spec::CommandSpec;
+
+/// The rows of this family, by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[subscribe::COMMANDS, publish::COMMANDS];
+
+/// Ends all subscriptions of the client without a word, as RESET does.
+pub(crate) fn unsubscribe_all(context: &mut Context<'_>, reply: &mut protocol::Reply<'_>) {
+    subscribe::unsubscribe_all(context, reply);
+}

@@ -1,0 +1,87 @@
+//! What one client is subscribed to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::session::ClientRecord;
+use crate::topic::{Topic, TopicKind};
+
+/// The topics of one client, by kind.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    channels: BTreeSet<Arc<[u8]>>,
+    patterns: BTreeSet<Arc<[u8]>>,
+    shard_channels: BTreeSet<Arc<[u8]>>,
+}
+
+impl Subscriptions {
+    /// Whether a topic is among them.
+    #[must_use]
+    pub fn contains(&self, kind: TopicKind, name: &[u8]) -> bool {
+        self.names(kind).contains(name)
+    }
+
+    /// Adds a topic.
+    pub fn insert(&mut self, topic: Topic) {
+        self.names_mut(topic.kind).insert(topic.name);
+    }
+
+    /// Takes a topic away.
+    pub fn remove(&mut self, topic: &Topic) {
+        self.names_mut(topic.kind).remove(&topic.name);
+    }
+
+    /// The topics of one kind, in the order of their names.
+    pub fn of_kind(&self, kind: TopicKind) -> impl Iterator<Item = Topic> {
+        self.names(kind).iter().map(move |name| Topic {
+            kind,
+            name: Arc::clone(name),
+        })
+    }
+
+    /// All topics.
+    pub fn all(&self) -> impl Iterator<Item = Topic> {
+        TopicKind::ALL
+            .into_iter()
+            .flat_map(|kind| self.of_kind(kind))
+    }
+
+    /// The topic with this name, if it is among them.
+    #[must_use]
+    pub fn find(&self, kind: TopicKind, name: &[u8]) -> Option<Topic> {
+        let name = Arc::clone(self.names(kind).get(name)?);
+        Some(Topic { kind, name })
+    }
+
+    /// How many topics of these kinds there are.
+    #[must_use]
+    pub fn count(&self, kinds: &[TopicKind]) -> usize {
+        kinds.iter().map(|kind| self.names(*kind).len()).sum()
+    }
+
+    /// Says in the client's record how many there are.
+    pub fn tell(&self, client: &ClientRecord) {
+        for (cell, kind) in client.subscriptions.iter().zip(TopicKind::ALL) {
+            let count = u32::try_from(self.names(kind).len()).unwrap_or(u32::MAX);
+            cell.store(count, Ordering::Relaxed);
+        }
+        client.set_flag(ClientRecord::PUBSUB, self.count(&TopicKind::ALL) > 0);
+    }
+
+    fn names(&self, kind: TopicKind) -> &BTreeSet<Arc<[u8]>> {
+        match kind {
+            TopicKind::Channel => &self.channels,
+            TopicKind::Pattern => &self.patterns,
+            TopicKind::ShardChannel => &self.shard_channels,
+        }
+    }
+
+    fn names_mut(&mut self, kind: TopicKind) -> &mut BTreeSet<Arc<[u8]>> {
+        match kind {
+            TopicKind::Channel => &mut self.channels,
+            TopicKind::Pattern => &mut self.patterns,
+            TopicKind::ShardChannel => &mut self.shard_channels,
+        }
+    }
+}
