@@ -147,6 +147,13 @@ pub const PARTS: &[Part] = &[
         commands: || vec![ignored("clients::")],
     },
     Part {
+        name: "linearizability",
+        purpose: "histories of four clients with transactions and watches, checked by porcupine",
+        minutes_max: 4.0,
+        needs: &[&tools::GO],
+        commands: || vec![ignored("linearizability::")],
+    },
+    Part {
         name: "hostile",
         purpose: "a thousand bad clients beside a good one",
         minutes_max: 3.0,

@@ -180,7 +180,7 @@ impl Session {
             .transaction
             .as_ref()
             .map_or(0, |it| it.queue().len() + 1);
-        let watched = self.watches.as_ref().map_or(0, |it| it.len());
+        let watched = self.watches.as_ref().map_or(0, |it| it.count());
         let client = &self.client;
         for (cell, count) in [(&client.transaction, queued), (&client.watched, watched)] {
             cell.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);

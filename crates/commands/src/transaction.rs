@@ -150,17 +150,22 @@ fn add_keys<'t>(
     };
     let named = found.iter().filter_map(|(at, _)| request.arg(*at));
     keys.extend(named.map(|name| store.key(database, name)));
-    // What goes to another database.
-    let target = match spec.name {
-        "MOVE" => Some((1, 2)),
-        "COPY" => option_at(request, 3, "DB").map(|at| (2, at + 1)),
-        _ => None,
+    // What goes to another database; the last DB counts.
+    let (name_at, from, word) = match spec.name {
+        "MOVE" => (1, 1, None),
+        "COPY" => (2, 3, Some("DB")),
+        _ => return true,
     };
-    if let Some((name_at, database_at_argument)) = target
-        && let Some(name) = request.arg(name_at)
-        && let Some(other) = database_at(store, request, database_at_argument)
-    {
-        keys.push(store.key(other, name));
+    let Some(name) = request.arg(name_at) else {
+        return true;
+    };
+    for at in from..request.len() {
+        let is_before = word.is_none_or(|word| is_word(request, at, word));
+        if let Some(other) = database_at(store, request, at + 1)
+            && is_before
+        {
+            keys.push(store.key(other, name));
+        }
     }
     true
 }
@@ -173,17 +178,14 @@ fn may_reach_any_key(spec: &CommandSpec) -> bool {
 /// Whether the elements of a value lead to further keys.
 fn looks_up(spec: &CommandSpec, request: &Request<'_>) -> bool {
     let is_sort = matches!(spec.name, "SORT" | "SORT_RO");
-    is_sort
-        && ["BY", "GET"]
-            .iter()
-            .any(|word| option_at(request, 2, word).is_some())
+    let is_pattern = |at| is_word(request, at, "BY") || is_word(request, at, "GET");
+    is_sort && (2..request.len()).any(is_pattern)
 }
 
-/// Where a word stands for the first time, from an argument on.
-fn option_at(request: &Request<'_>, from: usize, word: &str) -> Option<usize> {
-    let is_it = |arg: &[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
-    let found = request.iter().skip(from).position(is_it)?;
-    Some(from + found)
+/// Whether an argument is a word, in any case.
+fn is_word(request: &Request<'_>, at: usize, word: &str) -> bool {
+    let arg = request.arg(at);
+    arg.is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// The database whose number is an argument, if there is one.
@@ -242,7 +244,10 @@ mod tests {
         );
         assert_eq!(reach(&["MOVE a 2"]), keys("0:a 2:a"));
         assert_eq!(reach(&["COPY a b"]), keys("0:a 0:b"));
-        assert_eq!(reach(&["COPY a b REPLACE db 4"]), keys("0:a 0:b 4:b"));
+        assert_eq!(
+            reach(&["COPY a b db 3 REPLACE DB 4"]),
+            keys("0:a 0:b 3:b 4:b")
+        );
         assert_eq!(reach(&["ZUNIONSTORE d 2 a b"]), keys("0:a 0:b 0:d"));
         assert_eq!(reach(&["SORT a STORE b"]), keys("0:a 0:b"));
     }

@@ -74,7 +74,7 @@ impl Listener for WatchedKey {
 impl Watches {
     /// How many are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 

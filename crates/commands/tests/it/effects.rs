@@ -263,20 +263,15 @@ fn check(seed: u64) {
         if below(&mut random, 10) == 0 {
             server.select(u16::try_from(below(&mut random, DATABASES)).unwrap());
         }
-        let forms = if below(&mut random, 100) == 0 {
-            RARE_FORMS
-        } else {
-            FORMS
-        };
-        let form = forms[usize::try_from(below(&mut random, forms.len() as u64)).unwrap()];
-        let request: Vec<Vec<u8>> = form
-            .split_whitespace()
-            .map(|word| fill(word, &mut random))
-            .collect();
         let stated = server.effects().len();
         let before = server.dump();
-        let reply = server.run(&request);
-        requests.push(String::from_utf8_lossy(&request.join(&b' ')).into_owned());
+        let reply = if below(&mut random, 8) == 0 {
+            transaction(&mut server, &mut random, &mut requests)
+        } else {
+            let request = draw(&mut random);
+            requests.push(String::from_utf8_lossy(&request.join(&b' ')).into_owned());
+            server.run(&request)
+        };
         let changed = server.dump() != before;
         let states = server.effects().len() > stated;
         assert!(
@@ -301,6 +296,40 @@ fn check(seed: u64) {
         server.dump(),
         "seed {seed} (EFFECTS_SEED={seed}): {requests:#?}"
     );
+}
+
+/// A random request.
+fn draw(random: &mut Prng) -> Vec<Vec<u8>> {
+    let forms = if below(random, 100) == 0 {
+        RARE_FORMS
+    } else {
+        FORMS
+    };
+    let form = forms[usize::try_from(below(random, forms.len() as u64)).unwrap()];
+    let words = form.split_whitespace();
+    words.map(|word| fill(word, random)).collect()
+}
+
+/// Some requests as one step, which ends in the database that it begins in. Its effects are one group.
+fn transaction(server: &mut TestServer, random: &mut Prng, requests: &mut Vec<String>) -> Value {
+    server.line("MULTI");
+    requests.push("MULTI".to_owned());
+    for _ in 0..below(random, 5) {
+        let mut request = draw(random);
+        if below(random, 8) == 0 {
+            let database = below(random, DATABASES).to_string();
+            request = vec![b"SELECT".to_vec(), database.into_bytes()];
+        }
+        requests.push(String::from_utf8_lossy(&request.join(&b' ')).into_owned());
+        server.run(&request);
+    }
+    requests.push("EXEC".to_owned());
+    let (stated, groups) = (server.effects().len(), server.groups().len());
+    let reply = server.line("EXEC");
+    assert!(matches!(reply, Value::Array(_)), "{reply:?}: {requests:#?}");
+    let groups = &server.groups()[groups..];
+    assert_eq!(groups, [(stated, server.effects().len())], "{requests:#?}");
+    reply
 }
 
 fn fill(word: &str, random: &mut Prng) -> Vec<u8> {

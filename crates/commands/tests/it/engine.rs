@@ -38,6 +38,15 @@ pub(crate) struct TestServer {
     clock: Arc<ManualClock>,
     effects: Arc<Mutex<Vec<Stated>>>,
     events: Arc<Mutex<Vec<String>>>,
+    groups: Arc<Mutex<Groups>>,
+}
+
+/// Which effects were stated as one step: from where to where, the whole of a nested one once.
+#[derive(Default)]
+struct Groups {
+    depth: usize,
+    start: usize,
+    ended: Vec<(usize, usize)>,
 }
 
 impl TestServer {
@@ -46,7 +55,11 @@ impl TestServer {
         let store = Store::new(&Options::default()).unwrap();
         let effects = Arc::new(Mutex::new(Vec::new()));
         let mut handle = store.handle();
-        handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
+        let groups = Arc::default();
+        handle.set_sink(Some(Box::new(Recorder {
+            effects: Arc::clone(&effects),
+            groups: Arc::clone(&groups),
+        })));
         let events = Arc::new(Mutex::new(Vec::new()));
         handle.set_event_sink(Some(Box::new(EventRecorder(Arc::clone(&events)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
@@ -63,6 +76,7 @@ impl TestServer {
             clock,
             effects,
             events,
+            groups,
         }
     }
 
@@ -147,6 +161,12 @@ impl TestServer {
         while self.engine.store().tick(now_unix_ms) {}
     }
 
+    /// The groups among them: of which number each begins, and before which it ends.
+    pub(crate) fn groups(&self) -> Vec<(usize, usize)> {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.ended.clone()
+    }
+
     /// An empty server, in which no time passes, after all effects of this one; then the time is the
     /// same in both.
     pub(crate) fn replica(&self) -> Self {
@@ -197,15 +217,48 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
     }
 }
 
-struct Recorder(Arc<Mutex<Vec<Stated>>>);
+struct Recorder {
+    effects: Arc<Mutex<Vec<Stated>>>,
+    groups: Arc<Mutex<Groups>>,
+}
+
+impl Recorder {
+    fn effects_count(&self) -> usize {
+        let effects = self.effects.lock();
+        effects.unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn groups(&self) -> std::sync::MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl EffectSink for Recorder {
     fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
         let parts = parts.iter().map(|part| part.to_vec()).collect();
-        self.0
+        self.effects
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((database, parts));
+    }
+
+    fn group_begin(&mut self) {
+        let start = self.effects_count();
+        let mut groups = self.groups();
+        if groups.depth == 0 {
+            groups.start = start;
+        }
+        groups.depth += 1;
+    }
+
+    fn group_end(&mut self) {
+        let end = self.effects_count();
+        let mut groups = self.groups();
+        groups.depth -= 1;
+        if groups.depth == 0 {
+            let start = groups.start;
+            groups.ended.push((start, end));
+        }
     }
 
     fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {

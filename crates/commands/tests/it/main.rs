@@ -6,6 +6,7 @@ mod effects;
 mod engine;
 mod events;
 mod idle_port;
+mod in_transactions;
 mod oracle;
 mod rows;
 mod transcripts;

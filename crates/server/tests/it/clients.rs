@@ -30,7 +30,7 @@ fn programs() -> PathBuf {
 }
 
 /// Where packages of a client are kept between runs.
-fn packages(client: &str) -> PathBuf {
+pub(super) fn packages(client: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("clients")
         .join(client);
@@ -39,7 +39,7 @@ fn packages(client: &str) -> PathBuf {
 }
 
 /// Runs a command to its end, which must be a good one; gives what it printed.
-fn run(command: &mut Command) -> String {
+pub(super) fn run(command: &mut Command) -> String {
     run_with_input(command, b"")
 }
 

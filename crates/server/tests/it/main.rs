@@ -15,6 +15,7 @@ mod info;
 mod large_values;
 mod lifecycle;
 mod limits;
+mod linearizability;
 mod memory;
 mod payloads;
 mod pubsub;
