@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::waiting::Turn;
 
 /// The surroundings of one running command.
 pub struct Context<'a> {
@@ -27,6 +28,8 @@ pub struct Context<'a> {
     pub pace: Pace,
     /// Whether it may let its client wait; not where it is one step of several.
     pub may_block: bool,
+    /// Whose turn it is at keys that clients wait for.
+    pub(crate) turn: Turn<'a>,
     /// What is known about the batch that the command is part of.
     pub(crate) plan: &'a mut Plan,
 }
@@ -128,6 +131,7 @@ impl Context<'_> {
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,
             may_block: self.may_block,
+            turn: self.turn,
             plan: self.plan,
         };
         (self.store, rest)
@@ -143,6 +147,7 @@ struct Surroundings<'a> {
     now_unix_ms: u64,
     pace: Pace,
     may_block: bool,
+    turn: Turn<'a>,
     plan: &'a mut Plan,
 }
 
@@ -157,6 +162,7 @@ impl Surroundings<'_> {
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,
             may_block: self.may_block,
+            turn: self.turn,
             plan: self.plan,
         }
     }

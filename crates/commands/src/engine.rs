@@ -6,6 +6,7 @@
 
 mod lap;
 mod series;
+mod serving;
 mod transaction;
 mod visit;
 
@@ -24,8 +25,10 @@ use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::{Table, table};
+use crate::waiting::{Turn, Waiters};
 use lap::{Lap, Ledger};
 pub use series::{Series, SeriesLoop};
+use serving::{Names, Serving};
 use visit::Visit;
 
 /// What one client may do before the others have their turn.
@@ -61,6 +64,9 @@ pub struct Engine {
     counters: Arc<EngineCounters>,
     /// Monotonic time.
     turn_started_ns: u64,
+    waiters: Arc<Waiters>,
+    /// Keys that somebody waits for, to be served when keys held for long are given back.
+    unserved: Names,
 }
 
 /// What [`Engine::run`] did.
@@ -94,6 +100,9 @@ pub enum Next {
     /// A key is held by an engine [aside](Engine::aside): call again, with the same input, when that
     /// is done with a request.
     Busy,
+    /// The request waits for keys, as long as [`Session::wait`] says: call again when it was answered
+    /// ([`ServerPort::answer`]), or when it [gave up](Engine::give_up).
+    Blocks,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,
     /// Send the replies, then close.
@@ -121,7 +130,16 @@ impl Engine {
             plan: Plan::new(),
             counters: Arc::default(),
             turn_started_ns: 0,
+            waiters: Arc::default(),
+            unserved: Names::new(),
         }
+    }
+
+    /// As an engine whose clients wait in line with those of others: `waiters` is the same for all
+    /// engines over a store.
+    #[must_use]
+    pub fn among(self, waiters: Arc<Waiters>) -> Self {
+        Self { waiters, ..self }
     }
 
     /// As an engine of a worker, whose requests that take long run aside ([`Next::Aside`]): in bounded
@@ -163,6 +181,7 @@ impl Engine {
     /// Takes back what a session registered elsewhere: its client is gone.
     pub fn close(&mut self, session: &mut Session) {
         session.end_transaction(&mut self.store);
+        self.end_wait(session);
     }
 
     /// Executes the complete requests at the front of `input`, as many as `share` allows, and
@@ -191,6 +210,7 @@ impl Engine {
             .store(now_unix_ms, Ordering::Relaxed);
         let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
         self.store.note_use(touches);
+        self.store.set_author(session.client.id);
         self.store.enter();
         let output_start = output.len_with_attachments();
         let mut visit = Visit {
@@ -208,6 +228,7 @@ impl Engine {
                     defers: self.place == Place::Worker,
                 },
                 may_block: true,
+                turn: Turn::of_newcomer(&self.waiters),
                 plan: &mut self.plan,
             },
             table: self.table,
@@ -219,6 +240,7 @@ impl Engine {
             },
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.observer.looks_at_each(),
+            unserved: &mut self.unserved,
         };
         let mut outcome = visit.run(input, share, &mut self.batch);
         if outcome.needed > 0 {
@@ -226,6 +248,56 @@ impl Engine {
         }
         self.store.leave();
         outcome
+    }
+
+    /// Gives those another try who wait for keys that changed otherwise than by a command, or that
+    /// could not be had before. To be called after housekeeping of the store, and when keys that were
+    /// held for long are free.
+    pub fn serve(&mut self, server: &mut dyn ServerPort) {
+        if self.unserved.is_empty() && !self.store.has_served() {
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.unserved);
+        keys.extend(self.store.take_served());
+        let now_unix_ms = self.clock.now_unix_ms();
+        self.store.enter();
+        self.store.begin(now_unix_ms);
+        let mut serving = Serving {
+            place: self.place,
+            server,
+            settings: &self.settings,
+            random: &mut self.random,
+            plan: &mut self.plan,
+            counters: &self.counters,
+            waiters: &self.waiters,
+            now_unix_ms,
+            author: 0,
+            unserved: &mut self.unserved,
+        };
+        self.store.set_author(0);
+        serving.run(&mut self.store, keys);
+        self.store.leave();
+    }
+
+    /// Ends the wait of a session whose time is over; what it is sent, or `None` when its answer is on
+    /// the way.
+    pub fn give_up(&mut self, session: &mut Session) -> Option<Vec<u8>> {
+        let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
+        if !waiter.claim() {
+            return None;
+        }
+        self.end_wait(session);
+        self.counters.count_calls(waiter.subject.command.index, 1);
+        Some(waiter.subject.in_vain())
+    }
+
+    /// Forgets what a session waits for: it was answered, or its client is gone.
+    pub fn end_wait(&mut self, session: &mut Session) {
+        session.wait = None;
+        if let Some(waiter) = session.client.set_waiter(None) {
+            waiter.claim();
+            self.waiters.leave(&mut self.store, &waiter);
+        }
     }
 }
 

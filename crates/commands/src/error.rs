@@ -32,6 +32,9 @@ pub enum CommandError {
     /// It takes longer than a worker may be away from its other clients; nothing was done. Never
     /// sent: whoever can run it aside does ([`crate::Next::Aside`]).
     Aside,
+    /// There is nothing yet, and the client waits; nothing was done. Never sent
+    /// ([`crate::Next::Blocks`]).
+    Blocks,
     /// Any other text, error code included.
     Text(Cow<'static, str>),
     /// A text that repeats what the client sent, byte for byte.
@@ -61,6 +64,7 @@ impl CommandError {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
             Self::Aside => "ERR the command takes too long here".into(),
+            Self::Blocks => "ERR the command waits".into(),
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Self::Text(text) => Cow::Borrowed(text),
         };

@@ -31,6 +31,7 @@ pub mod table;
 pub mod thresholds;
 pub mod topic;
 pub mod transaction;
+pub mod waiting;
 
 mod chance;
 mod help;
@@ -62,4 +63,5 @@ pub use table::{CommandIndex, Found, Table, table};
 pub use thresholds::{Threshold, Thresholds};
 pub use topic::{Topic, TopicKind};
 pub use transaction::Transaction;
+pub use waiting::{Wait, Waiter, Waiters, Waiting};
 pub use watch::Watches;

@@ -51,6 +51,13 @@ pub trait ServerPort {
     /// Lines of CLIENT LIST for the clients that the filter lets through, oldest first.
     fn clients(&mut self, filter: &ClientFilter) -> String;
 
+    /// The client with this id, while it is connected.
+    fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>>;
+
+    /// Sends a client that waits what its request is answered ([`crate::Next::Blocks`]), and lets it go
+    /// on. Nothing is sent when the reply is empty.
+    fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>);
+
     /// Tells the owners of all matching clients to close them; how many they are. The caller's own
     /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;

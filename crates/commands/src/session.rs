@@ -13,6 +13,7 @@ use crate::spec::CommandSpec;
 use crate::subscriptions::Subscriptions;
 use crate::table::CommandIndex;
 use crate::transaction::Transaction;
+use crate::waiting::{Wait, Waiter};
 use crate::watch::Watches;
 
 /// Which replies a client gets (CLIENT REPLY).
@@ -76,6 +77,8 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches.
     pub watches: Option<Box<Watches>>,
+    /// What it waits for ([`crate::Next::Blocks`]).
+    pub wait: Option<Box<Wait>>,
 }
 
 impl Session {
@@ -100,6 +103,7 @@ impl Session {
             aside: None,
             transaction: None,
             watches: None,
+            wait: None,
         }
     }
 
@@ -261,6 +265,7 @@ pub struct ClientRecord {
     /// Bytes it was sent so far.
     pub output_bytes_total: AtomicU64,
     names: Mutex<ClientNames>,
+    waiter: Mutex<Option<Arc<Waiter>>>,
 }
 
 /// What a client calls itself.
@@ -331,12 +336,25 @@ impl ClientRecord {
                 user: "default".to_owned(),
                 ..Default::default()
             }),
+            waiter: Mutex::default(),
         }
     }
 
     /// The names, locked.
     pub fn names(&self) -> MutexGuard<'_, ClientNames> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it waits for, if anything. The wait may have ended a moment ago.
+    pub fn waiter(&self) -> Option<Arc<Waiter>> {
+        let waiter = self.waiter.lock();
+        waiter.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says what it waits for; what it did before.
+    pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) -> Option<Arc<Waiter>> {
+        let mut place = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut place, waiter)
     }
 
     /// Whether a flag is set.

@@ -1,6 +1,7 @@
 //! A server in one process for unit tests: an engine over the default store, a clock that stands
 //! still, and a record of every effect.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
@@ -41,6 +42,8 @@ pub(crate) type Dumped = (
 pub(crate) struct TestServer {
     engine: Engine,
     session: Session,
+    /// Other clients, by id.
+    others: BTreeMap<u64, Session>,
     clock: Arc<ManualClock>,
     effects: Arc<Mutex<Vec<Stated>>>,
     seen: usize,
@@ -65,6 +68,7 @@ impl TestServer {
                 Prng::seeded(1),
             ),
             session: Session::new(Arc::new(record), true),
+            others: BTreeMap::new(),
             port: TestPort {
                 clock: Some(Arc::clone(&clock)),
                 ..TestPort::default()
@@ -218,9 +222,67 @@ impl TestServer {
         }
     }
 
+    /// Goes on as the client with this id, which is connected if it is not. The first one has id 1.
+    pub(crate) fn client(&mut self, id: u64) -> &mut Self {
+        let session = self.others.remove(&id).unwrap_or_else(|| {
+            if self.session.client.id == id {
+                return Session::new(Arc::clone(&self.session.client), true);
+            }
+            let address = format!("test:{id}");
+            let record = ClientRecord::new(id, address.clone(), address, 0, -1, START_UNIX_MS);
+            Session::new(Arc::new(record), true)
+        });
+        if self.session.client.id != id {
+            self.port.known.push(Arc::clone(&session.client));
+            let before = std::mem::replace(&mut self.session, session);
+            self.others.insert(before.client.id, before);
+        }
+        self
+    }
+
+    /// Runs one command that waits; its client is left waiting.
+    pub(crate) fn wait(&mut self, line: &str) {
+        let (output, next) = self.pipeline(&[line]);
+        assert_eq!(
+            (output.as_slice(), next),
+            (&b""[..], Next::Blocks),
+            "{line}"
+        );
+    }
+
+    /// What clients that waited were sent since the last call, by their ids; they wait no longer.
+    pub(crate) fn answers(&mut self) -> Vec<(u64, String)> {
+        let answers = std::mem::take(&mut self.port.answers);
+        for (id, _) in &answers {
+            let own = (self.session.client.id == *id).then_some(&mut self.session);
+            if let Some(session) = self.others.get_mut(id).or(own) {
+                self.engine.end_wait(session);
+            }
+        }
+        let shown = answers.into_iter().map(|(id, bytes)| {
+            let (value, _) = decode_value(&bytes)
+                .expect("a valid reply")
+                .expect("a complete reply");
+            (id, testkit::transcript::show(&value))
+        });
+        shown.collect()
+    }
+
+    /// Ends the wait of the client, whose time is over; whether it did.
+    pub(crate) fn gives_up(&mut self) -> bool {
+        self.engine.give_up(&mut self.session).is_some()
+    }
+
     /// The client.
     pub(crate) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Does what a worker does between commands.
+    pub(crate) fn tick(&mut self) {
+        let now_unix_ms = self.clock.now_unix_ms();
+        while self.engine.store().tick(now_unix_ms) {}
+        self.engine.serve(&mut self.port);
     }
 
     /// Lets time pass.
@@ -335,6 +397,10 @@ pub(crate) struct TestPort {
     pub(crate) clock: Option<Arc<ManualClock>>,
     /// Requests that had an effect on the server, in words.
     pub(crate) asked: Vec<String>,
+    /// What clients that waited were sent, by their ids.
+    pub(crate) answers: Vec<(u64, Vec<u8>)>,
+    /// Clients other than the first.
+    pub(crate) known: Vec<Arc<ClientRecord>>,
 }
 
 impl ServerPort for TestPort {
@@ -372,6 +438,15 @@ impl ServerPort for TestPort {
 
     fn clients(&mut self, filter: &ClientFilter) -> String {
         format!("{filter:?}")
+    }
+
+    fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>> {
+        let mut known = self.known.iter();
+        known.find(|client| client.id == id).cloned()
+    }
+
+    fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
+        self.answers.push((client.id, reply));
     }
 
     fn kill_clients(&mut self, _session: &Session, filter: &ClientFilter) -> KillCount {

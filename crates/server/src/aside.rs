@@ -73,7 +73,7 @@ impl Aside {
             Arc::clone(&node.clock),
             Prng::from_os(),
         );
-        let engine = engine.aside();
+        let engine = engine.among(Arc::clone(&node.waiters)).aside();
         node.set_aside(jobs, engine.counters());
         let node = Arc::clone(node);
         let thread = std::thread::Builder::new()
@@ -90,10 +90,7 @@ impl Aside {
 
 fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
     for job in jobs {
-        let message = Message::Answer {
-            connection: job.connection,
-            reply: run(node, &mut engine, &job),
-        };
+        let message = run(node, &mut engine, &job);
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
             worker.post(message);
@@ -102,7 +99,8 @@ fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
     }
 }
 
-fn run(node: &Node, engine: &mut Engine, job: &Job) -> Answer {
+/// What came of a job, for the worker of its client.
+fn run(node: &Node, engine: &mut Engine, job: &Job) -> Message {
     let mut session = Session::new(Arc::clone(&job.client), true);
     (session.database, session.resp) = (job.database, job.resp);
     let mut port = Port::new(node, job.peer_is_local);
@@ -113,12 +111,28 @@ fn run(node: &Node, engine: &mut Engine, job: &Job) -> Answer {
     };
     engine.begin_turn(node.clock.monotonic_ns());
     engine.run(&mut session, &mut port, &job.request, &mut output, share);
-    in_pieces(&output.to_vec())
+    let connection = job.connection;
+    match &session.wait {
+        Some(wait) => {
+            let timeout_ms = wait.timeout_ms;
+            if node.clients.find(job.client.id).is_none() {
+                engine.end_wait(&mut session);
+            }
+            Message::Waits {
+                connection,
+                timeout_ms,
+            }
+        }
+        None => Message::Answer {
+            connection,
+            reply: in_pieces(&output.to_vec()),
+        },
+    }
 }
 
 /// The first and the last piece are short, so that they are copied: the loop knows whom something
 /// is for by the bytes around it.
-fn in_pieces(bytes: &[u8]) -> Answer {
+pub fn in_pieces(bytes: &[u8]) -> Answer {
     let (first, rest) = bytes.split_at(bytes.len().min(END_BYTES));
     let (middle, last) = rest.split_at(rest.len().saturating_sub(END_BYTES));
     let pieces = [first].into_iter().chain(middle.chunks(PIECE_BYTES));

@@ -60,6 +60,12 @@ impl Clients {
         }
     }
 
+    /// The client with this id.
+    #[must_use]
+    pub fn find(&self, id: u64) -> Option<Arc<ClientRecord>> {
+        self.lock().get(&id).cloned()
+    }
+
     /// The clients that the filter lets through, oldest first.
     #[must_use]
     pub fn matching(&self, filter: &ClientFilter, now_unix_ms: u64) -> Vec<Arc<ClientRecord>> {

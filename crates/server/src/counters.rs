@@ -67,6 +67,8 @@ pub struct WorkerCounters {
     cells: [Counter; COUNTS],
     /// Bytes that the buffers of its clients hold now.
     pub client_bytes: Counter,
+    /// Clients that wait for keys, and not for ever.
+    pub timeouts: Counter,
 }
 
 impl WorkerCounters {

@@ -211,9 +211,12 @@ fn clients(report: &mut Report<'_>) {
     report.field("pubsub_clients", node.clients.subscribed());
     let (watching, watched) = node.clients.watching();
     report.field("watching_clients", watching);
-    report.zeros(&["clients_in_timeout_table"]);
+    let timeouts = node.workers().iter().map(|one| one.counters.timeouts.get());
+    report.field("clients_in_timeout_table", timeouts.sum::<u64>());
     report.field("total_watched_keys", watched);
-    report.zeros(&["total_blocking_keys", "total_blocking_keys_on_nokey"]);
+    let waited = node.waiters.waited_keys();
+    report.field("total_blocking_keys", waited.all);
+    report.field("total_blocking_keys_on_nokey", waited.known_streams);
 }
 
 fn memory(report: &mut Report<'_>) {

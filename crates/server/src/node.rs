@@ -9,7 +9,7 @@ use base::clock::Clock;
 use base::random::Prng;
 use commands::{
     ClientRecord, Counts, EngineCounters, Latencies, Push, ServerMemory, Settings, Threshold,
-    UseClock,
+    UseClock, Waiters,
 };
 use reactor::{ConnectionId, Waker};
 use store::{LfuTuning, Policy, Store};
@@ -41,6 +41,8 @@ pub struct Node {
     pub clients: Clients,
     /// Who is subscribed to what.
     pub exchange: Arc<Exchange>,
+    /// Those of them that wait for keys.
+    pub waiters: Arc<Waiters>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Rates of the last moments.
@@ -121,6 +123,22 @@ pub enum Message {
         /// The reply.
         reply: Answer,
     },
+    /// A request that ran aside waits for keys.
+    Waits {
+        /// Whose request it is.
+        connection: ConnectionId,
+        /// How long it waits at most.
+        timeout_ms: Option<u64>,
+    },
+    /// A client that waited for keys has its answer.
+    Served {
+        /// Its id.
+        client: u64,
+        /// Its place at the worker.
+        place: u32,
+        /// What it is sent.
+        reply: Answer,
+    },
     /// Keys that were held for long are free: who waits may try again.
     KeysFree,
     /// Flush what can be flushed and stop.
@@ -186,6 +204,7 @@ impl Node {
             config,
             clients: Clients::default(),
             exchange: Arc::default(),
+            waiters: Arc::default(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),

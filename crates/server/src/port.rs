@@ -12,6 +12,7 @@ use protocol::Reply;
 use reactor::ConnectionId;
 use store::Handle;
 
+use crate::aside::in_pieces;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
@@ -110,6 +111,20 @@ impl ServerPort for Port<'_> {
         text
     }
 
+    fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>> {
+        self.node.clients.find(id)
+    }
+
+    fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
+        if let Some(worker) = self.node.workers().get(client.worker) {
+            worker.post(Message::Served {
+                client: client.id,
+                place: client.place,
+                reply: in_pieces(&reply),
+            });
+        }
+    }
+
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount {
         let mut count = KillCount::default();
         for client in self
@@ -122,6 +137,8 @@ impl ServerPort for Port<'_> {
                 count.caller = true;
             } else if let Some(worker) = self.node.workers().get(client.worker) {
                 client.set_flag(ClientRecord::KILLED, true);
+                // From now on nothing is taken for it.
+                let _waited = client.waiter().is_some_and(|waiter| waiter.claim());
                 worker.post(Message::Kill {
                     client: client.id,
                     place: client.place,

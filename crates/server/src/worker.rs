@@ -12,13 +12,14 @@ mod buffers;
 mod deliveries;
 mod sessions;
 mod stopping;
+mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Outcome, Session, Share};
+use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
@@ -37,6 +38,7 @@ pub(crate) use deliveries::Deliveries;
 use deliveries::RoundMark;
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
+use waits::Waits;
 
 /// What one client may do before the others have their turn.
 const SHARE: Share = Share {
@@ -66,6 +68,8 @@ pub struct Worker {
     /// Connections that published more than can be delivered.
     throttled: Vec<ConnectionId>,
     deliveries: Deliveries,
+    /// When those have waited long enough who wait for keys to be changed.
+    waits: Waits,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -85,7 +89,8 @@ impl Worker {
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
             Prng::from_os(),
-        );
+        )
+        .among(Arc::clone(&node.waiters));
         let engine = if node.has_aside() {
             engine.of_worker()
         } else {
@@ -106,6 +111,7 @@ impl Worker {
             waiting: Vec::new(),
             throttled: Vec::new(),
             deliveries: Deliveries::new(Arc::clone(&node), index),
+            waits: Waits::default(),
             stopping: None,
             now_ms: node.uptime_ms(),
             ticked_ms: 0,
@@ -136,7 +142,24 @@ impl Worker {
             Message::MailDelivered => self.resume_throttled(io),
             Message::Resume => self.resume_paused(io),
             Message::Answer { connection, reply } => self.answer(io, output, connection, reply),
-            Message::KeysFree => self.resume_waiting(io),
+            Message::Waits {
+                connection,
+                timeout_ms,
+            } => self.begin_wait_from_aside(connection, timeout_ms),
+            Message::Served {
+                client,
+                place,
+                reply,
+            } => {
+                if let Some(id) = self.sessions.connection_of(client, place) {
+                    self.end_wait(id);
+                    self.answer(io, output, id, reply);
+                }
+            }
+            Message::KeysFree => {
+                self.serve();
+                self.resume_waiting(io);
+            }
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
@@ -196,6 +219,9 @@ impl Worker {
         let bytes = output.len_with_attachments() - before;
         bump(&connected.session.client.output_bytes_total, bytes);
         io.address(id, output.len());
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let active_unix_ms = &connected.session.client.active_unix_ms;
+        active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         connected.end_to_wait();
         io.resume(id);
     }
@@ -231,11 +257,54 @@ impl Worker {
                 Then::Pause
             }
             Next::Aside => self.leave_aside(id),
+            Next::Blocks => self.begin_wait(id),
             Next::Paused => {
                 client.set_flag(ClientRecord::BLOCKED, true);
                 connected.is_paused = true;
                 self.paused_count += 1;
                 Then::Pause
+            }
+        }
+    }
+
+    /// Lets a client wait for keys.
+    #[cold]
+    fn begin_wait(&mut self, id: ConnectionId) -> Then {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Then::CloseNow;
+        };
+        if let Some(wait) = &connected.session.wait
+            && let Some(timeout_ms) = wait.timeout_ms
+        {
+            let ticket = wait.waiter.ticket();
+            let end = self.waits.add(&*self.node.clock, timeout_ms, ticket, id);
+            connected.wait_end = Some(end);
+        }
+        connected.begin_to_wait();
+        Then::Pause
+    }
+
+    /// Lets a client wait for keys whose request ran aside, unless it was answered meanwhile.
+    fn begin_wait_from_aside(&mut self, id: ConnectionId, timeout_ms: Option<u64>) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let session = &mut connected.session;
+        let waiter = session.client.waiter().filter(|waiter| waiter.waits());
+        if session.wait.is_none()
+            && let Some(waiter) = waiter
+        {
+            session.wait = Some(Box::new(Wait { waiter, timeout_ms }));
+            self.begin_wait(id);
+        }
+    }
+
+    /// Forgets what a client waits for.
+    fn end_wait(&mut self, id: ConnectionId) {
+        if let Some(connected) = self.sessions.get_mut(id) {
+            self.engine.end_wait(&mut connected.session);
+            if let Some(end) = connected.wait_end.take() {
+                self.waits.remove(end);
             }
         }
     }
@@ -248,6 +317,27 @@ impl Worker {
                 io.resume(id);
             }
         }
+    }
+
+    /// Answers those who have waited long enough for keys.
+    fn end_overdue_waits(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        while let Some(id) = self.waits.take_over(&*self.node.clock) {
+            let Some(connected) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            connected.wait_end = None;
+            // Somebody else may just have answered.
+            if let Some(reply) = self.engine.give_up(&mut connected.session) {
+                self.answer(io, output, id, vec![reply]);
+            }
+        }
+        let count = self.waits.len();
+        self.counters.timeouts.set(count as u64);
+    }
+
+    /// Gives those who wait for keys another try, if keys changed otherwise than by a command.
+    fn serve(&mut self) {
+        self.engine.serve(&mut Port::new(&self.node, false));
     }
 
     /// Delivers pushes, and closes clients that missed one because too many waited.
@@ -310,6 +400,7 @@ impl Worker {
         store.enter();
         self.more_housekeeping = store.tick(now_unix_ms);
         store.leave();
+        self.serve();
     }
 
     /// What is done `hz` times a second rather than at every turn.
@@ -439,6 +530,7 @@ impl Service for Worker {
             peer_is_local: is_local(peer),
             is_paused: false,
             is_waiting: false,
+            wait_end: None,
             since_ms: self.now_ms,
             holding: Holding::default(),
             round: RoundMark::default(),
@@ -526,10 +618,14 @@ impl Service for Worker {
         }
         if let Some(mut connected) = self.sessions.remove(id) {
             self.buffers.forget(&mut connected);
+            if let Some(end) = connected.wait_end {
+                self.waits.remove(end);
+            }
+            // In this order: what a thread aside begins for a client that is known is ended here.
+            self.node.clients.remove(connected.session.client.id);
             self.engine.close(&mut connected.session);
             self.deliveries.forget(&connected.session, id);
             self.paused_count -= usize::from(connected.is_paused);
-            self.node.clients.remove(connected.session.client.id);
         }
     }
 
@@ -558,6 +654,7 @@ impl Service for Worker {
         if self.now_ms >= self.upkeep_due_ms {
             self.upkeep(io);
         }
+        self.end_overdue_waits(io, output);
         self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
             && stopping.is_over(&self.sessions, io, self.now_ms)
@@ -573,7 +670,8 @@ impl Service for Worker {
         let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);
         let upkeep = Some(Duration::from_millis(upkeep_ms));
         let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
-        [upkeep, self.pause_left(), stop]
+        let wait = self.waits.left(&*self.node.clock);
+        [upkeep, self.pause_left(), wait, stop]
             .into_iter()
             .flatten()
             .min()

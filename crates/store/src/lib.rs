@@ -16,7 +16,9 @@
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
-//! `parking` (waiting without a thread that waits); `listeners` (who wants to know of changes); `gate` (one thread has the store for itself); `naive` (the twin that all of this is compared with).
+//! `parking` (waiting without a thread that waits); `listeners` (who wants to know of changes);
+//! `waiting` (who waits for them); `gate` (one thread has the store for itself); `naive` (the twin that
+//! all of this is compared with).
 
 pub mod effect;
 pub mod entry;
@@ -79,6 +81,7 @@ mod snapshot;
 mod tally;
 mod upkeep;
 mod wait;
+mod waiting;
 mod wheel;
 mod whole;
 mod writer;
@@ -104,6 +107,7 @@ pub use snapshot::{
 };
 pub use store::{MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};
+pub use waiting::{Attempt, WaitedKeys, Waiter, Waiters, Wanted};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]

@@ -8,6 +8,7 @@
 
 mod parking;
 mod snapshots;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

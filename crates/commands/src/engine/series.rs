@@ -69,6 +69,9 @@ impl Series<'_, '_, '_> {
                     visit.refuse(start, &error);
                 }
             }
+            if visit.context.store.has_served() {
+                visit.serve();
+            }
             let is_full = visit.reply.len_with_attachments() >= self.reply_bytes_end;
             if is_full || done >= self.requests_max {
                 break;

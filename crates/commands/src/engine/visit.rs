@@ -14,6 +14,7 @@ use store::{Key, StoreError};
 
 use super::lap::{Lap, Ledger, Ran, Traffic};
 use super::series::Series;
+use super::serving::{Names, Serving};
 use super::transaction::{are_held_for_long, concerns};
 use super::{Next, Outcome, Place, Share};
 use crate::args::Args;
@@ -49,6 +50,7 @@ pub(super) struct Visit<'a> {
     pub(super) lap: Lap,
     /// Every request is timed by itself.
     pub(super) looks_at_each: bool,
+    pub(super) unserved: &'a mut Names,
 }
 
 /// Where a batch was left before its end.
@@ -384,12 +386,18 @@ impl Visit<'_> {
             }
             Some(found) => self.call(request, found),
         };
+        if self.context.store.has_served() {
+            self.serve();
+        }
         if let Err(error) = result {
-            if error == CommandError::Aside {
-                self.reply.rollback(start);
-                return Next::Aside;
+            match error {
+                CommandError::Aside => {
+                    self.reply.rollback(start);
+                    return Next::Aside;
+                }
+                CommandError::Blocks => return self.block(start),
+                error => self.refuse(start, &error),
             }
-            self.refuse(start, &error);
         }
         let session = &mut *self.context.session;
         session.arrival = None;
@@ -417,6 +425,48 @@ impl Visit<'_> {
             push.write(&mut self.reply);
         }
         self.context.server.catch_up(session, &mut self.reply);
+    }
+
+    /// Ends a request that waits.
+    #[cold]
+    fn block(&mut self, start: usize) -> Next {
+        self.reply.rollback(start);
+        let session = &mut *self.context.session;
+        session.arrival = None;
+        if session.reply_mode == ReplyMode::Skip {
+            session.reply_mode = ReplyMode::On;
+        }
+        Next::Blocks
+    }
+
+    /// Gives those who wait for keys that were changed another try. No keys are locked.
+    #[cold]
+    pub(super) fn serve(&mut self) {
+        let Context {
+            store,
+            server,
+            settings,
+            random,
+            now_unix_ms,
+            turn,
+            plan,
+            session,
+            ..
+        } = &mut self.context;
+        let mut serving = Serving {
+            place: self.place,
+            server: &mut **server,
+            settings,
+            random,
+            plan,
+            counters: self.ledger.counters,
+            waiters: turn.waiters,
+            now_unix_ms: *now_unix_ms,
+            author: session.client.id,
+            unserved: self.unserved,
+        };
+        let keys = store.take_served();
+        serving.run(store, keys);
     }
 
     pub(super) fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
@@ -454,7 +504,7 @@ impl Visit<'_> {
             }
             _ => handler(&mut self.context, &mut args, &mut self.reply),
         };
-        if result == Err(CommandError::Aside) {
+        if let Err(CommandError::Aside | CommandError::Blocks) = result {
             return result;
         }
         self.ledger.counters.count_calls(index, 1);

@@ -80,6 +80,12 @@ impl ServerPort for IdlePort {
         0
     }
 
+    fn client(&mut self, _id: u64) -> Option<Arc<ClientRecord>> {
+        None
+    }
+
+    fn answer(&mut self, _client: &ClientRecord, _reply: Vec<u8>) {}
+
     fn push(&mut self, _to: &ClientRecord, _push: &Push) {}
 
     fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}

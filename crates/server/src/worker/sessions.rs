@@ -5,6 +5,7 @@ use reactor::ConnectionId;
 
 use super::buffers::Holding;
 use super::deliveries::RoundMark;
+use super::waits::WaitEnd;
 
 /// A connection and its session.
 pub(super) struct Connected {
@@ -13,8 +14,11 @@ pub(super) struct Connected {
     pub(super) peer_is_local: bool,
     /// Waits for the end of CLIENT PAUSE.
     pub(super) is_paused: bool,
-    /// Waits for a request of its own that runs aside, or for keys that such a request holds.
+    /// Waits for keys to be changed, for a request of its own that runs aside, or for keys that such a
+    /// request holds.
     pub(super) is_waiting: bool,
+    /// When its wait for keys to be changed ends.
+    pub(super) wait_end: Option<WaitEnd>,
     /// When it connected or was last served as an authenticated client, on the monotonic clock.
     pub(super) since_ms: u64,
     pub(super) holding: Holding,

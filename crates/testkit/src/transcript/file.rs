@@ -46,6 +46,8 @@ pub enum Step {
     Section(Section),
     /// Wait, bounded, until a key is gone.
     UntilExpired(Vec<u8>),
+    /// Wait, bounded, until so many clients are blocked.
+    UntilBlocked(u32),
 }
 
 /// What a request is made of.
@@ -258,6 +260,10 @@ impl<'a> Reader<'a> {
             ("newer" | "iolite-only", _) => with_reason(Section::NotOracle),
             ("oracle-differs", _) => with_reason(Section::OracleDiffers),
             ("client", name) if !name.is_empty() => Ok(Some(Step::Client(name.to_owned()))),
+            ("until-blocked", count) => match count.parse() {
+                Ok(count) => Ok(Some(Step::UntilBlocked(count))),
+                Err(_) => Err((line, "until-blocked needs a number".to_owned())),
+            },
             ("until-expired", key) if !key.is_empty() => {
                 let words = split(key.as_bytes()).map_err(|error| (line, error.to_string()))?;
                 Ok(Some(Step::UntilExpired(words.concat())))

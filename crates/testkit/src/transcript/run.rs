@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::patience::Patience;
 use crate::target::{Launcher, Target};
 
-/// How long a key may take to expire before a transcript fails.
+/// How long a key may take to expire, or clients to block, before a transcript fails.
 const EXPIRE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A reply that is not the expected one, or a target that failed.
@@ -127,6 +127,7 @@ impl<'a> Run<'a> {
                 self.client()?.command(&["FLUSHALL"])?;
             }
             Step::UntilExpired(key) => self.wait_until_expired(key)?,
+            Step::UntilBlocked(count) => self.wait_until_blocked(*count)?,
         }
         Ok(())
     }
@@ -177,6 +178,22 @@ impl<'a> Run<'a> {
             std::thread::sleep(Duration::from_millis(2));
         }
         Err(io::Error::other("the key does not expire"))
+    }
+
+    fn wait_until_blocked(&self, count: u32) -> io::Result<()> {
+        let wanted = format!("\r\nblocked_clients:{count}\r\n");
+        let mut watcher = self.target.connect()?;
+        let patience = Patience::of(EXPIRE_TIMEOUT);
+        while patience.lasts() {
+            let answer = watcher.command(&["INFO", "clients"])?;
+            if let Value::Bulk(text) = answer
+                && String::from_utf8_lossy(&text).contains(&wanted)
+            {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(io::Error::other("other clients are blocked"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use protocol::Reply;
 
-use super::others::{kill, list, pause};
+use super::others::{kill, list, pause, unblock};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -183,6 +183,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..OPERATOR
         },
         CommandSpec {
+            name: "UNBLOCK",
+            arity: Arity::AtLeast(3),
+            since: "5.0.0",
+            summary: "Ends the wait of a connection.",
+            complexity: "O(log N) where N is the number of connections.",
+            syntax: "client-id:integer [TIMEOUT | ERROR]",
+            handler: unblock,
+            ..OPERATOR
+        },
+        CommandSpec {
             name: "MAINT_NOTIFICATIONS",
             arity: Arity::AtLeast(3),
             since: "8.2.0",
@@ -235,6 +245,8 @@ const HELP: &[&str] = &[
     "      Return clients of specified type.",
     "    * ID <client-id> [<client-id> ...]",
     "      Return clients with these ids.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
     "UNPAUSE",
     "    Stop the current client pause, resuming traffic.",
     "PAUSE <timeout> [WRITE|ALL]",

@@ -1,4 +1,4 @@
-//! CLIENT LIST, KILL and PAUSE: what one connection may ask about, or do to, others.
+//! CLIENT LIST, KILL, PAUSE and UNBLOCK: what one connection may ask about, or do to, others.
 
 use protocol::Reply;
 
@@ -92,6 +92,40 @@ pub(super) fn pause(
         .ok_or(CommandError::fixed("ERR timeout is out of range"))?;
     context.server.pause_clients(until_unix_ms, writes_only);
     reply.ok();
+    Ok(())
+}
+
+/// Ends the wait of another client, as if time were over or with an error.
+pub(super) fn unblock(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    const REASONS: CommandError =
+        CommandError::fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    let id = args.bytes()?;
+    if args.remaining() > 1 {
+        return Err(subcommand_syntax(args.request()));
+    }
+    let with_error = args.take_word("ERROR");
+    if !with_error && !args.take_word("TIMEOUT") && args.remaining() > 0 {
+        return Err(REASONS);
+    }
+    let id = base::number::parse_i64(id).ok_or(CommandError::NotInteger)?;
+    let client = u64::try_from(id)
+        .ok()
+        .and_then(|id| context.server.client(id));
+    let waiter = client.and_then(|client| client.waiter());
+    let claimed = waiter.filter(|waiter| waiter.claim());
+    if let Some(waiter) = &claimed {
+        let waiting = &waiter.subject;
+        let answer = match with_error {
+            true => waiting.refusal("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => waiting.in_vain(),
+        };
+        context.server.answer(&waiting.client, answer);
+    }
+    reply.integer(i64::from(claimed.is_some()));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod object;
 mod rename;
 mod restore;
 mod sort;
+mod wait;
 mod walk;
 mod whole;
 
@@ -23,6 +24,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     rename::COMMANDS,
     restore::COMMANDS,
     sort::COMMANDS,
+    wait::COMMANDS,
     walk::COMMANDS,
     whole::COMMANDS,
 ];

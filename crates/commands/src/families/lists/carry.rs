@@ -60,7 +60,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-fn carry(
+pub(super) fn carry(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
     source: &Key<'_>,

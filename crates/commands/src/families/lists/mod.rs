@@ -4,6 +4,7 @@
 //!   push   LPUSH RPUSH LPUSHX RPUSHX        change   LSET LINSERT LREM LTRIM
 //!   pop    LPOP RPOP LMPOP                  read     LLEN LINDEX LRANGE
 //!   carry  LMOVE RPOPLPUSH                  search   LPOS
+//!   waits  BLPOP BRPOP BLMPOP BLMOVE BRPOPLPUSH
 //! ```
 //!
 //! # Effects
@@ -28,6 +29,7 @@ mod pop;
 mod push;
 mod read;
 mod search;
+mod waits;
 
 /// The rows of this family.
 pub const COMMANDS: &[&[CommandSpec]] = &[
@@ -37,6 +39,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     read::COMMANDS,
     search::COMMANDS,
     change::COMMANDS,
+    waits::COMMANDS,
 ];
 
 /// The key of a command that reads it.

@@ -13,7 +13,7 @@ use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_element;
 
-const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -77,21 +77,33 @@ fn pop(
     }
     let limit = context.settings.thresholds.list_blocks();
     context.store.modify(&key, |entry| {
-        let was_there = entry.change(|list: &mut List| {
-            if let Some(element) = list.peek(end) {
-                write_element(reply, element);
-            }
-            list.pop(end, 1, limit);
-        })?;
-        match was_there {
-            None => reply.null(),
-            Some(()) => {
-                entry.effect(|effect| effect.command(&[pop_of(end), key.bytes()]));
-                entry.event_of_taking(EventClass::LIST, pop_event(end));
-            }
+        if !take_one(entry, reply, end, limit)? {
+            reply.null();
         }
         Ok(())
     })
+}
+
+/// Writes the element at an end of the list at a key, and removes it; whether there is such a list.
+#[inline]
+pub(super) fn take_one(
+    entry: &mut Entry<'_>,
+    reply: &mut Reply<'_>,
+    end: End,
+    limit: BlockLimit,
+) -> Result<bool, CommandError> {
+    let was_there = entry.change(|list: &mut List| {
+        if let Some(element) = list.peek(end) {
+            write_element(reply, element);
+        }
+        list.pop(end, 1, limit);
+    })?;
+    if was_there.is_some() {
+        let key = entry.key();
+        entry.effect(|effect| effect.command(&[pop_of(end), key.bytes()]));
+        entry.event_of_taking(EventClass::LIST, pop_event(end));
+    }
+    Ok(was_there.is_some())
 }
 
 /// With a count, which is the next argument and must be the last.
@@ -122,7 +134,7 @@ fn pop_several(
 
 /// Writes up to `count` elements from an end of the list at a key as an array, and removes them; how
 /// many, or `None` when there is no such list.
-fn take(
+pub(super) fn take(
     entry: &mut Entry<'_>,
     reply: &mut Reply<'_>,
     end: End,
@@ -206,7 +218,7 @@ fn pop_from_several(
 }
 
 /// COUNT with a number, at most once; 1 without it.
-fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
+pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
     if args.remaining() == 0 {
         return Ok(1);
     }
@@ -221,7 +233,10 @@ fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
 }
 
 /// The next argument as a number above 0.
-fn positive(args: &mut Args<'_>, complaint: &'static str) -> Result<usize, CommandError> {
+pub(super) fn positive(
+    args: &mut Args<'_>,
+    complaint: &'static str,
+) -> Result<usize, CommandError> {
     let number = args.integer().ok();
     let number = number.and_then(|number| usize::try_from(number).ok());
     number

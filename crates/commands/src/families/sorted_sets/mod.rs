@@ -6,6 +6,7 @@
 //!   pop      ZPOPMIN ZPOPMAX ZMPOP               combine ZUNION ZINTER ZDIFF, STORE and CARD forms
 //!   read     ZSCORE ZMSCORE ZCARD ZCOUNT         random  ZRANDMEMBER
 //!            ZLEXCOUNT ZRANK ZREVRANK            walk    ZSCAN
+//!   waits    BZPOPMIN BZPOPMAX BZMPOP
 //!   bounds   what "(1 +inf" and "[a (b" mean: the ranks between them
 //! ```
 //!
@@ -34,6 +35,7 @@ mod random;
 mod range;
 mod read;
 mod remove;
+mod waits;
 mod walk;
 
 pub(super) use add::{Rules, add};
@@ -48,6 +50,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     combine::COMMANDS,
     random::COMMANDS,
     walk::COMMANDS,
+    waits::COMMANDS,
 ];
 
 /// The key of a command that reads it.
@@ -90,6 +93,8 @@ pub(super) enum Shape {
     Members,
     /// Each followed by its score.
     Flat,
+    /// The same as parts of an array that has begun.
+    Bare,
     /// Each in an array with its score.
     Pairs,
 }
@@ -106,7 +111,11 @@ impl Shape {
 
     /// Writes the header of an array of `count` members.
     fn begin(self, reply: &mut Reply<'_>, count: usize) {
-        reply.array(count * if self == Self::Flat { 2 } else { 1 });
+        match self {
+            Self::Bare => {}
+            Self::Flat => reply.array(2 * count),
+            Self::Members | Self::Pairs => reply.array(count),
+        }
     }
 
     /// Writes a member.

@@ -11,7 +11,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 
-const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -64,8 +64,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
+    /// ZPOPMIN.
     Lowest,
+    /// ZPOPMAX.
     Highest,
 }
 
@@ -105,7 +107,7 @@ fn pop(
 
 /// Writes up to `count` members from an end of the set at a key, and removes them; whether there is
 /// such a set.
-fn take(
+pub(super) fn take(
     entry: &mut Entry<'_>,
     reply: &mut Reply<'_>,
     end: End,
@@ -154,11 +156,7 @@ fn pop_from_several(
     }
     let names = args.by_ref().take(keys_count);
     let keys: KeyList<'_> = names.map(|name| context.key(name)).collect();
-    let end = match () {
-        () if args.take_word("MIN") => End::Lowest,
-        () if args.take_word("MAX") => End::Highest,
-        () => return Err(CommandError::Syntax),
-    };
+    let end = end_word(args)?;
     let count = count_option(args)?;
     context.locked(&keys, |context| {
         for key in &*keys {
@@ -169,6 +167,15 @@ fn pop_from_several(
         reply.null_array();
         Ok(())
     })
+}
+
+/// The next argument as an end: MIN or MAX.
+pub(super) fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
+    match () {
+        () if args.take_word("MIN") => Ok(End::Lowest),
+        () if args.take_word("MAX") => Ok(End::Highest),
+        () => Err(CommandError::Syntax),
+    }
 }
 
 /// Answers with what one key has; false when there is no such key.
@@ -196,7 +203,7 @@ fn pop_first(
 }
 
 /// COUNT with a number, at most once; 1 without it.
-fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
+pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
     if args.remaining() == 0 {
         return Ok(1);
     }

@@ -2,7 +2,7 @@
 //! consumer.
 
 use protocol::Reply;
-use store::{Entry, EventClass, Key, Record};
+use store::{Entry, EventClass, Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
 use super::read::{Answer, Reading, admit_range, streams_keys};
@@ -59,7 +59,7 @@ struct Change {
 }
 
 fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let reading = Reading::parse(args, true)?;
+    let reading = Reading::parse(args, true, context.now_unix_ms)?;
     let (group, name) = reading.group.ok_or(CommandError::fixed(
         "ERR Missing GROUP option for XREADGROUP",
     ))?;
@@ -84,6 +84,13 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             starts.push(start(id)?);
             consumer.admit(context, key, starts.last())?;
         }
+        if context.turn.is_later() {
+            // Nothing is changed, not even who is known, for who gets nothing.
+            if !has_news(context, reply, &keys, group)? {
+                return Err(CommandError::Blocks);
+            }
+            context.turn.take()?;
+        }
         let mut answer = Answer::begin(reply);
         for (key, start) in keys.iter().zip(starts) {
             let served = context
@@ -91,9 +98,37 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                 .modify(key, |entry| consumer.read(entry, start, &mut answer, reply));
             served?;
         }
+        if answer.is_empty()
+            && context.may_block
+            && let Some(timeout_ms) = reading.timeout_ms
+        {
+            return context.wait_for(&keys, Wanted::KnownStream, timeout_ms, args);
+        }
         answer.end(reply);
         Ok(())
     })
+}
+
+/// Whether one of the streams has an entry that the group did not get yet.
+fn has_news(
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+    keys: &[Key<'_>],
+    group: &[u8],
+) -> Result<bool, CommandError> {
+    for key in keys {
+        let is_new = structure::read(context, key, reply, |stream: Option<&Stream>, _| {
+            let found = stream.and_then(|stream| Some((stream.group(group)?, stream.log())));
+            found.is_some_and(|(group, log)| {
+                let start = group.last_delivered().next();
+                start.is_some_and(|start| log.range(start, EntryId::MAX).next().is_some())
+            })
+        })?;
+        if is_new {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn start(argument: &[u8]) -> Result<Start, CommandError> {

@@ -1,10 +1,10 @@
 //! Reading entries: XLEN XRANGE XREVRANGE XREAD.
 
-use protocol::{Deferred, Reply, Resp};
-use store::{Key, Record};
+use protocol::{Deferred, OwnedRequest, Reply, Resp};
+use store::{Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Stream};
 
-use super::ids;
+use super::ids::{self, IdText};
 use super::{READ_KEY, write_entries};
 use crate::args::Args;
 use crate::context::{Context, Pace};
@@ -12,6 +12,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
+use crate::waiting;
 
 /// Entries of a range are counted up to so many, before it is said whether they are too many.
 const ENTRIES_COUNTED: usize = 1 << 16;
@@ -158,22 +159,29 @@ pub(super) struct Reading<'a> {
     /// GROUP: its name and the consumer's.
     pub(super) group: Option<(&'a [u8], &'a [u8])>,
     pub(super) has_noack: bool,
+    /// BLOCK: for how long, `None` for as long as it takes.
+    pub(super) timeout_ms: Option<Option<u64>>,
     pub(super) streams: Vec<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn parse(args: &mut Args<'a>, is_group: bool) -> Result<Self, CommandError> {
+    pub(super) fn parse(
+        args: &mut Args<'a>,
+        is_group: bool,
+        now_unix_ms: u64,
+    ) -> Result<Self, CommandError> {
         let mut reading = Self {
             count: None,
             group: None,
             has_noack: false,
+            timeout_ms: None,
             streams: Vec::new(),
         };
         while let Some(argument) = args.next() {
             let more = args.remaining();
             let is = |word: &[u8]| argument.eq_ignore_ascii_case(word);
             if more > 0 && is(b"BLOCK") {
-                check_timeout(args.bytes()?)?;
+                reading.timeout_ms = Some(waiting::milliseconds(args.bytes()?, now_unix_ms)?);
             } else if more > 0 && is(b"COUNT") {
                 let count = usize::try_from(args.integer()?).unwrap_or(0);
                 reading.count = Some(count).filter(|count| *count > 0);
@@ -226,17 +234,6 @@ fn refuse_unless(is_group: bool, option: &str) -> CommandResult {
     Err(CommandError::Text(text.into()))
 }
 
-/// Nobody waits yet: what a client says is only checked.
-fn check_timeout(argument: &[u8]) -> CommandResult {
-    match base::number::parse_i64(argument) {
-        None => Err(CommandError::fixed(
-            "ERR timeout is not an integer or out of range",
-        )),
-        Some(..0) => Err(CommandError::fixed("ERR timeout is negative")),
-        Some(_) => Ok(()),
-    }
-}
-
 /// Streams with their entries, which become known one by one: a map, or pairs.
 pub(super) struct Answer {
     mark: usize,
@@ -267,6 +264,11 @@ impl Answer {
         reply.bulk(key);
     }
 
+    /// Whether nothing was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Ends it; null when there was nothing.
     pub(super) fn end(self, reply: &mut Reply<'_>) {
         match (self.count, reply.version()) {
@@ -281,7 +283,7 @@ impl Answer {
 }
 
 fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let reading = Reading::parse(args, false)?;
+    let reading = Reading::parse(args, false, context.now_unix_ms)?;
     let keys = reading.streams.iter().map(|(name, _)| context.key(name));
     let keys: KeyList<'_> = keys.collect();
     context.locked(&keys, |context| {
@@ -294,7 +296,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             admit_behind(context, key, starts.last(), reading.count)?;
         }
         let mut answer = Answer::begin(reply);
-        for (key, start) in keys.iter().zip(starts) {
+        for (key, start) in keys.iter().zip(&starts) {
             let Some(start) = start.next() else { continue };
             let count = reading.count.unwrap_or(usize::MAX);
             let served = answer.count;
@@ -311,6 +313,13 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
                     write_entries(reply, entries.take(count));
                 }
             })?;
+        }
+        if answer.is_empty()
+            && context.may_block
+            && let Some(timeout_ms) = reading.timeout_ms
+        {
+            let later = || with_ids(args, &starts);
+            return context.wait_with(&keys, Wanted::Stream, timeout_ms, later);
         }
         answer.end(reply);
         Ok(())
@@ -333,6 +342,15 @@ fn admit_behind(
             admit_range(pace, stream.log(), from, EntryId::MAX, count_max)
         })
     })
+}
+
+/// The request with these ids instead of its own, some of which mean the last there is now.
+fn with_ids(args: &Args<'_>, ids: &[EntryId]) -> OwnedRequest {
+    let ids: Vec<IdText> = ids.iter().map(|id| IdText::new(*id)).collect();
+    let request = args.request();
+    let before = request.iter().take(request.len() - ids.len());
+    let all: Vec<&[u8]> = before.chain(ids.iter().map(IdText::as_bytes)).collect();
+    OwnedRequest::new(&all)
 }
 
 /// The id that entries must be above.
@@ -379,6 +397,5 @@ mod tests {
             ask(&mut server, "XREAD COUNT 1 STREAMS s none s 0 0 3"),
             format!("[[\"s\", {}], [\"s\", {}]]", list(&[1]), list(&[4]))
         );
-        assert_eq!(server.run("XREAD BLOCK 0 STREAMS s $"), Value::NullArray);
     }
 }
