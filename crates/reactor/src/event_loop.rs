@@ -85,6 +85,7 @@ pub struct EventLoop<S: Service> {
     /// Input of the connection that is being served; empty while it is lent out.
     buffer: Box<[u8]>,
     state: LoopState,
+    clock: Arc<dyn Clock>,
     spin: Spin,
     /// Memory for the list of connections that get a share in a turn.
     shares: Vec<ConnectionId>,
@@ -117,6 +118,7 @@ impl<S: Service> EventLoop<S> {
             output,
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             state,
+            clock: Arc::clone(&options.clock),
             spin: Spin::new(&options.clock, options.spin),
             shares: Vec::new(),
             acceptor,

@@ -21,6 +21,9 @@ use crate::service::{CloseReason, Filled, OutputArena as _, Service, Then, Verdi
 
 /// Receives in a row from one connection, after which others have their turn.
 const ROUNDS_MAX: usize = 16;
+/// Rounds after the first begin within this time. A buffer full of requests that are long and take long may
+/// be too few of them for the service to have a look at the time.
+const ROUNDS_NS_MAX: u64 = 500_000;
 /// Kept input of this size is received onto where it lies.
 const OWN_BUFFER_BYTES: usize = READ_BUFFER_BYTES / 2;
 
@@ -46,8 +49,10 @@ impl<S: Service> EventLoop<S> {
     /// The rounds after the first, which is the only one of most connections.
     #[cold]
     fn receive_more(&mut self, id: ConnectionId, buffer: &mut [u8]) {
+        let began_ns = self.clock.monotonic_ns();
         for _ in 1..ROUNDS_MAX {
-            if self.receive_once(id, buffer) == Round::Over {
+            let took_ns = self.clock.monotonic_ns().saturating_sub(began_ns);
+            if took_ns >= ROUNDS_NS_MAX || self.receive_once(id, buffer) == Round::Over {
                 return;
             }
         }

@@ -2,8 +2,10 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::clock::Clock;
 use reactor::{Balancer, EventLoop, InProcessPeer, Options, in_process_pair};
 
 use crate::lines::{Arena, Bounds, Lines, Shared};
@@ -14,15 +16,33 @@ struct Driven {
     balancer: Arc<Balancer>,
 }
 
+/// A clock that goes on by 200 microseconds whenever it is read.
+#[derive(Debug, Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now_unix_us(&self) -> u64 {
+        self.monotonic_ns() / 1_000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.0.fetch_add(200_000, Ordering::Relaxed)
+    }
+}
+
 impl Driven {
     fn new() -> Self {
         let bounds = Bounds {
             lines_max: 10,
             ..Bounds::default()
         };
+        Self::with(bounds, Options::default())
+    }
+
+    fn with(bounds: Bounds, options: Options) -> Self {
         let balancer = Balancer::new(1).unwrap();
         let service = Lines::new(&Arc::new(Shared::default()), bounds, 0);
-        let (none, options) = (Arc::from([]), Options::default());
+        let none = Arc::from([]);
         let event_loop =
             EventLoop::new(service, Arena::default(), &balancer, 0, &none, &options).unwrap();
         Self {
@@ -70,4 +90,25 @@ fn shares_alternate() {
     let shares: Vec<_> = order.chunk_by(|a, b| a.0 == b.0).collect();
     let longest = shares.iter().map(|share| share.len()).max();
     assert!(longest <= Some(20), "more than two shares in a row");
+}
+
+/// Four long lines fill a buffer, which is no share of lines, but of time.
+#[test]
+fn buffers_of_a_busy_client_are_received_for_a_bounded_time() {
+    let options = Options {
+        clock: Arc::new(Ticking::default()),
+        ..Options::default()
+    };
+    let mut driven = Driven::with(Bounds::default(), options);
+    let line = [&[b'x'; 16 * 1024 - 1][..], b"\n"].concat();
+    let (end, mut peer) = in_process_pair(1 << 20);
+    driven.balancer.connect(Box::new(end));
+    peer.write_all(&line.repeat(60)).unwrap();
+    let mut served = 0;
+    while served < 60 {
+        driven.turn();
+        let now = driven.event_loop.service_mut().order.len();
+        assert!(now - served <= 16, "{} lines in one turn", now - served);
+        served = now;
+    }
 }
