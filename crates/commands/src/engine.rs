@@ -182,6 +182,7 @@ impl Engine {
     pub fn close(&mut self, session: &mut Session) {
         session.end_transaction(&mut self.store);
         self.end_wait(session);
+        self.settings.observer.monitors.remove(&session.client);
     }
 
     /// Executes the complete requests at the front of `input`, as many as `share` allows, and

@@ -8,12 +8,14 @@
 
 mod events;
 mod log;
+mod monitors;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use events::{Event, Events, Sample, Series};
 pub use log::{Entry, Log, Shown};
+pub use monitors::Monitors;
 
 /// What an entry of a log is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,8 @@ pub struct Observer {
     is_low: AtomicBool,
     logs: [Mutex<Log>; 3],
     events: Mutex<Events>,
+    /// Who sees all commands.
+    pub monitors: Monitors,
 }
 
 impl Default for Observer {
@@ -109,6 +113,7 @@ impl Default for Observer {
             is_low: AtomicBool::new(false),
             logs: Default::default(),
             events: Mutex::default(),
+            monitors: Monitors::default(),
         };
         observer.set_thresholds(&Thresholds::default());
         observer
@@ -144,7 +149,7 @@ impl Observer {
     #[inline]
     #[must_use]
     pub fn looks_at_each(&self) -> bool {
-        self.is_low.load(Ordering::Relaxed)
+        self.is_low.load(Ordering::Relaxed) || !self.monitors.is_empty()
     }
 
     /// What took less holds nothing to be noticed.

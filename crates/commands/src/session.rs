@@ -296,6 +296,8 @@ impl ClientRecord {
     pub const PUBSUB: u32 = 32;
     /// Its worker was asked to close it because a push could not be kept for it.
     pub const SHED: u32 = 64;
+    /// It sees all commands (MONITOR); its unread output counts as a subscriber's.
+    pub const MONITOR: u32 = 128;
     /// A key that it watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 

@@ -401,6 +401,19 @@ pub(crate) struct TestPort {
     pub(crate) answers: Vec<(u64, Vec<u8>)>,
     /// Clients other than the first.
     pub(crate) known: Vec<Arc<ClientRecord>>,
+    /// What was sent to clients that had not asked.
+    pub(crate) pushed: Vec<Push>,
+}
+
+impl TestPort {
+    /// All that was pushed, as RESP2.
+    pub(crate) fn pushed_text(&mut self) -> String {
+        let mut buffer = ReplyBuffer::new();
+        for push in self.pushed.drain(..) {
+            push.append_to(&mut buffer, Resp::V2);
+        }
+        String::from_utf8(buffer.to_vec()).expect("text")
+    }
 }
 
 impl ServerPort for TestPort {
@@ -490,6 +503,7 @@ impl ServerPort for TestPort {
     fn push(&mut self, to: &ClientRecord, push: &Push) {
         self.asked
             .push(format!("push {} bytes to {}", push.len(), to.id));
+        self.pushed.push(push.clone());
     }
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {

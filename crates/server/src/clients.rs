@@ -207,6 +207,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
 /// Letters for what is special about a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
+        (client.has_flag(ClientRecord::MONITOR), 'O'),
         (client.has_flag(ClientRecord::PUBSUB), 'P'),
         (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),

@@ -9,6 +9,7 @@
 use base::clock::{Clock, Moment};
 use protocol::{Batch, Request};
 
+use crate::context::Context;
 use crate::counters::EngineCounters;
 use crate::observer::{Measured, Observer, Shown};
 use crate::plan::BATCH_MAX;
@@ -236,6 +237,16 @@ impl Ledger<'_> {
                 now_unix_ms: now.unix_ms,
             };
             observer.notice(&measured, || Shown::new(ran.request, client));
+        }
+    }
+
+    /// Shows a request that ran to those who see all; not those of operators.
+    #[inline]
+    pub(super) fn show(&self, context: &mut Context<'_>, spec: &CommandSpec, request: Request<'_>) {
+        let monitors = &self.observer.monitors;
+        let is_hidden = spec.flags.has(Flags::ADMIN) || spec.flags.has(Flags::SKIP_MONITOR);
+        if !monitors.is_empty() && !is_hidden {
+            monitors.show(context, request);
         }
     }
 

@@ -75,7 +75,11 @@ impl Visit<'_> {
         match role {
             Role::AtOnce | Role::Refusing => self.call(request, found),
             Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
-            Role::Exec => self.exec(found.index),
+            Role::Exec => {
+                let result = self.exec(found.index);
+                self.ledger.show(&mut self.context, found.spec, request);
+                result
+            }
             Role::Queued => {
                 self.context.session.queue(request, command);
                 self.reply.simple("QUEUED");
@@ -230,6 +234,7 @@ fn run_each(
         let now = ledger.clock.moment();
         ledger.enter(now, since_ns, &ran, &context.session.client);
         since_ns = now.ns;
+        ledger.show(context, queued.spec, queued.request());
         if let Err(error) = result {
             counters.count_failure(queued.index);
             let text = error.text();

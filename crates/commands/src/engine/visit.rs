@@ -24,7 +24,7 @@ use crate::context::Pace;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::families::server::keys as places;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
-use crate::session::{Fate, ReplyMode, Session};
+use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
 
@@ -136,7 +136,7 @@ impl Visit<'_> {
     pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
         let context = &mut self.context;
         let rest = &input[outcome.consumed..];
-        if outcome.next == Next::Read && is_ordinary(context.session) {
+        if outcome.next == Next::Read && is_ordinary(context.session) && !self.looks_at_each {
             let arrival = Arrival::begin(context.store, self.table, rest, outcome.needed);
             if arrival.is_some() {
                 context.session.arrival = arrival;
@@ -522,6 +522,7 @@ impl Visit<'_> {
         let now = self
             .lap
             .charge(&self.ledger, started_ns, output, &ran, client);
+        self.ledger.show(&mut self.context, spec, request);
         if may_take_long(spec) {
             self.set_time(now.unix_ms);
         }
@@ -678,6 +679,12 @@ pub(super) fn check(
                  RESET are allowed in this context"
             )
             .into(),
+        ));
+    }
+    let is_about_keys = spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY);
+    if is_about_keys && session.client.has_flag(ClientRecord::MONITOR) {
+        return Err(CommandError::fixed(
+            "ERR Replica can't interact with the keyspace",
         ));
     }
     Ok(())

@@ -276,7 +276,10 @@ impl Buffers {
             return Verdict::Close;
         }
         let limits = &config.output_limits;
-        let is_subscriber = connected.session.client.has_flag(ClientRecord::PUBSUB);
+        let is_subscriber = connected
+            .session
+            .client
+            .has_flag(ClientRecord::PUBSUB | ClientRecord::MONITOR);
         let limit = if is_subscriber {
             &limits.pubsub
         } else {

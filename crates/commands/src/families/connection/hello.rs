@@ -184,6 +184,8 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     context.end_transaction();
     pubsub::unsubscribe_all(context, reply);
     let session = &mut *context.session;
+    let monitors = &context.settings.observer.monitors;
+    monitors.remove(&session.client);
     session.select(0);
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 mod latency;
 mod logs;
 mod memory;
+mod monitor;
 mod state;
 
 use crate::spec::CommandSpec;
@@ -20,5 +21,6 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     latency::COMMANDS,
     logs::COMMANDS,
     memory::COMMANDS,
+    monitor::COMMANDS,
     state::COMMANDS,
 ];

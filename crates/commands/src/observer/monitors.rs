@@ -1,0 +1,88 @@
+//! Who wants to see every command that runs (MONITOR).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::words::quote;
+use protocol::Request;
+
+use super::log::{REDACTED, secrets};
+use crate::context::Context;
+use crate::push::Push;
+use crate::session::ClientRecord;
+
+/// The clients that see all commands.
+#[derive(Debug, Default)]
+pub struct Monitors {
+    clients: Mutex<Vec<Arc<ClientRecord>>>,
+    count: AtomicUsize,
+}
+
+impl Monitors {
+    /// Adds a client; once is enough.
+    pub fn add(&self, client: &Arc<ClientRecord>) {
+        if !client.replace_flag(ClientRecord::MONITOR, true) {
+            let mut clients = self.lock();
+            clients.push(Arc::clone(client));
+            self.count.store(clients.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a client go; a no-op when it is none of them.
+    pub fn remove(&self, client: &ClientRecord) {
+        if client.replace_flag(ClientRecord::MONITOR, false) {
+            let mut clients = self.lock();
+            clients.retain(|other| other.id != client.id);
+            self.count.store(clients.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nobody looks.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Shows all of them a request that ran.
+    #[cold]
+    pub(crate) fn show(&self, context: &mut Context<'_>, request: Request<'_>) {
+        let line = line_of(context, request);
+        let push = Push::new(|reply| reply.simple(&line));
+        for client in self.lock().iter() {
+            context.server.push(client, &push);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ClientRecord>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When, in which database, by whom, and what.
+fn line_of(context: &Context<'_>, request: Request<'_>) -> String {
+    let now_us = context.server.now_unix_us();
+    let client = &context.session.client;
+    let mut line = format!(
+        "{}.{:06} [{} {}]",
+        now_us / 1_000_000,
+        now_us % 1_000_000,
+        context.session.database,
+        source_of(client)
+    );
+    let is_secret = secrets(request);
+    for (index, argument) in request.iter().enumerate() {
+        line.push(' ');
+        let shown = if is_secret(index) { REDACTED } else { argument };
+        line.push_str(&quote(shown));
+    }
+    line
+}
+
+/// A client's address; of one on a Unix socket, the path of that.
+fn source_of(client: &ClientRecord) -> String {
+    match client.local_address.strip_suffix(":0") {
+        Some(path) if path.starts_with('/') => format!("unix:{path}"),
+        _ => client.address.clone(),
+    }
+}
