@@ -410,7 +410,7 @@ impl TestPort {
     pub(crate) fn pushed_text(&mut self) -> String {
         let mut buffer = ReplyBuffer::new();
         for push in self.pushed.drain(..) {
-            push.append_to(&mut buffer, Resp::V2);
+            push.write(&mut Reply::new(&mut buffer, Resp::V2));
         }
         String::from_utf8(buffer.to_vec()).expect("text")
     }

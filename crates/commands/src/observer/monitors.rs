@@ -19,18 +19,20 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Adds a client; once is enough.
+    /// Adds the client that asks; once is enough.
     pub fn add(&self, client: &Arc<ClientRecord>) {
-        if !client.replace_flag(ClientRecord::MONITOR, true) {
+        if !client.has_flag(ClientRecord::MONITOR) {
+            client.set_flag(ClientRecord::MONITOR, true);
             let mut clients = self.lock();
             clients.push(Arc::clone(client));
             self.count.store(clients.len(), Ordering::Relaxed);
         }
     }
 
-    /// Lets a client go; a no-op when it is none of them.
+    /// Lets a client go, on its own thread; a no-op when it is none of them.
     pub fn remove(&self, client: &ClientRecord) {
-        if client.replace_flag(ClientRecord::MONITOR, false) {
+        if client.has_flag(ClientRecord::MONITOR) {
+            client.set_flag(ClientRecord::MONITOR, false);
             let mut clients = self.lock();
             clients.retain(|other| other.id != client.id);
             self.count.store(clients.len(), Ordering::Relaxed);
