@@ -101,11 +101,34 @@ impl Detached {
         &self.index
     }
 
-    /// Frees the records, behind the scenes if they are many.
+    /// Frees the records, behind the scenes if they are many or one of them leads to much.
     pub(crate) fn free_behind(self, lazy: &LazyFree) {
-        if self.count >= FREE_LATER_FROM {
+        if self.count >= FREE_LATER_FROM || self.is_slow_to_free() {
             let objects = u64::try_from(self.count).unwrap_or(u64::MAX);
             lazy.submit(objects, Box::new(self));
+        }
+    }
+
+    fn is_slow_to_free(&self) -> bool {
+        let mut is_slow = false;
+        self.for_each(|view| {
+            is_slow |= view.form() == Form::Object
+                // SAFETY: the index was detached while nobody was inside, so that nobody changes its objects.
+                && unsafe { heap::look(view.value_word()) }.is_slow_to_free();
+        });
+        is_slow
+    }
+
+    fn for_each(&self, mut visit: impl FnMut(&View<'_>)) {
+        for number in 0..self.index.state().buckets() {
+            let bucket = self.index.bucket(number);
+            self.index.for_each(bucket, |spot| {
+                let offset = spot.link.offset();
+                if let Some(view) = offset.and_then(|offset| View::load(self.slab.arena(), offset))
+                {
+                    visit(&view);
+                }
+            });
         }
     }
 }
@@ -114,17 +137,7 @@ impl Drop for Detached {
     fn drop(&mut self) {
         let mut cache = self.slab.cache();
         let mut bytes = self.index.home_bytes();
-        for number in 0..self.index.state().buckets() {
-            let bucket = self.index.bucket(number);
-            self.index.for_each(bucket, |spot| {
-                let arena = self.slab.arena();
-                if let Some(offset) = spot.link.offset()
-                    && let Some(view) = View::load(arena, offset)
-                {
-                    bytes += free(&mut cache, &view);
-                }
-            });
-        }
+        self.for_each(|view| bytes += free(&mut cache, view));
         // Handles that have not looked since keep the index, but not its memory.
         self.index.discard();
         self.ledger.add(-i64::try_from(bytes).unwrap_or(i64::MAX));

@@ -124,6 +124,14 @@ fn a_long_object_is_freed_by_another_thread() {
     assert_eq!(handle.statistics().lazyfreed, 1);
     store.reset_statistics();
     assert_eq!(handle.statistics().lazyfreed, 0);
+    // Emptying a database of a few keys looks at what they lead to.
+    for (long, freed) in [(0..10, 0), (0..MANY, 2)] {
+        push(&mut handle, "long", long);
+        push(&mut handle, "short", 0..10);
+        assert_eq!(handle.flush(None), 2);
+        wait_for_lazy_free(&handle);
+        assert_eq!(handle.statistics().lazyfreed, freed);
+    }
 }
 
 #[test]
