@@ -16,6 +16,7 @@ pub mod limits;
 pub mod log;
 pub mod mail;
 pub mod node;
+pub mod notifications;
 pub mod open_files;
 pub mod port;
 pub mod process;

@@ -73,6 +73,12 @@ impl EventClass {
         Self(self.0 | others.0)
     }
 
+    /// Whether all of `others` are among these.
+    #[must_use]
+    pub const fn has_all(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
     /// Whether one of `others` is among these.
     #[inline]
     #[must_use]

@@ -10,6 +10,7 @@ use commands::Threshold;
 use commands::observer;
 
 use crate::log::Level;
+use crate::notifications::Notifications;
 
 /// The settings of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +94,8 @@ pub struct Config {
     pub noticed: observer::Thresholds,
     /// Which percentiles of commands' times INFO shows, as hundredths.
     pub percentiles: Vec<String>,
+    /// Which events of keys clients may hear of.
+    pub notifications: Notifications,
 }
 
 /// One address of `bind`.

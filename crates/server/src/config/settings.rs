@@ -13,6 +13,7 @@ use super::directive::{self, Directive};
 use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
 use super::value::{Gathering, Kind, Value};
 use super::{BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits};
+use crate::notifications::Notifications;
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.
 const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
@@ -73,6 +74,7 @@ impl Settings {
             output_limits: self.output_limits(),
             noticed: self.noticed(),
             percentiles: self.percentiles(),
+            notifications: self.notifications(),
         }
     }
 
@@ -90,6 +92,13 @@ impl Settings {
             ],
             event_ms: self.number("latency-monitor-threshold"),
             tracks_latency: self.switch("latency-tracking"),
+        }
+    }
+
+    fn notifications(&self) -> Notifications {
+        match self.named("notify-keyspace-events") {
+            Value::Notifications(asked) => *asked,
+            _ => Notifications::default(),
         }
     }
 

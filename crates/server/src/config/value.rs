@@ -5,6 +5,7 @@
 use base::{memory_size, words};
 
 use super::{OutputLimit, OutputLimits};
+use crate::notifications::Notifications;
 
 /// What values a directive takes.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,8 @@ pub(super) enum Kind {
     SavePoints,
     /// Groups of class, hard limit, soft limit and seconds.
     OutputLimits,
+    /// Letters for classes of events.
+    Notifications,
 }
 
 /// The value of one directive.
@@ -48,6 +51,7 @@ pub(super) enum Value {
     Words(Vec<Vec<u8>>),
     SavePoints(Vec<(u64, u64)>),
     OutputLimits(OutputLimits),
+    Notifications(Notifications),
 }
 
 /// Whether a list starts anew or adds to what earlier lines said.
@@ -108,6 +112,7 @@ impl Kind {
                 .and_then(|bytes| within(bytes, min, max)),
             Self::MemoryOrPercent => parse_memory_or_percent(word),
             Self::Choice(names) => find_choice(word, names).map(Value::Choice),
+            Self::Notifications => Notifications::parse(word).map(Value::Notifications),
             _ => Ok(Value::Text(word.to_vec())),
         }
     }
@@ -135,6 +140,7 @@ impl Kind {
                 .join(" ")
                 .into_bytes(),
             (_, Value::OutputLimits(limits)) => show_output_limits(limits).into_bytes(),
+            (_, Value::Notifications(asked)) => asked.show().into_bytes(),
             (_, Value::Choice(_) | Value::Choices(_)) => Vec::new(),
         }
     }
@@ -146,6 +152,9 @@ impl Kind {
                 vec![memory_text(*bytes).into_bytes()]
             }
             (_, Value::Text(text)) => vec![words::quote(text).into_bytes()],
+            (_, Value::Notifications(asked)) => {
+                vec![words::quote(asked.write().as_bytes()).into_bytes()]
+            }
             (_, Value::Words(words)) if words.is_empty() => vec![b"\"\"".to_vec()],
             (_, Value::SavePoints(points)) if points.is_empty() => vec![b"\"\"".to_vec()],
             (_, Value::SavePoints(points)) => points

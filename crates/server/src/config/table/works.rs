@@ -158,6 +158,7 @@ pub(super) const OBSERVATION: &[Directive] = &[
     Directive::new("latency-tracking", SWITCH, "yes"),
     Directive::new("latency-tracking-info-percentiles", PERCENTILES, "50 99 99.9")
         .admit(percentiles),
+    Directive::new("notify-keyspace-events", Kind::Notifications, ""),
 ];
 
 /// Sizes at which collections change their form.

@@ -183,10 +183,6 @@ fn what_this_version_lacks_is_refused_by_name() {
             "renames no commands; 'rename-command' is refused",
         ),
         (
-            "notify-keyspace-events Ex",
-            "sends no keyspace events; only 'notify-keyspace-events \"\"' is accepted",
-        ),
-        (
             "syslog-enabled yes",
             "does not log to syslog; only 'syslog-enabled no' is accepted",
         ),
