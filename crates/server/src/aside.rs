@@ -68,7 +68,7 @@ impl Aside {
     pub fn start(node: &Arc<Node>) -> io::Result<Self> {
         let (jobs, received): (Sender<Job>, _) = channel();
         let engine = Engine::new(
-            node.store.handle(),
+            node.handle(&Arc::default()),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
             Prng::from_os(),

@@ -1,5 +1,6 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
+pub mod announcer;
 pub mod aside;
 pub mod banner;
 pub mod cli;

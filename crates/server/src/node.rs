@@ -12,8 +12,9 @@ use commands::{
     UseClock, Waiters,
 };
 use reactor::{ConnectionId, Waker};
-use store::{LfuTuning, Policy, Store};
+use store::{Handle, LfuTuning, Policy, Store};
 
+use crate::announcer::{Announcer, Channels};
 use crate::aside::{Answer, Job};
 use crate::clients::Clients;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
@@ -43,6 +44,8 @@ pub struct Node {
     pub exchange: Arc<Exchange>,
     /// Those of them that wait for keys.
     pub waiters: Arc<Waiters>,
+    /// To which channels events go.
+    event_channels: Arc<Channels>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Rates of the last moments.
@@ -205,6 +208,7 @@ impl Node {
             clients: Clients::default(),
             exchange: Arc::default(),
             waiters: Arc::default(),
+            event_channels: Arc::default(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
@@ -266,7 +270,19 @@ impl Node {
         let _already_set = self.doors.set(doors);
     }
 
+    /// A way into the store whose events clients hear of (see [`Announcer::new`]).
+    #[must_use]
+    pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
+        let mut handle = self.store.handle();
+        let announcer = Announcer::new(&self.exchange, &self.event_channels, is_crowded);
+        handle.set_event_sink(Some(Box::new(announcer)));
+        handle
+    }
+
     fn apply_limits(&self, config: &Config) {
+        self.event_channels.set(config.notifications);
+        self.store
+            .set_wanted_events(config.notifications.in_force());
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);

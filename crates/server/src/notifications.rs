@@ -1,6 +1,6 @@
 //! Keyspace notifications: which events clients may hear of, as `notify-keyspace-events` says.
 //!
-//! A letter stands for a class of events ([`CLASSES`]) or for a kind of channel: `K` for
+//! A letter stands for a class of events or for a kind of channel: `K` for
 //! `__keyspace@N__:KEY`, whose messages are events, `E` for `__keyevent@N__:EVENT`, whose messages are
 //! keys. `A` is all classes but those of new and missed keys. Without a kind of channel nothing is
 //! sent.

@@ -15,7 +15,7 @@ mod stopping;
 mod waits;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::random::Prng;
@@ -58,6 +58,8 @@ pub struct Worker {
     node: Arc<Node>,
     index: usize,
     engine: Engine,
+    /// Set while more events wait to be delivered than should.
+    makes_too_many_events: Arc<AtomicBool>,
     counters: Arc<WorkerCounters>,
     config: ConfigReader,
     sessions: Sessions,
@@ -84,8 +86,9 @@ impl Worker {
     /// The worker with this number.
     #[must_use]
     pub fn new(node: Arc<Node>, index: usize) -> Self {
+        let makes_too_many_events = Arc::default();
         let engine = Engine::new(
-            node.store.handle(),
+            node.handle(&makes_too_many_events),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
             Prng::from_os(),
@@ -106,6 +109,7 @@ impl Worker {
             buffers: Buffers::new(node.workers().len()),
             index,
             engine,
+            makes_too_many_events,
             sessions: Sessions::default(),
             paused_count: 0,
             waiting: Vec::new(),
@@ -241,6 +245,12 @@ impl Worker {
             Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
                 self.counters.bump(Count::EvictedClients);
                 Then::CloseNow
+            }
+            Next::Read | Next::Yield if self.makes_too_many_events.load(Ordering::Relaxed) => {
+                self.makes_too_many_events.store(false, Ordering::Relaxed);
+                connected.begin_to_wait();
+                self.throttled.push(id);
+                Then::Pause
             }
             Next::Read => Then::Continue,
             Next::Yield => Then::Yield,

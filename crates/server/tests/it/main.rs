@@ -17,6 +17,7 @@ mod lifecycle;
 mod limits;
 mod linearizability;
 mod memory;
+mod notifications;
 mod payloads;
 mod pubsub;
 mod start;
