@@ -3,13 +3,13 @@
 //! ```text
 //!   Stream ─ EntryLog ─ sealed  BTreeMap: id of a block's first entry ─ Block
 //!          │          └ tail    the Block that grows
-//!          └ groups     name ─ Group ─ pending     BTreeMap: id ─ consumer, time, deliveries
+//!          └ groups     name ─ Group ─ pending     IdMap: id ─ consumer, time, deliveries
 //!                                    └ consumers   name ─ Consumer ─ ids pending for it
 //! ```
 //!
 //! Entries are appended to the tail, which is sealed when it is as long as configured
 //! ([`StreamLimits`]); trimming drops whole blocks and then the head of one. A copy shares the
-//! blocks. What a client reads while it changes a group stands in the [`EntryLog`], so a change of a
+//! blocks, and what is pending by pieces. What a client reads while it changes a group stands in the [`EntryLog`], so a change of a
 //! group is given both.
 //!
 //! Equal are streams of which clients see the same, but for the times at which consumers were seen.
@@ -28,6 +28,7 @@ mod block;
 mod entry;
 mod group;
 mod id;
+mod id_map;
 mod log;
 mod range;
 #[cfg(test)]

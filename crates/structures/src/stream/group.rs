@@ -1,18 +1,13 @@
 //! A group of consumers: what it has read, and what waits for an acknowledgement.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::id::EntryId;
+use super::id_map::IdMap;
 use super::log::EntryLog;
 use crate::memory::allocated;
 
-/// What a pending entry takes: its part of a node in the group and of one for its consumer. Nodes
-/// that are filled in order are a little more than half full.
-const PENDING_BYTES: usize = 80 + 32;
-/// Pending entries of one allocation, about.
-const PENDING_PER_ALLOCATION: usize = 3;
 /// What a consumer takes beside its name: its place, and its part of a node.
 const CONSUMER_BYTES: usize = size_of::<Option<Consumer>>() + 40;
 /// Two counts stand before a shared name.
@@ -23,7 +18,9 @@ const NAME_HEAD_BYTES: usize = 2 * size_of::<usize>();
 pub struct Group {
     last_delivered: EntryId,
     entries_read: Option<u64>,
-    pending: BTreeMap<EntryId, Delivery>,
+    pending: IdMap<Delivery>,
+    /// What the ids take that are pending for its consumers.
+    owned_bytes: usize,
     consumers: Vec<Option<Consumer>>,
     /// Places in `consumers` that are free.
     free: Vec<u32>,
@@ -48,7 +45,7 @@ struct Delivery {
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Arc<[u8]>,
-    pending: BTreeSet<EntryId>,
+    pending: IdMap<()>,
     seen_unix_ms: u64,
     active_unix_ms: Option<u64>,
 }
@@ -99,7 +96,8 @@ impl Group {
         Self {
             last_delivered,
             entries_read,
-            pending: BTreeMap::new(),
+            pending: IdMap::default(),
+            owned_bytes: 0,
             consumers: Vec::new(),
             free: Vec::new(),
             by_name: BTreeMap::new(),
@@ -108,11 +106,15 @@ impl Group {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.pending.len() * PENDING_BYTES + self.consumers.len() * CONSUMER_BYTES + self.name_bytes
+        self.pending.memory_bytes()
+            + self.owned_bytes
+            + self.consumers.len() * CONSUMER_BYTES
+            + self.name_bytes
     }
 
     pub(super) fn allocations(&self) -> usize {
-        self.pending.len() / PENDING_PER_ALLOCATION + 2 * self.consumers.len()
+        // Consumers have about as many as the group, and those that are not full.
+        2 * self.pending.allocations() + 4 * self.consumers.len()
     }
 
     /// The id of the entry that was delivered last.
@@ -204,7 +206,7 @@ impl Group {
         }
         let consumer = Consumer {
             name: name.into(),
-            pending: BTreeSet::new(),
+            pending: IdMap::default(),
             seen_unix_ms,
             active_unix_ms: None,
         };
@@ -244,8 +246,9 @@ impl Group {
         let number = self.by_name.remove(name)?;
         let consumer = self.consumers[number.0 as usize].take()?;
         self.name_bytes -= allocated(NAME_HEAD_BYTES + name.len());
+        self.owned_bytes -= consumer.pending.memory_bytes();
         self.free.push(number.0);
-        for id in &consumer.pending {
+        for (id, ()) in consumer.pending.range(EntryId::MIN, EntryId::MAX) {
             self.pending.remove(id);
         }
         Some(consumer.pending.len())
@@ -263,8 +266,8 @@ impl Group {
         from: EntryId,
         to: EntryId,
     ) -> impl DoubleEndedIterator<Item = Pending<'_>> {
-        let found = self.pending.range(bounds(from, to));
-        found.filter_map(|(id, delivery)| self.shown(*id, *delivery))
+        let found = self.pending.range(from, to);
+        found.filter_map(|(id, delivery)| self.shown(id, delivery))
     }
 
     /// Those of one consumer.
@@ -275,14 +278,14 @@ impl Group {
         to: EntryId,
     ) -> impl Iterator<Item = Pending<'_>> {
         let consumer = self.consumer(number).into_iter();
-        let ids = consumer.flat_map(move |consumer| consumer.pending.range(bounds(from, to)));
-        ids.filter_map(|id| self.pending_at(*id))
+        let ids = consumer.flat_map(move |consumer| consumer.pending.range(from, to));
+        ids.filter_map(|(id, ())| self.pending_at(id))
     }
 
     /// The pending entry of this id.
     #[must_use]
     pub fn pending_at(&self, id: EntryId) -> Option<Pending<'_>> {
-        self.shown(id, *self.pending.get(&id)?)
+        self.shown(id, self.pending.get(id)?)
     }
 
     fn shown(&self, id: EntryId, delivery: Delivery) -> Option<Pending<'_>> {
@@ -303,10 +306,10 @@ impl Group {
         delivered_unix_ms: u64,
         deliveries: u64,
     ) {
-        let Some(owner) = self.consumer_mut(consumer) else {
+        if self.consumer(consumer).is_none() {
             return;
-        };
-        owner.pending.insert(id);
+        }
+        self.change_owned(consumer, |owned| owned.insert(id, ()));
         let delivery = Delivery {
             consumer,
             delivered_unix_ms,
@@ -315,31 +318,34 @@ impl Group {
         let Some(before) = self.pending.insert(id, delivery) else {
             return;
         };
-        if before.consumer != consumer
-            && let Some(owner) = self.consumer_mut(before.consumer)
-        {
-            owner.pending.remove(&id);
+        if before.consumer != consumer {
+            self.change_owned(before.consumer, |owned| owned.remove(id));
         }
     }
 
     /// An entry waits no longer; whether it did.
     pub fn acknowledge(&mut self, id: EntryId) -> bool {
-        let Some(delivery) = self.pending.remove(&id) else {
+        let Some(delivery) = self.pending.remove(id) else {
             return false;
         };
-        if let Some(owner) = self.consumer_mut(delivery.consumer) {
-            owner.pending.remove(&id);
-        }
+        self.change_owned(delivery.consumer, |owned| owned.remove(id));
         true
     }
-}
 
-/// From one id to another; nothing when they are in the wrong order.
-fn bounds(from: EntryId, to: EntryId) -> (Bound<EntryId>, Bound<EntryId>) {
-    if from > to {
-        return (Bound::Included(from), Bound::Excluded(from));
+    /// Changes what is pending for a consumer.
+    fn change_owned<R>(
+        &mut self,
+        number: ConsumerNumber,
+        change: impl FnOnce(&mut IdMap<()>) -> R,
+    ) {
+        let Some(consumer) = self.consumer_mut(number) else {
+            return;
+        };
+        let before = consumer.pending.memory_bytes();
+        change(&mut consumer.pending);
+        let after = consumer.pending.memory_bytes();
+        self.owned_bytes = self.owned_bytes - before + after;
     }
-    (Bound::Included(from), Bound::Included(to))
 }
 
 /// What clients see but for the times: where it stands, who is in it, what waits and for whom.
