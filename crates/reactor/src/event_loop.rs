@@ -86,6 +86,8 @@ pub struct EventLoop<S: Service> {
     buffer: Box<[u8]>,
     state: LoopState,
     clock: Arc<dyn Clock>,
+    /// When the connection that is being served first filled the buffer.
+    rounds_began_ns: Option<u64>,
     spin: Spin,
     /// Memory for the list of connections that get a share in a turn.
     shares: Vec<ConnectionId>,
@@ -119,6 +121,7 @@ impl<S: Service> EventLoop<S> {
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             state,
             clock: Arc::clone(&options.clock),
+            rounds_began_ns: None,
             spin: Spin::new(&options.clock, options.spin),
             shares: Vec::new(),
             acceptor,

@@ -21,8 +21,8 @@ use crate::service::{CloseReason, Filled, OutputArena as _, Service, Then, Verdi
 
 /// Receives in a row from one connection, after which others have their turn.
 const ROUNDS_MAX: usize = 16;
-/// Rounds after the first begin within this time. A buffer full of requests that are long and take long may
-/// be too few of them for the service to have a look at the time.
+/// Rounds after the first begin within this time from when the first was delivered. A buffer full of
+/// requests that are long and take long may be too few of them for the service to look at the time.
 const ROUNDS_NS_MAX: u64 = 500_000;
 /// Kept input of this size is received onto where it lies.
 const OWN_BUFFER_BYTES: usize = READ_BUFFER_BYTES / 2;
@@ -49,12 +49,21 @@ impl<S: Service> EventLoop<S> {
     /// The rounds after the first, which is the only one of most connections.
     #[cold]
     fn receive_more(&mut self, id: ConnectionId, buffer: &mut [u8]) {
-        let began_ns = self.clock.monotonic_ns();
+        let began_ns = self.rounds_began_ns.take().unwrap_or_default();
         for _ in 1..ROUNDS_MAX {
             let took_ns = self.clock.monotonic_ns().saturating_sub(began_ns);
             if took_ns >= ROUNDS_NS_MAX || self.receive_once(id, buffer) == Round::Over {
-                return;
+                break;
             }
+        }
+        self.rounds_began_ns = None;
+    }
+
+    /// Notes when a buffer was full, and more may be there: before it is delivered.
+    #[cold]
+    fn begin_rounds(&mut self) {
+        if self.rounds_began_ns.is_none() {
+            self.rounds_began_ns = Some(self.clock.monotonic_ns());
         }
     }
 
@@ -86,15 +95,15 @@ impl<S: Service> EventLoop<S> {
         let Some(filled) = self.check_received(id, &received) else {
             return after_nothing(&received);
         };
+        let is_full = filled == buffer.len();
+        if is_full {
+            self.begin_rounds();
+        }
         let consumed = self.deliver(id, &buffer[..filled]);
         if consumed < filled {
             self.keep(id, &buffer[consumed..filled], consumed);
         }
-        if filled < buffer.len() {
-            Round::Over
-        } else {
-            Round::Again
-        }
+        if is_full { Round::Again } else { Round::Over }
     }
 
     /// Receives behind the kept input in the thread's buffer.
@@ -109,17 +118,17 @@ impl<S: Service> EventLoop<S> {
             return after_nothing(&received);
         };
         let filled = kept + count;
+        let is_full = filled == buffer.len();
+        if is_full {
+            self.begin_rounds();
+        }
         let consumed = if self.is_enough(id, filled) {
             self.deliver(id, &buffer[..filled])
         } else {
             0
         };
         self.keep(id, &buffer[consumed..filled], consumed);
-        if filled < buffer.len() {
-            Round::Over
-        } else {
-            Round::Again
-        }
+        if is_full { Round::Again } else { Round::Over }
     }
 
     /// Receives behind the kept input where it lies.
@@ -132,6 +141,9 @@ impl<S: Service> EventLoop<S> {
         let filled = connection.input.len() == connection.input.capacity();
         if self.check_received(id, &received).is_none() {
             return after_nothing(&received);
+        }
+        if filled {
+            self.begin_rounds();
         }
         self.receive_kept(id);
         if filled { Round::Again } else { Round::Over }
@@ -153,13 +165,14 @@ impl<S: Service> EventLoop<S> {
         };
         match self.service.filled(id, count) {
             Filled::More if count < room_bytes => return Round::Over,
-            Filled::More => {}
+            Filled::More => self.begin_rounds(),
             Filled::Input(input) => {
                 if let Some(connection) = self.state.connections.get_mut(id) {
                     connection.lent_room = false;
                     connection.needed = input.len() + 1;
                     connection.input = input;
                 }
+                self.begin_rounds();
             }
             Filled::Close => {
                 self.state.doom(id, CloseReason::InputLimit);
