@@ -80,6 +80,20 @@ impl TestServer {
         }
     }
 
+    /// The same as an engine of a worker, which waits for no key.
+    pub(crate) fn of_worker() -> Self {
+        let server = Self::new();
+        Self {
+            engine: server.engine.of_worker(),
+            ..server
+        }
+    }
+
+    /// Another way into its store.
+    pub(crate) fn another_handle(&mut self) -> Handle {
+        self.engine.store().store().handle()
+    }
+
     /// A server that asks for a password, with a client that has not said it.
     pub(crate) fn with_password(password: &'static str) -> Self {
         let mut server = Self::new();

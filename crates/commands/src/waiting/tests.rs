@@ -1,6 +1,8 @@
 //! Requests that wait, with several clients of one engine.
 
 use super::{milliseconds, seconds};
+use store::Hold;
+
 use crate::testing::TestServer;
 
 #[test]
@@ -206,4 +208,32 @@ fn a_stream_whose_time_has_come_ends_the_wait() {
     server.advance_ms(101);
     server.tick();
     assert_eq!(answers(&mut server).len(), 1);
+}
+
+#[test]
+fn who_waits_for_a_key_that_is_held_for_long_is_served_later() {
+    let mut server = TestServer::of_worker();
+    server.client(2).wait("BLPOP q busy 0");
+    server.client(3).wait("BLPOP q 0");
+    server.client(1);
+    let mut holder = server.another_handle();
+    let busy = holder.key(0, b"busy");
+    let held = holder.try_locked(&[busy], Hold::Long, |_| {
+        assert_eq!(server.integer("RPUSH q 1 2 3"), 3);
+        assert_eq!(server.integer("LLEN q"), 3);
+        // Nobody comes before those who wait.
+        server.client(4).wait("BRPOP q 0");
+        server.client(1).tick();
+        assert_eq!(answers(&mut server), [""; 0]);
+    });
+    assert!(held.is_ok());
+    server.tick();
+    assert_eq!(
+        answers(&mut server),
+        [
+            "2: [\"q\", \"1\"]",
+            "3: [\"q\", \"2\"]",
+            "4: [\"q\", \"3\"]"
+        ]
+    );
 }

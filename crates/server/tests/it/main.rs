@@ -5,6 +5,7 @@
 mod aside;
 mod atomicity;
 mod bench;
+mod blocking;
 mod clients;
 mod config_oracle;
 mod differential;
