@@ -52,7 +52,8 @@ pub use keys::KeyList;
 pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientFilter, ClientKind, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest,
+    ClientCondition, ClientFilter, ClientKind, KillCount, Published, ServerMemory, ServerPort,
+    ShutdownRequest,
 };
 pub use push::Push;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};

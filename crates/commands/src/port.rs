@@ -176,23 +176,71 @@ pub struct KillCount {
     pub caller: bool,
 }
 
-/// Which clients CLIENT LIST shows or CLIENT KILL hits; every given part must match.
+/// Which clients CLIENT LIST shows or CLIENT KILL hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFilter {
-    /// One of these ids.
-    pub ids: Option<Vec<u64>>,
-    /// Peer address.
-    pub address: Option<String>,
-    /// Our address.
-    pub local_address: Option<String>,
-    /// Kind: normal, master, replica or pubsub.
-    pub kind: Option<ClientKind>,
-    /// Authenticated as this user.
-    pub user: Option<String>,
-    /// Connected at least this many seconds ago.
-    pub age_seconds_min: Option<u64>,
+    /// All of these must hold, or must not where the second part says so.
+    pub conditions: Vec<(ClientCondition, bool)>,
     /// Leaves the caller (this id) out.
     pub except: Option<u64>,
+}
+
+impl ClientFilter {
+    /// A filter of one condition.
+    #[must_use]
+    pub fn of(condition: ClientCondition) -> Self {
+        Self {
+            conditions: vec![(condition, false)],
+            except: None,
+        }
+    }
+
+    /// Adds ids to those that it asks for already, or that it leaves out.
+    pub(crate) fn add_ids(&mut self, more: Vec<u64>, is_negated: bool) {
+        for (condition, negated) in &mut self.conditions {
+            if let ClientCondition::Id(ids) = condition
+                && *negated == is_negated
+            {
+                ids.extend(more);
+                return;
+            }
+        }
+        self.conditions
+            .push((ClientCondition::Id(more), is_negated));
+    }
+}
+
+/// What may be asked about a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientCondition {
+    /// It has one of these ids.
+    Id(Vec<u64>),
+    /// Peer address.
+    Address(String),
+    /// Our address.
+    LocalAddress(String),
+    /// Peer address without its port.
+    Ip(String),
+    /// Kind: normal, master, replica or pubsub.
+    Kind(ClientKind),
+    /// Authenticated as this user.
+    User(String),
+    /// Connected at least this many seconds ago.
+    AgeSeconds(u64),
+    /// Said nothing for at least this many seconds.
+    IdleSeconds(u64),
+    /// Has all of these letters among its flags.
+    Flags(String),
+    /// Calls itself so.
+    Name(String),
+    /// Its library.
+    LibraryName(String),
+    /// Version of its library.
+    LibraryVersion(String),
+    /// Selected this database.
+    Database(u16),
+    /// Said that it has this capability; none is known.
+    Capability(String),
 }
 
 /// Kind of a client, as `TYPE` filters name it.

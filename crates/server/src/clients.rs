@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use commands::{ClientFilter, ClientKind, ClientRecord, table};
+use commands::{ClientCondition, ClientFilter, ClientKind, ClientRecord, table};
 
 use crate::limits;
 
@@ -124,28 +124,38 @@ impl Clients {
 }
 
 fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bool {
-    let age_seconds = now_unix_ms.saturating_sub(client.connected_unix_ms) / 1000;
-    filter
-        .ids
-        .as_ref()
-        .is_none_or(|ids| ids.contains(&client.id))
-        && filter
-            .address
-            .as_ref()
-            .is_none_or(|address| *address == client.address)
-        && filter
-            .local_address
-            .as_ref()
-            .is_none_or(|address| *address == client.local_address)
-        && filter.kind.is_none_or(|kind| kind == kind_of(client))
-        && filter
-            .user
-            .as_ref()
-            .is_none_or(|user| *user == client.names().user)
-        && filter
-            .age_seconds_min
-            .is_none_or(|least| age_seconds >= least)
-        && filter.except != Some(client.id)
+    let holds = |condition| holds(client, condition, now_unix_ms);
+    let mut conditions = filter.conditions.iter();
+    filter.except != Some(client.id)
+        && conditions.all(|(condition, is_negated)| holds(condition) != *is_negated)
+}
+
+fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -> bool {
+    let seconds_since = |unix_ms: u64| now_unix_ms.saturating_sub(unix_ms) / 1000;
+    match condition {
+        ClientCondition::Id(ids) => ids.contains(&client.id),
+        ClientCondition::Address(address) => *address == client.address,
+        ClientCondition::LocalAddress(address) => *address == client.local_address,
+        ClientCondition::Ip(ip) => {
+            let address = client.address.rsplit_once(':');
+            address.is_some_and(|(own, _)| own.trim_matches(['[', ']']) == ip)
+        }
+        ClientCondition::Kind(kind) => *kind == kind_of(client),
+        ClientCondition::User(user) => *user == client.names().user,
+        ClientCondition::AgeSeconds(least) => seconds_since(client.connected_unix_ms) >= *least,
+        ClientCondition::IdleSeconds(least) => {
+            seconds_since(client.active_unix_ms.load(Ordering::Relaxed)) >= *least
+        }
+        ClientCondition::Flags(letters) => {
+            let own = flags(client);
+            letters.chars().all(|letter| own.contains(letter))
+        }
+        ClientCondition::Name(name) => *name == client.names().name,
+        ClientCondition::LibraryName(name) => *name == client.names().library_name,
+        ClientCondition::LibraryVersion(version) => *version == client.names().library_version,
+        ClientCondition::Database(database) => client.database.load(Ordering::Relaxed) == *database,
+        ClientCondition::Capability(_) => false,
+    }
 }
 
 fn kind_of(client: &ClientRecord) -> ClientKind {
@@ -265,11 +275,14 @@ mod tests {
                 .collect()
         };
         assert_eq!(ids(&ClientFilter::default()), [one.id, two.id]);
-        let only_two = ClientFilter {
-            address: Some("127.0.0.1:2".into()),
+        let is_two = ClientCondition::Address("127.0.0.1:2".into());
+        let only_two = ClientFilter::of(is_two.clone());
+        assert_eq!(ids(&only_two), [two.id]);
+        let not_two = ClientFilter {
+            conditions: vec![(is_two, true)],
             ..Default::default()
         };
-        assert_eq!(ids(&only_two), [two.id]);
+        assert_eq!(ids(&not_two), [one.id]);
         assert_eq!(
             ids(&ClientFilter {
                 except: Some(two.id),
@@ -277,20 +290,33 @@ mod tests {
             }),
             []
         );
-        assert_eq!(
-            ids(&ClientFilter {
-                age_seconds_min: Some(61),
-                ..Default::default()
-            }),
-            []
+    }
+
+    #[test]
+    fn every_condition_is_about_its_own_field() {
+        let clients = Clients::default();
+        let one = client(&clients, "127.0.0.1:1");
+        one.database.store(3, Ordering::Relaxed);
+        one.names().name = "me".into();
+        one.set_flag(ClientRecord::NO_TOUCH, true);
+        let fits = |condition| {
+            let matching = clients.matching(&ClientFilter::of(condition), 61_000);
+            !matching.is_empty()
+        };
+        assert!(fits(ClientCondition::AgeSeconds(60)) && !fits(ClientCondition::AgeSeconds(61)));
+        assert!(fits(ClientCondition::IdleSeconds(60)) && !fits(ClientCondition::IdleSeconds(61)));
+        assert!(fits(ClientCondition::Database(3)) && !fits(ClientCondition::Database(0)));
+        assert!(
+            fits(ClientCondition::Flags("T".into())) && !fits(ClientCondition::Flags("Tx".into()))
         );
-        assert_eq!(
-            ids(&ClientFilter {
-                kind: Some(ClientKind::PubSub),
-                ..Default::default()
-            }),
-            []
+        assert!(
+            fits(ClientCondition::Name("me".into())) && !fits(ClientCondition::Name("".into()))
         );
+        assert!(fits(ClientCondition::Ip("127.0.0.1".into())));
+        assert!(fits(ClientCondition::LibraryName("".into())));
+        assert!(fits(ClientCondition::Kind(ClientKind::Normal)));
+        assert!(!fits(ClientCondition::Kind(ClientKind::PubSub)));
+        assert!(fits(ClientCondition::LocalAddress("127.0.0.1:6379".into())));
     }
 
     #[test]

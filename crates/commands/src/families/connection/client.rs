@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::port::ClientFilter;
+use crate::port::{ClientCondition, ClientFilter};
 use crate::session::{ClientRecord, ReplyMode};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 
@@ -81,11 +81,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Describes the connection.",
             tips: &["nondeterministic_output"],
             handler: |context, _args, reply| {
-                let ids = Some(vec![context.session.client.id]);
-                let text = context.server.clients(&ClientFilter {
-                    ids,
-                    ..Default::default()
-                });
+                let own = ClientCondition::Id(vec![context.session.client.id]);
+                let text = context.server.clients(&ClientFilter::of(own));
                 reply.verbatim("txt", text.as_bytes());
                 Ok(())
             },
@@ -108,7 +105,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "2.4.0",
             summary: "Describes the open connections, one a line.",
             complexity: "O(N) where N is the number of connections.",
-            syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+            syntax: FILTERS_OF_LIST,
             tips: &["nondeterministic_output"],
             handler: list,
             ..OPERATOR
@@ -126,10 +123,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "2.4.0",
             summary: "Closes connections.",
             complexity: "O(N) where N is the number of connections.",
-            syntax: "<ip:port | <[ID client-id] | \
-                     [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | \
-                     [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | \
-                     [MAXAGE maxage]> ...>",
+            syntax: FILTERS_OF_KILL,
             handler: kill,
             ..OPERATOR
         },
@@ -214,6 +208,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
+const FILTERS_OF_LIST: &str = "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] \
+    [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] \
+    [SKIPME <YES | NO>] [MAXAGE maxage] [IDLE seconds] [FLAGS flags] [NAME name] [DB db] [IP ip] \
+    [LIB-NAME libname] [LIB-VER libver] [CAPA capability]";
+
+const FILTERS_OF_KILL: &str = "<ip:port | <[ID client-id [client-id ...]] | \
+    [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | \
+    [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE maxage] | [IDLE seconds] | [FLAGS flags] | \
+    [NAME name] | [DB db] | [IP ip] | [LIB-NAME libname] | [LIB-VER libver] | \
+    [CAPA capability]> ...>";
+
 const HELP: &[&str] = &[
     "GETNAME",
     "    Return the name of the current connection.",
@@ -239,12 +244,17 @@ const HELP: &[&str] = &[
     "      Kill connections by client id.",
     "    * MAXAGE <maxage>",
     "      Kill connections older than the specified age in seconds.",
+    "    * IDLE <seconds>, FLAGS <flags>, NAME <name>, DB <db>, IP <ip>, LIB-NAME <name>,",
+    "      LIB-VER <version>, CAPA <capability>",
+    "      Kill connections by what CLIENT LIST shows of them.",
     "LIST [options ...]",
     "    Return information about client connections. Options:",
     "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
     "      Return clients of specified type.",
     "    * ID <client-id> [<client-id> ...]",
     "      Return clients with these ids.",
+    "    The other options of KILL, all that are given must fit; those that tell a client",
+    "    by what it is have an opposite: NOT-ID, NOT-TYPE, NOT-ADDR ...",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Unblock the specified blocked client.",
     "UNPAUSE",

@@ -1,6 +1,7 @@
 //! Commands about the connection itself.
 
 mod client;
+mod filter;
 mod hello;
 mod others;
 

@@ -2,10 +2,11 @@
 
 use protocol::Reply;
 
+use super::filter::{self, Purpose};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
-use crate::port::{ClientFilter, ClientKind};
+use crate::port::{ClientCondition, ClientFilter};
 use crate::session::Fate;
 
 pub(super) fn list(
@@ -13,21 +14,7 @@ pub(super) fn list(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let mut filter = ClientFilter::default();
-    if args.remaining() == 2 && args.take_word("TYPE") {
-        filter.kind = Some(client_kind(args.bytes()?)?);
-    } else if args.remaining() >= 2 && args.take_word("ID") {
-        let ids: Option<Vec<i64>> = args.by_ref().map(base::number::parse_i64).collect();
-        let ids = ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?;
-        // A negative number is nobody's.
-        filter.ids = Some(
-            ids.into_iter()
-                .filter_map(|id| u64::try_from(id).ok())
-                .collect(),
-        );
-    } else if args.remaining() > 0 {
-        return Err(CommandError::Syntax);
-    }
+    let filter = filter::parse(args, Purpose::List, context.session.client.id)?;
     let text = context.server.clients(&filter);
     reply.verbatim("txt", text.as_bytes());
     Ok(())
@@ -39,11 +26,8 @@ pub(super) fn kill(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     if args.remaining() == 1 {
-        let address = Some(text_of(args.bytes()?));
-        let filter = ClientFilter {
-            address,
-            ..Default::default()
-        };
+        let address = String::from_utf8_lossy(args.bytes()?).into_owned();
+        let filter = ClientFilter::of(ClientCondition::Address(address));
         let count = context.server.kill_clients(context.session, &filter);
         if count.clients == 0 {
             return Err(CommandError::fixed("ERR No such client"));
@@ -54,7 +38,7 @@ pub(super) fn kill(
         reply.ok();
         return Ok(());
     }
-    let filter = kill_filter(args, context.session.client.id)?;
+    let filter = filter::parse(args, Purpose::Kill, context.session.client.id)?;
     let count = context.server.kill_clients(context.session, &filter);
     if count.caller {
         context.session.fate = Fate::Close;
@@ -129,81 +113,6 @@ pub(super) fn unblock(
     Ok(())
 }
 
-fn kill_filter(args: &mut Args<'_>, caller: u64) -> Result<ClientFilter, CommandError> {
-    let mut filter = ClientFilter {
-        except: Some(caller),
-        ..Default::default()
-    };
-    while args.remaining() > 0 {
-        if args.remaining() < 2 {
-            return Err(CommandError::Syntax);
-        }
-        let option = args.bytes()?.to_ascii_uppercase();
-        let value = args.bytes()?;
-        match option.as_slice() {
-            b"ID" => {
-                const INVALID: CommandError =
-                    CommandError::fixed("ERR client-id should be greater than 0");
-                let id = positive(value).and_then(Result::ok).ok_or(INVALID)?;
-                filter.ids.get_or_insert_default().push(id);
-            }
-            b"TYPE" => filter.kind = Some(client_kind(value)?),
-            b"ADDR" => filter.address = Some(text_of(value)),
-            b"LADDR" => filter.local_address = Some(text_of(value)),
-            b"USER" => filter.user = Some(known_user(value)?),
-            b"MAXAGE" => {
-                let invalid = CommandError::fixed("ERR maxage is not an integer or out of range");
-                let age = positive(value).ok_or(invalid)?.map_err(|NotPositive| {
-                    CommandError::fixed("ERR maxage should be greater than 0")
-                })?;
-                filter.age_seconds_min = Some(age);
-            }
-            b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(caller),
-            b"SKIPME" if value.eq_ignore_ascii_case(b"no") => filter.except = None,
-            _ => return Err(CommandError::Syntax),
-        }
-    }
-    Ok(filter)
-}
-
-fn client_kind(word: &[u8]) -> Result<ClientKind, CommandError> {
-    match word.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(ClientKind::Normal),
-        b"master" | b"primary" => Ok(ClientKind::Primary),
-        b"slave" | b"replica" => Ok(ClientKind::Replica),
-        b"pubsub" => Ok(ClientKind::PubSub),
-        _ => {
-            let mut text = b"ERR Unknown client type '".to_vec();
-            text.extend_from_slice(word);
-            text.push(b'\'');
-            Err(CommandError::Bytes(text))
-        }
-    }
-}
-
-struct NotPositive;
-
-/// A number from 1 on; `None` when it is no number at all.
-fn positive(text: &[u8]) -> Option<Result<u64, NotPositive>> {
-    let number = base::number::parse_i64(text)?;
-    let positive = u64::try_from(number).ok().filter(|number| *number > 0);
-    Some(positive.ok_or(NotPositive))
-}
-
-fn known_user(name: &[u8]) -> Result<String, CommandError> {
-    if name == b"default" {
-        return Ok(text_of(name));
-    }
-    let mut text = b"ERR No such user '".to_vec();
-    text.extend_from_slice(name);
-    text.push(b'\'');
-    Err(CommandError::Bytes(text))
-}
-
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use crate::port::KillCount;
@@ -223,7 +132,8 @@ mod tests {
         );
         let asked = server.port.asked.join("");
         assert!(
-            asked.contains("ids: Some([5, 6])") && asked.contains("except: None"),
+            asked.contains("(Id([5, 6]), false), (Kind(Replica), false)")
+                && asked.contains("except: None"),
             "{asked}"
         );
         assert!(server.session().fate == Fate::Close);
