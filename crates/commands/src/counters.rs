@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::histogram::{Histogram, HistogramCells};
+use crate::observer::REQUESTS_PER_SAMPLE;
 use crate::table::{CommandIndex, table};
 
 /// The cells of one engine.
@@ -17,6 +18,9 @@ pub struct EngineCounters {
     rows: Box<[RowCells]>,
     /// Error replies by their first word; errors are rare enough for a lock of one's own.
     errors: Mutex<BTreeMap<String, u64>>,
+    /// So many requests more, and one is looked at.
+    until_sample: AtomicU64,
+    samples: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +86,8 @@ impl Default for EngineCounters {
         Self {
             rows: rows.take(table().rows_count()).collect(),
             errors: Mutex::default(),
+            until_sample: AtomicU64::new(1),
+            samples: AtomicU64::new(0),
         }
     }
 }
@@ -107,6 +113,30 @@ impl EngineCounters {
                 row.latency.get_or_init(Default::default).add(ns, calls);
             }
         }
+    }
+
+    /// Which of `requests` that ran is to be looked at, if any: one in
+    /// [`REQUESTS_PER_SAMPLE`], at distances that follow no beat.
+    #[inline]
+    pub(crate) fn drawn(&self, requests: usize) -> Option<usize> {
+        let left = self.until_sample.load(Ordering::Relaxed);
+        let count = requests as u64;
+        if left > count {
+            self.until_sample.store(left - count, Ordering::Relaxed);
+            return None;
+        }
+        self.draw_next();
+        Some(usize::try_from(left).unwrap_or(1).saturating_sub(1))
+    }
+
+    /// Multiples of the golden ratio are spread evenly and never repeat.
+    #[cold]
+    fn draw_next(&self) {
+        let samples = self.samples.load(Ordering::Relaxed).wrapping_add(1);
+        self.samples.store(samples, Ordering::Relaxed);
+        let spread = samples.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - 8);
+        let distance = REQUESTS_PER_SAMPLE / 2 + spread * REQUESTS_PER_SAMPLE / 256;
+        self.until_sample.store(distance, Ordering::Relaxed);
     }
 
     /// Counts one of those that ran as one that answered an error.
@@ -232,6 +262,23 @@ mod tests {
         let since = sum().since(&before);
         assert_eq!(since.rows[0], RowCounts::default());
         assert_eq!(since.errors, BTreeMap::from([("ERR".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn one_request_in_so_many_is_drawn() {
+        for batch in [1, 3, 16] {
+            let counters = EngineCounters::default();
+            let batches = 1_000_000 / batch;
+            let drawn: Vec<usize> = (0..batches).filter_map(|_| counters.drawn(batch)).collect();
+            assert!(drawn.iter().all(|at| *at < batch));
+            let expected = 1_000_000 / usize::try_from(REQUESTS_PER_SAMPLE).unwrap();
+            let most = expected + expected / 10;
+            assert!(
+                (expected * 9 / 10..=most).contains(&drawn.len()),
+                "{}",
+                drawn.len()
+            );
+        }
     }
 
     #[test]

@@ -1,19 +1,23 @@
-//! What is noticed about commands as they run: those that took long or were large, and who watches all
-//! of them. Shared by all workers; the logs are locked only when something goes into one.
+//! What is noticed about commands as they run: those that took long or were large, which keys they are
+//! about, and who watches all of them. Shared by all workers; the logs are locked only when something goes into one.
 //!
 //! A plain request costs nothing here: its batch is measured as a whole, and a batch that took less
 //! time than [`Observer::alarm_ns`] holds no slow command. Where limits are so low that a batch of
 //! harmless requests may reach them, requests are looked at one by one
 //! ([`Observer::looks_at_each`]).
 
+mod big_keys;
 mod events;
+mod hot_keys;
 mod log;
 mod monitors;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use big_keys::{BigKey, BigKeys};
 pub use events::{Event, Events, Sample, Series};
+pub use hot_keys::{HotKey, HotKeyReport, HotKeys, REQUESTS_PER_SAMPLE};
 pub use log::{Entry, Log, Shown};
 pub use monitors::Monitors;
 
@@ -99,6 +103,10 @@ pub struct Observer {
     events: Mutex<Events>,
     /// Who sees all commands.
     pub monitors: Monitors,
+    /// Which keys are asked for most.
+    pub hot_keys: HotKeys,
+    /// Which keys take most memory.
+    pub big_keys: BigKeys,
 }
 
 impl Default for Observer {
@@ -114,6 +122,8 @@ impl Default for Observer {
             logs: Default::default(),
             events: Mutex::default(),
             monitors: Monitors::default(),
+            hot_keys: HotKeys::default(),
+            big_keys: BigKeys::default(),
         };
         observer.set_thresholds(&Thresholds::default());
         observer

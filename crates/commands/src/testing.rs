@@ -287,6 +287,16 @@ impl TestServer {
         self.engine.give_up(&mut self.session).is_some()
     }
 
+    /// Does something with the store, entered.
+    pub(crate) fn with_store(&mut self, body: impl FnOnce(&mut Handle)) {
+        let now_unix_ms = self.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.enter();
+        store.begin(now_unix_ms);
+        body(store);
+        store.leave();
+    }
+
     /// The client.
     pub(crate) fn session(&self) -> &Session {
         &self.session

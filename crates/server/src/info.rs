@@ -6,6 +6,7 @@
 use std::fmt::{Display, Write as _};
 
 use base::memory_size::human;
+use base::words::quote;
 use commands::{ServerMemory, TopicKind, table};
 use store::{DatabaseId, Handle, Statistics};
 
@@ -76,6 +77,11 @@ const SECTIONS: &[Section] = &[
         name: "Latencystats",
         by_default: false,
         write: latency_statistics,
+    },
+    Section {
+        name: "Hotkeys",
+        by_default: false,
+        write: hot_keys,
     },
     Section {
         name: "Cluster",
@@ -547,6 +553,35 @@ fn microseconds(ns: u64) -> f64 {
 fn error_statistics(report: &mut Report<'_>) {
     for (code, count) in report.node.counts().errors {
         report.field(&format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
+/// So many keys are shown that are asked for most, and that take most memory.
+const KEYS_SHOWN: usize = 10;
+
+fn hot_keys(report: &mut Report<'_>) {
+    let observer = &report.node.settings.observer;
+    let now_s = report.node.clock.now_unix_ms() / 1000;
+    let hot = observer.hot_keys.report(now_s, KEYS_SHOWN);
+    report.field("hot_keys_samples", hot.samples);
+    report.field("hot_keys_seconds", hot.seconds);
+    for (number, key) in hot.keys.iter().enumerate() {
+        let (calls_per_second, percent) = hot.rate_of(key);
+        let (database, name) = (key.database, quote(&key.key));
+        report.field(
+            &format!("hot_key_{number}"),
+            format_args!(
+                "db={database},key={name},calls_per_sec={calls_per_second},percent={percent:.2}"
+            ),
+        );
+    }
+    for (number, key) in observer.big_keys.report(KEYS_SHOWN).iter().enumerate() {
+        let (database, name) = (key.database, quote(&key.key));
+        let (kind, bytes) = (key.kind.name(), key.bytes);
+        report.field(
+            &format!("big_key_{number}"),
+            format_args!("db={database},key={name},type={kind},bytes={bytes}"),
+        );
     }
 }
 

@@ -429,6 +429,11 @@ impl Worker {
         }
         if self.index == 0 {
             self.node.upkeep(now_unix_ms);
+            let store = self.engine.store();
+            store.enter();
+            store.begin(now_unix_ms);
+            self.node.settings.observer.big_keys.step(store);
+            store.leave();
         }
     }
 

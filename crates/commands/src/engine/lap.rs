@@ -6,11 +6,14 @@
 //! longest request, for short ones take a microsecond or less each and no limit that low is left to
 //! batches ([`Observer::looks_at_each`](crate::observer::Observer::looks_at_each)).
 
+use std::sync::atomic::Ordering;
+
 use base::clock::{Clock, Moment};
 use protocol::{Batch, Request};
 
 use crate::context::Context;
 use crate::counters::EngineCounters;
+use crate::families::server::keys as places;
 use crate::observer::{Measured, Observer, Shown};
 use crate::plan::BATCH_MAX;
 use crate::session::ClientRecord;
@@ -130,6 +133,9 @@ impl Lap {
         if span_ns >= observer.alarm_ns() || bytes >= observer.alarm_bytes() {
             self.tell(ledger, span_ns, output_bytes, now.unix_ms, of);
         }
+        if let Some(at) = ledger.counters.drawn(self.requests) {
+            self.look_at(ledger, at, now.unix_ms, of);
+        }
         self.restart(now.ns, output);
     }
 
@@ -167,6 +173,19 @@ impl Lap {
         }
     }
 
+    /// Notes which key one of the requests that ran was about.
+    #[cold]
+    #[inline(never)]
+    fn look_at(&self, ledger: &Ledger<'_>, at: usize, now_unix_ms: u64, of: &Traffic<'_>) {
+        let request = of.batch.iter(of.input).nth(self.first + at);
+        let Some((request, found)) =
+            request.and_then(|request| Some((request, of.table.find(request.name())?)))
+        else {
+            return;
+        };
+        ledger.note_key(found.spec, request, of.client, now_unix_ms);
+    }
+
     /// Charges one request with the time that passed since `started_ns`; `output` bytes of replies are
     /// written now.
     pub(super) fn charge(
@@ -179,6 +198,9 @@ impl Lap {
     ) -> Moment {
         let now = ledger.clock.moment();
         ledger.enter(now, started_ns, ran, client);
+        if ledger.counters.drawn(1).is_some() {
+            ledger.note_key(ran.command.1, ran.request, client, now.unix_ms);
+        }
         self.restart(now.ns, output);
         now
     }
@@ -240,6 +262,23 @@ impl Ledger<'_> {
         }
     }
 
+    /// Notes the first key of a request that was drawn.
+    fn note_key(
+        &self,
+        spec: &CommandSpec,
+        request: Request<'_>,
+        client: &ClientRecord,
+        now_unix_ms: u64,
+    ) {
+        let places = places::of(spec, &request).unwrap_or_default();
+        let first = places.first().and_then(|(at, _)| request.arg(*at));
+        let key = first.map(|key| (key, hash_of(key)));
+        let database = client.database.load(Ordering::Relaxed);
+        self.observer
+            .hot_keys
+            .add(now_unix_ms / 1000, database, key);
+    }
+
     /// Shows a request that ran to those who see all; not those of operators.
     #[inline]
     pub(super) fn show(&self, context: &mut Context<'_>, spec: &CommandSpec, request: Request<'_>) {
@@ -260,4 +299,11 @@ impl Ledger<'_> {
             .saturating_sub(self.turn_started_ns);
         span_ns.min(turn_ns)
     }
+}
+
+/// Tells keys apart in a table of a few: FNV-1a.
+fn hash_of(key: &[u8]) -> u64 {
+    key.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    })
 }

@@ -95,6 +95,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Commandstats", ""),
     ("Errorstats", ""),
     ("Latencystats", ""),
+    ("Hotkeys", "hot_keys_samples hot_keys_seconds"),
     ("Cluster", "cluster_enabled"),
     ("Keyspace", ""),
 ];

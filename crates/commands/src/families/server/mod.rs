@@ -4,6 +4,7 @@ mod command;
 mod config;
 mod debug;
 mod docs;
+mod hot_keys;
 pub(crate) mod keys;
 mod latency;
 mod logs;
@@ -18,6 +19,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    hot_keys::COMMANDS,
     latency::COMMANDS,
     logs::COMMANDS,
     memory::COMMANDS,
