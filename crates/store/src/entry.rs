@@ -248,6 +248,12 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.event(class, name));
     }
 
+    /// Says that the command came to read the key as well: that counts as [`crate::Handle::read`] does,
+    /// and a key that is not there is an event.
+    pub fn note_look(&self) {
+        with_place!(&self.place, place => place.note_look());
+    }
+
     /// Leaves the event of a new key to the caller, who states it later, where others come first.
     pub fn leave_new_unsaid(&mut self) {
         with_place!(&mut self.place, place => place.leave_new_unsaid());

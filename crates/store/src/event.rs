@@ -94,6 +94,9 @@ impl Event<'_> {
     /// The name of the event that a key came that was not there.
     pub const CREATED: &'static str = "new";
 
+    /// The name of the event that a key was looked for that is not there.
+    pub const MISSED: &'static str = "keymiss";
+
     /// The class and name of a removal that nobody asked for.
     pub(crate) fn of_cause(cause: Cause) -> (EventClass, &'static str) {
         match cause {
@@ -122,21 +125,33 @@ impl Wanted {
 
 /// The sink of one thread, if it has one.
 #[derive(Default)]
-pub(crate) struct Outlet(Cell<Option<Box<dyn EventSink>>>);
+pub(crate) struct Outlet {
+    sink: Cell<Option<Box<dyn EventSink>>>,
+    /// Whether keys that are looked for in vain are no event.
+    hides_misses: Cell<bool>,
+}
 
 impl Outlet {
     /// Installs or removes the sink.
     pub(crate) fn set(&self, sink: Option<Box<dyn EventSink>>) {
-        self.0.set(sink);
+        self.sink.set(sink);
+    }
+
+    /// Says whether a key that is looked for in vain is no event; what held before.
+    pub(crate) fn hide_misses(&self, on: bool) -> bool {
+        self.hides_misses.replace(on)
     }
 
     /// Hands an event to the sink.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        if let Some(mut sink) = self.0.take() {
+        if event.class == EventClass::KEY_MISS && self.hides_misses.get() {
+            return;
+        }
+        if let Some(mut sink) = self.sink.take() {
             sink.event(event);
-            self.0.set(Some(sink));
+            self.sink.set(Some(sink));
         }
     }
 }

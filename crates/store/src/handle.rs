@@ -261,6 +261,15 @@ impl Handle {
         answer
     }
 
+    /// As [`Handle::peek`], and a key that is not there is no event: for who asks about a record (OBJECT)
+    /// or looks at it before it is changed (LMOVE).
+    pub fn inspect<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
+        let before = with_way!(&mut self.way, way => way.outlet().hide_misses(true));
+        let answer = self.peek(key, visit);
+        with_way!(&mut self.way, way => way.outlet().hide_misses(before));
+        answer
+    }
+
     /// Says whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH); what held
     /// before. It does in the beginning.
     pub fn note_use(&mut self, on: bool) -> bool {

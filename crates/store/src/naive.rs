@@ -239,7 +239,7 @@ impl NaiveHandle {
         self.with_map(key.database(), |map, sinks| {
             let live = map.get(key.bytes()).filter(|cell| !cell.is_expired(now));
             if live.is_none() {
-                sinks.event(key, EventClass::KEY_MISS, "keymiss");
+                sinks.event(key, EventClass::KEY_MISS, Event::MISSED);
             }
             visit(live.map(|cell| Record::naive(key.bytes(), cell)).as_ref())
         })
@@ -705,6 +705,13 @@ impl<'a> NaiveEntry<'a> {
     /// Says what happened, if somebody wants to know.
     pub(crate) fn event(&self, class: EventClass, name: &'static str) {
         self.sinks.event(&self.key, class, name);
+    }
+
+    /// Nothing is counted here.
+    pub(crate) fn note_look(&self) {
+        if !self.is_present() {
+            self.event(EventClass::KEY_MISS, Event::MISSED);
+        }
     }
 
     /// Leaves the event of a new cell to the caller.

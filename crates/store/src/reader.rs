@@ -17,7 +17,7 @@
 use structures::Object;
 
 use crate::bucket::{Bucket, Link, Word};
-use crate::event::EventClass;
+use crate::event::{Event, EventClass};
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::Key;
@@ -254,7 +254,7 @@ impl Look<'_> {
     fn note(&self, shared: &Shared, local: &Local, key: &Key<'_>) {
         let Some((spot, _)) = self.found else {
             local.cell.events.misses.count();
-            local.event(shared, key, EventClass::KEY_MISS, "keymiss");
+            local.event(shared, key, EventClass::KEY_MISS, Event::MISSED);
             return;
         };
         local.cell.events.hits.count();

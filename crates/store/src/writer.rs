@@ -716,6 +716,17 @@ impl<'a> Writer<'a> {
         self.local.event(self.shared, &self.key, class, name);
     }
 
+    /// Counts a look at the record.
+    pub(crate) fn note_look(&self) {
+        let events = &self.local.cell.events;
+        if self.is_present() {
+            events.hits.count();
+        } else {
+            events.misses.count();
+            self.event(EventClass::KEY_MISS, Event::MISSED);
+        }
+    }
+
     /// Leaves the event of a new record to the caller.
     pub(crate) fn leave_new_unsaid(&mut self) {
         self.tells_new = false;

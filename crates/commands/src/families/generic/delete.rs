@@ -111,6 +111,7 @@ fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 fn touch(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.integer(count_keys(context, args, |context, key| {
         context.store.modify(key, |entry| {
+            entry.note_look();
             entry.touch();
             entry.is_present()
         })

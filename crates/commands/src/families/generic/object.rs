@@ -87,7 +87,7 @@ fn encoding(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .peek(&key, |record| record.map(store::Record::encoding))
+        .inspect(&key, |record| record.map(store::Record::encoding))
     {
         None => reply.null(),
         Some(encoding) => reply.bulk_str(encoding.name()),
@@ -103,7 +103,7 @@ fn frequency(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .peek(&key, |record| record.map(store::Record::frequency))
+        .inspect(&key, |record| record.map(store::Record::frequency))
     {
         None => reply.null(),
         Some(_) if context.settings.use_clock() != UseClock::Frequency => {
@@ -126,7 +126,7 @@ fn idle_time(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .peek(&key, |record| record.map(store::Record::idle_seconds))
+        .inspect(&key, |record| record.map(store::Record::idle_seconds))
     {
         None => reply.null(),
         Some(_) if context.settings.use_clock() == UseClock::Frequency => {
@@ -151,7 +151,7 @@ fn reference_count(
     let key = context.key(args.bytes()?);
     match context
         .store
-        .peek(&key, |record| record.map(store::Record::integer))
+        .inspect(&key, |record| record.map(store::Record::integer))
     {
         None => reply.null(),
         Some(Some(number)) if SHARED_NUMBERS.contains(&number) => {

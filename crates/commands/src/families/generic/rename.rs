@@ -135,7 +135,11 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         return Err(SAME_OBJECTS);
     }
     let copied = context.locked(&[source, target], |context| {
-        if !is_present(context, &source) || (!replace && is_present(context, &target)) {
+        let is_there = context.store.modify(&source, |entry| {
+            entry.note_look();
+            entry.is_present()
+        });
+        if !is_there || (!replace && is_present(context, &target)) {
             return Ok(false);
         }
         place(context, &source, &target)?;

@@ -116,7 +116,7 @@ fn first_of(
     key: &Key<'_>,
     end: End,
 ) -> Result<Option<Vec<u8>>, CommandError> {
-    context.store.read(key, |record| {
+    context.store.inspect(key, |record| {
         let Some(record) = record else {
             return Ok(None);
         };

@@ -100,7 +100,7 @@ fn usage(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     }
     match context
         .store
-        .peek(&key, |record| record.map(store::Record::memory_bytes))
+        .inspect(&key, |record| record.map(store::Record::memory_bytes))
     {
         Some(bytes) => reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
         None => reply.null(),

@@ -214,14 +214,14 @@ fn smove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let member = args.bytes()?;
     let limits = limits(context);
     let moved = context.store.locked(&[source, destination], |store| {
-        let is_there = store.read(&source, |record| {
+        let is_there = store.inspect(&source, |record| {
             let set = record.map(|record| record.structure::<Set>()).transpose()?;
             Ok::<_, CommandError>(set.map(|set| set.contains(member)))
         })?;
         let Some(is_there) = is_there else {
             return Ok(false);
         };
-        store.read(&destination, |record| {
+        store.inspect(&destination, |record| {
             record.map(|record| record.structure::<Set>()).transpose()?;
             Ok::<_, CommandError>(())
         })?;

@@ -377,7 +377,10 @@ fn with_input<R>(
 
 /// How many members each input has; refuses keys that hold something else.
 fn sizes(context: &mut Context<'_>, keys: &[Key<'_>]) -> Result<Vec<usize>, CommandError> {
-    let size = |key| with_input(context, key, |input| input.map_or(0, Input::len));
+    let size = |key| {
+        context.store.modify(key, |entry| entry.note_look());
+        with_input(context, key, |input| input.map_or(0, Input::len))
+    };
     keys.iter().map(size).collect()
 }
 

@@ -242,6 +242,7 @@ fn claim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let (name, consumer) = (args.bytes()?, args.bytes()?);
     let now_unix_ms = context.now_unix_ms;
     context.store.modify(&key, |entry| {
+        entry.note_look();
         check_group(entry, &key, name)?;
         let idle_ms = args
             .integer()
@@ -299,6 +300,7 @@ fn claim_next(
         }
     }
     context.store.modify(&key, |entry| {
+        entry.note_look();
         check_group(entry, &key, name)?;
         let changed = entry.change(|stream: &mut Stream| {
             stream.change_group(name, |group, log| {

@@ -54,6 +54,7 @@ fn acknowledge(
     let name = args.bytes()?;
     let wanted = args.rest().map(|argument| ids::parse(argument, 0));
     context.store.modify(&key, |entry| {
+        entry.note_look();
         let acknowledged = entry.change(|stream: &mut Stream| {
             stream.change_group(name, |group, _| {
                 let mut ids = wanted.collect::<Result<Vec<EntryId>, _>>()?;

@@ -335,7 +335,7 @@ fn admit_behind(
 ) -> CommandResult {
     let (pace, from) = (context.pace, id.and_then(|id| id.next()));
     let Some(from) = from else { return Ok(()) };
-    context.store.read_structure(key, |record| {
+    context.store.inspect(key, |record| {
         let stream = record.map(Record::structure::<Stream>).transpose()?;
         stream.map_or(Ok(()), |stream| {
             let count_max = count.unwrap_or(usize::MAX);

@@ -61,7 +61,7 @@ fn msetnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     let done = together(context, &keys, bytes, |store| {
         let free = keys
             .iter()
-            .all(|key| store.read(key, |record| record.is_none()));
+            .all(|key| store.inspect(key, |record| record.is_none()));
         if free {
             set_all(store, &keys, args)?;
         }

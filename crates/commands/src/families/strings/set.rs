@@ -256,6 +256,7 @@ fn set_if_wanted(
     context.store.modify(key, |entry| {
         let record = entry.record();
         if options.get {
+            entry.note_look();
             check_string(record.as_ref())?;
             write_string(record.as_ref(), reply);
         }
@@ -393,6 +394,7 @@ fn getset(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     let value = NewValue::take(context, args)?;
     context.store.modify(&key, |entry| {
         let record = entry.record();
+        entry.note_look();
         check_string(record.as_ref())?;
         write_string(record.as_ref(), reply);
         value.write(entry, Deadline::Never)

@@ -64,6 +64,7 @@ fn getdel(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     let key = context.key(args.bytes()?);
     context.store.modify(&key, |entry| {
         let record = entry.record();
+        entry.note_look();
         check_string(record.as_ref())?;
         write_string(record.as_ref(), reply);
         delete(entry);
@@ -113,6 +114,7 @@ fn getex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let now_unix_ms = context.now_unix_ms;
     context.store.modify(&key, |entry| {
         let record = entry.record();
+        entry.note_look();
         check_string(record.as_ref())?;
         write_string(record.as_ref(), reply);
         if record.is_none() {

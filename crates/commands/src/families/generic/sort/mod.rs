@@ -260,7 +260,10 @@ impl Sorting<'_> {
         let looked_up = names.iter().map(|name| store.key(self.database, name));
         let named = [Some(self.source), self.destination];
         let keys: Vec<Key<'_>> = looked_up.chain(named.into_iter().flatten()).collect();
-        store.locked(&keys, |store| match self.elements(store) {
+        let source = &self.source;
+        let look_again =
+            |store: &mut Handle| store.inspect(source, |found| Elements::of(found, &self.options));
+        store.locked(&keys, |store| match look_again(store) {
             Ok(elements) if elements == before => Some(self.finish(store, &elements, reply)),
             Ok(_) => None,
             Err(error) => Some(Err(error)),
