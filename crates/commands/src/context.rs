@@ -1,13 +1,19 @@
 //! What a handler works with.
 
+use std::sync::Arc;
+
 use base::random::Prng;
+use protocol::Request;
 use store::{DatabaseId, Handle, Key};
 
 use crate::error::CommandError;
+use crate::families::server::keys as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::spec::{CommandSpec, Flags};
+use crate::tracking::Tracking;
 use crate::waiting::Turn;
 
 /// The surroundings of one running command.
@@ -82,6 +88,28 @@ impl Context<'_> {
             None => self.store.hash(bytes),
         };
         Key::with_hash(bytes, hash, self.session.database)
+    }
+
+    /// Notes the keys that a request reads, if its client wants to hear of their changes.
+    #[inline]
+    pub(crate) fn track_reads(&mut self, spec: &CommandSpec, request: Request<'_>) {
+        let tracking = self.session.tracking.as_deref();
+        if tracking.is_some_and(Tracking::tracks_reads) && spec.flags.has(Flags::READONLY) {
+            self.track(spec, request);
+        }
+    }
+
+    #[cold]
+    fn track(&mut self, spec: &CommandSpec, request: Request<'_>) {
+        let Some(tracking) = &self.session.tracking else {
+            return;
+        };
+        let follower = Arc::clone(&tracking.follower);
+        let database = self.session.database;
+        let found = places::of(spec, &request).unwrap_or_default();
+        let key = |(at, _)| Some(self.store.key(database, request.arg(at)?));
+        let keys: Vec<Key<'_>> = found.into_iter().filter_map(key).collect();
+        self.server.track(self.store, &follower, &keys);
     }
 
     /// The database with this number.

@@ -212,6 +212,7 @@ impl Engine {
         let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
         self.store.note_use(touches);
         self.store.set_author(session.client.id);
+        self.store.set_author(session.client.id);
         self.store.enter();
         let output_start = output.len_with_attachments();
         let mut visit = Visit {
@@ -248,6 +249,7 @@ impl Engine {
             visit.begin_arrival(input, &mut outcome);
         }
         self.store.leave();
+        self.store.set_author(0);
         outcome
     }
 

@@ -30,6 +30,7 @@ pub mod subscriptions;
 pub mod table;
 pub mod thresholds;
 pub mod topic;
+pub mod tracking;
 pub mod transaction;
 pub mod waiting;
 
@@ -63,6 +64,7 @@ pub use subscriptions::Subscriptions;
 pub use table::{CommandIndex, Found, Table, table};
 pub use thresholds::{Threshold, Thresholds};
 pub use topic::{Topic, TopicKind};
+pub use tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 pub use transaction::Transaction;
 pub use waiting::{Wait, Waiter, Waiters, Waiting};
 pub use watch::Watches;

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use protocol::Reply;
-use store::Handle;
+use store::{Handle, Key};
 
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
+use crate::tracking::Follower;
 
 /// The server, seen from a command.
 pub trait ServerPort {
@@ -92,6 +93,19 @@ pub trait ServerPort {
 
     /// How many different patterns clients are subscribed to.
     fn patterns_count(&self) -> usize;
+
+    /// Has a client told of changes, as its options say.
+    fn follow(&mut self, follower: &Arc<Follower>);
+
+    /// Ends that; the client tracks nothing any more.
+    fn unfollow(&mut self, store: &mut Handle, follower: &Arc<Follower>);
+
+    /// Notes that a client is about to read keys.
+    fn track(&mut self, store: &mut Handle, follower: &Arc<Follower>, keys: &[Key<'_>]);
+
+    /// Tells all clients that track something that all keys of a database or of all are gone. To be
+    /// called before they go.
+    fn tell_flush(&mut self, store: &mut Handle);
 
     /// Sends a client something that it did not ask for, behind what it was sent so far. The client
     /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock

@@ -1,7 +1,7 @@
 //! What the server knows about a client: [`Session`], owned by its worker, and [`ClientRecord`],
 //! the part that other threads may look at (CLIENT LIST).
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{Decoder, Request, Resp};
@@ -12,6 +12,7 @@ use crate::push::Push;
 use crate::spec::CommandSpec;
 use crate::subscriptions::Subscriptions;
 use crate::table::CommandIndex;
+use crate::tracking::Tracking;
 use crate::transaction::Transaction;
 use crate::waiting::{Wait, Waiter};
 use crate::watch::Watches;
@@ -60,6 +61,8 @@ pub struct Session {
     pub fate: Fate,
     /// What it is subscribed to, if it is to anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// What it tracks, if CLIENT TRACKING is on.
+    pub tracking: Option<Box<Tracking>>,
     /// Pushes that the worker numbered below this were delivered to it, or came before it asked for
     /// their like.
     pub pushes_seen: u64,
@@ -95,6 +98,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             fate: Fate::Stay,
             subscriptions: None,
+            tracking: None,
             pushes_seen: 0,
             holds_pushes: false,
             held_pushes: Vec::new(),
@@ -111,7 +115,7 @@ impl Session {
     #[inline]
     #[must_use]
     pub fn hears_pushes(&self) -> bool {
-        self.subscriptions.is_some() || !self.held_pushes.is_empty()
+        self.subscriptions.is_some() || self.tracking.is_some() || !self.held_pushes.is_empty()
     }
 
     /// Whether it is subscribed to something in RESP2, and so may send but a few commands.
@@ -250,6 +254,8 @@ pub struct ClientRecord {
     pub watched: AtomicU32,
     /// Bytes of memory behind these requests.
     pub transaction_bytes: AtomicU64,
+    /// Who is told of changes instead of it: 0 when it is itself, -1 when it tracks nothing.
+    pub redirect: AtomicI64,
     /// To how many channels, patterns and shard channels it is subscribed.
     pub subscriptions: [AtomicU32; 3],
     /// Bytes waiting in its query buffer.
@@ -294,10 +300,16 @@ impl ClientRecord {
     pub const BLOCKED: u32 = 16;
     /// Subscribed to something: its unread output counts as a subscriber's.
     pub const PUBSUB: u32 = 32;
-    /// Its worker was asked to close it because a push could not be kept for it.
-    pub const SHED: u32 = 64;
     /// It sees all commands (MONITOR); its unread output counts as a subscriber's.
     pub const MONITOR: u32 = 128;
+    /// CLIENT TRACKING is on.
+    pub const TRACKING: u32 = 1 << 20;
+    /// Its invalidations go to a client that is gone.
+    pub const TRACKING_BROKEN: u32 = 1 << 21;
+    /// It is told of all changes of keys with its prefixes.
+    pub const TRACKING_BROADCAST: u32 = 1 << 22;
+    /// It is connected no more.
+    pub const GONE: u32 = 1 << 23;
     /// A key that it watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 
@@ -327,6 +339,7 @@ impl ClientRecord {
             transaction: AtomicU32::new(0),
             watched: AtomicU32::new(0),
             transaction_bytes: AtomicU64::new(0),
+            redirect: AtomicI64::new(-1),
             subscriptions: Default::default(),
             query_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),

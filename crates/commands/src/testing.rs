@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use protocol::{Reply, ReplyBuffer, Resp, Value, decode_value, encode_request, split_line};
-use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Key, Options, Store};
 use structures::Object;
 
 use crate::counters::Counts;
@@ -19,6 +19,7 @@ use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::table;
 use crate::topic::{Topic, TopicKind};
+use crate::tracking::Follower;
 
 /// What the clock shows when a test begins.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -523,6 +524,16 @@ impl ServerPort for TestPort {
     fn patterns_count(&self) -> usize {
         0
     }
+
+    fn follow(&mut self, _follower: &Arc<Follower>) {}
+
+    fn unfollow(&mut self, _store: &mut Handle, _follower: &Arc<Follower>) {}
+
+    fn track(&mut self, _store: &mut Handle, _follower: &Arc<Follower>, keys: &[Key<'_>]) {
+        self.asked.push(format!("track {} keys", keys.len()));
+    }
+
+    fn tell_flush(&mut self, _store: &mut Handle) {}
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {
         self.asked

@@ -1,26 +1,54 @@
-//! The way of events to subscribers: what the store hands to the sink of a thread becomes messages.
+//! The way of events to subscribers: what the store hands to the sink of a thread becomes messages, and
+//! invalidations for those who track keys by their prefixes.
 //!
 //! A message is published with its key locked, so that the messages about a key come in the order of
 //! its changes, whichever threads made them.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use commands::TopicKind;
-use store::{Event, EventSink};
+use store::{Event, EventClass, EventSink};
 
 use crate::exchange::Exchange;
+use crate::node::Node;
 use crate::notifications::Notifications;
+use crate::tracker::Tracker;
 
 /// A buffer for names of channels that grew longer is not kept.
 const NAME_BYTES_MAX: usize = 4096;
+
+/// The classes of which every event is a change of a key, and of which every change has one.
+pub const CHANGES: EventClass = EventClass::GENERIC
+    .and(EventClass::STRING)
+    .and(EventClass::LIST)
+    .and(EventClass::SET)
+    .and(EventClass::HASH)
+    .and(EventClass::SORTED_SET)
+    .and(EventClass::STREAM)
+    .and(EventClass::EXPIRED)
+    .and(EventClass::EVICTED);
+
+thread_local! {
+    /// For whom the thread works; 0 for the server itself.
+    static AUTHOR: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Says for which client the calling thread works from now on; 0 for none.
+#[inline]
+pub fn work_for(client: u64) {
+    AUTHOR.set(client);
+}
 
 /// To which channels events go, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Channels {
     by_key: AtomicBool,
     by_event: AtomicBool,
+    /// Classes, in bits.
+    classes: AtomicU64,
 }
 
 impl Channels {
@@ -28,6 +56,13 @@ impl Channels {
     pub fn set(&self, asked: Notifications) {
         self.by_key.store(asked.by_key, Ordering::Relaxed);
         self.by_event.store(asked.by_event, Ordering::Relaxed);
+        let classes = asked.in_force().bits();
+        self.classes.store(classes, Ordering::Relaxed);
+    }
+
+    /// Whether events of a class go to any.
+    fn take(&self, class: EventClass) -> bool {
+        self.classes.load(Ordering::Relaxed) & class.bits() != 0
     }
 }
 
@@ -35,23 +70,21 @@ impl Channels {
 pub struct Announcer {
     exchange: Arc<Exchange>,
     channels: Arc<Channels>,
+    tracker: Arc<Tracker>,
     is_crowded: Arc<AtomicBool>,
     /// The name of the channel that is written to.
     name: Vec<u8>,
 }
 
 impl Announcer {
-    /// A sink that publishes through `exchange`. It sets `is_crowded` when so much waits to be
+    /// A sink that publishes through the exchange of `node`. It sets `is_crowded` when so much waits to be
     /// delivered that whoever makes more should wait.
     #[must_use]
-    pub fn new(
-        exchange: &Arc<Exchange>,
-        channels: &Arc<Channels>,
-        is_crowded: &Arc<AtomicBool>,
-    ) -> Self {
+    pub fn new(node: &Node, is_crowded: &Arc<AtomicBool>) -> Self {
         Self {
-            exchange: Arc::clone(exchange),
-            channels: Arc::clone(channels),
+            exchange: Arc::clone(&node.exchange),
+            channels: Arc::clone(&node.event_channels),
+            tracker: Arc::clone(&node.tracker),
             is_crowded: Arc::clone(is_crowded),
             name: Vec::new(),
         }
@@ -75,7 +108,10 @@ impl Announcer {
 
 impl EventSink for Announcer {
     fn event(&mut self, event: &Event<'_>) {
-        if !self.exchange.has_subscribers() {
+        if self.tracker.has_prefixes() && CHANGES.has(event.class) {
+            self.tracker.note(event.key, AUTHOR.get());
+        }
+        if !self.exchange.has_subscribers() || !self.channels.take(event.class) {
             return;
         }
         let name = event.name.as_bytes();

@@ -55,7 +55,8 @@ impl Clients {
 
     /// Lets a client go; a no-op when it went before.
     pub fn remove(&self, id: u64) {
-        if self.lock().remove(&id).is_some() {
+        if let Some(client) = self.lock().remove(&id) {
+            client.set_flag(ClientRecord::GONE, true);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -185,7 +186,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
          db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
-         events={events} cmd={command} user={user} redir=-1 resp={resp} lib-name={library} \
+         events={events} cmd={command} user={user} redir={redirect} resp={resp} lib-name={library} \
          lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
          tot-cmds={requests}",
         id = client.id,
@@ -197,6 +198,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
         idle = idle_ms / 1000,
         flags = flags(client),
         db = client.database.load(Ordering::Relaxed),
+        redirect = client.redirect.load(Ordering::Relaxed),
         sub = subscriptions[0],
         psub = subscriptions[1],
         ssub = subscriptions[2],
@@ -221,6 +223,9 @@ fn flags(client: &ClientRecord) -> String {
         (client.has_flag(ClientRecord::PUBSUB), 'P'),
         (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),
+        (client.has_flag(ClientRecord::TRACKING), 't'),
+        (client.has_flag(ClientRecord::TRACKING_BROKEN), 'R'),
+        (client.has_flag(ClientRecord::TRACKING_BROADCAST), 'B'),
         (client.has_flag(ClientRecord::TOUCHED), 'd'),
         (client.has_flag(ClientRecord::KILLED), 'A'),
         (client.local_address.starts_with('/'), 'U'),

@@ -213,7 +213,7 @@ fn clients(report: &mut Report<'_>) {
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
     report.field("blocked_clients", node.clients.blocked());
-    report.zeros(&["tracking_clients"]);
+    report.field("tracking_clients", node.tracker.clients_count());
     report.field("pubsub_clients", node.clients.subscribed());
     let (watching, watched) = node.clients.watching();
     report.field("watching_clients", watching);
@@ -435,14 +435,12 @@ fn stats(report: &mut Report<'_>) {
         "slave_expires_tracked_keys",
     ]);
     defragmentation(report);
-    report.zeros(&[
-        "total_active_defrag_time",
-        "current_active_defrag_time",
-        "tracking_total_keys",
-        "tracking_total_items",
-        "tracking_total_prefixes",
-        "unexpected_error_replies",
-    ]);
+    report.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
+    let [keys, items, prefixes] = node.tracker.counts();
+    report.field("tracking_total_keys", keys);
+    report.field("tracking_total_items", items);
+    report.field("tracking_total_prefixes", prefixes);
+    report.zeros(&["unexpected_error_replies"]);
     report.field("total_error_replies", counts.error_replies());
     report.field("dump_payload_sanitizations", 0);
     report.field("total_reads_processed", sums.of(Count::Reads));

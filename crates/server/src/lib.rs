@@ -23,4 +23,5 @@ pub mod port;
 pub mod process;
 pub mod runtime;
 mod system_check;
+pub mod tracker;
 pub mod worker;

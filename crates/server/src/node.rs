@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::clock::Clock;
 use base::random::Prng;
 use commands::{
-    ClientRecord, Counts, EngineCounters, Latencies, Push, ServerMemory, Settings, Threshold,
-    UseClock, Waiters,
+    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings,
+    Threshold, UseClock, Waiters,
 };
 use reactor::{ConnectionId, Waker};
-use store::{Handle, LfuTuning, Policy, Store};
+use store::{Handle, LfuTuning, Listener, Policy, Store};
 
-use crate::announcer::{Announcer, Channels};
+use crate::announcer::{self, Announcer, Channels};
 use crate::aside::{Answer, Job};
 use crate::clients::Clients;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
@@ -24,6 +24,7 @@ use crate::doors::Doors;
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
+use crate::tracker::Tracker;
 use crate::{limits, open_files, process};
 
 /// What the workers of one server share.
@@ -40,12 +41,16 @@ pub struct Node {
     pub supervisor: Supervisor,
     /// Who is connected.
     pub clients: Clients,
+    /// Who is told of changes of which keys.
+    pub tracker: Arc<Tracker>,
     /// Who is subscribed to what.
     pub exchange: Arc<Exchange>,
     /// Those of them that wait for keys.
     pub waiters: Arc<Waiters>,
     /// To which channels events go.
-    event_channels: Arc<Channels>,
+    pub(crate) event_channels: Arc<Channels>,
+    /// Held while it is found out which events are wanted.
+    wanting: Mutex<()>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Rates of the last moments.
@@ -209,6 +214,8 @@ impl Node {
             exchange: Arc::default(),
             waiters: Arc::default(),
             event_channels: Arc::default(),
+            wanting: Mutex::default(),
+            tracker: Arc::default(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
@@ -274,15 +281,38 @@ impl Node {
     #[must_use]
     pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
         let mut handle = self.store.handle();
-        let announcer = Announcer::new(&self.exchange, &self.event_channels, is_crowded);
+        let announcer = Announcer::new(self, is_crowded);
         handle.set_event_sink(Some(Box::new(announcer)));
         handle
     }
 
-    fn apply_limits(&self, config: &Config) {
+    /// Takes a client in that tracks keys, or what it asks for now.
+    pub fn follow(&self, follower: &Arc<Follower>) {
+        self.tracker.follow(follower);
+        self.want_events(&self.config.current());
+    }
+
+    /// Lets a client go that tracked keys.
+    pub fn unfollow(&self, store: &mut Handle, follower: &Follower) {
+        self.tracker
+            .unfollow(store, &self.tracking_listener(), follower);
+        self.want_events(&self.config.current());
+    }
+
+    /// Has the store state the events that somebody wants.
+    fn want_events(&self, config: &Config) {
+        let _alone = self.wanting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = config.notifications.in_force();
         self.event_channels.set(config.notifications);
-        self.store
-            .set_wanted_events(config.notifications.in_force());
+        if self.tracker.has_prefixes() {
+            wanted = wanted.and(announcer::CHANGES);
+        }
+        self.store.set_wanted_events(wanted);
+    }
+
+    fn apply_limits(&self, config: &Config) {
+        self.want_events(config);
+        self.tracker.set_keys_max(config.tracked_keys_max);
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
@@ -335,6 +365,7 @@ impl Node {
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
         let workers: Arc<[WorkerLink]> = workers.into();
         self.exchange.set_workers(Arc::clone(&workers));
+        self.tracker.set_workers(Arc::clone(&workers));
         let _already_set = self.workers.set(workers);
     }
 
@@ -517,6 +548,12 @@ impl Node {
                 held_bytes: client.held_bytes.load(Ordering::Relaxed),
             });
         }
+    }
+
+    /// What the store tells of changes of tracked keys.
+    #[must_use]
+    pub fn tracking_listener(&self) -> Arc<dyn Listener> {
+        Arc::<Tracker>::clone(&self.tracker)
     }
 
     /// Leaves a push with the worker of a client; a client for whose worker too much waits already is

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, KillCount, Latencies, Published, Push, ServerMemory,
-    ServerPort, Session, ShutdownRequest, Topic, TopicKind,
+    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, Published, Push,
+    ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
-use store::Handle;
+use store::{Handle, Key};
 
 use crate::aside::in_pieces;
 use crate::clients;
@@ -202,6 +202,24 @@ impl ServerPort for Port<'_> {
 
     fn patterns_count(&self) -> usize {
         self.node.exchange.patterns_count()
+    }
+
+    fn follow(&mut self, follower: &Arc<Follower>) {
+        self.node.follow(follower);
+    }
+
+    fn unfollow(&mut self, store: &mut Handle, follower: &Arc<Follower>) {
+        self.node.unfollow(store, follower);
+    }
+
+    fn track(&mut self, store: &mut Handle, follower: &Arc<Follower>, keys: &[Key<'_>]) {
+        let listener = &self.node.tracking_listener();
+        self.node.tracker.track(store, listener, follower, keys);
+    }
+
+    fn tell_flush(&mut self, store: &mut Handle) {
+        let listener = &self.node.tracking_listener();
+        self.node.tracker.tell_flush(store, listener);
     }
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {

@@ -24,6 +24,7 @@ use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
 
+use crate::announcer;
 use crate::aside::{Answer, Job};
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
@@ -574,9 +575,11 @@ impl Service for Worker {
             connected.peer_is_local,
             (&mut self.deliveries, id),
         );
+        announcer::work_for(connected.session.client.id);
         let outcome = self
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
+        announcer::work_for(0);
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
         }
@@ -640,6 +643,9 @@ impl Service for Worker {
             self.node.clients.remove(connected.session.client.id);
             self.engine.close(&mut connected.session);
             self.deliveries.forget(&connected.session, id);
+            if let Some(tracking) = connected.session.tracking.take() {
+                self.node.unfollow(self.engine.store(), &tracking.follower);
+            }
             self.paused_count -= usize::from(connected.is_paused);
         }
     }
@@ -670,6 +676,7 @@ impl Service for Worker {
             self.upkeep(io);
         }
         self.end_overdue_waits(io, output);
+        self.node.tracker.tell_changes();
         self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
             && stopping.is_over(&self.sessions, io, self.now_ms)

@@ -67,6 +67,12 @@ impl EventClass {
     /// A key came that was not there.
     pub const NEW: Self = Self(1 << 11);
 
+    /// Each class as one bit.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// These and others.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {

@@ -184,9 +184,12 @@ impl Listeners {
             for ((_, position), registrations) in shard.range((database, 0)..=(database, u64::MAX))
             {
                 let hash = position.reverse_bits();
+                let first = keys.len();
                 for registration in registrations {
-                    if !keys.contains(&(hash, registration.key.clone())) {
-                        keys.push((hash, registration.key.clone()));
+                    let key = &registration.key;
+                    // All registrations of a key are in one place.
+                    if !keys[first..].iter().any(|(_, known)| known == key) {
+                        keys.push((hash, key.clone()));
                     }
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use commands::{ClientFilter, ClientRecord, CommandError, KillCount, Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind};
+use commands::{ClientFilter, ClientRecord, CommandError, Follower, KillCount, Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind};
 use protocol::Reply;
-use store::Handle;
+use store::{Handle, Key};
 
 pub(crate) struct IdlePort;
 
@@ -81,6 +81,13 @@ impl ServerPort for IdlePort {
     }
 
     fn answer(&mut self, _client: &ClientRecord, _reply: Vec<u8>) {}
+    fn follow(&mut self, _follower: &Arc<Follower>) {}
+
+    fn unfollow(&mut self, _store: &mut Handle, _follower: &Arc<Follower>) {}
+
+    fn track(&mut self, _store: &mut Handle, _follower: &Arc<Follower>, _keys: &[Key<'_>]) {}
+
+    fn tell_flush(&mut self, _store: &mut Handle) {}
 
     fn push(&mut self, _to: &ClientRecord, _push: &Push) {}
 

@@ -221,6 +221,7 @@ fn run_each(
         let start = reply.mark();
         let output = reply.len_with_attachments();
         context.plan.begin_unplanned();
+        context.track_reads(queued.spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
         let result = (queued.spec.handler)(context, &mut args, reply);
         let counters = ledger.counters;

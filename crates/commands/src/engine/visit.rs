@@ -406,6 +406,11 @@ impl Visit<'_> {
         if reply_mode != ReplyMode::On && !is_push {
             suppress_reply(session, &mut self.reply, start);
         }
+        if let Some(tracking) = &mut session.tracking
+            && session.transaction.is_none()
+        {
+            tracking.is_exception &= command.is_some_and(|found| found.spec.name == "CLIENT");
+        }
         if session.hears_pushes() {
             self.send_pushes();
         }
@@ -490,6 +495,7 @@ impl Visit<'_> {
             Some(long) if self.context.session.arrival.is_some() => long.handler,
             _ => spec.handler,
         };
+        self.context.track_reads(spec, request);
         let defers = self.place == Place::Worker && is_ordinary(self.context.session);
         self.context.pace = Pace { defers };
         let result = match self.place {

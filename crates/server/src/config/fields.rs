@@ -82,6 +82,9 @@ pub struct Config {
     pub clients_memory: ClientsMemory,
     /// Bytes of unanswered input a client may pile up.
     pub query_buffer_bytes_max: u64,
+    /// `tracking-table-max-keys`: keys of which changes are told to clients that cache them; 0 for no
+    /// limit.
+    pub tracked_keys_max: u64,
     /// Length of one argument.
     pub bulk_bytes_max: u64,
     /// Whether DUMP compresses long texts.

@@ -23,5 +23,6 @@ mod payloads;
 mod pubsub;
 mod start;
 mod time;
+mod tracking;
 mod transactions;
 mod transcripts;

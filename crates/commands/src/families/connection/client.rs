@@ -3,6 +3,7 @@
 use protocol::Reply;
 
 use super::others::{kill, list, pause, unblock};
+use super::tracking::{caching, get_redirect, tracking, tracking_info};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -187,6 +188,46 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..OPERATOR
         },
         CommandSpec {
+            name: "TRACKING",
+            arity: Arity::AtLeast(3),
+            since: "6.0.0",
+            summary: "Has the connection told of changes of keys that it caches.",
+            complexity: "O(1). Some options may introduce additional complexity.",
+            syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] \
+                     [OPTIN] [OPTOUT] [NOLOOP]",
+            handler: tracking,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "CACHING",
+            arity: Arity::Exactly(3),
+            since: "6.0.0",
+            summary: "Says whether the keys of the next command are tracked.",
+            syntax: "<YES | NO>",
+            handler: caching,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "TRACKINGINFO",
+            since: "6.2.0",
+            summary: "Tells what is tracked for the connection.",
+            handler: |context, _args, reply| {
+                tracking_info(context, reply);
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "GETREDIR",
+            since: "6.0.0",
+            summary: "Tells which connection is told instead of this one.",
+            handler: |context, _args, reply| {
+                get_redirect(context, reply);
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
             name: "MAINT_NOTIFICATIONS",
             arity: Arity::AtLeast(3),
             since: "8.2.0",
@@ -220,6 +261,10 @@ const FILTERS_OF_KILL: &str = "<ip:port | <[ID client-id [client-id ...]] | \
     [CAPA capability]> ...>";
 
 const HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -263,6 +308,11 @@ const HELP: &[&str] = &[
     "    Suspend all, or just write, clients for <timeout> milliseconds.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
     "SETINFO <option> <value>",

@@ -3,6 +3,7 @@
 use protocol::{Reply, Resp};
 
 use super::client::{checked_name, set_name};
+use super::tracking;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -183,6 +184,7 @@ fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> CommandRes
 fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     context.end_transaction();
     pubsub::unsubscribe_all(context, reply);
+    tracking::end(context);
     let session = &mut *context.session;
     let monitors = &context.settings.observer.monitors;
     monitors.remove(&session.client);

@@ -4,6 +4,7 @@ mod client;
 mod filter;
 mod hello;
 mod others;
+mod tracking;
 
 use protocol::Reply;
 

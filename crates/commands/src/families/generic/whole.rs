@@ -86,6 +86,7 @@ fn flush(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let stated_in = context.session.database;
+    context.server.tell_flush(context.store);
     context.store.exclusive(|store| {
         if store.flush(database) > 0 {
             store.effect(stated_in, |effect| effect.command(&[command]));

@@ -14,7 +14,6 @@ const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "has no TLS";
 const NO_ACL: &str = "has no access control lists";
-const NO_TRACKING: &str = "has no client-side caching";
 const NO_SCRIPTS: &str = "runs no scripts";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
@@ -164,7 +163,6 @@ pub(super) const MACHINE: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const OBSERVATION: &[Directive] = &[
-    lacking("tracking-table-max-keys", LONG_COUNT, "1000000", NO_TRACKING),
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),

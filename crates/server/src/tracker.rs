@@ -1,0 +1,421 @@
+//! Client-side caching: which clients are to be told of changes of which keys.
+//!
+//! ```text
+//!   a tracked read ──► table: key ─► followers ◄── the key was changed (`store::Listener`)
+//!                                                     └─► an invalidation to each, the entry goes
+//!   any change (`store::EventSink`) ──► prefixes ─► keys of this turn ──► one message a prefix
+//! ```
+//!
+//! An entry serves once: who was told of a change has to read again to hear of the next. The table has
+//! limits in keys and in bytes; what is dropped because of them is told as if it had been changed.
+//!
+//! The locks here are leaves, taken in the order in which they stand in [`Tracker`] and before those of
+//! a [`Follower`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use commands::{ClientRecord, Follower, Push, TrackingMode};
+use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
+
+use crate::mail::{Address, Letter};
+use crate::node::WorkerLink;
+
+/// The table has so many parts, each with a lock.
+const PARTS: usize = 16;
+
+/// So many bytes the table takes at most, whatever `tracking-table-max-keys` says.
+const TABLE_BYTES_MAX: usize = 256 << 20;
+
+/// What a key takes beside its name, about, in the table and among the listeners of the store.
+const KEY_BYTES: usize = 192;
+/// What a follower of a key takes, about, in the table and in its own list.
+const ITEM_BYTES: usize = 96;
+
+/// Where RESP2 clients are told, subscribed on another connection.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// Followers of a key, each with the database it read the key in.
+type Followers = Vec<(DatabaseId, Arc<Follower>)>;
+type Part = HashMap<Arc<[u8]>, Followers>;
+
+/// See the module.
+#[derive(Default)]
+pub struct Tracker {
+    workers: OnceLock<Arc<[WorkerLink]>>,
+    hasher: RandomState,
+    /// All clients that track, by id.
+    everybody: Mutex<BTreeMap<u64, Arc<Follower>>>,
+    parts: [Mutex<Part>; PARTS],
+    broadcast: Mutex<Broadcast>,
+    keys_max: AtomicU64,
+    /// Entries of the table.
+    keys: AtomicUsize,
+    /// Followers in all of them.
+    items: AtomicUsize,
+    bytes: AtomicUsize,
+    prefixes: AtomicUsize,
+    /// Changes that are not told yet.
+    changes: AtomicUsize,
+    /// The part that is dropped from next.
+    victim: AtomicUsize,
+}
+
+/// Prefixes, and the keys with each that were changed since it was told last.
+#[derive(Default)]
+struct Broadcast {
+    by_prefix: BTreeMap<Box<[u8]>, Prefix>,
+}
+
+#[derive(Default)]
+struct Prefix {
+    followers: BTreeMap<u64, Arc<Follower>>,
+    /// Who changed it last.
+    changed: BTreeMap<Box<[u8]>, u64>,
+}
+
+/// What is told.
+enum News<'a> {
+    Keys(&'a [&'a [u8]]),
+    Everything,
+}
+
+impl Tracker {
+    /// Says how workers are reached; once.
+    pub fn set_workers(&self, workers: Arc<[WorkerLink]>) {
+        let _already_set = self.workers.set(workers);
+    }
+
+    /// `tracking-table-max-keys`; 0 for no limit.
+    pub fn set_keys_max(&self, keys_max: u64) {
+        self.keys_max.store(keys_max, Ordering::Relaxed);
+    }
+
+    /// How many clients track.
+    #[must_use]
+    pub fn clients_count(&self) -> usize {
+        lock(&self.everybody).len()
+    }
+
+    /// Keys, followers of these, and prefixes that are tracked.
+    #[must_use]
+    pub fn counts(&self) -> [usize; 3] {
+        [&self.keys, &self.items, &self.prefixes].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that the table takes, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether any change has to be [told](Self::note).
+    #[inline]
+    #[must_use]
+    pub fn has_prefixes(&self) -> bool {
+        self.prefixes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes a client in, or what it asks for now.
+    pub fn follow(&self, follower: &Arc<Follower>) {
+        let id = follower.client.id;
+        lock(&self.everybody).insert(id, Arc::clone(follower));
+        let prefixes = follower.options().prefixes.clone();
+        let mut broadcast = lock(&self.broadcast);
+        for prefix in prefixes {
+            let entry = broadcast.by_prefix.entry(prefix).or_default();
+            entry.followers.insert(id, Arc::clone(follower));
+        }
+        let count = broadcast.by_prefix.len();
+        self.prefixes.store(count, Ordering::Relaxed);
+    }
+
+    /// Lets a client go, with all that it tracks.
+    pub fn unfollow(&self, store: &mut Handle, listener: &Arc<dyn Listener>, gone: &Follower) {
+        let id = gone.client.id;
+        lock(&self.everybody).remove(&id);
+        let mut broadcast = lock(&self.broadcast);
+        for prefix in &gone.options().prefixes {
+            if let Some(entry) = broadcast.by_prefix.get_mut(prefix) {
+                entry.followers.remove(&id);
+                if entry.followers.is_empty() {
+                    broadcast.by_prefix.remove(prefix);
+                }
+            }
+        }
+        let count = broadcast.by_prefix.len();
+        self.prefixes.store(count, Ordering::Relaxed);
+        drop(broadcast);
+        let keys = std::mem::take(&mut *gone.keys());
+        for (database, name) in keys {
+            let is_of = |of: DatabaseId, follower: &Follower| {
+                of == database && std::ptr::eq(follower, gone)
+            };
+            let (_, is_silent) = self.take(&name, database, is_of);
+            if is_silent {
+                store.unlisten_aside(&store.key(database, &name), listener);
+            }
+        }
+    }
+
+    /// Notes that a client reads keys.
+    pub fn track(
+        &self,
+        store: &mut Handle,
+        listener: &Arc<dyn Listener>,
+        follower: &Arc<Follower>,
+        keys: &[Key<'_>],
+    ) {
+        for key in keys {
+            self.insert(key, follower);
+            store.listen(key, listener);
+        }
+        let keys_max = self.keys_max.load(Ordering::Relaxed);
+        while keys_max > 0 && self.keys.load(Ordering::Relaxed) as u64 > keys_max
+            || self.held_bytes() > TABLE_BYTES_MAX
+        {
+            if !self.drop_one(store, listener) {
+                return;
+            }
+        }
+    }
+
+    fn insert(&self, key: &Key<'_>, follower: &Arc<Follower>) {
+        let database = key.database();
+        let mut part = self.part(key.bytes());
+        let known = part.get_key_value(key.bytes());
+        let name = match known {
+            Some((name, _)) => Arc::clone(name),
+            None => {
+                self.keys.fetch_add(1, Ordering::Relaxed);
+                let bytes = KEY_BYTES + key.bytes().len();
+                self.bytes.fetch_add(bytes, Ordering::Relaxed);
+                Arc::from(key.bytes())
+            }
+        };
+        if follower.keys().insert((database, Arc::clone(&name))) {
+            self.items.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(ITEM_BYTES, Ordering::Relaxed);
+            let followers = part.entry(name).or_default();
+            followers.push((database, Arc::clone(follower)));
+        }
+    }
+
+    /// Takes those followers of a key out that are `wanted`; also whether nobody follows it in the
+    /// database any more.
+    fn take(
+        &self,
+        name: &[u8],
+        database: DatabaseId,
+        wanted: impl Fn(DatabaseId, &Follower) -> bool,
+    ) -> (Followers, bool) {
+        let mut part = self.part(name);
+        let Some(followers) = part.get_mut(name) else {
+            return (Vec::new(), true);
+        };
+        let (taken, kept): (Followers, Followers) = std::mem::take(followers)
+            .into_iter()
+            .partition(|(of, follower)| wanted(*of, follower));
+        let is_silent = !kept.iter().any(|(of, _)| *of == database);
+        self.items.fetch_sub(taken.len(), Ordering::Relaxed);
+        self.bytes
+            .fetch_sub(taken.len() * ITEM_BYTES, Ordering::Relaxed);
+        if kept.is_empty() {
+            part.remove(name);
+            self.keys.fetch_sub(1, Ordering::Relaxed);
+            self.bytes
+                .fetch_sub(KEY_BYTES + name.len(), Ordering::Relaxed);
+        } else {
+            *followers = kept;
+        }
+        for (database, follower) in &taken {
+            follower.keys().remove(&(*database, Arc::from(name)));
+        }
+        (taken, is_silent)
+    }
+
+    /// Drops some key, as if it had been changed; whether there was one.
+    fn drop_one(&self, store: &mut Handle, listener: &Arc<dyn Listener>) -> bool {
+        for _ in 0..PARTS {
+            let number = self.victim.fetch_add(1, Ordering::Relaxed) % PARTS;
+            let victim = lock(&self.parts[number]).keys().next().cloned();
+            let Some(name) = victim else {
+                continue;
+            };
+            let (followers, _) = self.take(&name, 0, |_, _| true);
+            for (database, follower) in followers {
+                store.unlisten_aside(&store.key(database, &name), listener);
+                self.tell(&follower, &News::Keys(&[&name]));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Notes a change for those who track prefixes; they are told by [`Tracker::tell_changes`].
+    #[cold]
+    pub fn note(&self, key: &[u8], author: u64) {
+        let mut broadcast = lock(&self.broadcast);
+        for (prefix, entry) in &mut broadcast.by_prefix {
+            if key.starts_with(prefix) {
+                entry.changed.insert(key.into(), author);
+                self.changes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells those who track prefixes what was changed since this was last called.
+    #[inline]
+    pub fn tell_changes(&self) {
+        if self.changes.load(Ordering::Relaxed) > 0 {
+            self.tell_prefixes();
+        }
+    }
+
+    #[cold]
+    fn tell_prefixes(&self) {
+        let mut broadcast = lock(&self.broadcast);
+        self.changes.store(0, Ordering::Relaxed);
+        for entry in broadcast.by_prefix.values_mut() {
+            let changed = std::mem::take(&mut entry.changed);
+            for follower in entry.followers.values() {
+                let skips_own = follower.options().skips_own;
+                let id = follower.client.id;
+                let keys: Vec<&[u8]> = changed
+                    .iter()
+                    .filter(|(_, author)| !(skips_own && **author == id))
+                    .map(|(key, _)| &**key)
+                    .collect();
+                if !keys.is_empty() {
+                    self.tell(follower, &News::Keys(&keys));
+                }
+            }
+        }
+    }
+
+    /// Tells all that all keys, or those of a database, are gone, and forgets what is tracked.
+    pub fn tell_flush(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
+        for part in &self.parts {
+            let names: Vec<Arc<[u8]>> = lock(part).keys().cloned().collect();
+            for name in names {
+                let (followers, _) = self.take(&name, 0, |_, _| true);
+                let databases: BTreeSet<_> = followers.iter().map(|(of, _)| *of).collect();
+                for database in databases {
+                    store.unlisten_aside(&store.key(database, &name), listener);
+                }
+            }
+        }
+        let everybody: Vec<_> = lock(&self.everybody).values().cloned().collect();
+        for follower in everybody {
+            self.tell(&follower, &News::Everything);
+        }
+    }
+
+    /// Sends news to whoever a client has named.
+    fn tell(&self, follower: &Follower, news: &News<'_>) {
+        let redirect = follower.options().redirect.clone();
+        let client = &follower.client;
+        let speaks_resp3 = |client: &ClientRecord| client.resp.load(Ordering::Relaxed) > 2;
+        let Some(other) = redirect else {
+            if speaks_resp3(client) {
+                self.send(client, news.push());
+            }
+            return;
+        };
+        if other.has_flag(ClientRecord::GONE) {
+            client.set_flag(ClientRecord::TRACKING_BROKEN, true);
+            if speaks_resp3(client) {
+                self.send(client, broken(other.id));
+            }
+        } else if speaks_resp3(&other) {
+            self.send(&other, news.push());
+        } else if other.has_flag(ClientRecord::PUBSUB) {
+            self.send(&other, news.message());
+        }
+    }
+
+    fn send(&self, client: &ClientRecord, push: Push) {
+        let worker = self.workers.get().and_then(|all| all.get(client.worker));
+        if let Some(worker) = worker {
+            let (id, place) = (client.id, client.place);
+            worker.post_push(Letter {
+                to: Address::Client { id, place },
+                push,
+            });
+        }
+    }
+
+    fn part(&self, name: &[u8]) -> MutexGuard<'_, Part> {
+        let hash = self.hasher.hash_one(name);
+        let number = usize::try_from(hash % PARTS as u64).unwrap_or_default();
+        lock(&self.parts[number])
+    }
+}
+
+impl Listener for Tracker {
+    fn changed(&self, change: &KeyChange<'_>) -> Interest {
+        let (followers, _) = self.take(change.key, change.database, |database, _| {
+            database == change.database
+        });
+        for (_, follower) in followers {
+            let options = follower.options();
+            let is_own = options.skips_own && follower.client.id == change.author;
+            let is_by_client = matches!(change.kind, ChangeKind::Written | ChangeKind::Removed);
+            // Who broadcasts meanwhile hears of it that way.
+            let is_left_out = is_own && is_by_client || options.mode == TrackingMode::Broadcast;
+            drop(options);
+            if !is_left_out {
+                self.tell(&follower, &News::Keys(&[change.key]));
+            }
+        }
+        Interest::Forget
+    }
+}
+
+impl News<'_> {
+    /// As those are told who speak RESP3.
+    fn push(&self) -> Push {
+        Push::new(|reply| {
+            reply.push(2);
+            reply.bulk(b"invalidate");
+            match self {
+                Self::Keys(keys) => {
+                    reply.array(keys.len());
+                    keys.iter().for_each(|key| reply.bulk(key));
+                }
+                Self::Everything => reply.null(),
+            }
+        })
+    }
+
+    /// As those are told who are subscribed in RESP2.
+    fn message(&self) -> Push {
+        Push::new(|reply| {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(CHANNEL);
+            match self {
+                Self::Keys(keys) => {
+                    reply.array(keys.len());
+                    keys.iter().for_each(|key| reply.bulk(key));
+                }
+                Self::Everything => reply.raw(b"$-1\r\n"),
+            }
+        })
+    }
+}
+
+/// What a client is told whose news nobody hears any more.
+fn broken(redirect: u64) -> Push {
+    Push::new(|reply| {
+        reply.push(2);
+        reply.bulk(b"tracking-redir-broken");
+        reply.integer(i64::try_from(redirect).unwrap_or(i64::MAX));
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
