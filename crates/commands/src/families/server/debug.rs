@@ -1,7 +1,9 @@
 //! DEBUG: the few helpers that harm nobody, for those whom `enable-debug-command` lets in.
 
+use base::glob::{self, Case};
 use protocol::Reply;
 
+use super::debug_replies;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
@@ -22,6 +24,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     handler: debug,
     ..CommandSpec::BLANK
 }];
+
+/// Longest text that is matched against a pattern.
+const TEXT_BYTES_MAX: i64 = 1 << 20;
 
 /// Longest sleep: a day.
 const SLEEP_SECONDS_MAX: f64 = 86_400.0;
@@ -58,10 +63,79 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             check_threshold(args.bytes()?)?;
             reply.ok();
         }
+        (b"OBJECT", 1) => debug_replies::object(context, args, reply)?,
+        (b"PROTOCOL", 1) => debug_replies::protocol(args, reply)?,
+        (b"STRINGMATCH-LEN", 2) => {
+            let text = vec![b'x'; usize::try_from(args.bounded(0, TEXT_BYTES_MAX)?).unwrap_or(0)];
+            let is_match = glob::matches(args.bytes()?, &text, Case::Sensitive);
+            reply.integer(i64::from(is_match));
+        }
+        (b"ERROR", 1) => return Err(CommandError::Bytes(args.bytes()?.to_vec())),
+        (b"LISTPACK", 1) => listpack(context, args, reply)?,
+        (b"HTSTATS", 1 | 2) => table_statistics(context, args, reply)?,
+        (b"REPLYBUFFER", 2) => {
+            check_reply_buffer(args)?;
+            reply.ok();
+        }
+        (b"LOG" | b"DICT-RESIZING" | b"PAUSE-CRON" | b"SET-DISABLE-DENY-SCRIPTS", 1)
+        | (b"CLIENT-ENFORCE-REPLY-LIST", 1)
+        | (b"CHANGE-REPL-ID", 0) => reply.ok(),
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP)?,
         _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())
+}
+
+/// Whether a value is a listpack, which is not printed anywhere.
+fn listpack(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let encoding = context
+        .store
+        .peek(&key, |record| record.map(store::Record::encoding));
+    if encoding.ok_or(CommandError::NoSuchKey)?.name() != "listpack" {
+        return Err(CommandError::fixed("ERR Not a listpack encoded object."));
+    }
+    reply.simple("Listpack structure printed on stdout");
+    Ok(())
+}
+
+/// How many keys there are where Redis tells of its two tables.
+fn table_statistics(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let index = args.integer()?;
+    let out_of_range = CommandError::fixed("ERR Out of range database");
+    let database = context.database(index).map_err(|_| out_of_range)?;
+    let keys_count = context.store.len(database);
+    let expiring_count = context.store.expiring_len(database);
+    let text = format!(
+        "[Dictionary HT]\nHash table 0 stats (main hash table):\n number of elements: {keys_count}\n\
+         [Expires HT]\nHash table 0 stats (main hash table):\n number of elements: \
+         {expiring_count}\n"
+    );
+    reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+/// Replies have buffers of the worker's, whose size nothing depends on.
+fn check_reply_buffer(args: &mut Args<'_>) -> CommandResult {
+    if args.take_word("PEAK-RESET-TIME") {
+        if !args.take_word("NEVER") && !args.take_word("RESET") {
+            args.integer()?;
+        }
+        return Ok(());
+    }
+    if args.take_word("RESIZING") {
+        args.integer()?;
+        return Ok(());
+    }
+    Err(CommandError::Syntax)
 }
 
 /// Lists keep elements of any length alike, so that the bound from which Redis gives an element a
@@ -74,6 +148,21 @@ fn check_threshold(text: &[u8]) -> CommandResult {
 }
 
 const HELP: &[&str] = &[
+    "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, LOG, PAUSE-CRON, REPLYBUFFER,",
+    "SET-DISABLE-DENY-SCRIPTS",
+    "    Accepted without effect.",
+    "ERROR <string>",
+    "    Return an error with <string>.",
+    "HTSTATS <dbid>",
+    "    Return how many keys a database has, and how many of them expire.",
+    "LISTPACK <key>",
+    "    Say whether a value is kept as a listpack.",
+    "OBJECT <key>",
+    "    Show how a value is kept.",
+    "PROTOCOL <type>",
+    "    Reply with a test value of the specified type. <type> can be: string,",
+    "    integer, double, null, array, set, map, attrib, push, verbatim, true,",
+    "    false.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Accepted without effect: lists keep elements of any length alike.",
     "SET-ACTIVE-EXPIRE <0|1>",
@@ -82,6 +171,8 @@ const HELP: &[&str] = &[
     "    to 1 reenables back the default.",
     "SLEEP <seconds>",
     "    Stop the worker of this connection for <seconds>. Decimals allowed.",
+    "STRINGMATCH-LEN <len> <pattern>",
+    "    Match a text of <len> x against <pattern>.",
 ];
 
 #[cfg(test)]
@@ -112,7 +203,7 @@ mod tests {
         assert_eq!(server.port.asked[..4], asked);
         assert_eq!(server.port.asked[4], "active expire: false");
         assert_eq!(
-            server.error("DEBUG OBJECT k"),
+            server.error("DEBUG OBJECT"),
             "ERR unknown subcommand or wrong number of arguments for 'OBJECT'. Try DEBUG HELP."
         );
     }

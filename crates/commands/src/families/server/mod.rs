@@ -3,6 +3,7 @@
 mod command;
 mod config;
 mod debug;
+mod debug_replies;
 mod docs;
 mod hot_keys;
 pub(crate) mod keys;
