@@ -87,14 +87,26 @@ impl<V: Copy> IdMap<V> {
 
     /// Keeps a value; what was there before.
     pub(super) fn insert(&mut self, id: EntryId, value: V) -> Option<V> {
-        let key = self.key_for(id);
-        let found = find(&self.pieces[&key], id);
-        match found {
+        let Some((key, piece)) = self.pieces.range_mut(..=id).next_back() else {
+            self.insert_first(id, value);
+            return None;
+        };
+        match find(piece, id) {
             Ok(at) => {
                 let put = |piece: &mut Piece<V>| std::mem::replace(&mut piece[at].1, value);
-                return self.change(key, put);
+                return Some(change(piece, &mut self.bytes, put));
             }
-            Err(at) => self.insert_at(key, at, id, value),
+            Err(at) if piece.len() < PIECE_LEN => {
+                change(piece, &mut self.bytes, |piece| {
+                    piece.insert(at, (id, value));
+                });
+            }
+            Err(PIECE_LEN) => self.add(id, vec![(id, value)]),
+            Err(_) => {
+                let key = *key;
+                self.split(key);
+                return self.insert(id, value);
+            }
         }
         self.len += 1;
         None
@@ -102,54 +114,40 @@ impl<V: Copy> IdMap<V> {
 
     /// Takes a value away.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<V> {
-        let (key, piece) = self.pieces.range(..=id).next_back()?;
+        let (key, piece) = self.pieces.range_mut(..=id).next_back()?;
         let (key, at) = (*key, find(piece, id).ok()?);
         self.len -= 1;
         if piece.len() == 1 {
             return self.take(key)?.pop().map(|(_, value)| value);
         }
-        let (removed, left) = self.change(key, |piece| (piece.remove(at).1, piece.len()))?;
-        if left < MERGE_BELOW {
+        let removed = change(piece, &mut self.bytes, |piece| piece.remove(at).1);
+        if piece.len() < MERGE_BELOW {
             self.merge(key);
         }
         Some(removed)
     }
 
-    /// The key of the piece that an id belongs to; there is one afterwards.
-    fn key_for(&mut self, id: EntryId) -> EntryId {
-        if let Some((key, _)) = self.pieces.range(..=id).next_back() {
-            return *key;
-        }
-        // The id becomes the first: its piece's key has to go down to it.
-        let piece = match self.pieces.pop_first() {
-            Some((_, piece)) => piece,
-            None => {
-                self.bytes += BESIDE_BYTES;
-                Arc::default()
+    /// Keeps a value whose id is below all others: the key of their piece has to go down to it.
+    fn insert_first(&mut self, id: EntryId, value: V) {
+        match self.pieces.first_key_value() {
+            Some((key, piece)) if piece.len() < PIECE_LEN => {
+                let key = *key;
+                if let Some(mut piece) = self.take(key) {
+                    piece.insert(0, (id, value));
+                    self.add(id, piece);
+                }
             }
-        };
-        self.pieces.insert(id, piece);
-        id
+            _ => self.add(id, vec![(id, value)]),
+        }
+        self.len += 1;
     }
 
-    fn insert_at(&mut self, key: EntryId, at: usize, id: EntryId, value: V) {
-        let len = self.pieces[&key].len();
-        if len < PIECE_LEN {
-            self.change(key, |piece| piece.insert(at, (id, value)));
-        } else if at == len {
-            self.add(id, vec![(id, value)]);
-        } else {
+    /// Makes two pieces of one.
+    fn split(&mut self, key: EntryId) {
+        if let Some(piece) = self.pieces.get_mut(&key) {
             let split = |piece: &mut Piece<V>| piece.split_off(PIECE_LEN / 2);
-            let Some(upper) = self.change(key, split) else {
-                return;
-            };
-            let upper_key = upper[0].0;
-            self.add(upper_key, upper);
-            let (key, at) = match at.checked_sub(PIECE_LEN / 2) {
-                Some(at) if at > 0 => (upper_key, at),
-                _ => (key, at),
-            };
-            self.change(key, |piece| piece.insert(at, (id, value)));
+            let upper = change(piece, &mut self.bytes, split);
+            self.add(upper[0].0, upper);
         }
     }
 
@@ -163,8 +161,9 @@ impl<V: Copy> IdMap<V> {
         let next_key = *next_key;
         if piece.len() + next.len() <= PIECE_LEN / 2
             && let Some(next) = self.take(next_key)
+            && let Some(piece) = self.pieces.get_mut(&key)
         {
-            self.change(key, |piece| piece.extend(next));
+            change(piece, &mut self.bytes, |piece| piece.extend(next));
         }
     }
 
@@ -178,16 +177,20 @@ impl<V: Copy> IdMap<V> {
         self.bytes -= BESIDE_BYTES + values_bytes(&piece);
         Some(Arc::unwrap_or_clone(piece))
     }
+}
 
-    /// Changes a piece, an own copy of it when it is shared, and counts its bytes anew.
-    fn change<R>(&mut self, key: EntryId, change: impl FnOnce(&mut Piece<V>) -> R) -> Option<R> {
-        let piece = self.pieces.get_mut(&key)?;
-        let before = values_bytes(piece);
-        let piece = Arc::make_mut(piece);
-        let answer = change(piece);
-        self.bytes = self.bytes - before + values_bytes(piece);
-        Some(answer)
-    }
+/// Changes a piece, an own copy of it when it is shared, and counts its bytes anew.
+#[inline]
+fn change<V: Clone, R>(
+    piece: &mut Arc<Piece<V>>,
+    bytes: &mut usize,
+    change: impl FnOnce(&mut Piece<V>) -> R,
+) -> R {
+    let before = values_bytes(piece);
+    let piece = Arc::make_mut(piece);
+    let answer = change(piece);
+    *bytes = *bytes - before + values_bytes(piece);
+    answer
 }
 
 fn find<V>(piece: &Piece<V>, id: EntryId) -> Result<usize, usize> {
