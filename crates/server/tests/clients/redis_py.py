@@ -87,6 +87,138 @@ def keys(r):
     other.close()
 
 
+def near(pairs, expected):
+    """Whether members with scores are these: pairs in RESP2, lists in RESP3."""
+    return [(member, score) for member, score in pairs] == expected
+
+
+def lists(r):
+    assert r.rpush("list", "a", "b", 3) == 3
+    assert r.lpush("list", b"\x00\r\n") == 4
+    assert r.lrange("list", 0, -1) == [b"\x00\r\n", b"a", b"b", b"3"]
+    assert r.lpos("list", "b") == 2
+    assert r.linsert("list", "BEFORE", "b", "x") == 5
+    assert r.lset("list", 0, "y") is True
+    assert r.lindex("list", -1) == b"3"
+    assert r.lmove("list", "other", "LEFT", "RIGHT") == b"y"
+    assert r.lmpop(2, "nothing", "other", direction="LEFT") == [b"other", [b"y"]]
+    assert r.lrem("list", 0, "x") == 1
+    assert r.ltrim("list", 1, -1) is True
+    assert r.lpop("list", 5) == [b"b", b"3"]
+    assert r.exists("list") == 0
+
+
+def hashes(r):
+    assert r.hset("hash", mapping={"a": 1, "b": "two", "c": 1.5}) == 3
+    assert r.hget("hash", "b") == b"two"
+    assert r.hmget("hash", "a", "nothing") == [b"1", None]
+    assert r.hgetall("hash") == {b"a": b"1", b"b": b"two", b"c": b"1.5"}
+    assert r.hincrby("hash", "a", 4) == 5
+    assert r.hincrbyfloat("hash", "c", 0.25) == 1.75
+    assert r.hsetnx("hash", "a", 7) == 0
+    assert sorted(r.hkeys("hash")) == [b"a", b"b", b"c"]
+    assert set(dict(r.hscan_iter("hash"))) == {b"a", b"b", b"c"}
+    assert r.hexpire("hash", 1000, "a", "nothing") == [1, -2]
+    assert 990 <= r.httl("hash", "a")[0] <= 1000
+    assert r.hpexpireat("hash", 4_000_000_000_000, "b") == [1]
+    assert r.hpexpiretime("hash", "a", "b", "c")[1:] == [4_000_000_000_000, -1]
+    assert r.hpersist("hash", "a", "c") == [1, -1]
+    assert r.execute_command("HGETDEL", "hash", "FIELDS", 1, "c") == [b"1.75"]
+    assert r.hdel("hash", "a", "b") == 2
+    assert r.exists("hash") == 0
+
+
+def sets(r):
+    assert r.sadd("set", "a", "b", "c") == 3
+    assert r.sadd("numbers", 1, 2, 3) == 3
+    assert r.object("encoding", "numbers") == b"intset"
+    assert r.smembers("set") == {b"a", b"b", b"c"}
+    assert r.sismember("set", "a") == 1
+    assert r.smismember("set", ["a", "x"]) == [1, 0]
+    assert r.sadd("more", "b", "c", "d") == 3
+    assert r.sinter("set", "more") == {b"b", b"c"}
+    assert r.sunion("set", "more") == {b"a", b"b", b"c", b"d"}
+    assert r.sdiff("set", "more") == {b"a"}
+    assert r.sintercard(2, ["set", "more"], limit=1) == 1
+    assert r.sinterstore("common", "set", "more") == 2
+    assert r.smove("set", "common", "a") is True
+    assert set(r.sscan_iter("common")) == {b"a", b"b", b"c"}
+    assert r.spop("common", 3) is not None
+    assert r.srandmember("set", -5) != []
+    assert r.delete("set", "more", "numbers", "common") == 3
+
+
+def sorted_sets(r):
+    assert r.zadd("sorted", {"a": 1, "b": 2.5, "c": float("inf")}) == 3
+    assert r.zadd("sorted", {"a": 2}, gt=True, ch=True) == 1
+    assert r.zscore("sorted", "c") == float("inf")
+    assert r.zmscore("sorted", ["a", "x"]) == [2.0, None]
+    assert near(r.zrange("sorted", 0, 1, withscores=True), [(b"a", 2.0), (b"b", 2.5)])
+    assert r.zrange("sorted", "(2", "+inf", byscore=True) == [b"b", b"c"]
+    assert r.zrevrange("sorted", 0, 0) == [b"c"]
+    assert r.zrank("sorted", "b") == 1
+    assert r.zincrby("sorted", -1, "b") == 1.5
+    assert r.zcount("sorted", "-inf", 2) == 2
+    assert r.zadd("others", {"a": 10, "z": 1}) == 2
+    assert near(r.zunion(["sorted", "others"], withscores=True)[:2], [(b"z", 1.0), (b"b", 1.5)])
+    assert r.zinter(["sorted", "others"]) == [b"a"]
+    assert r.zinterstore("both", {"sorted": 2, "others": 1}, aggregate="MAX") == 1
+    assert r.zscore("both", "a") == 10.0
+    assert near(r.zpopmin("sorted", 1), [(b"b", 1.5)])
+    assert dict(r.zscan_iter("others")) == {b"a": 10.0, b"z": 1.0}
+    assert r.zremrangebyscore("others", 0, 5) == 1
+    assert r.delete("sorted", "others", "both") == 3
+
+
+def streams(r):
+    first = r.xadd("stream", {"a": "1", "b": b"\xff"}, id="5-1")
+    assert first == b"5-1"
+    assert r.xadd("stream", {"c": "2"}, id="6-0", maxlen=10, approximate=False) == b"6-0"
+    assert r.xlen("stream") == 2
+    assert r.xrange("stream", "-", "+") == [(b"5-1", {b"a": b"1", b"b": b"\xff"}), (b"6-0", {b"c": b"2"})]
+    assert r.xrevrange("stream", count=1) == [(b"6-0", {b"c": b"2"})]
+    assert r.xgroup_create("stream", "group", id="0") is True
+    assert len(r.xreadgroup("group", "alice", {"stream": ">"}, count=1)) == 1
+    assert r.xpending("stream", "group")["pending"] == 1
+    [pending] = r.xpending_range("stream", "group", "-", "+", 10)
+    assert (pending["message_id"], pending["consumer"]) == (b"5-1", b"alice")
+    assert r.xclaim("stream", "group", "bob", 0, ["5-1"])[0][0] == b"5-1"
+    assert r.xautoclaim("stream", "group", "carol", 0)[1][0][0] == b"5-1"
+    assert r.xack("stream", "group", "5-1") == 1
+    assert r.xinfo_stream("stream")["length"] == 2
+    assert r.xinfo_groups("stream")[0]["last-delivered-id"] == b"5-1"
+    assert {one["name"] for one in r.xinfo_consumers("stream", "group")} == {b"alice", b"bob", b"carol"}
+    assert r.xread({"stream": "5-1"}) != []
+    assert r.xdel("stream", "6-0") == 1
+    assert r.xtrim("stream", maxlen=0, approximate=False) == 1
+    assert r.xgroup_destroy("stream", "group") == 1
+    assert r.delete("stream") == 1
+
+
+def sketches_places_and_order(r):
+    assert r.pfadd("sketch", *range(1000)) == 1
+    assert 980 <= r.pfcount("sketch") <= 1020
+    assert r.pfadd("sketch2", "x") == 1
+    assert r.pfmerge("merged", "sketch", "sketch2") is True
+    assert r.pfcount("merged") >= r.pfcount("sketch")
+    assert r.geoadd("places", (13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania")) == 2
+    assert abs(float(r.geodist("places", "Palermo", "Catania", "km")) - 166.2742) < 0.001
+    assert r.geohash("places", "Palermo") in ([b"sqc8b49rny0"], ["sqc8b49rny0"])
+    near_by = r.geosearch("places", longitude=15, latitude=37, radius=100, unit="km", withdist=True)
+    assert near_by[0][0] == b"Catania" and abs(near_by[0][1] - 56.4413) < 0.001
+    r.rpush("unsorted", 3, 1, 2)
+    r.mset({"weight:1": 9, "weight:2": 8, "weight:3": 7})
+    assert r.sort("unsorted", desc=True) == [b"3", b"2", b"1"]
+    assert r.sort("unsorted", by="weight:*", get="#") == [b"3", b"2", b"1"]
+    assert r.sort("unsorted", store="ordered") == 3
+    for key in ("sketch", "places", "unsorted"):
+        payload = r.dump(key)
+        assert r.restore("restored", 50_000, payload, replace=True) == b"OK"
+        assert r.type("restored") == r.type(key)
+        assert 0 < r.pttl("restored") <= 50_000
+        assert r.dump("restored") == payload
+
+
 def connection_and_server(r):
     assert r.ping() is True
     assert r.echo("back") == b"back"
@@ -138,7 +270,8 @@ def decoded():
 for protocol in (2, 3):
     r = connect(protocol=protocol)
     r.flushall()
-    for part in (strings, bitmaps, keys, connection_and_server, pipelines, threads):
+    types = (lists, hashes, sets, sorted_sets, streams, sketches_places_and_order)
+    for part in (strings, bitmaps, keys, *types, connection_and_server, pipelines, threads):
         part(r)
     r.close()
 r = connect()
