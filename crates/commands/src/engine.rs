@@ -271,7 +271,6 @@ impl Engine {
             settings: &self.settings,
             random: &mut self.random,
             plan: &mut self.plan,
-            counters: &self.counters,
             waiters: &self.waiters,
             now_unix_ms,
             author: 0,
@@ -289,12 +288,25 @@ impl Engine {
         if !waiter.claim() {
             return None;
         }
-        self.end_wait(session);
-        self.counters.count_calls(waiter.subject.command.index, 1);
-        Some(waiter.subject.in_vain())
+        let reply = waiter.subject.in_vain();
+        self.end_answered_wait(session, &reply);
+        Some(reply)
     }
 
-    /// Forgets what a session waits for: it was answered, or its client is gone.
+    /// Forgets what a session waited for that is answered with `reply`, and counts the request.
+    pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
+        if let Some(wait) = &session.wait {
+            let index = wait.waiter.subject.command.index;
+            self.counters.count_calls(index, 1);
+            if let [b'-', text @ ..] = reply {
+                self.counters.count_failure(index);
+                self.counters.count_error(text);
+            }
+        }
+        self.end_wait(session);
+    }
+
+    /// Forgets what a session waits for: its client is gone.
     pub fn end_wait(&mut self, session: &mut Session) {
         session.wait = None;
         if let Some(waiter) = session.client.set_waiter(None) {

@@ -268,10 +268,10 @@ impl TestServer {
     /// What clients that waited were sent since the last call, by their ids; they wait no longer.
     pub(crate) fn answers(&mut self) -> Vec<(u64, String)> {
         let answers = std::mem::take(&mut self.port.answers);
-        for (id, _) in &answers {
+        for (id, reply) in &answers {
             let own = (self.session.client.id == *id).then_some(&mut self.session);
             if let Some(session) = self.others.get_mut(id).or(own) {
-                self.engine.end_wait(session);
+                self.engine.end_answered_wait(session, reply);
             }
         }
         let shown = answers.into_iter().map(|(id, bytes)| {

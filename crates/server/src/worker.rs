@@ -157,7 +157,7 @@ impl Worker {
                 reply,
             } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
-                    self.end_wait(id);
+                    self.end_wait(id, &reply);
                     self.answer(io, output, id, reply);
                 }
             }
@@ -310,10 +310,11 @@ impl Worker {
         }
     }
 
-    /// Forgets what a client waits for.
-    fn end_wait(&mut self, id: ConnectionId) {
+    /// Forgets what a client waited for that is answered with `reply`.
+    fn end_wait(&mut self, id: ConnectionId, reply: &Answer) {
         if let Some(connected) = self.sessions.get_mut(id) {
-            self.engine.end_wait(&mut connected.session);
+            let head = reply.first().map_or(&[][..], Vec::as_slice);
+            self.engine.end_answered_wait(&mut connected.session, head);
             if let Some(end) = connected.wait_end.take() {
                 self.waits.remove(end);
             }

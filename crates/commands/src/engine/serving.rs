@@ -16,7 +16,6 @@ use store::{Attempt, DatabaseId, Handle, Hold, Key, StoreError};
 use super::Place;
 use crate::args::Args;
 use crate::context::{Context, Pace};
-use crate::counters::EngineCounters;
 use crate::error::CommandError;
 use crate::families::server::keys as places;
 use crate::plan::Plan;
@@ -36,7 +35,6 @@ pub(super) struct Serving<'a> {
     pub(super) settings: &'a Settings,
     pub(super) random: &'a mut Prng,
     pub(super) plan: &'a mut Plan,
-    pub(super) counters: &'a EngineCounters,
     pub(super) waiters: &'a Arc<Waiters>,
     pub(super) now_unix_ms: u64,
     /// Who makes the changes otherwise.
@@ -140,11 +138,8 @@ impl Serving<'_> {
             return None;
         }
         self.waiters.leave(context.store, waiter);
-        self.counters.count_calls(waiting.command.index, 1);
         if let Err(error) = result {
             let text = error.text();
-            self.counters.count_failure(waiting.command.index);
-            self.counters.count_error(&text);
             return Some(waiting.encoded(|reply| reply.error_bytes(&text)));
         }
         let is_silent = waiting.is_silent;

@@ -464,7 +464,6 @@ impl Visit<'_> {
             settings,
             random,
             plan,
-            counters: self.ledger.counters,
             waiters: turn.waiters,
             now_unix_ms: *now_unix_ms,
             author: session.client.id,

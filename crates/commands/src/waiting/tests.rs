@@ -125,6 +125,8 @@ fn a_wait_can_be_ended_by_others() {
             "4: -UNBLOCKED client unblocked via CLIENT UNBLOCK"
         ]
     );
+    assert_eq!(server.counts("wait"), (1, 0));
+    assert_eq!(server.counts("blmove"), (1, 1));
     server.run("RPUSH q 1");
     assert_eq!(server.integer("LLEN q"), 1);
 }
