@@ -178,6 +178,13 @@ impl Engine {
         Arc::clone(&self.counters)
     }
 
+    /// Forgets the transaction of a session, if it was not run, and what it watched.
+    pub fn end_transaction(&mut self, session: &mut Session) {
+        if session.has_transaction() {
+            session.end_transaction(&mut self.store);
+        }
+    }
+
     /// Takes back what a session registered elsewhere: its client is gone.
     pub fn close(&mut self, session: &mut Session) {
         session.end_transaction(&mut self.store);

@@ -15,6 +15,7 @@ use protocol::{OwnedRequest, Request};
 use store::{DatabaseId, Handle, Key};
 
 use crate::families::server::keys as places;
+use crate::plan::ARGUMENTS_MAX;
 use crate::spec::{CommandSpec, Flags};
 use crate::table::CommandIndex;
 use crate::watch::Watches;
@@ -22,13 +23,18 @@ use crate::watch::Watches;
 /// What a queued request takes besides its bytes, about.
 const REQUEST_BYTES: usize = size_of::<Queued>() + 64;
 
+/// A transaction of more commands takes longer than a worker may be away from its other clients.
+const COMMANDS_MAX: usize = 1024;
+
 /// What one argument takes besides its bytes.
 const ARGUMENT_BYTES: usize = 8;
 
 /// A transaction that was begun.
-#[derive(Default)]
 pub struct Transaction {
     queue: Vec<Queued>,
+    /// Nothing but keys is touched.
+    is_about_data: bool,
+    arguments_count: usize,
     /// What any of the queued commands does.
     flags: Flags,
     /// A request was refused, so that EXEC will be.
@@ -60,6 +66,20 @@ pub(crate) enum Reach<'t> {
     Everything,
 }
 
+impl Default for Transaction {
+    fn default() -> Self {
+        Self {
+            queue: Vec::new(),
+            is_about_data: true,
+            arguments_count: 0,
+            flags: Flags::NONE,
+            is_spoilt: false,
+            wire_bytes: 0,
+            held_bytes: 0,
+        }
+    }
+}
+
 impl Transaction {
     /// The requests, oldest first.
     pub(crate) fn queue(&self) -> &[Queued] {
@@ -81,6 +101,16 @@ impl Transaction {
         self.flags.has(flags)
     }
 
+    /// Whether the commands touch keys and nothing else, so that they may run without their session.
+    pub(crate) fn is_about_data(&self) -> bool {
+        self.is_about_data
+    }
+
+    /// Whether there are so many commands or arguments that it takes long.
+    pub(crate) fn is_long(&self) -> bool {
+        self.queue.len() > COMMANDS_MAX || self.arguments_count > ARGUMENTS_MAX
+    }
+
     /// Bytes of all requests as they came.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
@@ -100,6 +130,8 @@ impl Transaction {
         (index, spec, first): (CommandIndex, &'static CommandSpec, usize),
     ) {
         self.flags = self.flags.and(spec.flags);
+        self.is_about_data &= spec.group.is_data();
+        self.arguments_count += request.len();
         self.wire_bytes += request.wire_bytes();
         self.held_bytes += request.wire_bytes() + request.len() * ARGUMENT_BYTES + REQUEST_BYTES;
         self.queue.push(Queued {

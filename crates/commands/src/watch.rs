@@ -120,14 +120,16 @@ impl Watches {
         }
     }
 
-    /// The same for who has all of them locked; whether one was changed.
-    pub(crate) fn end_locked(&self, store: &mut Handle, client: &ClientRecord) -> bool {
-        let was_changed =
-            client.has_flag(ClientRecord::TOUCHED) || self.each().any(|it| it.differs(store));
+    /// The same for who has all of them locked.
+    pub(crate) fn end_locked(&self, store: &mut Handle) {
         for watched in self.each() {
             store.unlisten(&watched.key(), &as_listener(watched));
         }
-        was_changed
+    }
+
+    /// Whether one of them was changed. For who has all of them locked.
+    pub(crate) fn were_changed(&self, store: &mut Handle, client: &ClientRecord) -> bool {
+        client.has_flag(ClientRecord::TOUCHED) || self.each().any(|it| it.differs(store))
     }
 
     fn each(&self) -> impl Iterator<Item = &Arc<WatchedKey>> {

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Session, Share};
+use commands::{ClientRecord, Engine, Session, Share, Transaction, Watches};
 use protocol::{ReplyBuffer, Resp};
 use reactor::ConnectionId;
 use store::DatabaseId;
@@ -45,6 +45,10 @@ pub struct Job {
     pub database: DatabaseId,
     /// The protocol of its reply.
     pub resp: Resp,
+    /// What it ends, if it is EXEC.
+    pub transaction: Option<Box<Transaction>>,
+    /// What was watched for that.
+    pub watches: Option<Box<Watches>>,
     /// Whether it came over loopback or a Unix socket.
     pub peer_is_local: bool,
     /// Where the reply goes.
@@ -89,8 +93,8 @@ impl Aside {
 }
 
 fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
-    for job in jobs {
-        let message = run(node, &mut engine, &job);
+    for mut job in jobs {
+        let message = run(node, &mut engine, &mut job);
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
             worker.post(message);
@@ -100,9 +104,11 @@ fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
 }
 
 /// What came of a job, for the worker of its client.
-fn run(node: &Node, engine: &mut Engine, job: &Job) -> Message {
+fn run(node: &Node, engine: &mut Engine, job: &mut Job) -> Message {
     let mut session = Session::new(Arc::clone(&job.client), true);
     (session.database, session.resp) = (job.database, job.resp);
+    session.transaction = job.transaction.take();
+    session.watches = job.watches.take();
     let mut port = Port::new(node, job.peer_is_local);
     let mut output = ReplyBuffer::with_capacity(0);
     let share = Share {
@@ -111,6 +117,7 @@ fn run(node: &Node, engine: &mut Engine, job: &Job) -> Message {
     };
     engine.begin_turn(node.clock.monotonic_ns());
     engine.run(&mut session, &mut port, &job.request, &mut output, share);
+    engine.end_transaction(&mut session);
     let connection = job.connection;
     match &session.wait {
         Some(wait) => {

@@ -198,6 +198,8 @@ impl Worker {
             client: Arc::clone(&session.client),
             database: session.database,
             resp: session.resp,
+            transaction: session.transaction.take(),
+            watches: session.watches.take(),
             peer_is_local: connected.peer_is_local,
             connection: id,
         };

@@ -9,6 +9,7 @@ use crate::accounting::LocalBytes;
 use crate::blob::Blob;
 use crate::bucket::{BUCKET_BYTES, Bucket, Link};
 use crate::clock::Clock;
+use crate::databases::Seen;
 use crate::deadlines::Deadlines;
 use crate::effect::EffectSink;
 use crate::event::{Event, EventClass, Outlet};
@@ -21,7 +22,7 @@ use crate::listeners::{ChangeKind, Scene, Teller};
 use crate::policy::InForce;
 use crate::shared::Shared;
 use crate::slab::SlabCache;
-use crate::tally;
+use crate::tally::{self, Records};
 use crate::value::Cause;
 
 /// What one thread has of its own.
@@ -32,6 +33,8 @@ pub(crate) struct Local {
     pub(crate) events: Outlet,
     pub(crate) now_unix_ms: u64,
     pub(crate) held: Vec<Held>,
+    /// Records that came or went while `held` is, by database.
+    held_counts: Vec<(DatabaseId, Records)>,
     pub(crate) deadlines: Deadlines,
     pub(crate) evictor: Evictor,
     pub(crate) in_force: InForce,
@@ -66,6 +69,7 @@ impl Local {
             events: Outlet::default(),
             now_unix_ms: 0,
             held: Vec::new(),
+            held_counts: Vec::new(),
             deadlines: Deadlines::default(),
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
@@ -101,7 +105,11 @@ impl Local {
 
     /// Counts records that came (1) or went (-1).
     #[inline]
-    pub(crate) fn count_keys(&self, index: &Index, database: DatabaseId, change: i64) {
+    pub(crate) fn count_keys(&mut self, index: &Index, database: DatabaseId, change: i64) {
+        if !self.held.is_empty() {
+            self.held_records(database).keys += change;
+            return;
+        }
         let delta = self.cell.delta(database);
         if delta.keys.add(change) {
             index.counts.tell(delta);
@@ -110,10 +118,39 @@ impl Local {
 
     /// Counts deadlines that came (1) or went (-1).
     #[inline]
-    pub(crate) fn count_deadlines(&self, index: &Index, database: DatabaseId, change: i64) {
+    pub(crate) fn count_deadlines(&mut self, index: &Index, database: DatabaseId, change: i64) {
+        if !self.held.is_empty() {
+            self.held_records(database).deadlines += change;
+            return;
+        }
         let delta = self.cell.delta(database);
         if delta.deadlines.add(change) {
             index.counts.tell(delta);
+        }
+    }
+
+    /// What came and went in a database while the lock set is held: others are told of all of it at
+    /// once, or they would count half of what it does.
+    fn held_records(&mut self, database: DatabaseId) -> &mut Records {
+        let known = self.held_counts.iter().position(|one| one.0 == database);
+        let at = known.unwrap_or(self.held_counts.len());
+        if known.is_none() {
+            self.held_counts.push((database, Records::default()));
+        }
+        &mut self.held_counts[at].1
+    }
+
+    /// Tells others what came and went while the lock set was held, which still is.
+    pub(crate) fn tell_held_counts(&mut self, databases: &Seen) {
+        for (database, records) in self.held_counts.drain(..) {
+            let delta = self.cell.delta(database);
+            let many_keys = delta.keys.add(records.keys);
+            let many_deadlines = delta.deadlines.add(records.deadlines);
+            if let Some(index) = databases.get(database)
+                && (many_keys || many_deadlines)
+            {
+                index.counts.tell(delta);
+            }
         }
     }
 

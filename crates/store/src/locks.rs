@@ -131,6 +131,7 @@ impl Indexed {
 
     /// Gives all buckets of the lock set back.
     pub(crate) fn release_held(&mut self) {
+        self.local.tell_held_counts(&self.seen);
         for held in &self.local.held {
             if let Some(index) = self.seen.get(held.database) {
                 index.bucket(held.home.number).unlock(held.changed);

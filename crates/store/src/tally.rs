@@ -225,21 +225,32 @@ impl Tallies {
         cells.forgotten = cells.total();
     }
 
-    /// Records of a database whose index was told `counts`. Exact when nobody writes; otherwise
-    /// what it was at some time meanwhile, give or take who came and went during the sum.
+    /// Records of a database whose index was told `counts`: what it was at some time meanwhile, for two
+    /// sums one behind the other are of the same parts. Where others write so much that none are, give
+    /// or take who came and went during the sum.
     pub(crate) fn records(&self, database: DatabaseId, counts: &Counts) -> Records {
         let mut sum = Records::default();
+        let mut before = None;
         for _ in 0..SUM_TRIES {
             let ended = counts.ended.load(Ordering::Acquire);
             sum = counts.about();
+            // Tells sums of different parts from each other.
+            let mut parts = 0_i64;
             self.for_each_delta(database, |delta| {
-                sum.keys += delta.keys.get();
-                sum.deadlines += delta.deadlines.get();
+                let (keys, deadlines) = (delta.keys.get(), delta.deadlines.get());
+                sum.keys += keys;
+                sum.deadlines += deadlines;
+                for part in [keys, deadlines] {
+                    parts = parts.wrapping_mul(1_000_003).wrapping_add(part);
+                }
             });
             fence(Ordering::Acquire);
-            if counts.begun.load(Ordering::Relaxed) == ended {
+            let is_whole = counts.begun.load(Ordering::Relaxed) == ended;
+            let found = is_whole.then_some((sum, parts));
+            if is_whole && found == before {
                 break;
             }
+            before = found;
         }
         sum
     }

@@ -5,8 +5,12 @@
 //! wait only if they want one of these keys. An error of a command at that time is its reply and
 //! nothing more.
 //!
-//! One clock sample holds for all of it, nothing in it waits for keys or is left to the engine aside,
-//! and memory is asked for once, before the first lock.
+//! One clock sample holds for all of it, nothing in it waits for keys, and memory is asked for once,
+//! before the first lock.
+//!
+//! A transaction of many commands is left to the engine aside as a whole, and so is one that comes to
+//! a command that takes long as long as it has only read: nothing was done then. Behind a write it is
+//! too late for that, and such a command runs here.
 
 use protocol::{Reply, Request};
 use store::{Handle, Hold, Key};
@@ -21,6 +25,7 @@ use crate::session::{ClientRecord, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Found};
 use crate::transaction::{Queued, Reach, Transaction};
+use crate::watch::Watches;
 
 /// What becomes of a request of a client that has begun a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,25 +133,36 @@ impl Visit<'_> {
     }
 
     /// Ends the transaction: runs what is queued, unless it is spoilt.
+    ///
+    /// # Errors
+    /// With [`CommandError::Aside`] everything is as it was.
     fn exec(&mut self, index: CommandIndex) -> CommandResult {
-        self.ledger.counters.count_calls(index, 1);
         let started_ns = self.lap.since_ns();
         let session = &mut *self.context.session;
         let Some(transaction) = session.transaction.take() else {
             return Ok(());
         };
+        let watches = session.watches.take();
+        let is_touched = session.client.has_flag(ClientRecord::TOUCHED);
         let mut result = Ok(());
         if transaction.is_spoilt() {
             self.ledger.counters.count_failure(index);
             result = Err(CommandError::fixed(
                 "EXECABORT Transaction discarded because of previous errors.",
             ));
-        } else if session.client.has_flag(ClientRecord::TOUCHED) {
+        } else if is_touched {
             self.reply.null_array();
         } else {
-            self.run_queue(&transaction);
+            result = self.run_queue(&transaction, watches.as_deref());
+        }
+        let session = &mut *self.context.session;
+        session.watches = watches;
+        if result == Err(CommandError::Aside) {
+            session.transaction = Some(transaction);
+            return result;
         }
         self.context.end_transaction();
+        self.ledger.counters.count_calls(index, 1);
         let output = self.reply.len_with_attachments();
         let now = self.lap.charge_all(&self.ledger, index, started_ns, output);
         self.set_time(now.unix_ms);
@@ -154,29 +170,45 @@ impl Visit<'_> {
     }
 
     /// Runs all requests of a transaction with its keys locked, unless a watched one was changed.
-    fn run_queue(&mut self, transaction: &Transaction) {
-        self.context.pace = Pace { defers: false };
+    fn run_queue(&mut self, transaction: &Transaction, watches: Option<&Watches>) -> CommandResult {
+        let Context { session, store, .. } = &self.context;
+        let reach = transaction.reach(store, session.database, watches);
+        let may_defer = self.place == Place::Worker
+            && transaction.is_about_data()
+            && session.reply_mode == ReplyMode::On
+            && matches!(reach, Reach::Keys(_));
+        if may_defer && transaction.is_long() {
+            return Err(CommandError::Aside);
+        }
+        let place = self.place;
         self.context.may_block = false;
-        let (reply, ledger) = (&mut self.reply, self.ledger);
-        let since_ns = self.lap.since_ns();
         self.context.session.holds_pushes = true;
-        let watches = self.context.session.watches.take();
+        let mut running = Running {
+            ledger: &self.ledger,
+            since_ns: self.lap.since_ns(),
+            may_defer,
+            reply: &mut self.reply,
+        };
         let body = |context: &mut Context<'_>| {
             let client = &context.session.client;
-            let watches = watches.as_ref();
-            if watches.is_some_and(|it| it.end_locked(context.store, client)) {
-                reply.null_array();
-            } else {
-                run_each(context, reply, &ledger, since_ns, transaction.queue());
+            if watches.is_some_and(|it| it.were_changed(context.store, client)) {
+                running.reply.null_array();
+                return Ok(());
             }
+            let result = running.run_each(context, transaction.queue());
+            if let (Ok(()), Some(watches)) = (&result, watches) {
+                watches.end_locked(context.store);
+            }
+            result
         };
-        let database = self.context.session.database;
-        match transaction.reach(self.context.store, database, watches.as_deref()) {
+        let result = match reach {
+            Reach::Keys(keys) if place == Place::Aside => self.context.locked_long(&keys, body),
             Reach::Keys(keys) => self.context.locked(&keys, body),
             Reach::Everything => self.context.exclusive(body),
-        }
+        };
         self.context.session.holds_pushes = false;
         self.context.may_block = true;
+        result
     }
 
     /// Whether EXEC has to wait for an engine aside.
@@ -200,50 +232,73 @@ pub(super) fn are_held_for_long(store: &mut Handle, keys: &[Key<'_>]) -> bool {
     store.try_locked(keys, Hold::Short, |_| ()).is_err()
 }
 
-/// Runs requests one behind the other, and writes their replies.
-fn run_each(
-    context: &mut Context<'_>,
-    reply: &mut Reply<'_>,
-    ledger: &Ledger<'_>,
-    mut since_ns: u64,
-    queue: &[Queued],
-) {
-    let suppress = |context: &Context<'_>, reply: &mut Reply<'_>, start| {
-        if context.session.reply_mode == ReplyMode::Off {
-            reply.rollback(start);
+/// A transaction on its way.
+struct Running<'r, 'a> {
+    ledger: &'r Ledger<'a>,
+    /// When the command that runs began.
+    since_ns: u64,
+    /// Whether it may be left to the engine aside, as long as it has only read.
+    may_defer: bool,
+    reply: &'r mut Reply<'a>,
+}
+
+impl Running<'_, '_> {
+    /// Runs requests one behind the other, and writes their replies.
+    fn run_each(&mut self, context: &mut Context<'_>, queue: &[Queued]) -> CommandResult {
+        let beginning = self.reply.mark();
+        self.reply.array(queue.len());
+        // Replies are sent up to CLIENT REPLY OFF, and from CLIENT REPLY ON.
+        self.suppress(context, beginning);
+        let mut defers = self.may_defer;
+        for queued in queue {
+            context.pace = Pace { defers };
+            let start = self.reply.mark();
+            if self.run_one(context, queued) == Err(CommandError::Aside) {
+                self.reply.rollback(beginning);
+                return Err(CommandError::Aside);
+            }
+            self.suppress(context, start);
+            defers = defers && !queued.spec.flags.has(Flags::WRITE);
         }
-    };
-    let start = reply.mark();
-    reply.array(queue.len());
-    // Replies are sent up to CLIENT REPLY OFF, and from CLIENT REPLY ON.
-    suppress(context, reply, start);
-    for queued in queue {
-        let start = reply.mark();
-        let output = reply.len_with_attachments();
+        Ok(())
+    }
+
+    fn run_one(&mut self, context: &mut Context<'_>, queued: &Queued) -> CommandResult {
+        let (start, output) = (self.reply.mark(), self.reply.len_with_attachments());
         context.plan.begin_unplanned();
         context.track_reads(queued.spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
-        let result = (queued.spec.handler)(context, &mut args, reply);
-        let counters = ledger.counters;
+        let result = (queued.spec.handler)(context, &mut args, self.reply);
+        if result == Err(CommandError::Aside) {
+            return result;
+        }
+        let counters = self.ledger.counters;
         counters.count_calls(queued.index, 1);
         let ran = Ran {
             command: (queued.index, queued.spec),
             request: queued.request(),
             request_bytes: queued.request().wire_bytes(),
-            reply_bytes: reply.len_with_attachments().saturating_sub(output),
+            reply_bytes: self.reply.len_with_attachments().saturating_sub(output),
         };
-        let now = ledger.clock.moment();
-        ledger.enter(now, since_ns, &ran, &context.session.client);
-        since_ns = now.ns;
-        ledger.show(context, queued.spec, queued.request());
+        let now = self.ledger.clock.moment();
+        let client = &context.session.client;
+        self.ledger.enter(now, self.since_ns, &ran, client);
+        self.since_ns = now.ns;
+        self.ledger.show(context, queued.spec, queued.request());
         if let Err(error) = result {
             counters.count_failure(queued.index);
             let text = error.text();
             counters.count_error(&text);
-            reply.rollback(start);
-            reply.error_bytes(&text);
+            self.reply.rollback(start);
+            self.reply.error_bytes(&text);
         }
-        suppress(context, reply, start);
+        Ok(())
+    }
+
+    fn suppress(&mut self, context: &Context<'_>, start: usize) {
+        if context.session.reply_mode == ReplyMode::Off {
+            self.reply.rollback(start);
+        }
     }
 }
 
@@ -251,10 +306,7 @@ fn run_each(
 #[cold]
 fn abort_because_of(refusal: &CommandError) -> CommandError {
     let text = refusal.text();
-    let reason = match refusal {
-        CommandError::WrongArity(_) => text.strip_prefix(b"ERR ").unwrap_or(&text),
-        _ => &text,
-    };
+    let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
     let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
     text.extend_from_slice(reason);
     CommandError::Bytes(text)

@@ -361,7 +361,8 @@ impl Visit<'_> {
 
     /// Runs any request and writes its reply.
     fn execute_one(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
-        if self.may_be_paused() && self.is_paused(command, request) {
+        // What runs aside was begun before.
+        if self.place != Place::Aside && self.may_be_paused() && self.is_paused(command, request) {
             return Next::Paused;
         }
         if self.may_be_busy && self.has_to_wait(command, request) {

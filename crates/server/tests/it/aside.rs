@@ -235,3 +235,73 @@ fn the_client_may_leave() {
         integer(&mut other, "SCARD u") == union
     });
 }
+
+/// Transactions run aside as a whole: long ones, and those that read much before they write. Watches
+/// hold, replies keep their order, and others see all of it or nothing.
+#[test]
+fn transactions_run_aside_as_one_step() {
+    let (server, mut client) = sets();
+    let mut other = server.client().unwrap();
+    let exec = |client: &mut Client, lines: &[String]| {
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            client.send(&words).unwrap();
+        }
+        client.send(&["EXEC"]).unwrap();
+        client.send(&["PING"]).unwrap();
+        for _ in lines {
+            client.receive().unwrap();
+        }
+        let reply = client.receive().unwrap().unwrap();
+        let pong = client.receive().unwrap().unwrap();
+        assert_eq!(pong, Value::Simple("PONG".into()));
+        reply
+    };
+    let multi = |lines: &[&str]| -> Vec<String> {
+        let begin = ["MULTI"].into_iter();
+        begin
+            .chain(lines.iter().copied())
+            .map(str::to_owned)
+            .collect()
+    };
+    let reading = multi(&["SCARD a", "SUNION a b", "SET written 1"]);
+    let Value::Array(replies) = exec(&mut client, &reading) else {
+        panic!("no array");
+    };
+    assert!(
+        matches!(&replies[1], Value::Set(all) | Value::Array(all) if all.len() == MEMBERS * 3 / 2)
+    );
+    assert_eq!(replies[2], Value::Simple("OK".into()));
+    // Too late to be left aside.
+    let writing = multi(&["SET written 2", "SUNIONSTORE c a b", "GET written"]);
+    let Value::Array(replies) = exec(&mut client, &writing) else {
+        panic!("no array");
+    };
+    assert_eq!(replies[2], Value::Bulk("2".into()));
+    let mut long = multi(&[]);
+    long.extend((0..3_000).map(|_| "INCR count".to_owned()));
+    let Value::Array(replies) = exec(&mut client, &long) else {
+        panic!("no array");
+    };
+    assert_eq!(replies[2_999], Value::Integer(3_000));
+    for changed in [false, true] {
+        client.command(&["WATCH", "a", "none"]).unwrap();
+        if changed {
+            other.command(&["SET", "none", "1"]).unwrap();
+        }
+        let reply = exec(&mut client, &reading);
+        assert_eq!(reply == Value::NullArray, changed);
+        let info = client.command(&["CLIENT", "INFO"]).unwrap();
+        let info = testkit::transcript::show(&info);
+        assert!(info.contains(" multi=-1 watch=0 "), "{info}");
+    }
+    // Its own change while it runs breaks no later watch.
+    client.command(&["WATCH", "a"]).unwrap();
+    let moved = multi(&["SDIFF a b", "SADD a last"]);
+    assert!(matches!(exec(&mut client, &moved), Value::Array(_)));
+    client.command(&["WATCH", "a"]).unwrap();
+    assert!(matches!(
+        exec(&mut client, &multi(&["PING"])),
+        Value::Array(_)
+    ));
+}

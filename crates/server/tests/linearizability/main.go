@@ -53,6 +53,7 @@ func read(path string) ([]porcupine.Operation, error) {
 	defer file.Close()
 	var operations []porcupine.Operation
 	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var one record
 		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {

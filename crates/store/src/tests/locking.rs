@@ -293,3 +293,40 @@ fn handles_come_and_go_while_one_wants_the_store_for_itself() {
         assert_eq!(handle.len(0), usize::try_from(3 * rounds).unwrap());
     });
 }
+
+/// Records that come and go together are counted together.
+#[test]
+fn no_half_of_a_set_is_counted() {
+    let store = Store::new(&Options::default()).unwrap();
+    let mut handle = store.handle();
+    handle.begin(0);
+    let names: Vec<String> = (0..ACCOUNTS).map(account).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut handle = store.handle();
+            handle.begin(0);
+            let keys: Vec<_> = names
+                .iter()
+                .map(|name| handle.key(0, name.as_bytes()))
+                .collect();
+            for round in 0..1_000 {
+                handle.locked(&keys, |handle| {
+                    for key in &keys {
+                        if round % 2 == 0 {
+                            handle.upsert(key, b"x", Deadline::Never, |_| ()).unwrap();
+                        } else {
+                            handle.delete(key, |_| ());
+                        }
+                    }
+                });
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        while !stop.load(Ordering::Relaxed) {
+            let count = handle.len(0);
+            assert!(count == 0 || count == ACCOUNTS, "{count}");
+        }
+    });
+    assert_eq!(handle.len(0), 0);
+}
