@@ -53,7 +53,9 @@ fn set(handle: &mut Handle, key: &str) {
 
 fn set_until(handle: &mut Handle, key: &str, deadline: Deadline) {
     let key = handle.key(0, key.as_bytes());
-    handle.upsert(&key, b"value", deadline, |_| ()).unwrap();
+    handle
+        .upsert(&key, b"value", deadline, |entry| entry.announce())
+        .unwrap();
 }
 
 /// Stores with one bucket for all keys, with many buckets, and the plain map.
