@@ -108,7 +108,7 @@ pub const PARTS: &[Part] = &[
             let mut test = cargo(&["test", "-p", "server", "--test", "it", "differential::"]);
             test.args(["--", "--nocapture"]);
             test.env("DIFFERENTIAL_REQUESTS", "2000000");
-            test.env("SCHEDULES_REQUESTS", "60000");
+            test.env("SCHEDULES_REQUESTS", "20000");
             vec![test]
         },
     },
@@ -135,7 +135,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "clients",
-        purpose: "redis-cli, redis-benchmark, redis-py, ioredis, go-redis, jedis",
+        purpose: "redis-cli, redis-benchmark, redis-py, RQ, ioredis, go-redis, jedis",
         minutes_max: 5.0,
         needs: &[
             &tools::REDIS_TOOLS,

@@ -80,7 +80,61 @@ await other.quit();
 const automatic = new Redis(port, { enableAutoPipelining: true });
 const values = await Promise.all(["count", "b", "nothing"].map((key) => automatic.get(key)));
 assert.deepEqual(values, ["42", "2", null]);
+// Transactions among what is put into pipelines by itself.
+await Promise.all(
+  Array.from({ length: 50 }, async (_, number) => {
+    const transaction = automatic.multi().set(`auto:${number}`, number).incr(`auto:${number}`);
+    const replies = await transaction.exec();
+    assert.deepEqual(replies, [[null, "OK"], [null, number + 1]]);
+    assert.equal(await automatic.get(`auto:${number}`), String(number + 1));
+  }),
+);
 automatic.disconnect();
+
+const [first, wrong, last] = await redis.multi().set("m", 1).lpush("m", 1).incr("m").exec();
+assert.deepEqual([first, last], [[null, "OK"], [null, 2]]);
+assert.match(wrong[0].message, /WRONGTYPE/);
+await redis.watch("m");
+await redis.incr("m");
+assert.equal(await redis.multi().set("m", 100).exec(), null);
+await assert.rejects(redis.multi().set("m").exec(), /EXECABORT/);
+
+const subscriber = new Redis(port);
+const heard = [];
+const heardTwo = new Promise((resolve) => {
+  const hear = (...words) => heard.push(words) === 2 && resolve();
+  subscriber.on("message", hear);
+  subscriber.on("pmessage", hear);
+});
+assert.equal(await subscriber.subscribe("news"), 1);
+assert.equal(await subscriber.psubscribe("n*"), 2);
+assert.equal(await redis.publish("news", "hello"), 2);
+await heardTwo;
+assert.deepEqual(heard, [
+  ["news", "hello"],
+  ["n*", "news", "hello"],
+]);
+assert.equal(await subscriber.unsubscribe("news"), 1);
+assert.equal(await subscriber.punsubscribe("n*"), 0);
+assert.equal(await subscriber.get("m"), "3");
+subscriber.disconnect();
+
+await redis.del("none", "queue", "log");
+const waiting = new Redis(port);
+const popped = waiting.blpop("none", "queue", 0);
+await redis.rpush("queue", "job");
+assert.deepEqual(await popped, ["queue", "job"]);
+assert.equal(await waiting.blpop("none", 0.01), null);
+const entry = waiting.xread("BLOCK", 0, "STREAMS", "log", "0");
+await redis.xadd("log", "1-1", "f", "v");
+assert.deepEqual(await entry, [["log", [["1-1", ["f", "v"]]]]]);
+waiting.disconnect();
+
+const monitor = await new Redis(port).monitor();
+const seen = new Promise((resolve) => monitor.on("monitor", (_, words) => resolve(words)));
+await redis.set("watched", "x");
+assert.deepEqual(await seen, ["set", "watched", "x"]);
+monitor.disconnect();
 
 await redis.quit();
 console.log("ioredis: passed");

@@ -2,9 +2,11 @@
 
 import sys
 import threading
+import time
 import uuid
 
 import redis
+from redis.lock import Lock
 
 PORT = int(sys.argv[1])
 
@@ -244,6 +246,129 @@ def pipelines(r):
     assert "unknown command" in str(replies[4]), replies
 
 
+def transactions(r):
+    with r.pipeline() as pipe:
+        pipe.multi()
+        pipe.set("t", 1).incr("t").get("t")
+        assert pipe.execute() == [True, 2, b"2"]
+    with r.pipeline() as pipe:
+        pipe.set("t", 1).lpush("t", 1).get("t")
+        replies = pipe.execute(raise_on_error=False)
+        assert replies[0] is True and replies[2] == b"1", replies
+        assert "wrong kind of value" in str(replies[1]), replies
+    with r.pipeline() as pipe:
+        pipe.watch("t")
+        assert pipe.get("t") == b"1"
+        assert r.incr("t") == 2
+        pipe.multi()
+        pipe.set("t", 100)
+        try:
+            pipe.execute()
+            raise AssertionError("a watched key had changed")
+        except redis.WatchError:
+            assert r.get("t") == b"2"
+    # The helper that tries again until nobody interferes.
+    def double(pipe):
+        value = int(pipe.get("t"))
+        pipe.multi()
+        pipe.set("t", value + 1)
+
+    r.set("t", 0)
+    workers = [
+        threading.Thread(target=lambda: [r.transaction(double, "t") for _ in range(25)])
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert r.get("t") == b"100"
+
+
+class WatchedLock(Lock):
+    """The lock of the library; released by WATCH and MULTI, as it was before there were scripts."""
+
+    def do_release(self, expected_token):
+        def release(pipe):
+            if pipe.get(self.name) != expected_token:
+                raise redis.exceptions.LockNotOwnedError("not mine any more")
+            pipe.multi()
+            pipe.delete(self.name)
+
+        self.redis.transaction(release, self.name)
+
+
+def locks(r):
+    r.set("guarded", 0)
+
+    def add():
+        for _ in range(10):
+            with WatchedLock(r, "lock", timeout=30, sleep=0.002):
+                r.set("guarded", int(r.get("guarded")) + 1)
+
+    workers = [threading.Thread(target=add) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert r.get("guarded") == b"40"
+    held = WatchedLock(r, "lock", timeout=0.02)
+    assert held.acquire() is True
+    while r.exists("lock"):
+        time.sleep(0.005)
+    other = WatchedLock(r, "lock", timeout=30)
+    assert other.acquire(blocking=False) is True
+    try:
+        held.release()
+        raise AssertionError("a lock of somebody else was released")
+    except redis.exceptions.LockError:
+        pass
+    other.release()
+
+
+def blocking(r):
+    r.delete("none", "queue", "done", "ranking", "log")
+    threading.Timer(0.05, lambda: r.rpush("queue", "job")).start()
+    assert r.blpop(["none", "queue"], timeout=30) in ((b"queue", b"job"), [b"queue", b"job"])
+    assert r.blpop("none", timeout=0.01) is None
+    threading.Timer(0.05, lambda: r.zadd("ranking", {"a": 2})).start()
+    name, member, score = r.bzpopmin("ranking", timeout=30)
+    assert (name, member, score) == (b"ranking", b"a", 2.0)
+    threading.Timer(0.05, lambda: r.lpush("queue", "moved")).start()
+    assert r.blmove("queue", "done", 30, "RIGHT", "LEFT") == b"moved"
+    r.xgroup_create("log", "readers", mkstream=True)
+    threading.Timer(0.05, lambda: r.xadd("log", {"f": "v"})).start()
+    entries = r.xreadgroup("readers", "one", {"log": ">"}, block=30_000)
+    assert b"f" in str(entries).encode() and r.xlen("log") == 1, entries
+    assert r.xread({"log": "$"}, block=5) in ([], {}, None)
+
+
+def subscriptions(r):
+    with r.pubsub() as messages:
+        messages.subscribe("news")
+        messages.psubscribe("ne*")
+        for kind in ("subscribe", "psubscribe"):
+            assert messages.get_message(timeout=30)["type"] == kind
+        assert r.publish("news", "hello") == 2
+        kinds = [messages.get_message(timeout=30)["type"] for _ in range(2)]
+        assert kinds == ["message", "pmessage"], kinds
+        assert r.pubsub_numsub("news") == [(b"news", 1)]
+        assert r.pubsub_numpat() == 1
+        messages.ping()
+        assert messages.get_message(timeout=30)["type"] == "pong"
+        messages.unsubscribe()
+        assert messages.get_message(timeout=30)["type"] == "unsubscribe"
+    heard = []
+    messages = r.pubsub(ignore_subscribe_messages=True)
+    messages.subscribe(**{"by-thread": lambda message: heard.append(message["data"])})
+    listener = messages.run_in_thread(sleep_time=0.01)
+    while r.publish("by-thread", "x") == 0 or not heard:
+        time.sleep(0.005)
+    listener.stop()
+    listener.join()
+    messages.close()
+
+
 def threads(r):
     def count():
         for _ in range(500):
@@ -271,7 +396,19 @@ for protocol in (2, 3):
     r = connect(protocol=protocol)
     r.flushall()
     types = (lists, hashes, sets, sorted_sets, streams, sketches_places_and_order)
-    for part in (strings, bitmaps, keys, *types, connection_and_server, pipelines, threads):
+    for part in (
+        strings,
+        bitmaps,
+        keys,
+        *types,
+        connection_and_server,
+        pipelines,
+        transactions,
+        locks,
+        blocking,
+        subscriptions,
+        threads,
+    ):
         part(r)
     r.close()
 r = connect()

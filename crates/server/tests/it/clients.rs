@@ -184,6 +184,24 @@ fn redis_benchmark_runs_its_string_tests() {
 #[ignore = "needs Python and its packages: cargo xtask test clients"]
 fn redis_py() {
     let server = server();
+    let mut program = Command::new(python_with(&["redis==8.1.0"]));
+    program.arg(programs().join("redis_py.py"));
+    println!("{}", run(program.arg(port(&server))));
+}
+
+#[test]
+#[ignore = "needs Python and its packages: cargo xtask test clients"]
+fn rq() {
+    let server = server();
+    let mut program = Command::new(python_with(&["redis==8.1.0", "rq==3.0.0"]));
+    program.arg(programs().join("rq_queue.py"));
+    // The jobs are imported by their name.
+    program.env("PYTHONDONTWRITEBYTECODE", "1");
+    println!("{}", run(program.arg(port(&server))));
+}
+
+/// A Python that has these packages.
+fn python_with(wanted: &[&str]) -> PathBuf {
     let environment = packages("redis-py");
     let python = environment.join("bin/python");
     if !python.exists() {
@@ -199,10 +217,8 @@ fn redis_py() {
         "--quiet",
         "--disable-pip-version-check",
     ]);
-    run(install.arg("redis==8.1.0"));
-    let mut program = Command::new(&python);
-    program.arg(programs().join("redis_py.py"));
-    println!("{}", run(program.arg(port(&server))));
+    run(install.args(wanted));
+    python
 }
 
 #[test]

@@ -413,6 +413,29 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "a spoilt one would make a replica; held by transcripts",
     ),
     ("SLAVEOF", "an old name of REPLICAOF"),
+    ("WAITAOF", NEWER),
+    ("COMMANDLOG", NEWER),
+    ("HOTKEYS", NEWER),
+    ("SLOWLOG", "times of commands; held by transcripts"),
+    ("LATENCY", "times of commands; held by transcripts"),
+    (
+        "MONITOR",
+        "shows addresses and times; held by tests of the server",
+    ),
+];
+
+/// What is about keys, sorting excepted.
+pub(super) const WRITING: &[&str] = &[
+    STRINGS,
+    BITMAPS,
+    LISTS,
+    HASHES,
+    SETS,
+    SORTED_SETS,
+    GEO,
+    HYPER_LOG_LOG,
+    GENERIC,
+    STREAMS,
 ];
 
 const FAMILIES: &[&str] = &[

@@ -6,6 +6,7 @@ use protocol::Reply;
 
 use crate::args::Args;
 use crate::context::Context;
+use crate::error::CommandError;
 use crate::session::Session;
 use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::subscriptions::Subscriptions;
@@ -79,6 +80,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         complexity: "O(N) where N is the number of shard channels to subscribe to.",
         syntax: "shardchannel [shardchannel ...]",
         handler: |context, args, reply| {
+            // Confirmations are replies of their own, which the others may be inside of EXEC's, too.
+            if !context.may_block {
+                let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+                return Err(CommandError::fixed(text));
+            }
             subscribe(context, args, reply, TopicKind::ShardChannel);
             Ok(())
         },
@@ -255,11 +261,28 @@ mod tests {
             "ERR Can't execute 'client|id': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
              RESET are allowed in this context"
         );
+        assert!(
+            server.error("EXEC").starts_with(
+                "EXECABORT Transaction discarded because of: Can't execute 'exec': only"
+            )
+        );
         assert!(server.error("GET").starts_with("ERR wrong number"));
         assert_eq!(server.texts("PING"), ["pong", ""]);
         assert_eq!(server.texts("PING x"), ["pong", "x"]);
         server.run("RESET");
         assert_eq!(server.run("PING"), Value::Simple(b"PONG".to_vec()));
+    }
+
+    #[test]
+    fn a_transaction_does_not_listen_to_shard_channels() {
+        let mut server = TestServer::new();
+        server.run("MULTI");
+        server.run("SSUBSCRIBE a");
+        let refused = b"ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".to_vec();
+        assert_eq!(
+            server.run("EXEC"),
+            Value::Array(vec![Value::Error(refused)])
+        );
     }
 
     #[test]

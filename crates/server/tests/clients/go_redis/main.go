@@ -112,6 +112,93 @@ func connection(r *redis.Client) {
 	}
 }
 
+func transactions(r *redis.Client) {
+	replies, err := r.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Set(ctx, "t", 0, 0)
+		pipe.Incr(ctx, "t")
+		return nil
+	})
+	check("MULTI", len(replies), err, 2)
+	var group sync.WaitGroup
+	for worker := 0; worker < 4; worker++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for count := 0; count < 25; count++ {
+				incrementWatched(r)
+			}
+		}()
+	}
+	group.Wait()
+	total, err := r.Get(ctx, "t").Int()
+	check("WATCH by many", total, err, 101)
+}
+
+func incrementWatched(r *redis.Client) {
+	for {
+		err := r.Watch(ctx, func(tx *redis.Tx) error {
+			value, err := tx.Get(ctx, "t").Int()
+			if err != nil {
+				return err
+			}
+			_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+				pipe.Set(ctx, "t", value+1, 0)
+				return nil
+			})
+			return err
+		}, "t")
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, redis.TxFailedErr) {
+			panic(err)
+		}
+	}
+}
+
+func waiting(r *redis.Client) {
+	check("DEL", nil, r.Del(ctx, "none", "queue", "ranking", "log").Err(), nil)
+	pushed := make(chan error)
+	go func() { pushed <- r.RPush(ctx, "queue", "job").Err() }()
+	popped, err := r.BLPop(ctx, 0, "none", "queue").Result()
+	check("BLPOP", popped, err, []string{"queue", "job"})
+	check("RPUSH", nil, <-pushed, nil)
+	go func() { pushed <- r.ZAdd(ctx, "ranking", redis.Z{Score: 1.5, Member: "a"}).Err() }()
+	first, err := r.BZPopMin(ctx, 0, "ranking").Result()
+	check("BZPOPMIN", first.Key+first.Member.(string), err, "rankinga")
+	check("ZADD", nil, <-pushed, nil)
+	check("XGROUP", nil, r.XGroupCreateMkStream(ctx, "log", "readers", "$").Err(), nil)
+	go func() {
+		pushed <- r.XAdd(ctx, &redis.XAddArgs{Stream: "log", Values: []string{"f", "v"}}).Err()
+	}()
+	streams, err := r.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: "readers", Consumer: "one", Streams: []string{"log", ">"}, Block: 0,
+	}).Result()
+	check("XREADGROUP", streams[0].Messages[0].Values["f"], err, "v")
+	check("XADD", nil, <-pushed, nil)
+}
+
+func subscriptions(r *redis.Client) {
+	messages := r.Subscribe(ctx, "news")
+	defer messages.Close()
+	if _, err := messages.Receive(ctx); err != nil {
+		panic(err)
+	}
+	check("PSUBSCRIBE", nil, messages.PSubscribe(ctx, "n*"), nil)
+	if _, err := messages.Receive(ctx); err != nil {
+		panic(err)
+	}
+	count, err := r.Publish(ctx, "news", "hello").Result()
+	check("PUBLISH", count, err, int64(2))
+	for _, pattern := range []string{"", "n*"} {
+		message, err := messages.ReceiveMessage(ctx)
+		check("message", message.Pattern+message.Channel+message.Payload, err, pattern+"newshello")
+	}
+	check("PING", nil, messages.Ping(ctx, "there"), nil)
+	pong, err := messages.Receive(ctx)
+	check("PONG", pong.(*redis.Pong).Payload, err, "there")
+}
+
 func manyAtOnce(r *redis.Client) {
 	var group sync.WaitGroup
 	for worker := 0; worker < 16; worker++ {
@@ -142,6 +229,9 @@ func main() {
 			connection(r)
 		}
 		manyAtOnce(r)
+		transactions(r)
+		waiting(r)
+		subscriptions(r)
 		other := redis.NewClient(&redis.Options{Addr: address, DB: 5, Protocol: version})
 		check("SET in 5", nil, other.Set(ctx, "only", "here", 0).Err(), nil)
 		exists, err := r.Exists(ctx, "only").Result()

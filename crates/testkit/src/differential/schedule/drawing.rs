@@ -22,10 +22,17 @@ pub(super) fn schedule(grammar: &Grammar, seed: u64, round: u64) -> Schedule {
     let resp3 = (0..sessions_count).map(|_| draw.once_in(2)).collect();
     let is_timed = draw.once_in(TIMED_SCHEDULE_ONE_IN);
     let steps_count = STEPS_MIN + draw.below(STEPS_MORE);
-    let mut steps = Vec::new();
+    let mut steps = begin(theme, sessions_count - 1, &mut draw);
+    let compares_replies = steps.is_empty();
     for _ in 0..steps_count {
         let session = draw.index(sessions_count);
-        if is_timed && draw.once_in(TIMED_STEP_ONE_IN) {
+        let listens = session == sessions_count - 1;
+        if let Some(request) = theme.listener_request(&mut draw).filter(|_| listens) {
+            steps.push(Step {
+                session,
+                action: Action::Send(vec![request]),
+            });
+        } else if is_timed && draw.once_in(TIMED_STEP_ONE_IN) {
             push_timed(&mut steps, session, grammar, theme, &mut draw);
         } else {
             steps.push(Step {
@@ -34,12 +41,38 @@ pub(super) fn schedule(grammar: &Grammar, seed: u64, round: u64) -> Schedule {
             });
         }
     }
-    Schedule { resp3, steps }
+    Schedule {
+        resp3,
+        steps,
+        compares_replies,
+    }
+}
+
+/// The last session listens from the beginning, if there is something to hear.
+fn begin(theme: &Theme, listener: usize, draw: &mut Draw) -> Vec<Step> {
+    if theme.listener_request(draw).is_none() {
+        return Vec::new();
+    }
+    let words = |text: &str| {
+        text.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    vec![Step {
+        session: listener,
+        action: Action::Send(vec![
+            words("CONFIG SET notify-keyspace-events KEA"),
+            words("PSUBSCRIBE __key*__:*"),
+        ]),
+    }]
 }
 
 fn action(theme: &Theme, draw: &mut Draw) -> Action {
     if draw.once_in(CLOSES_ONE_IN) {
-        return Action::Close;
+        return match draw.once_in(2) {
+            true => Action::Close,
+            false => Action::Kill,
+        };
     }
     let count = match draw.once_in(SEVERAL_ONE_IN) {
         true => 2 + draw.below(3),

@@ -6,10 +6,11 @@
 
 use super::super::draw::Draw;
 use super::super::form::Form;
+use super::super::grammar::WRITING;
 use super::super::sequence::Request;
 
-/// Keys that live for milliseconds, in [`super::Action::Expire`].
-pub(super) const EXPIRING_KEYS: [&str; 2] = ["e0", "e1"];
+/// Keys that live for milliseconds, in [`super::Action::Expire`]; of several, any may go first.
+pub(super) const EXPIRING_KEYS: [&str; 1] = ["e0"];
 
 const TRANSACTIONS: &str = "
 20 MULTI
@@ -75,7 +76,7 @@ const BLOCKING_RANKED: &str = "
 ";
 
 const BLOCKING_LOGS: &str = "
-8 XREAD BLOCK 0 STREAMS (<log> $|<log> 24-3|<log> <log> $ $)
+8 XREAD BLOCK 0 STREAMS (<log> $|<log> 24-3|x0 x1 $ $)
 4 XREAD COUNT 1 BLOCK 0 STREAMS <log> $
 8 XREADGROUP GROUP (g|h) (alice|bob) BLOCK 0 STREAMS <log> >
 2 XREADGROUP GROUP g (alice|bob) BLOCK 0 STREAMS <log> 0
@@ -131,8 +132,6 @@ const LITTLE_TRANSACTIONS: &str = "
 const UNBLOCKING: &str = "
 4 CLIENT UNBLOCK <session> [TIMEOUT|ERROR]
 1 CLIENT UNBLOCK <session> NONSENSE
-1 CLIENT KILL ID <session>
-1 CLIENT LIST ID 987654321
 1 SWAPDB (0 1|1 0)
 1 SELECT (0|1|0|0)
 1 FLUSHALL
@@ -162,7 +161,6 @@ const SUBSCRIPTIONS: &str = "
 1 HELLO (2|3)
 2 SET <shared> <item>
 2 GET <shared>
-1 CLIENT KILL ID <session>
 1 (SUBSCRIBE|PSUBSCRIBE|SSUBSCRIBE|PUBLISH <channel>|SPUBLISH <channel>)
 ";
 
@@ -189,7 +187,14 @@ const TRACKING: &str = "
 5 EXEC
 1 RESET
 1 HELLO (2|3)
-1 CLIENT KILL ID <session>
+";
+
+/// Which changes of keys are published, and who hears of them.
+const EVENTS: &str = "
+6 CONFIG SET notify-keyspace-events (KEA|KEA|KA|EA|Kg$lshzxetd|En|Elz|KEAn|)
+1 PSUBSCRIBE __key*__:*
+1 SUBSCRIBE __keyevent@0__:del __keyspace@0__:a
+1 PING
 ";
 
 /// What waits for less than a step takes that waits for time to pass.
@@ -244,7 +249,12 @@ const THEMES: &[(&str, &[&str])] = &[
     ("PUBLISH", &[SUBSCRIPTIONS]),
     ("PUBLISH", &[SUBSCRIPTIONS]),
     ("PUBLISH", &[SUBSCRIPTIONS, LITTLE_TRANSACTIONS]),
+    ("CLIENT TRACKING", &[TRACKING, WRITES]),
+    ("CLIENT TRACKING", &[TRACKING, WRITES, WHOLE]),
 ];
+
+/// What no server knows.
+const UNKNOWN: &str = "NONSENSE";
 
 /// A weighted table.
 #[derive(Default)]
@@ -257,6 +267,8 @@ pub(super) struct Theme {
     table: Table,
     blocks: bool,
     watches: bool,
+    /// What the last session says; it listens to what the others do.
+    listener: Option<Table>,
 }
 
 /// All themes whose commands the server has.
@@ -274,14 +286,25 @@ impl Grammar {
     pub(super) fn new(is_known: impl Fn(&str) -> bool) -> Self {
         let themes = THEMES.iter().filter(|(command, _)| is_known(command));
         let theme = |&(_, tables): &(&str, &[&'static str])| Theme {
-            table: Table::of(tables),
+            table: Table::of(tables).only(&is_known),
             blocks: tables.contains(&BLOCKING) || tables.contains(&BLOCKING_LOGS),
             watches: tables.contains(&TRANSACTIONS) || tables.contains(&TRACKING),
+            listener: None,
         };
+        let events = Theme {
+            table: Table::of(WRITING).only(&is_known),
+            blocks: false,
+            watches: true,
+            listener: Some(Table::of(&[EVENTS])),
+        };
+        let has_events = is_known("PUBLISH");
         Self {
-            themes: themes.map(theme).collect(),
-            timeouts: Table::of(&[TIMEOUTS]),
-            brief: Table::of(&[BRIEF]),
+            themes: themes
+                .map(theme)
+                .chain(has_events.then_some(events))
+                .collect(),
+            timeouts: Table::of(&[TIMEOUTS]).only(&is_known),
+            brief: Table::of(&[BRIEF]).only(&is_known),
         }
     }
 
@@ -304,6 +327,11 @@ impl Theme {
         self.table.request(draw)
     }
 
+    /// What the last session says, if it only listens to what the others do.
+    pub(super) fn listener_request(&self, draw: &mut Draw) -> Option<Request> {
+        self.listener.as_ref().map(|table| table.request(draw))
+    }
+
     /// Whether its timed requests block, rather than look at keys that expire.
     pub(super) fn blocks(&self) -> bool {
         self.blocks
@@ -317,6 +345,15 @@ impl Table {
         Self {
             rows: rows.collect(),
         }
+    }
+
+    /// Without what begins with a command that is not known, unless it shall not be known.
+    fn only(mut self, is_known: &impl Fn(&str) -> bool) -> Self {
+        self.rows.retain(|(_, form)| {
+            let mut names = form.names().into_iter();
+            names.all(|name| name == UNKNOWN || is_known(name))
+        });
+        self
     }
 
     fn request(&self, draw: &mut Draw) -> Request {

@@ -11,7 +11,8 @@
 //! Nothing depends on time. The first server says how much every session hears in a step and which of
 //! them are blocked then (`CLIENT LIST` says so); of the second one as much is awaited, and what
 //! comes beyond that is found before the next step. Only keys that expire take time, and only in the
-//! direction that a slow machine cannot hurt: they are waited out.
+//! direction that a slow machine cannot hurt: they are waited out. And a step is left out after which
+//! two sessions could go on at once, in whichever order.
 
 mod drawing;
 mod grammar;
@@ -58,6 +59,8 @@ pub enum Action {
     Expire(Vec<Request>),
     /// Closes its connection; its next step is on a new one.
     Close,
+    /// Is killed by somebody who takes no part.
+    Kill,
 }
 
 impl Action {
@@ -66,7 +69,7 @@ impl Action {
     pub fn requests(&self) -> &[Request] {
         match self {
             Self::Send(requests) | Self::Expire(requests) => requests,
-            Self::Close => &[],
+            Self::Close | Self::Kill => &[],
         }
     }
 }
@@ -77,6 +80,8 @@ pub(super) struct Schedule {
     /// The protocol each session speaks: whether it is RESP3.
     pub(super) resp3: Vec<bool>,
     pub(super) steps: Vec<Step>,
+    /// Or messages only: what random sequences compare already need not be compared again.
+    pub(super) compares_replies: bool,
 }
 
 /// What came of a plan.
@@ -118,8 +123,15 @@ pub struct Failure {
 /// # Errors
 /// When a server cannot be started or reached.
 pub fn run_schedules(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
-    let is_known = |command: &str| commands::table().find(command.as_bytes()).is_some();
     run_themes(&grammar::Grammar::new(is_known), one, two, plan)
+}
+
+/// Whether the server has a command or subcommand.
+fn is_known(command: &str) -> bool {
+    let table = commands::table();
+    let full_name = command.to_lowercase().replace(' ', "|");
+    let mut rows = (0..).map_while(|row| table.full_name(row));
+    rows.any(|name| name == full_name)
 }
 
 fn run_themes(
@@ -226,21 +238,37 @@ fn compare_once(
     let mut leader = play::Stage::open(one, &schedule.resp3)?;
     let mut scenes = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
-        leader.perform(step)?;
-        scenes.push(leader.settle(step, PATIENCE)?);
+        scenes.push(match leader.is_definite(step) {
+            true => {
+                leader.perform(step)?;
+                Some(leader.settle(step, PATIENCE)?)
+            }
+            false => None,
+        });
     }
     let held = leader.held();
     drop(leader);
     let mut outcome = Outcome {
         difference: None,
-        blocked_count: scenes.iter().map(|scene| scene.blocked_count()).sum(),
-        messages_count: scenes.iter().map(|scene| scene.messages_count()).sum(),
+        blocked_count: scenes
+            .iter()
+            .flatten()
+            .map(play::Scene::blocked_count)
+            .sum(),
+        messages_count: scenes
+            .iter()
+            .flatten()
+            .map(play::Scene::messages_count)
+            .sum(),
     };
     let mut follower = play::Stage::open(two, &schedule.resp3)?;
     for (at, (step, scene)) in schedule.steps.iter().zip(&scenes).enumerate() {
+        let Some(scene) = scene else {
+            continue;
+        };
         follower.perform(step)?;
         let other = follower.await_like(step, scene, patience)?;
-        if let Some(said) = scene.difference(&other) {
+        if let Some(said) = scene.difference(&other, step, schedule.compares_replies) {
             outcome.difference = Some(Difference { at, said });
             return Ok(outcome);
         }
@@ -260,11 +288,11 @@ fn shorten(
     difference: Difference,
 ) -> io::Result<(Schedule, Difference)> {
     let kind = difference.kind();
-    let resp3 = schedule.resp3.clone();
     let mut fails = |steps: &[Step]| {
         let schedule = Schedule {
-            resp3: resp3.clone(),
+            resp3: schedule.resp3.clone(),
             steps: steps.to_vec(),
+            ..schedule
         };
         let outcome = compare(one, two, &schedule, SHRINKING_PATIENCE);
         let difference = outcome.ok().and_then(|outcome| outcome.difference);
@@ -281,7 +309,11 @@ fn shorten(
     }
     let steps = shrink::shrink(steps, &mut fails);
     let steps = simplify(steps, &mut fails);
-    let shortest = Schedule { resp3, steps };
+    let shortest = Schedule {
+        resp3: schedule.resp3.clone(),
+        steps,
+        ..schedule
+    };
     let again = compare(one, two, &shortest, PATIENCE)?;
     Ok(match again.difference {
         Some(difference) => (shortest, difference),
@@ -375,6 +407,7 @@ impl fmt::Display for Failure {
                 Action::Send(_) => requests.join("; "),
                 Action::Expire(_) => format!("{}; wait", requests.join("; ")),
                 Action::Close => "(closes)".to_owned(),
+                Action::Kill => "(is killed)".to_owned(),
             };
             writeln!(out, " {mark} {}: {shown}", step.session)?;
         }

@@ -2,6 +2,8 @@
 //!
 //! * How many keys an invalidation names: one each, in an order of their own.
 //! * In which order UNSUBSCRIBE without words goes through channels: a hash table says so.
+//! * What a consumer is told that waits when its stream or group goes: it has changed with Redis 7.2.
+//! * Which version it is, and which number a connection has.
 //! * In which order several patterns match a message: a hash table, too.
 
 use protocol::Value;
@@ -13,7 +15,7 @@ use super::show_answer;
 pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
     let mut normal = Vec::new();
     let mut run: Vec<Answer> = Vec::new();
-    for answer in heard.iter().flat_map(one_key_each) {
+    for answer in heard.iter().flat_map(in_parts) {
         if run
             .last()
             .is_some_and(|last| !are_exchangeable(last, &answer))
@@ -29,10 +31,25 @@ pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
 /// How much is heard: answers and messages, but keys of invalidations one by one.
 pub(super) fn units(heard: &[Vec<Answer>]) -> usize {
     let answers = heard.iter().flatten();
-    answers.map(|answer| one_key_each(answer).len()).sum()
+    answers.map(|answer| in_parts(answer).len()).sum()
 }
 
-fn one_key_each(answer: &Answer) -> Vec<Answer> {
+fn in_parts(answer: &Answer) -> Vec<Answer> {
+    if let Ok(value) = answer
+        && is_greeting(value)
+    {
+        return vec![Ok(Value::Simple(b"(greeting)".to_vec()))];
+    }
+    if let Ok(Value::Error(text)) = answer
+        && (text.starts_with(b"UNBLOCKED the stream") || text.starts_with(b"NOGROUP "))
+    {
+        return vec![Ok(Value::Error(b"NOGROUP".to_vec()))];
+    }
+    if let Ok(Value::Bulk(text) | Value::Verbatim { text, .. }) = answer
+        && text.starts_with(b"id=")
+    {
+        return vec![Ok(Value::Simple(b"(clients)".to_vec()))];
+    }
     let Some(keys) = answer.as_ref().ok().and_then(invalidated) else {
         return vec![answer.clone()];
     };
@@ -41,6 +58,17 @@ fn one_key_each(answer: &Answer) -> Vec<Answer> {
         Ok(Value::Push(vec![kind, key.clone()]))
     };
     keys.iter().map(alone).collect()
+}
+
+/// What HELLO answers, in a transaction or not.
+fn is_greeting(value: &Value) -> bool {
+    let first = match value {
+        Value::Array(parts) if parts.iter().any(is_greeting) => return true,
+        Value::Map(pairs) => pairs.first().map(|(name, _)| name),
+        Value::Array(parts) => parts.first(),
+        _ => None,
+    };
+    matches!(first, Some(Value::Bulk(name)) if name == b"server")
 }
 
 /// The keys that a message declares invalid; as a message of RESP2, it comes on a channel.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use protocol::Value;
 
-use super::super::sequence::{Answer, Side};
+use super::super::sequence::{Answer, Request, Side};
 use super::super::state;
 use super::grammar::EXPIRING_KEYS;
 use super::normal::{normal, units};
-use super::session::{Session, is_message};
+use super::session::{Session, is_message, is_one_of};
 use super::{Action, Step, show_answer};
 use crate::client::Client;
 use crate::patience::Patience;
@@ -56,12 +56,36 @@ impl<'s> Stage<'s> {
         stage.await_clients(|ids| ids.len() <= 1)?;
         // What the last schedule's sessions left when they went.
         stage.observer.command(&["FLUSHALL"])?;
+        let silence = ["CONFIG", "SET", "notify-keyspace-events", ""];
+        stage.observer.command(&silence)?;
         for &resp3 in resp3 {
             let session = Session::open(stage.side, resp3)?;
             stage.ids.push(session.id);
             stage.sessions.push(Some(session));
         }
         Ok(stage)
+    }
+
+    /// Whether there is one order only in which requests can be executed after the step. Where a
+    /// session is served it goes on at once, while others are served that wait for the same: so who has
+    /// something to go on with is the only one that waits.
+    pub(super) fn is_definite(&self, step: &Step) -> bool {
+        let requests = step.action.requests();
+        let waits = |session: &Session| !session.is_answered();
+        let others = || {
+            let sessions = self.sessions.iter().enumerate();
+            let others = sessions.filter(|(at, _)| *at != step.session);
+            others.filter_map(|(_, session)| session.as_ref())
+        };
+        if others().any(Session::has_more_to_say) {
+            let waits = self.sessions[step.session].as_ref().is_some_and(waits);
+            let may_wait = requests.iter().any(may_block);
+            return requests.is_empty() || (requests.len() == 1 && !waits && !may_wait);
+        }
+        let before_last = requests.split_last().map_or(&[][..], |(_, rest)| rest);
+        let goes_on = before_last.iter().any(may_block)
+            || !requests.is_empty() && self.sessions[step.session].as_ref().is_some_and(waits);
+        !goes_on || !others().any(waits)
     }
 
     /// Does what the step says; effects are awaited by [`Self::settle`] or [`Self::await_like`].
@@ -73,6 +97,13 @@ impl<'s> Stage<'s> {
                 Some(id) => self.await_clients(|ids| !ids.contains(&id)),
                 None => Ok(()),
             };
+        }
+        if step.action == Action::Kill {
+            if self.sessions[at].is_some() {
+                let id = self.ids[at].to_string();
+                self.observer.command(&["CLIENT", "KILL", "ID", &id])?;
+            }
+            return Ok(());
         }
         if self.sessions[at].is_none() {
             let session = Session::open(self.side, self.resp3[at])?;
@@ -232,6 +263,11 @@ impl<'s> Stage<'s> {
     }
 }
 
+fn may_block(request: &Request) -> bool {
+    let name = request[0].to_ascii_uppercase();
+    name.starts_with(b"B") || name.starts_with(b"XREAD") || name == b"WAIT"
+}
+
 /// A line of CLIENT LIST.
 struct Listed {
     id: i64,
@@ -269,9 +305,30 @@ impl Scene {
     }
 
     /// What both servers said, where they do not say the same.
-    pub(super) fn difference(&self, other: &Self) -> Option<[String; 2]> {
+    ///
+    /// Since Redis 7.2 who publishes to itself hears that behind the reply.
+    pub(super) fn difference(
+        &self,
+        other: &Self,
+        step: &Step,
+        compares_replies: bool,
+    ) -> Option<[String; 2]> {
+        let publishing: [&[u8]; 3] = [b"PUBLISH", b"SPUBLISH", b"EXEC"];
+        let mut requests = step.action.requests().iter();
+        let publishes = requests.any(|request| is_one_of(&request[0], &publishing));
+        let is_compared = |answer: &Answer| {
+            compares_replies || !answer.as_ref().is_ok_and(|value| !is_message(value))
+        };
         for (session, (ours, theirs)) in self.heard.iter().zip(&other.heard).enumerate() {
-            let (ours, theirs) = (normal(ours), normal(theirs));
+            let [ours, theirs] = [ours, theirs].map(|heard| {
+                let mut heard = normal(heard);
+                heard.retain(is_compared);
+                if publishes && session == step.session {
+                    // Stable: both kinds stay in their order.
+                    heard.sort_by_key(|answer| answer.as_ref().is_ok_and(is_message));
+                }
+                heard
+            });
             if ours != theirs {
                 let pairs = ours.iter().zip(&theirs);
                 let same_count = pairs.take_while(|(ours, theirs)| ours == theirs).count();

@@ -110,6 +110,11 @@ impl Session {
         self.awaited.is_empty()
     }
 
+    /// Whether requests wait behind one that is blocked.
+    pub(super) fn has_more_to_say(&self) -> bool {
+        self.awaited.len() > 1
+    }
+
     fn answered(&mut self, value: &Value) {
         let refused_or_queued = match value {
             Value::Error(_) => true,
@@ -144,6 +149,7 @@ pub(super) fn is_message(value: &Value) -> bool {
     }
 }
 
-fn is_one_of(word: &[u8], names: &[&[u8]]) -> bool {
+/// Whether it is one of these, in any case.
+pub(super) fn is_one_of(word: &[u8], names: &[&[u8]]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }

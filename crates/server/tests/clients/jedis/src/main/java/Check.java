@@ -1,17 +1,23 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisPool;
 import redis.clients.jedis.JedisPooled;
+import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.Transaction;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
@@ -98,6 +104,89 @@ public final class Check {
         equal(jedis.exists("only"), false);
     }
 
+    private static void transactions(Jedis jedis, HostAndPort address) {
+        Transaction transaction = jedis.multi();
+        Response<String> set = transaction.set("t", "1");
+        Response<Long> incremented = transaction.incr("t");
+        equal(transaction.exec().size(), 2);
+        equal(set.get() + incremented.get(), "OK2");
+        jedis.watch("t");
+        try (Jedis other = new Jedis(address)) {
+            equal(other.incr("t"), 3L);
+        }
+        Transaction late = jedis.multi();
+        late.set("t", "100");
+        equal(late.exec(), null);
+        equal(jedis.get("t"), "3");
+        Transaction dropped = jedis.multi();
+        dropped.set("t", "100");
+        equal(dropped.discard(), "OK");
+        equal(jedis.get("t"), "3");
+    }
+
+    /** Workers take from a queue what others put there, all with connections of one pool. */
+    private static void queue(HostAndPort address) throws InterruptedException {
+        try (JedisPool pool = new JedisPool(address.getHost(), address.getPort())) {
+            try (Jedis jedis = pool.getResource()) {
+                jedis.del("none", "queue");
+            }
+            Set<String> done = ConcurrentHashMap.newKeySet();
+            List<Thread> workers = new ArrayList<>();
+            for (int worker = 0; worker < 3; worker++) {
+                workers.add(new Thread(() -> {
+                    try (Jedis jedis = pool.getResource()) {
+                        String job = "";
+                        while (!job.equals("stop")) {
+                            job = jedis.blpop(0, "none", "queue").get(1);
+                            done.add(job);
+                        }
+                    }
+                }));
+            }
+            workers.forEach(Thread::start);
+            try (Jedis jedis = pool.getResource()) {
+                for (int job = 0; job < 200; job++) {
+                    jedis.rpush("queue", "job:" + job);
+                }
+                jedis.rpush("queue", "stop", "stop", "stop");
+            }
+            for (Thread worker : workers) {
+                worker.join();
+            }
+            equal(done.size(), 201);
+        }
+    }
+
+    private static void subscriptions(HostAndPort address) throws InterruptedException {
+        CountDownLatch subscribed = new CountDownLatch(1);
+        List<String> heard = Collections.synchronizedList(new ArrayList<>());
+        JedisPubSub listener = new JedisPubSub() {
+            @Override
+            public void onSubscribe(String channel, int count) {
+                subscribed.countDown();
+            }
+
+            @Override
+            public void onMessage(String channel, String message) {
+                heard.add(channel + " " + message);
+                unsubscribe();
+            }
+        };
+        Thread thread = new Thread(() -> {
+            try (Jedis jedis = new Jedis(address)) {
+                jedis.subscribe(listener, "news");
+                equal(jedis.ping(), "PONG");
+            }
+        });
+        thread.start();
+        subscribed.await();
+        try (Jedis jedis = new Jedis(address)) {
+            equal(jedis.publish("news", "hello"), 1L);
+        }
+        thread.join();
+        equal(heard, List.of("news hello"));
+    }
+
     private static void pooled(HostAndPort address) {
         try (JedisPooled pool = new JedisPooled(address.getHost(), address.getPort())) {
             pool.del("shared");
@@ -121,7 +210,7 @@ public final class Check {
         }
     }
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws InterruptedException {
         HostAndPort address = new HostAndPort("127.0.0.1", Integer.parseInt(args[0]));
         var resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
         for (var config : List.of(DefaultJedisClientConfig.builder().build(), resp3)) {
@@ -131,9 +220,12 @@ public final class Check {
                 bitmaps(jedis);
                 keys(jedis);
                 connection(jedis);
+                transactions(jedis, address);
             }
         }
         pooled(address);
+        queue(address);
+        subscriptions(address);
         System.out.println("jedis, RESP2 and RESP3: passed");
     }
 }
