@@ -1,7 +1,7 @@
 //! Writing whole strings.
 
 use protocol::{Reply, Request};
-use store::{Deadline, Entry, Key, Owned, Record, next_etag};
+use store::{Deadline, Entry, EventClass, Key, Owned, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{
@@ -140,8 +140,8 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     context
         .store
         .upsert(&key, value, Deadline::Never, |entry| {
-            state_set(entry, value, Deadline::Never);
-            tell_set(entry, Deadline::Never);
+            entry.effect(|effect| effect.command(&[b"SET", key.bytes(), value]));
+            entry.event(EventClass::STRING, "set");
         })?;
     reply.ok();
     Ok(())
