@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::DatabaseId;
 
 /// One request in so many is looked at, on average.
-pub const REQUESTS_PER_SAMPLE: u64 = 256;
+pub const REQUESTS_PER_SAMPLE: u64 = 1024;
 /// Keys that are counted at a time.
 const KEYS_MAX: usize = 128;
 const WINDOW_SECONDS: u64 = 10;

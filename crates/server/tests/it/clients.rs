@@ -144,6 +144,39 @@ fn redis_cli_loads_and_walks() {
 }
 
 #[test]
+#[ignore = "needs redis-cli: cargo xtask test clients"]
+fn redis_cli_watches() {
+    let server = server();
+    redis_cli(
+        &server,
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"],
+    );
+    redis_cli(&server, &["SET", "hot", "value"]);
+    redis_cli(&server, &["-r", "200", "GET", "hot"]);
+    let report = redis_cli(&server, &["--hotkeys"]);
+    assert!(report.contains("keyname: \"hot\""), "{report}");
+
+    // Minimum, maximum and mean of a second's round trips, and how many there were.
+    let report = redis_cli(&server, &["--latency", "--raw"]);
+    assert_eq!(report.split_whitespace().count(), 4, "{report}");
+
+    // This one never ends by itself.
+    let mut endless = Command::new("timeout");
+    endless.args([
+        "3",
+        "redis-cli",
+        "-p",
+        &port(&server),
+        "-i",
+        "0.2",
+        "--stat",
+    ]);
+    let report = String::from_utf8(output_of(&mut endless, b"").stdout).unwrap();
+    assert!(report.contains("keys"), "{report}");
+    assert!(report.lines().count() > 3, "{report}");
+}
+
+#[test]
 #[ignore = "needs redis-benchmark: cargo xtask test clients"]
 fn redis_benchmark_runs_its_string_tests() {
     let server = server();

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_key_that_is_asked_for_again_and_again_is_hot() {
         let mut server = TestServer::new();
-        for number in 0..1_000 {
+        for number in 0..4_000 {
             server.pipeline(&["GET hot", "GET hot", "GET hot", &format!("GET {number}")]);
             server.pipeline(&["LRANGE warm 0 1"]);
         }
