@@ -15,82 +15,93 @@ use crate::identity;
 use crate::node::Node;
 use crate::process::{self, Whose};
 
-/// A section: its name, whether INFO without arguments shows it, and what writes it.
+/// When a section is shown, besides when it is asked for by its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// By INFO without arguments.
+    ByDefault,
+    /// By INFO ALL.
+    WithAll,
+    /// Never: tools know no such section.
+    ByName,
+}
+
+/// A section: its name, when it is shown, and what writes it.
 struct Section {
     name: &'static str,
-    by_default: bool,
+    shown: Shown,
     write: fn(&mut Report<'_>),
 }
 
 const SECTIONS: &[Section] = &[
     Section {
         name: "Server",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: server,
     },
     Section {
         name: "Clients",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: clients,
     },
     Section {
         name: "Memory",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: memory,
     },
     Section {
         name: "Persistence",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: persistence,
     },
     Section {
         name: "Stats",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: stats,
     },
     Section {
         name: "Replication",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: replication,
     },
     Section {
         name: "CPU",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: cpu,
     },
     Section {
         name: "Modules",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: |_| {},
     },
     Section {
         name: "Commandstats",
-        by_default: false,
+        shown: Shown::WithAll,
         write: command_statistics,
     },
     Section {
         name: "Errorstats",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: error_statistics,
     },
     Section {
         name: "Latencystats",
-        by_default: false,
+        shown: Shown::WithAll,
         write: latency_statistics,
     },
     Section {
         name: "Hotkeys",
-        by_default: false,
+        shown: Shown::ByName,
         write: hot_keys,
     },
     Section {
         name: "Cluster",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: cluster,
     },
     Section {
         name: "Keyspace",
-        by_default: true,
+        shown: Shown::ByDefault,
         write: keyspace,
     },
 ];
@@ -120,11 +131,11 @@ pub fn report(node: &Node, store: &mut Handle, asked: &[String]) -> String {
 
 fn is_asked(section: &Section, asked: &[String]) -> bool {
     if asked.is_empty() {
-        return section.by_default;
+        return section.shown == Shown::ByDefault;
     }
     asked.iter().any(|name| match name.as_str() {
-        "all" | "everything" => true,
-        "default" => section.by_default,
+        "all" | "everything" => section.shown != Shown::ByName,
+        "default" => section.shown == Shown::ByDefault,
         name => section.name.eq_ignore_ascii_case(name),
     })
 }

@@ -164,6 +164,8 @@ fn redis_cli_watches() {
     let mut endless = Command::new("timeout");
     endless.args([
         "3",
+        "stdbuf",
+        "-oL",
         "redis-cli",
         "-p",
         &port(&server),
