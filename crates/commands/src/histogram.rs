@@ -1,6 +1,6 @@
 //! How long commands took: how many of them took so and so long, to three per cent.
 //!
-//! Every power of two of nanoseconds has [`STEPS`] cells, so that a cell is at most a 32nd part of its
+//! Every power of two of nanoseconds has `STEPS` cells, so that a cell is at most a 32nd part of its
 //! value wide. Like all that engines count, one thread writes the cells and any thread reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
