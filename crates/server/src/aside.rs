@@ -25,6 +25,7 @@ use protocol::{ReplyBuffer, Resp};
 use reactor::ConnectionId;
 use store::DatabaseId;
 
+use crate::announcer;
 use crate::node::{Message, Node};
 use crate::port::Port;
 
@@ -116,8 +117,10 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job) -> Message {
         reply_bytes_max: usize::MAX,
     };
     engine.begin_turn(node.clock.monotonic_ns());
+    announcer::work_for(job.client.id);
     engine.run(&mut session, &mut port, &job.request, &mut output, share);
     engine.end_transaction(&mut session);
+    announcer::work_for(0);
     let connection = job.connection;
     match &session.wait {
         Some(wait) => {

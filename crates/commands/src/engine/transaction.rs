@@ -176,6 +176,8 @@ impl Visit<'_> {
         let may_defer = self.place == Place::Worker
             && transaction.is_about_data()
             && session.reply_mode == ReplyMode::On
+            // What is read aside is not tracked.
+            && session.tracking.is_none()
             && matches!(reach, Reach::Keys(_));
         if may_defer && transaction.is_long() {
             return Err(CommandError::Aside);

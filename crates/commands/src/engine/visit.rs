@@ -496,7 +496,7 @@ impl Visit<'_> {
             _ => spec.handler,
         };
         self.context.track_reads(spec, request);
-        let defers = self.place == Place::Worker && is_ordinary(self.context.session);
+        let defers = self.place == Place::Worker && may_defer(self.context.session);
         self.context.pace = Pace { defers };
         let result = match self.place {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
@@ -621,12 +621,18 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
 /// Whether a client is in no state that a plain request would have to heed.
 #[inline]
 fn is_ordinary(session: &Session) -> bool {
+    may_defer(session) && !session.hears_pushes()
+}
+
+/// Whether a request of a client may run aside: in no state that matters to it but to hear pushes,
+/// which come between replies wherever these are made.
+#[inline]
+fn may_defer(session: &Session) -> bool {
     session.authenticated
         && session.reply_mode == ReplyMode::On
         && session.fate == Fate::Stay
         && session.arrival.is_none()
         && session.transaction.is_none()
-        && !session.hears_pushes()
 }
 
 /// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
