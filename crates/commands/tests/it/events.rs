@@ -157,6 +157,15 @@ const TABLE: &[(&str, &str)] = &[
     ("MOVE c 1", "n new c@1, g move_from c, g move_to c@1"),
     ("+RPUSH a 1", ""),
     ("RENAME a d", "n new d, g rename_from a, g rename_to d"),
+    ("+FLUSHALL", ""),
+    ("+RPUSH l a b c", ""),
+    ("+ZADD z 1 a 2 b", ""),
+    ("BLPOP l 0", "l lpop l"),
+    ("BLMOVE l k LEFT RIGHT 0", "n new k, l rpush k, l lpop l"),
+    ("BLMPOP 0 1 l RIGHT", "l rpop l, g del l"),
+    ("BRPOPLPUSH k k 0", "l lpush k, l rpop k"),
+    ("BZPOPMIN z 0", "z zpopmin z"),
+    ("BZMPOP 0 1 z MAX", "z zpopmax z, g del z"),
 ];
 
 fn states(events: &str) -> Vec<&str> {
