@@ -45,6 +45,66 @@ assert.equal(await redis.object("ENCODING", "count"), "int");
 assert.equal(await redis.type("copied"), "string");
 assert.equal(await redis.unlink("copied", "renamed"), 2);
 
+assert.equal(await redis.rpush("list", "a", "b", "3"), 3);
+assert.deepEqual(await redis.lrange("list", 0, -1), ["a", "b", "3"]);
+assert.equal(await redis.linsert("list", "BEFORE", "b", "x"), 4);
+assert.equal(await redis.lpos("list", "b"), 2);
+assert.equal(await redis.lmove("list", "other", "LEFT", "RIGHT"), "a");
+assert.deepEqual(await redis.lmpop(2, "nothing", "other", "LEFT"), ["other", ["a"]]);
+assert.deepEqual(await redis.lpop("list", 2), ["x", "b"]);
+
+assert.equal(await redis.hset("hash", { a: 1, b: "two" }), 2);
+assert.deepEqual(await redis.hgetall("hash"), { a: "1", b: "two" });
+assert.deepEqual(await redis.hmget("hash", "b", "nothing"), ["two", null]);
+assert.equal(await redis.hincrby("hash", "a", 4), 5);
+const deadline = 4000000000000;
+assert.deepEqual(await redis.call("HPEXPIREAT", "hash", deadline, "FIELDS", 2, "a", "c"), [1, -2]);
+assert.deepEqual(await redis.call("HPEXPIRETIME", "hash", "FIELDS", 2, "a", "b"), [deadline, -1]);
+assert.deepEqual(await redis.call("HPERSIST", "hash", "FIELDS", 1, "a"), [1]);
+assert.equal(await redis.hdel("hash", "a", "b"), 2);
+
+assert.equal(await redis.sadd("set", "a", "b"), 2);
+assert.equal(await redis.sadd("numbers", 1, 2, 3), 3);
+assert.deepEqual(await redis.smembers("numbers"), ["1", "2", "3"]);
+assert.deepEqual(await redis.smismember("set", "a", "x"), [1, 0]);
+assert.equal(await redis.sadd("more", "b", "c"), 2);
+assert.deepEqual(await redis.sinter("set", "more"), ["b"]);
+assert.equal(await redis.sintercard(2, "set", "more", "LIMIT", 1), 1);
+assert.equal(await redis.sunionstore("all", "set", "more"), 3);
+
+assert.equal(await redis.zadd("sorted", 1, "a", 2.5, "b", "inf", "c"), 3);
+assert.deepEqual(await redis.zrange("sorted", 0, -1, "WITHSCORES"), ["a", "1", "b", "2.5", "c", "inf"]);
+assert.deepEqual(await redis.zrange("sorted", "(1", "+inf", "BYSCORE", "LIMIT", 0, 1), ["b"]);
+assert.equal(await redis.zrank("sorted", "b"), 1);
+assert.equal(await redis.zincrby("sorted", 0.5, "b"), "3");
+assert.deepEqual(await redis.zmscore("sorted", "b", "x"), ["3", null]);
+assert.equal(await redis.zunionstore("union", 2, "sorted", "set", "AGGREGATE", "MAX"), 3);
+assert.deepEqual(await redis.zpopmin("sorted"), ["a", "1"]);
+
+assert.equal(await redis.xadd("stream", "5-1", "a", "1"), "5-1");
+assert.equal(await redis.xadd("stream", "MAXLEN", "~", 10, "6-*", "b", "2"), "6-0");
+assert.deepEqual(await redis.xrange("stream", "-", "+", "COUNT", 1), [["5-1", ["a", "1"]]]);
+assert.equal(await redis.xgroup("CREATE", "stream", "group", "0"), "OK");
+const read = await redis.xreadgroup("GROUP", "group", "alice", "COUNT", 1, "STREAMS", "stream", ">");
+assert.deepEqual(read, [["stream", [["5-1", ["a", "1"]]]]]);
+assert.deepEqual(await redis.xpending("stream", "group"), [1, "5-1", "5-1", [["alice", "1"]]]);
+assert.deepEqual(await redis.xclaim("stream", "group", "bob", 0, "5-1", "JUSTID"), ["5-1"]);
+assert.equal(await redis.xack("stream", "group", "5-1"), 1);
+
+assert.equal(await redis.pfadd("sketch", "a", "b", "c"), 1);
+assert.equal(await redis.pfcount("sketch"), 3);
+assert.equal(await redis.geoadd("places", 13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania"), 2);
+assert.equal(await redis.geodist("places", "Palermo", "Catania", "km"), "166.2742");
+const around = ["FROMLONLAT", 15, 37, "BYRADIUS", 100, "km", "ASC"];
+assert.deepEqual(await redis.geosearch("places", ...around), ["Catania"]);
+assert.equal(await redis.rpush("unsorted", 3, 1, 2), 3);
+assert.deepEqual(await redis.sort("unsorted", "DESC", "LIMIT", 0, 2), ["3", "2"]);
+for (const key of ["list", "set", "sorted", "stream", "sketch"]) {
+  const payload = await redis.dumpBuffer(key);
+  assert.equal(await redis.restore("restored", 0, payload, "REPLACE"), "OK");
+  assert.equal(await redis.type("restored"), await redis.type(key));
+}
+
 const pipeline = redis.pipeline();
 for (let number = 0; number < 1000; number++) {
   pipeline.set(`many:${number}`, number);

@@ -95,6 +95,89 @@ func keys(r *redis.Client) {
 	check("UNLINK", removed, err, int64(2))
 }
 
+func listsAndHashes(r *redis.Client) {
+	pushed, err := r.RPush(ctx, "list", "a", "b", 3).Result()
+	check("RPUSH", pushed, err, int64(3))
+	elements, err := r.LRange(ctx, "list", 0, -1).Result()
+	check("LRANGE", elements, err, []string{"a", "b", "3"})
+	moved, err := r.LMove(ctx, "list", "other", "LEFT", "RIGHT").Result()
+	check("LMOVE", moved, err, "a")
+	name, popped, err := r.LMPop(ctx, "LEFT", 5, "nothing", "other").Result()
+	check("LMPOP", append(popped, name), err, []string{"a", "other"})
+	added, err := r.HSet(ctx, "hash", "a", 1, "b", "two").Result()
+	check("HSET", added, err, int64(2))
+	all, err := r.HGetAll(ctx, "hash").Result()
+	check("HGETALL", all, err, map[string]string{"a": "1", "b": "two"})
+	sum, err := r.HIncrByFloat(ctx, "hash", "a", 0.5).Result()
+	check("HINCRBYFLOAT", sum, err, 1.5)
+	set, err := r.HPExpireAt(ctx, "hash", time.UnixMilli(4_000_000_000_000), "a", "c").Result()
+	check("HPEXPIREAT", set, err, []int64{1, -2})
+	at, err := r.HPExpireTime(ctx, "hash", "a", "b").Result()
+	check("HPEXPIRETIME", at, err, []int64{4_000_000_000_000, -1})
+}
+
+func setsAndSortedSets(r *redis.Client) {
+	check("SADD", nil, r.SAdd(ctx, "set", 1, 2, 3).Err(), nil)
+	check("SADD", nil, r.SAdd(ctx, "more", 3, 4).Err(), nil)
+	members, err := r.SMembers(ctx, "set").Result()
+	check("SMEMBERS", members, err, []string{"1", "2", "3"})
+	common, err := r.SInter(ctx, "set", "more").Result()
+	check("SINTER", common, err, []string{"3"})
+	card, err := r.SInterCard(ctx, 1, "set", "more").Result()
+	check("SINTERCARD", card, err, int64(1))
+	are, err := r.SMIsMember(ctx, "set", 1, 9).Result()
+	check("SMISMEMBER", are, err, []bool{true, false})
+	added, err := r.ZAdd(ctx, "sorted", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2.5, Member: "b"}).Result()
+	check("ZADD", added, err, int64(2))
+	sorted, err := r.ZRangeWithScores(ctx, "sorted", 0, -1).Result()
+	check("ZRANGE", sorted, err, []redis.Z{{Score: 1, Member: "a"}, {Score: 2.5, Member: "b"}})
+	rank, err := r.ZRankWithScore(ctx, "sorted", "b").Result()
+	check("ZRANK", rank, err, redis.RankScore{Rank: 1, Score: 2.5})
+	union, err := r.ZUnionStore(ctx, "union", &redis.ZStore{Keys: []string{"sorted", "set"}}).Result()
+	check("ZUNIONSTORE", union, err, int64(5))
+	least, err := r.ZPopMin(ctx, "sorted").Result()
+	check("ZPOPMIN", least, err, []redis.Z{{Score: 1, Member: "a"}})
+}
+
+func streams(r *redis.Client) {
+	id, err := r.XAdd(ctx, &redis.XAddArgs{Stream: "stream", ID: "5-1", Values: []string{"a", "1"}}).Result()
+	check("XADD", id, err, "5-1")
+	entry := redis.XMessage{ID: "5-1", Values: map[string]any{"a": "1"}}
+	entries, err := r.XRange(ctx, "stream", "-", "+").Result()
+	check("XRANGE", entries, err, []redis.XMessage{entry})
+	check("XGROUP", nil, r.XGroupCreate(ctx, "stream", "group", "0").Err(), nil)
+	read := &redis.XReadGroupArgs{Group: "group", Consumer: "alice", Streams: []string{"stream", ">"}, Block: -1}
+	delivered, err := r.XReadGroup(ctx, read).Result()
+	check("XREADGROUP", delivered, err, []redis.XStream{{Stream: "stream", Messages: []redis.XMessage{entry}}})
+	pending, err := r.XPending(ctx, "stream", "group").Result()
+	check("XPENDING", pending.Consumers, err, map[string]int64{"alice": 1})
+	groups, err := r.XInfoGroups(ctx, "stream").Result()
+	check("XINFO GROUPS", groups[0].LastDeliveredID, err, "5-1")
+	acknowledged, err := r.XAck(ctx, "stream", "group", "5-1").Result()
+	check("XACK", acknowledged, err, int64(1))
+}
+
+func sketchesPlacesAndPayloads(r *redis.Client) {
+	check("PFADD", nil, r.PFAdd(ctx, "sketch", "a", "b", "c").Err(), nil)
+	count, err := r.PFCount(ctx, "sketch").Result()
+	check("PFCOUNT", count, err, int64(3))
+	place := &redis.GeoLocation{Name: "Catania", Longitude: 15.087269, Latitude: 37.502669}
+	check("GEOADD", nil, r.GeoAdd(ctx, "places", place).Err(), nil)
+	near := &redis.GeoSearchQuery{Longitude: 15, Latitude: 37, Radius: 100, RadiusUnit: "km"}
+	found, err := r.GeoSearch(ctx, "places", near).Result()
+	check("GEOSEARCH", found, err, []string{"Catania"})
+	sorted, err := r.Sort(ctx, "set", &redis.Sort{Order: "DESC"}).Result()
+	check("SORT", sorted, err, []string{"3", "2", "1"})
+	for _, key := range []string{"list", "hash", "set", "sorted", "stream", "sketch"} {
+		payload, err := r.Dump(ctx, key).Result()
+		check("DUMP", nil, err, nil)
+		status, err := r.RestoreReplace(ctx, "restored", 0, payload).Result()
+		check("RESTORE", status, err, "OK")
+		again, err := r.Dump(ctx, "restored").Result()
+		check("DUMP", again, err, payload)
+	}
+}
+
 func connection(r *redis.Client) {
 	pong, err := r.Ping(ctx).Result()
 	check("PING", pong, err, "PONG")
@@ -225,6 +308,10 @@ func main() {
 		texts(r)
 		bitmaps(r)
 		keys(r)
+		listsAndHashes(r)
+		setsAndSortedSets(r)
+		streams(r)
+		sketchesPlacesAndPayloads(r)
 		if version == 0 {
 			connection(r)
 		}
