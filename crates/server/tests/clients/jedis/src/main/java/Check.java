@@ -4,11 +4,13 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.GeoCoordinate;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPool;
@@ -17,11 +19,17 @@ import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.args.GeoUnit;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.params.RestoreParams;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
+import redis.clients.jedis.params.SortingParams;
+import redis.clients.jedis.params.XReadGroupParams;
 import redis.clients.jedis.resps.ScanResult;
+import redis.clients.jedis.resps.Tuple;
 
 /** Jedis against a server: Check PORT. Connects as the client does by default, then with RESP3. */
 public final class Check {
@@ -88,6 +96,68 @@ public final class Check {
         equal(jedis.type("copied"), "string");
         equal(jedis.unlink("copied", "renamed"), 2L);
         equal(jedis.exists("copied"), false);
+    }
+
+    private static void listsAndHashes(Jedis jedis) {
+        equal(jedis.rpush("list", "a", "b", "3"), 3L);
+        equal(jedis.lrange("list", 0, -1), List.of("a", "b", "3"));
+        equal(jedis.lpos("list", "b"), 1L);
+        equal(jedis.rpoplpush("list", "other"), "3");
+        equal(jedis.lpop("other", 2), List.of("3"));
+        equal(jedis.hset("hash", Map.of("a", "1", "b", "two")), 2L);
+        equal(jedis.hgetAll("hash"), Map.of("a", "1", "b", "two"));
+        equal(jedis.hincrBy("hash", "a", 4), 5L);
+        equal(jedis.hpexpireAt("hash", 4_000_000_000_000L, "a", "c"), List.of(1L, -2L));
+        equal(jedis.hpexpireTime("hash", "a", "b"), List.of(4_000_000_000_000L, -1L));
+        equal(jedis.hpersist("hash", "a"), List.of(1L));
+        equal(jedis.hdel("hash", "b"), 1L);
+    }
+
+    private static void setsAndSortedSets(Jedis jedis) {
+        equal(jedis.sadd("set", "1", "2", "3"), 3L);
+        equal(jedis.sadd("more", "3", "4"), 2L);
+        equal(jedis.smembers("set"), Set.of("1", "2", "3"));
+        equal(jedis.sinter("set", "more"), Set.of("3"));
+        equal(jedis.sintercard(1, "set", "more"), 1L);
+        equal(jedis.smismember("set", "1", "9"), List.of(true, false));
+        equal(jedis.sdiffstore("rest", "set", "more"), 2L);
+        equal(jedis.zadd("sorted", Map.of("a", 1.0, "b", 2.5)), 2L);
+        equal(jedis.zrange("sorted", 0, -1), List.of("a", "b"));
+        equal(jedis.zrangeWithScores("sorted", 1, 1), List.of(new Tuple("b", 2.5)));
+        equal(jedis.zrank("sorted", "b"), 1L);
+        equal(jedis.zincrby("sorted", 0.5, "b"), 3.0);
+        equal(jedis.zunionstore("union", "sorted", "set"), 5L);
+        equal(jedis.zpopmin("sorted"), new Tuple("a", 1.0));
+    }
+
+    private static void streams(Jedis jedis) {
+        StreamEntryID id = new StreamEntryID(5, 1);
+        equal(jedis.xadd("stream", id, Map.of("a", "1")), id);
+        equal(jedis.xlen("stream"), 1L);
+        equal(jedis.xrange("stream", "-", "+").get(0).getFields(), Map.of("a", "1"));
+        equal(jedis.xgroupCreate("stream", "group", new StreamEntryID(0, 0), false), "OK");
+        var wanted = Map.of("stream", StreamEntryID.XREADGROUP_UNDELIVERED_ENTRY);
+        var read = jedis.xreadGroup("group", "alice", XReadGroupParams.xReadGroupParams(), wanted);
+        equal(read.get(0).getValue().get(0).getID(), id);
+        equal(jedis.xpending("stream", "group").getTotal(), 1L);
+        equal(jedis.xinfoStream("stream").getLength(), 1L);
+        equal(jedis.xack("stream", "group", id), 1L);
+        equal(jedis.xdel("stream", id), 1L);
+    }
+
+    private static void sketchesPlacesAndPayloads(Jedis jedis) {
+        equal(jedis.pfadd("sketch", "a", "b", "c"), 1L);
+        equal(jedis.pfcount("sketch"), 3L);
+        equal(jedis.geoadd("places", 15.087269, 37.502669, "Catania"), 1L);
+        equal(jedis.geohash("places", "Catania"), List.of("sqdtr74hyu0"));
+        var near = jedis.geosearch("places", new GeoCoordinate(15, 37), 100, GeoUnit.KM);
+        equal(near.get(0).getMemberByString(), "Catania");
+        equal(jedis.sort("set", new SortingParams().desc()), List.of("3", "2", "1"));
+        for (String key : List.of("list", "hash", "set", "sorted", "stream", "sketch")) {
+            byte[] payload = jedis.dump(key);
+            equal(jedis.restore("restored", 0, payload, RestoreParams.restoreParams().replace()), "OK");
+            equal(jedis.type("restored"), jedis.type(key));
+        }
     }
 
     private static void connection(Jedis jedis) {
@@ -219,6 +289,10 @@ public final class Check {
                 strings(jedis);
                 bitmaps(jedis);
                 keys(jedis);
+                listsAndHashes(jedis);
+                setsAndSortedSets(jedis);
+                streams(jedis);
+                sketchesPlacesAndPayloads(jedis);
                 connection(jedis);
                 transactions(jedis, address);
             }
