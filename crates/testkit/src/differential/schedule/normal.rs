@@ -40,6 +40,11 @@ fn in_parts(answer: &Answer) -> Vec<Answer> {
     {
         return vec![Ok(Value::Simple(b"(greeting)".to_vec()))];
     }
+    if let Ok(value) = answer
+        && tells_redirection(value)
+    {
+        return vec![Ok(Value::Simple(b"(tracking)".to_vec()))];
+    }
     if let Ok(Value::Error(text)) = answer
         && (text.starts_with(b"UNBLOCKED the stream") || text.starts_with(b"NOGROUP "))
     {
@@ -60,6 +65,21 @@ fn in_parts(answer: &Answer) -> Vec<Answer> {
     keys.iter().map(alone).collect()
 }
 
+/// What CLIENT TRACKINGINFO answers, with the number of a connection, and what is said when that is gone.
+fn tells_redirection(value: &Value) -> bool {
+    let is_flags = |name: &Value| matches!(name, Value::Bulk(name) if name == b"flags");
+    match value {
+        Value::Array(parts) => {
+            parts.first().is_some_and(is_flags) || parts.iter().any(tells_redirection)
+        }
+        Value::Map(pairs) => pairs.first().is_some_and(|(name, _)| is_flags(name)),
+        Value::Push(parts) => {
+            matches!(parts.first(), Some(Value::Bulk(kind)) if kind == b"tracking-redir-broken")
+        }
+        _ => false,
+    }
+}
+
 /// What HELLO answers, in a transaction or not.
 fn is_greeting(value: &Value) -> bool {
     let first = match value {
@@ -69,6 +89,13 @@ fn is_greeting(value: &Value) -> bool {
         _ => None,
     };
     matches!(first, Some(Value::Bulk(name)) if name == b"server")
+}
+
+/// Whether it declares something invalid.
+pub(super) fn is_invalidation(answer: &Answer) -> bool {
+    let parts = answer.as_ref().ok().and_then(parts);
+    let kind = parts.and_then(<[Value]>::first);
+    matches!(kind, Some(Value::Bulk(kind)) if kind == b"invalidate")
 }
 
 /// The keys that a message declares invalid; as a message of RESP2, it comes on a channel.

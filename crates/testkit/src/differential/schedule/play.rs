@@ -8,7 +8,7 @@ use protocol::Value;
 use super::super::sequence::{Answer, Request, Side};
 use super::super::state;
 use super::grammar::EXPIRING_KEYS;
-use super::normal::{normal, units};
+use super::normal::{is_invalidation, normal, units};
 use super::session::{Session, is_message, is_one_of};
 use super::{Action, Step, show_answer};
 use crate::client::Client;
@@ -306,7 +306,8 @@ impl Scene {
 
     /// What both servers said, where they do not say the same.
     ///
-    /// Since Redis 7.2 who publishes to itself hears that behind the reply.
+    /// Since Redis 7.2 who publishes to itself, or invalidates what it is told of, hears that behind the
+    /// reply.
     pub(super) fn difference(
         &self,
         other: &Self,
@@ -323,7 +324,8 @@ impl Scene {
             let [ours, theirs] = [ours, theirs].map(|heard| {
                 let mut heard = normal(heard);
                 heard.retain(is_compared);
-                if publishes && session == step.session {
+                let itself = publishes || heard.iter().any(is_invalidation);
+                if itself && session == step.session {
                     // Stable: both kinds stay in their order.
                     heard.sort_by_key(|answer| answer.as_ref().is_ok_and(is_message));
                 }
