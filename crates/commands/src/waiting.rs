@@ -165,13 +165,16 @@ impl Context<'_> {
         mut take: impl FnMut(&mut Entry<'_>) -> CommandResult,
     ) -> Result<bool, CommandError> {
         let turn = self.turn;
+        // Who may not wait stands in no line: a transaction takes what it has pushed itself, and those
+        // who wait are served behind it.
+        let stands_in_line = self.may_block;
         for key in keys {
             let is_taken = self.store.modify(key, |entry| {
                 let is_there = match entry.record() {
                     Some(record) => record.structure::<S>().map(|_| true)?,
                     None => false,
                 };
-                if !is_there || !turn.has_come(key, wanted) {
+                if !is_there || (stands_in_line && !turn.has_come(key, wanted)) {
                     return Ok::<_, CommandError>(false);
                 }
                 turn.take()?;

@@ -185,7 +185,8 @@ fn carry_one(
         let is_there = structure::read(context, &source, reply, |list: Option<&List>, _| {
             list.is_some()
         })?;
-        if is_there && context.turn.has_come(&source, Wanted::List) {
+        // As in `take_first`: a transaction stands in no line.
+        if is_there && (!context.may_block || context.turn.has_come(&source, Wanted::List)) {
             context.turn.take()?;
             return carry::carry(context, reply, &source, &target, ends);
         }

@@ -91,7 +91,6 @@ const QUEUES: &str = "
 3 LRANGE <queue> 0 -1
 3 LMOVE <queue> <queue> (LEFT|RIGHT) (LEFT|RIGHT)
 3 DEL <queue>
-2 SET <queue> <item>
 3 RENAME (<queue>|made) <queue>
 2 RPUSH made <item>+
 2 COPY (made|<queue>) <queue> [REPLACE]
