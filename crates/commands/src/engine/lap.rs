@@ -183,7 +183,9 @@ impl Lap {
         else {
             return;
         };
-        ledger.note_key(found.spec, request, of.client, now_unix_ms);
+        // Where the key stands is known of every plain command: nothing is allocated here.
+        let key = request.arg(usize::from(found.keys.first));
+        ledger.note_key(key, of.client, now_unix_ms);
     }
 
     /// Charges one request with the time that passed since `started_ns`; `output` bytes of replies are
@@ -199,7 +201,9 @@ impl Lap {
         let now = ledger.clock.moment();
         ledger.enter(now, started_ns, ran, client);
         if ledger.counters.drawn(1).is_some() {
-            ledger.note_key(ran.command.1, ran.request, client, now.unix_ms);
+            let places = places::of(ran.command.1, &ran.request).unwrap_or_default();
+            let first = places.first().and_then(|(at, _)| ran.request.arg(*at));
+            ledger.note_key(first, client, now.unix_ms);
         }
         self.restart(now.ns, output);
         now
@@ -263,15 +267,7 @@ impl Ledger<'_> {
     }
 
     /// Notes the first key of a request that was drawn.
-    fn note_key(
-        &self,
-        spec: &CommandSpec,
-        request: Request<'_>,
-        client: &ClientRecord,
-        now_unix_ms: u64,
-    ) {
-        let places = places::of(spec, &request).unwrap_or_default();
-        let first = places.first().and_then(|(at, _)| request.arg(*at));
+    fn note_key(&self, first: Option<&[u8]>, client: &ClientRecord, now_unix_ms: u64) {
         let key = first.map(|key| (key, hash_of(key)));
         let database = client.database.load(Ordering::Relaxed);
         self.observer

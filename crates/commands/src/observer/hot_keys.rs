@@ -16,6 +16,8 @@ pub const REQUESTS_PER_SAMPLE: u64 = 1024;
 /// Keys that are counted at a time.
 const KEYS_MAX: usize = 128;
 const WINDOW_SECONDS: u64 = 10;
+/// Keys up to this length find memory ready.
+const KEY_BYTES_USUAL: usize = 64;
 /// Longer keys are not counted: they would make the table large.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -58,19 +60,22 @@ pub struct HotKeys {
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
-    keys: Vec<Counted>,
+    /// [`KEYS_MAX`] of them, with memory for keys of usual length: counting allocates nothing.
+    places: Box<[Counted]>,
+    /// So many of them hold a key, the first ones.
+    keys_count: usize,
     window: u64,
     window_started_s: u64,
     samples: Windows,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counted {
     hash: u64,
     database: DatabaseId,
-    key: Box<[u8]>,
+    key: Vec<u8>,
     count: Windows,
     /// What the count may be too high by.
     error: u64,
@@ -114,7 +119,7 @@ impl HotKeys {
     pub fn report(&self, now_s: u64, count: usize) -> HotKeyReport {
         let mut table = self.lock();
         table.pass_to(now_s);
-        let mut keys: Vec<HotKey> = table.keys.iter().filter_map(Counted::certain).collect();
+        let mut keys: Vec<HotKey> = table.keys().iter().filter_map(Counted::certain).collect();
         keys.sort_by_key(|key| std::cmp::Reverse(key.samples));
         keys.truncate(count);
         HotKeyReport {
@@ -134,7 +139,32 @@ impl HotKeys {
     }
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        let place = || Counted {
+            key: Vec::with_capacity(KEY_BYTES_USUAL),
+            ..Counted::default()
+        };
+        Self {
+            places: std::iter::repeat_with(place).take(KEYS_MAX).collect(),
+            keys_count: 0,
+            window: 0,
+            window_started_s: 0,
+            samples: Windows::default(),
+        }
+    }
+}
+
 impl Table {
+    /// The keys that are counted.
+    fn keys(&self) -> &[Counted] {
+        self.places.get(..self.keys_count).unwrap_or_default()
+    }
+
+    fn keys_mut(&mut self) -> &mut [Counted] {
+        self.places.get_mut(..self.keys_count).unwrap_or_default()
+    }
+
     /// Begins the windows that have begun since the last call.
     fn pass_to(&mut self, now_s: u64) {
         let window = now_s / WINDOW_SECONDS;
@@ -149,38 +179,39 @@ impl Table {
         }
         self.window = window;
         self.samples.pass(passed);
-        for key in &mut self.keys {
+        let mut kept = 0;
+        for at in 0..self.keys_count {
+            let key = &mut self.places[at];
             key.count.pass(passed);
             key.error = key.error.min(key.count.sum());
+            if key.count.sum() > 0 {
+                self.places.swap(kept, at);
+                kept += 1;
+            }
         }
-        self.keys.retain(|key| key.count.sum() > 0);
+        self.keys_count = kept;
     }
 
     fn count(&mut self, database: DatabaseId, key: &[u8], hash: u64) {
         let is_it = |counted: &&mut Counted| {
             counted.hash == hash && counted.database == database && *counted.key == *key
         };
-        if let Some(counted) = self.keys.iter_mut().find(is_it) {
+        if let Some(counted) = self.keys_mut().iter_mut().find(is_it) {
             counted.count.current += 1;
             return;
         }
-        let mut newcomer = Counted {
-            hash,
-            database,
-            key: key.into(),
-            count: Windows {
-                current: 1,
-                previous: 0,
-            },
-            error: 0,
-        };
-        if self.keys.len() < KEYS_MAX {
-            self.keys.push(newcomer);
-        } else if let Some(rarest) = self.keys.iter_mut().min_by_key(|key| key.count.sum()) {
-            newcomer.error = rarest.count.sum();
-            newcomer.count = rarest.count;
-            newcomer.count.current += 1;
-            *rarest = newcomer;
+        if self.keys_count < KEYS_MAX {
+            self.places[self.keys_count].count = Windows::default();
+            self.keys_count += 1;
+        }
+        let rarest = self.keys_mut().iter_mut().min_by_key(|key| key.count.sum());
+        // The memory of the key that was there is used again.
+        if let Some(place) = rarest {
+            place.error = place.count.sum();
+            place.count.current += 1;
+            (place.hash, place.database) = (hash, database);
+            place.key.clear();
+            place.key.extend_from_slice(key);
         }
     }
 
@@ -196,7 +227,7 @@ impl Counted {
         let samples = self.count.sum().saturating_sub(self.error);
         (samples > 1).then(|| HotKey {
             database: self.database,
-            key: self.key.clone(),
+            key: self.key.as_slice().into(),
             samples,
         })
     }

@@ -39,7 +39,6 @@ pub(crate) struct TestServer {
     effects: Arc<Mutex<Vec<Stated>>>,
     events: Arc<Mutex<Vec<String>>>,
     groups: Arc<Mutex<Groups>>,
-    is_alone: bool,
 }
 
 /// Which effects were stated as one step: from where to where, the whole of a nested one once.
@@ -78,15 +77,6 @@ impl TestServer {
             effects,
             events,
             groups,
-            is_alone: false,
-        }
-    }
-
-    /// The same with one client only, which gives up where it would have to wait for others.
-    pub(crate) fn alone() -> Self {
-        Self {
-            is_alone: true,
-            ..Self::new()
         }
     }
 
@@ -122,10 +112,6 @@ impl TestServer {
         assert_eq!(outcome.consumed, input.len(), "one whole request");
         if outcome.next == Next::Blocks {
             assert!(output.is_empty(), "a reply to who waits");
-            if self.is_alone {
-                let reply = self.engine.give_up(&mut self.session).unwrap();
-                return decode_value(&reply).unwrap().unwrap().0;
-            }
             self.session = self.another_session();
             return Value::NullArray;
         }
