@@ -106,14 +106,20 @@ fn word(kind: &str, random: &mut Prng, newest_id: i64) -> String {
 }
 
 /// A client that says things and does not always listen.
+#[derive(Default)]
 struct Restless {
     client: Option<Client>,
+    /// What it said since it was last answered.
+    unanswered: u32,
 }
+
+/// Who waits for ever is not read from, and what he says on fills his socket: he goes before that.
+const UNANSWERED_MAX: u32 = 60;
 
 impl Restless {
     fn step(&mut self, server: &Server, random: &mut Prng, newest_id: &mut i64) -> io::Result<()> {
-        if random.below(60) == 0 {
-            self.client = None;
+        if random.below(60) == 0 || self.unanswered > UNANSWERED_MAX {
+            *self = Self::default();
         }
         let client = match &mut self.client {
             Some(client) => client,
@@ -130,8 +136,14 @@ impl Restless {
             let words = saying.split(' ');
             let words: Vec<String> = words.map(|kind| word(kind, random, *newest_id)).collect();
             client.send(&words)?;
+            self.unanswered += 1;
         }
-        while let Arrival::Value(_) = client.arrived()? {}
+        while let Arrival::Value(value) = client.arrived()? {
+            // Who waits is pushed what he listens to.
+            if !matches!(value, Value::Push(_)) {
+                self.unanswered = 0;
+            }
+        }
         Ok(())
     }
 }
@@ -139,7 +151,7 @@ impl Restless {
 fn churn(server: &Server, seed: u64, duration: Duration) -> u64 {
     let mut random = Prng::seeded(seed);
     let mut clients: Vec<Restless> = Vec::new();
-    clients.resize_with(CLIENTS_PER_THREAD, || Restless { client: None });
+    clients.resize_with(CLIENTS_PER_THREAD, Restless::default);
     let mut newest_id = 0;
     let mut steps_count = 0;
     let patience = Patience::of(duration);
@@ -147,7 +159,7 @@ fn churn(server: &Server, seed: u64, duration: Duration) -> u64 {
         let client = &mut clients[random.index(CLIENTS_PER_THREAD)];
         // Killed or cut off: it comes again.
         if client.step(server, &mut random, &mut newest_id).is_err() {
-            client.client = None;
+            *client = Restless::default();
         }
         steps_count += 1;
     }
