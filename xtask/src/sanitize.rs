@@ -21,6 +21,12 @@ use crate::toolchain;
 const UNSEEN: &str = "\
 race:store::overflow::Overflow
 race:store::databases::Databases
+race:store::gate::Gate>::join
+race:store::gate::Gate>::part
+race:store::tally::Tallies>::join
+race:store::tally::Tallies>::part
+race:store::lazy_free
+race:store::listeners
 race:std::sync::mpmc
 race:test::
 ";

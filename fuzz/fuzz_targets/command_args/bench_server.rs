@@ -70,8 +70,13 @@ impl Server {
         let outcome = self
             .engine
             .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+        if outcome.next == Next::Blocks {
+            self.engine.give_up(&mut self.session);
+            return None;
+        }
         let answers = answers && self.session.reply_mode == ReplyMode::On;
-        let reply = answers.then(|| one_reply(output.as_slice(), self.session.resp));
+        let name = arguments.first().copied().unwrap_or_default();
+        let reply = answers.then(|| first_reply(output.as_slice(), self.session.resp, name));
         if outcome.next == Next::Close || self.session.fate == Fate::Close {
             self.session = new_session();
         }
@@ -116,22 +121,29 @@ fn new_session() -> Session {
     Session::new(Arc::new(record), true)
 }
 
-/// The only reply in `output`.
-fn one_reply(output: &[u8], version: Resp) -> Value {
-    let (value, length) = decode_value(output)
-        .expect("the reply is valid")
-        .expect("the reply is complete");
-    assert_eq!(
-        length,
-        output.len(),
-        "exactly one reply: {}",
-        output.escape_ascii()
-    );
-    if version == Resp::V2 {
-        let is_old = b"+-:$*".contains(&output[0]);
-        assert!(is_old, "a type of version 2: {}", output.escape_ascii());
+/// The first reply in `output`: the only one, but to those who are answered once for each channel.
+fn first_reply(output: &[u8], version: Resp, name: &[u8]) -> Value {
+    let name = name.to_ascii_lowercase();
+    let has_several = name.ends_with(b"subscribe") || name == b"exec";
+    let mut first = None;
+    let mut rest = output;
+    while first.is_none() || !rest.is_empty() {
+        let (value, length) = decode_value(rest)
+            .expect("the reply is valid")
+            .expect("the reply is complete");
+        assert!(
+            first.is_none() || has_several,
+            "exactly one reply: {}",
+            output.escape_ascii()
+        );
+        if version == Resp::V2 {
+            let is_old = b"+-:$*".contains(&rest[0]);
+            assert!(is_old, "a type of version 2: {}", rest.escape_ascii());
+        }
+        rest = &rest[length..];
+        first.get_or_insert(value);
     }
-    value
+    first.expect("a reply")
 }
 
 fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dumped>) {

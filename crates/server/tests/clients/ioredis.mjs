@@ -190,11 +190,14 @@ await redis.xadd("log", "1-1", "f", "v");
 assert.deepEqual(await entry, [["log", [["1-1", ["f", "v"]]]]]);
 waiting.disconnect();
 
-const monitor = await new Redis(port).monitor();
+// It gives another client, and stays what it was.
+const plain = new Redis(port);
+const monitor = await plain.monitor();
 const seen = new Promise((resolve) => monitor.on("monitor", (_, words) => resolve(words)));
 await redis.set("watched", "x");
 assert.deepEqual(await seen, ["set", "watched", "x"]);
 monitor.disconnect();
+plain.disconnect();
 
 await redis.quit();
 console.log("ioredis: passed");

@@ -43,8 +43,12 @@ pub(super) fn parse(
                 filter.add_ids(ids, is_negated);
             }
             _ => {
-                let condition = condition(name, args.bytes()?)?;
-                filter.conditions.push((condition, is_negated));
+                let condition = condition(name, args.bytes()?);
+                // A word too many is told of before what another says.
+                if condition.is_err() && args.remaining() == 1 {
+                    return Err(CommandError::Syntax);
+                }
+                filter.conditions.push((condition?, is_negated));
             }
         }
     }
@@ -78,7 +82,8 @@ fn ids(args: &mut Args<'_>, purpose: Purpose) -> Result<Vec<u64>, CommandError> 
             Some(Ok(id)) if id > 0 => ids.push(id),
             // Nobody has such an id.
             Some(_) if purpose == Purpose::List => ids.push(0),
-            Some(_) => return Err(invalid),
+            Some(_) if ids.is_empty() => return Err(invalid),
+            Some(_) => break,
         }
         args.next();
     }

@@ -154,6 +154,9 @@ mod tests {
                 .error("CLIENT KILL TYPE x")
                 .starts_with("ERR Unknown client type 'x'")
         );
+        for line in ["CLIENT LIST TYPE x 1", "CLIENT KILL ID 98 -9"] {
+            assert_eq!(server.error(line), "ERR syntax error", "{line}");
+        }
     }
 
     #[test]
