@@ -21,7 +21,7 @@ use super::visit::{Visit, check, resolve};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
-use crate::session::{ClientRecord, ReplyMode, Session};
+use crate::session::{ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Found};
 use crate::transaction::{Queued, Reach, Transaction};
@@ -143,18 +143,16 @@ impl Visit<'_> {
             return Ok(());
         };
         let watches = session.watches.take();
-        let is_touched = session.client.has_flag(ClientRecord::TOUCHED);
-        let mut result = Ok(());
-        if transaction.is_spoilt() {
+        let result = if transaction.is_spoilt() {
             self.ledger.counters.count_failure(index);
-            result = Err(CommandError::fixed(
+            Err(CommandError::fixed(
                 "EXECABORT Transaction discarded because of previous errors.",
-            ));
-        } else if is_touched {
-            self.reply.null_array();
+            ))
         } else {
-            result = self.run_queue(&transaction, watches.as_deref());
-        }
+            // Also where a watched key is known to be changed: who changed it may not be done with its
+            // transaction, and what comes behind the answer must see all of that.
+            self.run_queue(&transaction, watches.as_deref())
+        };
         let session = &mut *self.context.session;
         session.watches = watches;
         if result == Err(CommandError::Aside) {
