@@ -8,6 +8,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("protocol", &["base"]),
     ("reactor", &["base"]),
     ("structures", &["base"]),
+    ("durability", &["base"]),
     ("rdb", &["base", "structures"]),
     ("store", &["base", "structures"]),
     (
@@ -23,6 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "reactor",
             "structures",
             "rdb",
+            "durability",
             "store",
             "commands",
             "tool",
@@ -36,6 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "reactor",
             "structures",
             "rdb",
+            "durability",
             "store",
             "commands",
             "server",

@@ -1,0 +1,240 @@
+//! The way to files: a narrow surface, so that a simulated device can stand in for the system's.
+//!
+//! Everything of this room that is kept goes through [`Disk`]. It is as narrow as that is possible:
+//! whole writes at known places, an explicit step that makes a file's bytes durable, and another one
+//! for the names in a directory. What was not made durable may be lost, in part and in any order.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// Files and directories.
+///
+/// Errors are those of the system: [`io::ErrorKind::NotFound`], [`io::ErrorKind::StorageFull`] and so on.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens a file that exists, for reading.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Opens a file that exists, for reading and writing.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes a file that must not exist yet, for reading and writing. Its name is durable after
+    /// [`Disk::sync_directory`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Gives a file another name, in place of what had that name. Durable after
+    /// [`Disk::sync_directory`]; until then either of them is found, never a mixture.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a directory and those above it; that it exists already is no error.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory, which is empty.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Writes all of `bytes` at `offset`, making the file longer where needed.
+    ///
+    /// # Errors
+    /// Those of the system; any part of the bytes may have been written then.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Reads at `offset`; how many bytes. Fewer than asked for only at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Makes durable what was written and how long the file is. After an error nobody knows what of it
+    /// is durable, and asking again would not tell.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Makes the file so long, with zeroes where it grows.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Sees to it that the first `len` bytes have room on the device, as zeroes where nothing was written.
+    /// The file is that long afterwards.
+    ///
+    /// # Errors
+    /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+}
+
+/// The files of the system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(SystemFile(File::open(path)?)))
+    }
+
+    fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Box::new(SystemFile(file)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = File::create_new(path)?;
+        Ok(Box::new(SystemFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(directory)?
+            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<io::Result<Vec<_>>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct SystemFile(File);
+
+impl DiskFile for SystemFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::empty();
+        match rustix::fs::fallocate(&self.0, flags, 0, len) {
+            // Not every file system can: then the room is found when it is needed.
+            Err(rustix::io::Errno::OPNOTSUPP) if self.size()? < len => self.set_len(len),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            result => result.map_err(Into::into),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_back_what_was_written() {
+        let directory = std::env::temp_dir().join(format!("iolite-disk-{}", std::process::id()));
+        let disk = SystemDisk;
+        disk.create_directory(&directory.join("a")).unwrap();
+        let path = directory.join("a/file");
+        let file = disk.create(&path).unwrap();
+        assert!(disk.create(&path).is_err(), "made once");
+        file.write_at(b"behind", 4).unwrap();
+        file.allocate(16).unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.size().unwrap(), 16);
+        file.set_len(8).unwrap();
+        let other = directory.join("a/other");
+        disk.rename(&path, &other).unwrap();
+        disk.sync_directory(&directory.join("a")).unwrap();
+        assert_eq!(disk.list(&directory.join("a")).unwrap(), ["other"]);
+        let mut bytes = [1; 20];
+        let read = disk.open(&other).unwrap().read_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes[..read], b"\0\0\0\0behi");
+        disk.remove(&other).unwrap();
+        assert_eq!(
+            disk.open(&other).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        disk.remove_directory(&directory.join("a")).unwrap();
+        disk.remove_directory(&directory).unwrap();
+    }
+}

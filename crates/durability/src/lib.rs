@@ -1,0 +1,17 @@
+//! What is kept on disk: the operation log, checkpoints, and the way to files.
+//!
+//! ```text
+//!   effects ──► log ──► segments ┐
+//!                                ├──► disk ──► files, or a simulated device
+//!   records ──► checkpoint ──────┘
+//! ```
+//!
+//! This room takes bytes and gives bytes: it knows no key's value, no command and no socket. What it
+//! promises is about bytes, too: those below the durable watermark come back, in order and whole, or
+//! the reader is told which file is damaged and where. Never some of them.
+//!
+//! Formats are papers in `docs/formats/`, with golden files among the tests.
+
+#![forbid(unsafe_code)]
+
+pub mod disk;
