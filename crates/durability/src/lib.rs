@@ -14,4 +14,5 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checksum;
 pub mod disk;

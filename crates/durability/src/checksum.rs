@@ -1,0 +1,64 @@
+//! The checksum of everything this room writes: CRC-32C (Castagnoli), which processors compute.
+//!
+//! Polynomial 0x1edc6f41, reflected, initial value and final inversion of all ones. It finds every
+//! burst of up to 32 bits and every flip of up to five bits in a frame of a common size; it resists
+//! no adversary, who could write the files anyway.
+//!
+//! A sum goes on where another ended, so what is in several pieces needs no copy.
+
+/// The sum of `bytes`. About 8 bytes in 3 cycles for short ones; faster from a KiB on.
+#[inline]
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    append(0, bytes)
+}
+
+/// The sum of what `sum` is the sum of, with `bytes` behind it. `append(0, bytes)` is `crc32c(bytes)`.
+#[inline]
+#[must_use]
+pub fn append(sum: u32, bytes: &[u8]) -> u32 {
+    ::crc32c::crc32c_append(sum, bytes)
+}
+
+/// The sum of two pieces, from the sum of each and how many bytes the second one has: for who summed
+/// the second before the first was known. O(log `second_len`).
+#[must_use]
+pub fn combine(first: u32, second: u32, second_len: usize) -> u32 {
+    ::crc32c::crc32c_combine(first, second, second_len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn golden() {
+        assert_eq!(crc32c(b""), 0);
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        // The vectors of RFC 3720, appendix B.4.
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+        let ascending: Vec<u8> = (0..32).collect();
+        assert_eq!(crc32c(&ascending), 0x46dd_794e);
+    }
+
+    /// As the definition says, a bit at a time.
+    fn by_definition(bytes: &[u8]) -> u32 {
+        let by_bit = |sum: u32, _| (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg());
+        !bytes.iter().fold(u32::MAX, |sum, &byte| {
+            (0..8).fold(sum ^ u32::from(byte), by_bit)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_goes_on_anywhere(bytes: Vec<u8>, split: prop::sample::Index) {
+            let (front, back) = bytes.split_at(split.index(bytes.len() + 1));
+            let whole = crc32c(&bytes);
+            prop_assert_eq!(whole, by_definition(&bytes));
+            prop_assert_eq!(append(crc32c(front), back), whole);
+            prop_assert_eq!(combine(crc32c(front), crc32c(back), back.len()), whole);
+        }
+    }
+}
