@@ -35,32 +35,35 @@ pub enum Value {
     Object(Object),
 }
 
+/// The code of a string's type, in every version.
+pub const STRING: u8 = code::STRING;
+
 /// The codes of the types.
-mod code {
-    pub(super) const STRING: u8 = 0;
-    pub(super) const LIST: u8 = 1;
-    pub(super) const SET: u8 = 2;
-    pub(super) const SORTED_SET_TEXT: u8 = 3;
-    pub(super) const HASH: u8 = 4;
-    pub(super) const SORTED_SET: u8 = 5;
-    pub(super) const HASH_ZIPMAP: u8 = 9;
-    pub(super) const LIST_ZIPLIST: u8 = 10;
-    pub(super) const SET_INTSET: u8 = 11;
-    pub(super) const SORTED_SET_ZIPLIST: u8 = 12;
-    pub(super) const HASH_ZIPLIST: u8 = 13;
-    pub(super) const LIST_ZIPLISTS: u8 = 14;
-    pub(super) const STREAM_PLAIN: u8 = 15;
-    pub(super) const HASH_LISTPACK: u8 = 16;
-    pub(super) const SORTED_SET_LISTPACK: u8 = 17;
-    pub(super) const LIST_LISTPACKS: u8 = 18;
-    pub(super) const STREAM_COUNTERS: u8 = 19;
-    pub(super) const SET_LISTPACK: u8 = 20;
-    pub(super) const STREAM: u8 = 21;
+pub(crate) mod code {
+    pub(crate) const STRING: u8 = 0;
+    pub(crate) const LIST: u8 = 1;
+    pub(crate) const SET: u8 = 2;
+    pub(crate) const SORTED_SET_TEXT: u8 = 3;
+    pub(crate) const HASH: u8 = 4;
+    pub(crate) const SORTED_SET: u8 = 5;
+    pub(crate) const HASH_ZIPMAP: u8 = 9;
+    pub(crate) const LIST_ZIPLIST: u8 = 10;
+    pub(crate) const SET_INTSET: u8 = 11;
+    pub(crate) const SORTED_SET_ZIPLIST: u8 = 12;
+    pub(crate) const HASH_ZIPLIST: u8 = 13;
+    pub(crate) const LIST_ZIPLISTS: u8 = 14;
+    pub(crate) const STREAM_PLAIN: u8 = 15;
+    pub(crate) const HASH_LISTPACK: u8 = 16;
+    pub(crate) const SORTED_SET_LISTPACK: u8 = 17;
+    pub(crate) const LIST_LISTPACKS: u8 = 18;
+    pub(crate) const STREAM_COUNTERS: u8 = 19;
+    pub(crate) const SET_LISTPACK: u8 = 20;
+    pub(crate) const STREAM: u8 = 21;
     /// Of Valkey, and of unpublished versions of Redis, where it is another.
-    pub(super) const HASH_DEADLINES_EARLY: u8 = 22;
-    pub(super) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
-    pub(super) const HASH_DEADLINES: u8 = 24;
-    pub(super) const HASH_LISTPACK_DEADLINES: u8 = 25;
+    pub(crate) const HASH_DEADLINES_EARLY: u8 = 22;
+    pub(crate) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
+    pub(crate) const HASH_DEADLINES: u8 = 24;
+    pub(crate) const HASH_LISTPACK_DEADLINES: u8 = 25;
 }
 
 /// Reads the body of a value whose type has this code.
@@ -112,7 +115,16 @@ pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> 
 #[must_use]
 pub fn version_needed(value: &Value) -> u16 {
     match value {
-        Value::Object(Object::Hash(hash)) if hash.has_deadlines() => hashes::DEADLINES_VERSION,
+        Value::String(_) => crate::VERSION_MIN,
+        Value::Object(object) => version_needed_of(object),
+    }
+}
+
+/// As [`version_needed`], of a borrowed object.
+#[must_use]
+pub fn version_needed_of(object: &Object) -> u16 {
+    match object {
+        Object::Hash(hash) if hash.has_deadlines() => hashes::DEADLINES_VERSION,
         _ => crate::VERSION_MIN,
     }
 }
@@ -121,12 +133,20 @@ pub fn version_needed(value: &Value) -> u16 {
 #[must_use]
 pub fn type_code(value: &Value, style: Style) -> u8 {
     match value {
-        Value::String(_) => code::STRING,
-        Value::Object(Object::List(_)) => lists::type_code(style),
-        Value::Object(Object::Set(set)) => sets::type_code(set, style),
-        Value::Object(Object::SortedSet(set)) => sorted_sets::type_code(set, style),
-        Value::Object(Object::Hash(hash)) => hashes::type_code(hash, style),
-        Value::Object(Object::Stream(_)) => streams::type_code(style),
+        Value::String(_) => STRING,
+        Value::Object(object) => type_code_of(object, style),
+    }
+}
+
+/// The code of the type that [`write_object`] writes the object as. That of a string is [`STRING`].
+#[must_use]
+pub fn type_code_of(object: &Object, style: Style) -> u8 {
+    match object {
+        Object::List(_) => lists::type_code(style),
+        Object::Set(set) => sets::type_code(set, style),
+        Object::SortedSet(set) => sorted_sets::type_code(set, style),
+        Object::Hash(hash) => hashes::type_code(hash, style),
+        Object::Stream(_) => streams::type_code(style),
     }
 }
 
@@ -134,10 +154,18 @@ pub fn type_code(value: &Value, style: Style) -> u8 {
 pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => write_text(text, style, out),
-        Value::Object(Object::List(list)) => lists::write(list, style, out),
-        Value::Object(Object::Set(set)) => sets::write(set, style, out),
-        Value::Object(Object::SortedSet(set)) => sorted_sets::write(set, style, out),
-        Value::Object(Object::Hash(hash)) => hashes::write(hash, style, out),
-        Value::Object(Object::Stream(stream)) => streams::write(stream, style, out),
+        Value::Object(object) => write_object(object, style, out),
+    }
+}
+
+/// Writes the body of an object. O(n), and without a copy of it as a whole. That of a string is
+/// [`write_text`].
+pub fn write_object(object: &Object, style: Style, out: &mut Vec<u8>) {
+    match object {
+        Object::List(list) => lists::write(list, style, out),
+        Object::Set(set) => sets::write(set, style, out),
+        Object::SortedSet(set) => sorted_sets::write(set, style, out),
+        Object::Hash(hash) => hashes::write(hash, style, out),
+        Object::Stream(stream) => streams::write(stream, style, out),
     }
 }
