@@ -44,8 +44,8 @@ pub(super) fn parse(
             }
             _ => {
                 let condition = condition(name, args.bytes()?);
-                // A word too many is told of before what another says.
-                if condition.is_err() && args.remaining() == 1 {
+                // CLIENT LIST tells of a word too many before what another says.
+                if condition.is_err() && args.remaining() == 1 && purpose == Purpose::List {
                     return Err(CommandError::Syntax);
                 }
                 filter.conditions.push((condition?, is_negated));

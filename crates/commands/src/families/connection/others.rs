@@ -149,11 +149,13 @@ mod tests {
             server.error("CLIENT KILL MAXAGE 0"),
             "ERR maxage should be greater than 0"
         );
-        assert!(
-            server
-                .error("CLIENT KILL TYPE x")
-                .starts_with("ERR Unknown client type 'x'")
-        );
+        for line in ["CLIENT KILL TYPE x", "CLIENT KILL TYPE x 1"] {
+            assert!(
+                server
+                    .error(line)
+                    .starts_with("ERR Unknown client type 'x'")
+            );
+        }
         for line in ["CLIENT LIST TYPE x 1", "CLIENT KILL ID 98 -9"] {
             assert_eq!(server.error(line), "ERR syntax error", "{line}");
         }
