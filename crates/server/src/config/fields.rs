@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use commands::Threshold;
 use commands::observer;
 
+use super::Durability;
 use crate::log::Level;
 use crate::notifications::Notifications;
 
@@ -99,6 +100,9 @@ pub struct Config {
     pub percentiles: Vec<String>,
     /// Which events of keys clients may hear of.
     pub notifications: Notifications,
+
+    /// What is kept on disk, and how.
+    pub durability: Durability,
 }
 
 /// One address of `bind`.

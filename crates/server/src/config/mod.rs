@@ -10,6 +10,7 @@
 //! A directive is described once, by its row in the table.
 
 mod directive;
+mod durability;
 mod error;
 mod fields;
 mod loader;
@@ -24,6 +25,7 @@ mod tests;
 
 use std::io;
 
+pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;
 pub use fields::{
     BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, Origin, OutputLimit,

@@ -10,9 +10,14 @@ use commands::Threshold;
 use commands::observer;
 
 use super::directive::{self, Directive};
-use super::table::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
+use super::table::{
+    DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
+};
 use super::value::{Gathering, Kind, Value};
-use super::{BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits};
+use super::{
+    BindAddress, ClientsMemory, Config, Defragmentation, Durability, DurabilityLevel, OutputLimits,
+    SavePoint,
+};
 use crate::notifications::Notifications;
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.
@@ -76,6 +81,34 @@ impl Settings {
             noticed: self.noticed(),
             percentiles: self.percentiles(),
             notifications: self.notifications(),
+            durability: self.durability(),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        let name = |name| self.path(name).unwrap_or_default();
+        Durability {
+            level: self.choice("durability", &DURABILITY_LEVELS),
+            save_points: self.save_points(),
+            refuses_writes_after_failed_save: self.switch("stop-writes-on-bgsave-error"),
+            checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),
+            log_growth_percent: self.number("auto-aof-rewrite-percentage"),
+            log_growth_bytes_min: self.number("auto-aof-rewrite-min-size"),
+            leaves_log_unsynced_in_checkpoints: self.switch("no-appendfsync-on-rewrite"),
+            accepts_torn_log: self.switch("aof-load-truncated"),
+            rdb_file_name: name("dbfilename"),
+            aof_directory_name: name("appenddirname"),
+            aof_file_name: name("appendfilename"),
+        }
+    }
+
+    fn save_points(&self) -> Vec<SavePoint> {
+        match self.named("save") {
+            Value::SavePoints(points) => points
+                .iter()
+                .map(|&(seconds, changes)| SavePoint { seconds, changes })
+                .collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -129,15 +162,13 @@ impl Settings {
             std::env::set_current_dir(dir)?;
         }
         let absolute = std::env::current_dir()?.into_os_string().into_vec();
-        let at = position("dir");
-        self.values[at] = Value::Text(absolute);
+        self.put("dir", Value::Text(absolute));
         Ok(())
     }
 
     /// Lowers `maxclients` to what the system allows.
     pub fn lower_clients_max(&mut self, clients_max: u32) {
-        let at = position("maxclients");
-        self.values[at] = Value::Integer(i128::from(clients_max.max(1)));
+        self.put("maxclients", Value::Integer(i128::from(clients_max.max(1))));
     }
 
     /// The value of the directive at `at` of the table.
@@ -158,7 +189,45 @@ impl Settings {
         let row = directive::all()[at];
         let value = row.kind.parse(words, &self.values[at], gathering)?;
         self.values[at] = (row.admit)(value)?;
+        match row.name {
+            "durability" => self.spread_level(),
+            "appendonly" | "appendfsync" | "save" => self.gather_level(),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Has Redis' directives say what `durability` says.
+    fn spread_level(&mut self) {
+        let level = self.choice("durability", &DURABILITY_LEVELS);
+        self.put("appendonly", Value::Switch(level.has_log()));
+        if let Some(at) = LOG_LEVELS.iter().position(|(_, one)| *one == level) {
+            self.put("appendfsync", Value::Choice(at));
+        }
+        match level {
+            DurabilityLevel::None => self.put("save", Value::SavePoints(Vec::new())),
+            DurabilityLevel::Checkpoint if self.save_points().is_empty() => {
+                self.put("save", Value::SavePoints(SAVE_POINTS.to_vec()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Has `durability` say what Redis' directives make together.
+    fn gather_level(&mut self) {
+        let level = if self.switch("appendonly") {
+            self.choice("appendfsync", &LOG_LEVELS)
+        } else if self.save_points().is_empty() {
+            DurabilityLevel::None
+        } else {
+            DurabilityLevel::Checkpoint
+        };
+        let at = DURABILITY_LEVELS.iter().position(|(_, one)| *one == level);
+        self.put("durability", Value::Choice(at.unwrap_or_default()));
+    }
+
+    fn put(&mut self, name: &'static str, value: Value) {
+        self.values[position(name)] = value;
     }
 
     /// Names of the directives whose values differ between `self` and `other`.

@@ -131,6 +131,9 @@ impl SharedConfig {
         for target in &targets {
             assign(&mut settings, target).map_err(|reason| target.refused(&reason))?;
         }
+        for target in &targets {
+            check_level(&settings, target).map_err(|reason| target.refused(reason))?;
+        }
         let names = settings.differences(&current.settings);
         if names.is_empty() {
             return Ok(());
@@ -244,6 +247,16 @@ fn assign(settings: &mut Settings, target: &Target<'_>) -> Result<(), String> {
     };
     settings.assign(target.at, &words, Gathering::Anew)?;
     target.row.check_standing(settings.value(target.at))
+}
+
+/// Whether `durability` is still what it was set to when the whole of a CONFIG SET is done.
+fn check_level(settings: &Settings, target: &Target<'_>) -> Result<(), &'static str> {
+    let shown = target.row.kind.show(settings.value(target.at));
+    if target.row.name != "durability" || shown.eq_ignore_ascii_case(target.value) {
+        Ok(())
+    } else {
+        Err("the other arguments make another level")
+    }
 }
 
 /// One thread's view of the shared configuration.

@@ -1,5 +1,6 @@
 //! Tests of the configuration as a whole.
 
+mod durability;
 mod load;
 mod properties;
 mod reference;

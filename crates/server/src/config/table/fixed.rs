@@ -8,8 +8,6 @@ use super::{
     BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words,
 };
 
-const NO_LOG: &str = "keeps no append-only file";
-const NO_SNAPSHOT: &str = "keeps no snapshot file";
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "has no TLS";
@@ -31,27 +29,6 @@ pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
     ("rename-command", "renames no commands"),
     ("loadmodule", "loads no modules"),
     ("sentinel", "has no sentinel mode"),
-];
-
-#[rustfmt::skip] // One row, one directive.
-pub(super) const DURABILITY: &[Directive] = &[
-    lacking("save", Kind::SavePoints, "", NO_SNAPSHOT),
-    lacking("appendonly", SWITCH, "no", NO_LOG),
-    lacking("appendfsync", Kind::Choice(&["everysec", "always", "no"]), "everysec", NO_LOG),
-    lacking("appendfilename", TEXT, "appendonly.aof", NO_LOG).at_start(),
-    lacking("appenddirname", TEXT, "appendonlydir", NO_LOG).at_start(),
-    lacking("no-appendfsync-on-rewrite", SWITCH, "no", NO_LOG),
-    lacking("auto-aof-rewrite-percentage", COUNT, "100", NO_LOG),
-    lacking("auto-aof-rewrite-min-size", BYTES, "67108864", NO_LOG),
-    lacking("aof-load-truncated", SWITCH, "yes", NO_LOG),
-    lacking("aof-use-rdb-preamble", SWITCH, "yes", NO_LOG),
-    lacking("aof-timestamp-enabled", SWITCH, "no", NO_LOG),
-    lacking("aof-rewrite-incremental-fsync", SWITCH, "yes", NO_LOG),
-    lacking("aof-disable-auto-gc", SWITCH, "no", NO_LOG),
-    lacking("rdbchecksum", SWITCH, "yes", NO_SNAPSHOT).at_start(),
-    lacking("rdb-del-sync-files", SWITCH, "no", NO_SNAPSHOT),
-    lacking("rdb-save-incremental-fsync", SWITCH, "yes", NO_SNAPSHOT),
-    lacking("stop-writes-on-bgsave-error", SWITCH, "yes", NO_SNAPSHOT),
 ];
 
 #[rustfmt::skip] // One row, one directive.
@@ -85,7 +62,7 @@ pub(super) const REPLICATION: &[Directive] = &[
     lacking("min-replicas-to-write", COUNT, "0", NO_REPLICATION).aliases(&["min-slaves-to-write"]),
     lacking("min-replicas-max-lag", COUNT, "10", NO_REPLICATION).aliases(&["min-slaves-max-lag"]),
     lacking("propagation-error-behavior", Kind::Choice(ON_ERROR), "ignore", NO_REPLICATION),
-    lacking("shutdown-timeout", COUNT, "10", NO_REPLICATION),
+    lacking("rdb-del-sync-files", SWITCH, "no", NO_REPLICATION),
     lacking("bind-source-addr", TEXT, "", NO_OUTGOING),
 ];
 
@@ -154,10 +131,6 @@ pub(super) const MACHINE: &[Directive] = &[
     lacking("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
     lacking("unixsocketgroup", TEXT, "", "sets no group for its socket").at_start(),
     lacking("socket-mark-id", integer(0, UINT_MAX), "0", "does not mark its sockets").at_start(),
-    lacking("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default", NO_SNAPSHOT)
-        .or(NOTHING_TO_SAVE),
-    lacking("shutdown-on-sigterm", Kind::Choices(AT_SHUTDOWN), "default", NO_SNAPSHOT)
-        .or(NOTHING_TO_SAVE),
     lacking("busy-reply-threshold", LONG_COUNT, "5000", NO_SCRIPTS).aliases(&["lua-time-limit"]),
 ];
 
@@ -176,16 +149,6 @@ const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
 const CHANNEL_DEFAULTS: &[&str] = &["allchannels", "resetchannels"];
 const OOM_RANKS: &[&str] = &["no", "yes", "relative", "absolute"];
-const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
-const NOTHING_TO_SAVE: &[&str] = &[
-    "nosave",
-    "now",
-    "force",
-    "nosave now",
-    "nosave force",
-    "now force",
-    "nosave now force",
-];
 const FACILITIES: &[&str] = &[
     "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];

@@ -1,8 +1,9 @@
 //! The table of directives. A directive is described here, in one row, and nowhere else.
 //!
 //! Defaults are Redis' where a tool could look, except where this server can do better or does not
-//! do the thing at all: `save` is empty and `threads` follows the machine.
+//! do the thing at all: `threads` follows the machine.
 
+mod durability;
 mod fixed;
 mod without_effect;
 mod works;
@@ -10,6 +11,7 @@ mod works;
 use super::directive::Directive;
 use super::value::Kind;
 
+pub(super) use durability::{DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
@@ -23,8 +25,8 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::LIMITS,
     works::THRESHOLDS,
     works::OBSERVATION,
+    durability::ROWS,
     without_effect::ROWS,
-    fixed::DURABILITY,
     fixed::REPLICATION,
     fixed::CLUSTER,
     fixed::SECURITY,

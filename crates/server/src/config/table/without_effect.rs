@@ -1,10 +1,10 @@
 //! Directives that are accepted though nothing depends on them, because nobody could miss it.
 //!
-//! Closed: a row enters with its reason, and never one about durability, security or memory
-//! limits. The ones a user sets are named in a line at start.
+//! Closed: a row enters with its reason, and never one that leaves less durable, less secure or
+//! larger than it says. The ones a user sets are named in a line at start.
 
 use super::super::directive::Directive;
-use super::super::value::{Kind, Value};
+use super::super::value::Kind;
 use super::works::PERMISSION;
 use super::{COUNT, LONG_MAX, SWITCH, TEXT, integer};
 
@@ -16,10 +16,15 @@ const GROWTH: &str = "the index grows a little with every insertion";
 const PUNCTUAL: &str = "expired keys are removed as soon as their time has come";
 const PACED: &str = "housekeeping follows the number of clients by itself";
 const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
-const NO_FILE: &str = "names a file that is neither read nor written";
 const ALLOCATOR: &str = "the allocator has no thread of its own";
 const WARNINGS: &str = "there is no such warning to ignore";
 const SANITIZED: &str = "every payload of RESTORE is checked in full";
+const CHECKED: &str = "whatever is written is checksummed, and checked when it is read";
+const STEADY: &str = "checkpoints go to the disk in pieces";
+const OWN_FORMAT: &str = "a checkpoint has one form, whatever the log grew from";
+const TIMED: &str = "every entry of the log says when it was made";
+const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that is verified";
+const NO_REPLICAS: &str = "there are no replicas to wait for";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
@@ -44,7 +49,13 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("set-proc-title", SWITCH, "yes", TITLE).at_start(),
     accepted("proc-title-template", TEXT, "{title} {listen-addr} {server-mode}", TITLE),
     accepted("enable-module-command", PERMISSION, "no", NO_MODULES).at_start(),
-    accepted("dbfilename", TEXT, "dump.rdb", NO_FILE).protected().admit(plain_file_name),
+    accepted("rdbchecksum", SWITCH, "yes", CHECKED).at_start(),
+    accepted("rdb-save-incremental-fsync", SWITCH, "yes", STEADY),
+    accepted("aof-rewrite-incremental-fsync", SWITCH, "yes", STEADY),
+    accepted("aof-use-rdb-preamble", SWITCH, "yes", OWN_FORMAT),
+    accepted("aof-timestamp-enabled", SWITCH, "no", TIMED),
+    accepted("aof-disable-auto-gc", SWITCH, "no", COLLECTED),
+    accepted("shutdown-timeout", COUNT, "10", NO_REPLICAS),
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
     accepted("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", SANITIZED),
     accepted("ignore-warnings", TEXT, "", WARNINGS),
@@ -61,13 +72,4 @@ const fn accepted(
     reason: &'static str,
 ) -> Directive {
     Directive::new(name, kind, default).without_effect(reason)
-}
-
-fn plain_file_name(value: Value) -> Result<Value, String> {
-    match &value {
-        Value::Text(name) if name.contains(&b'/') => {
-            Err("dbfilename can't be a path, just a filename".to_owned())
-        }
-        _ => Ok(value),
-    }
 }

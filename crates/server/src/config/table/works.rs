@@ -183,7 +183,9 @@ pub(super) const THRESHOLDS: &[Directive] = &[
     Directive::new("stream-node-max-entries", LONG_COUNT, "100"),
 ];
 
-const fn spellings<C: Copy, const N: usize>(choices: [(&'static str, C); N]) -> [&'static str; N] {
+pub(super) const fn spellings<C: Copy, const N: usize>(
+    choices: [(&'static str, C); N],
+) -> [&'static str; N] {
     let mut names = [""; N];
     let mut at = 0;
     while at < N {

@@ -32,6 +32,12 @@ between commands. `MEMORY PURGE` asks for it; with `activedefrag yes` it begins 
 `active-defrag-ignore-bytes` and `active-defrag-threshold-lower` per cent of what is in use lie idle;
 with `activedefrag no`, the default, at 16 MiB and 20 %; and under `maxmemory` as much of it is done
 as the limit needs.
+
+`durability` names what is left of acknowledged writes after a crash: `none`, `checkpoint` (what the
+last checkpoint has), `os` (all, as long as the operating system goes on), `everysec` (all but about
+the last second) or `always`. Redis' `appendonly`, `appendfsync` and `save` say the same in other
+words, and each view follows the other: `durability always` is `appendonly yes` with `appendfsync
+always`; `durability none` is `appendonly no` without save points.
 ";
 
 #[test]

@@ -1,0 +1,104 @@
+//! Directives about what is kept on disk.
+//!
+//! What of it this version does not do yet is a row of its own kind (`fixed`); making it do so means
+//! taking that away here, and giving `save` its default.
+
+use super::super::directive::Directive;
+use super::super::value::{Kind, Value};
+use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
+use crate::config::DurabilityLevel;
+
+const NO_LOG: &str = "keeps no append-only file";
+const NO_SNAPSHOT: &str = "keeps no snapshot file";
+
+/// Spellings of [`DurabilityLevel`].
+pub(in crate::config) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
+    ("none", DurabilityLevel::None),
+    ("checkpoint", DurabilityLevel::Checkpoint),
+    ("os", DurabilityLevel::Os),
+    ("everysec", DurabilityLevel::EverySecond),
+    ("always", DurabilityLevel::Always),
+];
+/// Spellings of the levels with a log, as `appendfsync` has them.
+pub(in crate::config) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
+    ("everysec", DurabilityLevel::EverySecond),
+    ("always", DurabilityLevel::Always),
+    ("no", DurabilityLevel::Os),
+];
+/// The points that `durability checkpoint` sets where there are none: Redis' own.
+pub(in crate::config) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
+
+const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
+const NOTHING_TO_SAVE: &[&str] = &[
+    "nosave",
+    "now",
+    "force",
+    "nosave now",
+    "nosave force",
+    "now force",
+    "nosave now force",
+];
+const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
+const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
+/// Less would have a checkpoint wait for itself.
+const CHECKPOINT_BUFFER: Kind = Kind::Memory {
+    min: 1 << 20,
+    max: LONG_MAX,
+};
+
+#[rustfmt::skip] // One row, one directive.
+pub(super) const ROWS: &[Directive] = &[
+    Directive::new("durability", LEVEL, "none").fixed(NO_SNAPSHOT),
+    Directive::new("save", Kind::SavePoints, "").fixed(NO_SNAPSHOT),
+    Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes").fixed(NO_SNAPSHOT),
+    Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864").fixed(NO_SNAPSHOT),
+    Directive::new("dbfilename", TEXT, "dump.rdb").protected().admit(rdb_file_name),
+    Directive::new("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default")
+        .admit(shutdown_words).fixed(NO_SNAPSHOT).or(NOTHING_TO_SAVE),
+    Directive::new("shutdown-on-sigterm", Kind::Choices(AT_SHUTDOWN), "default")
+        .admit(shutdown_words).fixed(NO_SNAPSHOT).or(NOTHING_TO_SAVE),
+    Directive::new("appendonly", SWITCH, "no").fixed(NO_LOG),
+    Directive::new("appendfsync", LOG_LEVEL, "everysec").fixed(NO_LOG),
+    Directive::new("appendfilename", TEXT, "appendonly.aof").at_start().admit(aof_file_name)
+        .fixed(NO_LOG),
+    Directive::new("appenddirname", TEXT, "appendonlydir").at_start().admit(aof_directory_name)
+        .fixed(NO_LOG),
+    Directive::new("no-appendfsync-on-rewrite", SWITCH, "no").fixed(NO_LOG),
+    Directive::new("auto-aof-rewrite-percentage", COUNT, "100").fixed(NO_LOG),
+    Directive::new("auto-aof-rewrite-min-size", BYTES, "67108864").fixed(NO_LOG),
+    Directive::new("aof-load-truncated", SWITCH, "yes").fixed(NO_LOG),
+];
+
+fn shutdown_words(value: Value) -> Result<Value, String> {
+    let has = |at: &[usize], word: &str| at.iter().any(|&at| AT_SHUTDOWN[at] == word);
+    match &value {
+        Value::Choices(at) if has(at, "save") && has(at, "nosave") => Err(
+            "shutdown-on-sigint and shutdown-on-sigterm can't both be save and nosave".to_owned(),
+        ),
+        _ => Ok(value),
+    }
+}
+
+fn rdb_file_name(value: Value) -> Result<Value, String> {
+    plain_name(value, false, "dbfilename can't be a path, just a filename")
+}
+
+fn aof_file_name(value: Value) -> Result<Value, String> {
+    plain_name(
+        value,
+        true,
+        "appendfilename can't be a path, just a filename",
+    )
+}
+
+fn aof_directory_name(value: Value) -> Result<Value, String> {
+    plain_name(value, true, "appenddirname can't be a path, just a dirname")
+}
+
+fn plain_name(value: Value, is_needed: bool, complaint: &str) -> Result<Value, String> {
+    match &value {
+        Value::Text(name) if name.contains(&b'/') => Err(complaint.to_owned()),
+        Value::Text(name) if is_needed && name.is_empty() => Err("can't be empty".to_owned()),
+        _ => Ok(value),
+    }
+}
