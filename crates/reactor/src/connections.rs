@@ -3,8 +3,8 @@
 //! A slot keeps no buffer while its connection is idle: `input` has no capacity and `pending` is
 //! absent. Invariants
 //!  1. `input` holds what the service did not consume, and nothing else.
-//!  2. `pending` is present exactly while output waits for the socket; its bytes come before
-//!     anything written later.
+//!  2. `pending` is present exactly while output waits, for the socket or for a ticket; its bytes come
+//!     before anything written later.
 //!  3. A slot's generation grows when its connection is removed and is never 0, so that an id that
 //!     outlived its connection finds nothing.
 
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// The length that `input` must have before the service is called again.
     pub(crate) needed: usize,
-    /// Output that the socket did not take.
+    /// Output that the socket did not take, or that may not leave yet.
     pub(crate) pending: Option<Box<Pending>>,
     pub(crate) phase: Phase,
     /// Not read from until the service says so.
@@ -88,6 +88,8 @@ pub(crate) enum Interest {
     Output,
     /// Only that the peer goes away.
     Departure,
+    /// Nothing: what it is owed may not leave yet. That the peer is gone altogether is seen anyway.
+    Nothing,
 }
 
 impl Interest {
@@ -96,6 +98,7 @@ impl Interest {
             Self::Input => EventFlags::IN,
             Self::Output => EventFlags::OUT,
             Self::Departure => EventFlags::RDHUP,
+            Self::Nothing => EventFlags::empty(),
         }
     }
 }
@@ -115,15 +118,28 @@ impl Connection {
         }
     }
 
-    /// Bytes of output that wait for the socket.
+    /// Bytes of output that wait.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.as_ref().map_or(0, |pending| pending.len())
     }
 
+    /// Whether output waits for nothing but the socket.
+    #[inline]
+    pub(crate) fn waits_for_socket(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.sendable_bytes() > 0)
+    }
+
     /// What epoll is to watch it for.
     pub(crate) fn wanted_interest(&self) -> Interest {
-        if self.pending.is_some() {
+        if self.waits_for_socket() {
             Interest::Output
+        } else if self.pending.is_some() {
+            if self.may_receive() {
+                Interest::Input
+            } else {
+                Interest::Nothing
+            }
         } else if self.phase == Phase::Lingering || (self.phase == Phase::Open && !self.paused) {
             Interest::Input
         } else {
@@ -138,8 +154,12 @@ impl Connection {
     }
 
     /// Whether the service may be given input.
+    #[inline]
     pub(crate) fn may_receive(&self) -> bool {
-        self.phase == Phase::Open && !self.paused && self.pending.is_none()
+        let pending = self.pending.as_ref();
+        self.phase == Phase::Open
+            && !self.paused
+            && pending.is_none_or(|pending| pending.lets_serve())
     }
 }
 

@@ -5,7 +5,8 @@
 //!    served), after looking for a moment where that pays (`spin`);
 //! 2. takes what came: wake-ups and handed-over connections, new peers, input, room for output;
 //!    then gives connections that yielded their next share, and calls [`Service::turn`];
-//! 3. flushes the output of all of them, one send per range, and
+//! 3. flushes the output of all of them, one send per range, except what has to wait
+//!    ([`Service::before_flush`]), and
 //! 4. ends connections: only now, so that no range of the turn can meet a slot used anew.
 //!
 //! Output also is flushed in between when [`FLUSH_BYTES`] have gathered. Epoll is level-triggered:
@@ -33,6 +34,8 @@ use crate::io::Io;
 use crate::listener::Listener;
 use crate::loop_state::LoopState;
 use crate::service::{CloseReason, OutputArena as _, Service};
+
+pub(crate) use output::is_passing;
 
 use accept::Acceptor;
 use end::Lingering;
@@ -253,8 +256,8 @@ impl<S: Service> EventLoop<S> {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
-        if connection.pending.is_some() {
-            self.send_pending(id);
+        if connection.waits_for_socket() {
+            self.state.send_pending(id);
         } else if connection.may_receive() {
             // What is queued has input to be served before it may get more.
             if !connection.queued {

@@ -60,6 +60,28 @@ impl<'a> Io<'a> {
         self.state.outbox.address(Some(id), output_bytes);
     }
 
+    /// Sends what waits for a ticket up to `up_to` ([`Service::before_flush`](crate::Service::before_flush)).
+    pub fn release(&mut self, up_to: u64) {
+        self.state.release(up_to);
+    }
+
+    /// The connections with output that waits for a ticket, in the order of their tickets.
+    #[must_use]
+    pub fn held(&self) -> Vec<ConnectionId> {
+        self.state.held_ids()
+    }
+
+    /// Sends what a connection is owed, whatever ticket it waits for.
+    pub fn release_one(&mut self, id: ConnectionId) {
+        self.state.release_one(id, u64::MAX);
+    }
+
+    /// Drops what of a connection waits for a ticket, if any does, sends it `line` instead, and ends the
+    /// connection once that was taken.
+    pub fn refuse_held(&mut self, id: ConnectionId, line: &[u8]) {
+        self.state.refuse_held(id, line);
+    }
+
     /// Whether the connection is on its way out: it is not read from any more, and ends at the
     /// latest when the output it is owed was taken.
     #[must_use]

@@ -18,6 +18,7 @@
 mod balancer;
 mod connections;
 mod event_loop;
+mod holding;
 mod in_process;
 mod io;
 mod listener;
@@ -37,7 +38,8 @@ pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
 pub use listener::{Listener, TcpOptions, UnixOptions};
 pub use service::{
-    CloseReason, Endpoint, Filled, OutputArena, PeerInfo, Received, Service, Then, Traffic, Verdict,
+    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, Received, Service, Then,
+    Traffic, Verdict,
 };
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

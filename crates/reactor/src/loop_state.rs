@@ -4,6 +4,7 @@
 //! Nothing here calls the service, so that a service's call can change all of it; what follows
 //! from the changes happens in the loop after the call returned.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,6 +28,9 @@ pub(crate) struct LoopState {
     pub(crate) ready: Vec<ConnectionId>,
     /// Connections whose phase changed; they are looked at once the turn's output is flushed.
     pub(crate) ending: Vec<ConnectionId>,
+    /// Connections with output that is held, by rising tickets; a connection may come several times, and
+    /// be gone.
+    pub(crate) held: VecDeque<(u64, ConnectionId)>,
     /// Connections that epoll does not watch.
     pub(crate) software: Vec<ConnectionId>,
     pub(crate) stopping: bool,
@@ -42,6 +46,7 @@ impl LoopState {
             outbox: Outbox::default(),
             ready: Vec::new(),
             ending: Vec::new(),
+            held: VecDeque::new(),
             software: Vec::new(),
             stopping: false,
             traffic: Traffic::default(),

@@ -1,13 +1,16 @@
-//! Output of one connection that waits for its socket: bytes of its own, and between them what is
-//! sent from where it lies.
+//! Output of one connection that waits for its socket or for a ticket: bytes of its own, and between
+//! them what is sent from where it lies.
 //!
 //! ```text
-//!   bytes:   | sent |  own bytes  |  own bytes        |
+//!   bytes:   | sent |  own bytes  |  own bytes  |  held: ticket 7  |  held: ticket 9  |
 //!                   ^             ^ place of the second attachment
 //!                   place of the first, of which a part may be sent
 //! ```
 //!
-//! Invariant: attachments are in the order of their places, and none is before `sent`.
+//! Invariants
+//!  1. Attachments are in the order of their places, and none is before `sent`.
+//!  2. What is held is at the end, in parts whose tickets rise; whatever is added behind belongs to the
+//!     last part. Each part begins where something was added, so an attachment is wholly in one.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -18,6 +21,10 @@ use base::shared_bytes::{Attachment, SharedBytes};
 /// takes.
 const PIECES_MAX: usize = 64;
 
+/// A connection of which more is held than this is not served before some of it may leave: its peer
+/// would only have more of what it cannot have yet.
+const HELD_BYTES_MAX: usize = 256 * 1024;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -26,6 +33,17 @@ pub(crate) struct Pending {
     attached: VecDeque<Attached>,
     /// What is left of all attachments.
     attached_bytes: usize,
+    held: VecDeque<Part>,
+    /// Bytes of all parts that are held, attachments included.
+    unreleased_bytes: usize,
+}
+
+/// Output that may leave once its ticket is released.
+#[derive(Debug)]
+struct Part {
+    ticket: u64,
+    /// Attachments included.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -48,9 +66,72 @@ impl Pending {
         self.bytes.len() - self.sent + self.attached_bytes
     }
 
+    /// Bytes that wait for nothing but the socket.
+    pub(crate) fn sendable_bytes(&self) -> usize {
+        self.len() - self.unreleased_bytes
+    }
+
+    /// Whether anything is held.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether its connection may be served meanwhile.
+    pub(crate) fn lets_serve(&self) -> bool {
+        self.sendable_bytes() == 0 && self.unreleased_bytes <= HELD_BYTES_MAX
+    }
+
     /// Bytes of memory held, what attachments keep alive included.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.attached_bytes
+        let parts_bytes = self.held.capacity() * size_of::<Part>();
+        self.bytes.capacity() + self.attached_bytes + parts_bytes
+    }
+
+    /// Has what is added from now on wait for a ticket, or for that of what is held already if that is
+    /// later. Whether a new part begins.
+    pub(crate) fn hold(&mut self, ticket: u64) -> bool {
+        let waits_long_enough = self.held.back().is_some_and(|last| last.ticket >= ticket);
+        if !waits_long_enough {
+            self.held.push_back(Part { ticket, bytes: 0 });
+        }
+        !waits_long_enough
+    }
+
+    /// Holds no longer what waits for a ticket up to `up_to`; whether there was any.
+    pub(crate) fn release(&mut self, up_to: u64) -> bool {
+        let held = self.held.len();
+        while let Some(part) = self.held.pop_front_if(|part| part.ticket <= up_to) {
+            self.unreleased_bytes -= part.bytes;
+        }
+        self.held.len() < held
+    }
+
+    /// Drops all that is held.
+    pub(crate) fn drop_held(&mut self) {
+        self.held.clear();
+        let mut rest = std::mem::take(&mut self.unreleased_bytes);
+        loop {
+            let own_start = self.attached.back().map_or(self.sent, |last| last.place);
+            let own = rest.min(self.bytes.len() - own_start);
+            self.bytes.truncate(self.bytes.len() - own);
+            rest -= own;
+            if rest == 0 {
+                return;
+            }
+            let Some(last) = self.attached.pop_back() else {
+                return;
+            };
+            self.attached_bytes -= last.left();
+            rest -= last.left();
+        }
+    }
+
+    /// Counts bytes that were added.
+    fn count_added(&mut self, bytes: usize) {
+        if let Some(last) = self.held.back_mut() {
+            last.bytes += bytes;
+            self.unreleased_bytes += bytes;
+        }
     }
 
     /// Adds bytes behind; room that was sent is used before the buffer grows.
@@ -63,6 +144,7 @@ impl Pending {
             self.sent = 0;
         }
         self.bytes.extend_from_slice(bytes);
+        self.count_added(bytes.len());
     }
 
     /// Adds bytes behind, and attachments at their places in them.
@@ -75,6 +157,7 @@ impl Pending {
         let start = self.bytes.len() - bytes.len();
         for Attachment { place, content } in attachments {
             self.attached_bytes += content.len();
+            self.count_added(content.len());
             self.attached.push_back(Attached {
                 place: start + place.min(bytes.len()),
                 content,
@@ -86,6 +169,7 @@ impl Pending {
     /// Adds what is left behind the first `sent` bytes of something that lies elsewhere.
     pub(crate) fn attach(&mut self, content: Box<dyn SharedBytes>, sent: usize) {
         self.attached_bytes += content.len() - sent;
+        self.count_added(content.len() - sent);
         self.attached.push_back(Attached {
             place: self.bytes.len(),
             content,
@@ -93,11 +177,17 @@ impl Pending {
         });
     }
 
-    /// Calls `send` with the first pieces; there is at least one if anything waits.
+    /// Calls `send` with the first pieces of what is not held; there is at least one if any is not.
     pub(crate) fn with_pieces<R>(&self, send: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
+        let mut left = self.sendable_bytes();
         for piece in self.pieces().take(PIECES_MAX) {
+            if left == 0 {
+                break;
+            }
+            let piece = &piece[..piece.len().min(left)];
+            left -= piece.len();
             pieces[count] = IoSlice::new(piece);
             count += 1;
         }
@@ -222,5 +312,58 @@ mod tests {
         assert_eq!(take(&mut pending, usize::MAX).len(), 32 * 11);
         assert_eq!(pending.held_bytes(), held - 320);
         assert_eq!(pending.len(), 68 * 11);
+    }
+
+    #[test]
+    fn what_is_held_leaves_with_its_ticket_and_in_order() {
+        let mut pending = Pending::default();
+        pending.append(b"free ");
+        assert!(pending.hold(7));
+        pending.append_with(b"seven", [attachment(2, b"--")].into_iter());
+        assert!(!pending.hold(7));
+        assert!(!pending.hold(5), "nothing overtakes what is held");
+        pending.append(b" ");
+        assert!(pending.hold(9));
+        pending.attach(Box::new(b"nine".to_vec()), 0);
+        assert_eq!((pending.len(), pending.sendable_bytes()), (17, 5));
+        assert_eq!(take(&mut pending, 99), b"free ");
+        assert!(take(&mut pending, 99).is_empty());
+        assert!(!pending.release(6));
+        assert!(pending.release(8));
+        assert_eq!(take(&mut pending, 3), b"se-");
+        assert_eq!(take(&mut pending, 99), b"-ven ");
+        assert!(pending.release(9));
+        assert_eq!(take(&mut pending, 99), b"nine");
+        assert_eq!(pending.len(), 0);
+        pending.append(b"x");
+        assert_eq!(pending.sendable_bytes(), 1);
+    }
+
+    #[test]
+    fn what_is_held_can_be_dropped() {
+        for free in 0..4_u8 {
+            let mut pending = Pending::default();
+            if free > 0 {
+                let all = [attachment(2, b"big"), attachment(4, b"end")];
+                pending.append_with(b"free", all.into_iter());
+                let count = usize::from(free) * 3 - 3;
+                take(&mut pending, count);
+            }
+            let before = pending.len();
+            pending.hold(1);
+            pending.append(b"one");
+            pending.append_with(
+                b"two",
+                [attachment(0, b"x"), attachment(3, b"y")].into_iter(),
+            );
+            pending.hold(2);
+            pending.attach(Box::new(b"three".to_vec()), 0);
+            pending.drop_held();
+            assert_eq!((pending.len(), pending.sendable_bytes()), (before, before));
+            pending.append(b"!");
+            let rest = take(&mut pending, usize::MAX);
+            assert!(b"frbigeeend!".ends_with(&rest), "{free}: {rest:?}");
+            assert_eq!((pending.len(), pending.attached_bytes), (0, 0));
+        }
     }
 }

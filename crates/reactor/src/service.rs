@@ -93,11 +93,29 @@ pub trait Service {
     /// a cached clock. What is written to `output` is addressed by [`Io::address`].
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Self::Output);
 
+    /// Asked before output is sent: what was gathered since the last time leaves now unless it has to
+    /// wait for something. What waits for a ticket leaves in its order once [`Io::release`] lets it, and
+    /// whatever is written to its connection later waits behind it; meanwhile the connection is served
+    /// on, within bounds. Lets everything leave unless implemented.
+    ///
+    /// Tickets do not fall from one answer to the next; one that does counts as the one before.
+    #[inline]
+    fn before_flush(&mut self) -> Departure {
+        Departure::Now
+    }
+
+    /// What the output of one connection waits for, after [`Departure::Each`]; `None` for nothing.
+    /// Asked at least once for every connection that output was gathered for.
+    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+        let _ = id;
+        None
+    }
+
     /// The longest time the loop may sleep; `None` for as long as nothing happens.
     fn next_deadline(&self) -> Option<Duration>;
 
-    /// Asked when output that its socket did not take grows to `pending_bytes`. Keeps it unless
-    /// implemented.
+    /// Asked when output that its socket did not take, or that may not leave yet, grows to
+    /// `pending_bytes`; not about a little that only waits for its ticket. Keeps it unless implemented.
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
         let _ = (id, pending_bytes);
         Verdict::Keep
@@ -236,6 +254,17 @@ pub enum Verdict {
     Keep,
     /// It may not: it is closed at once.
     Close,
+}
+
+/// When gathered output leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Now.
+    Now,
+    /// All of it once this ticket is [released](Io::release).
+    At(u64),
+    /// As [`Service::ticket`] says for each connection.
+    Each,
 }
 
 /// What went through the connections of a loop.

@@ -68,7 +68,9 @@ impl<S: Service> EventLoop<S> {
             match connection.phase {
                 Phase::Doomed(reason) => self.end(id, reason),
                 Phase::Draining(reason) if connection.pending.is_none() => self.part(id, reason),
-                Phase::Open | Phase::Draining(_) | Phase::Lingering => {}
+                // It may have been watched for input while output is held.
+                Phase::Draining(_) => self.state.watch(id),
+                Phase::Open | Phase::Lingering => {}
             }
         }
         while let Some(id) = self.lingering.pop_due() {

@@ -4,6 +4,9 @@
 //! the connection's pending buffer; from then on the connection is not read from, and everything
 //! written to it goes behind the pending bytes, until the socket took them all. A range with
 //! attachments goes through the pending buffer at once: its own bytes are few beside theirs.
+//!
+//! Before anything is sent the service is asked what it has to wait for. A connection that has to wait
+//! gets a pending buffer with a part that is held, so that what follows is added there instead of sent.
 
 use std::io;
 use std::mem;
@@ -16,10 +19,14 @@ use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
 use crate::outbox::Place;
 use crate::pending::Pending;
-use crate::service::{CloseReason, OutputArena as _, Service, Verdict};
+use crate::service::{CloseReason, Departure, OutputArena as _, Service, Verdict};
 
 /// What is left of shared bytes is kept where it lies rather than copied from this size on.
 const ATTACHED_BYTES_MIN: usize = 1024;
+
+/// The service is not asked about output that only waits for its ticket before there is more of it: such
+/// replies are there as often as their requests.
+const HELD_BYTES_UNTOLD: usize = 4 * 1024;
 
 /// The arena keeps at most this much memory between turns, give or take.
 const ARENA_KEPT_BYTES: usize = 2 * FLUSH_BYTES;
@@ -38,6 +45,10 @@ impl<S: Service> EventLoop<S> {
     pub(super) fn flush(&mut self) {
         if self.state.outbox.ranges.is_empty() {
             return;
+        }
+        let departure = self.service.before_flush();
+        if departure != Departure::Now {
+            self.hold(departure);
         }
         let mut outbox = mem::take(&mut self.state.outbox);
         let mut attachments = self.output.take_attachments().into_iter().peekable();
@@ -87,22 +98,24 @@ impl<S: Service> EventLoop<S> {
         self.state.outbox = outbox;
     }
 
-    /// Sends what waited for a socket that has room now; once all is sent, the connection goes on.
-    pub(super) fn send_pending(&mut self, id: ConnectionId) {
-        send_from_pending(&mut self.state, id);
-        let Some(connection) = self.state.connections.get_mut(id) else {
-            return;
-        };
-        if connection.pending_bytes() > 0 {
-            return;
+    /// Has the output that is about to be flushed wait behind what its connections are owed.
+    #[cold]
+    fn hold(&mut self, departure: Departure) {
+        let outbox = mem::take(&mut self.state.outbox);
+        for range in &outbox.ranges {
+            let Some(id) = range.id else {
+                continue;
+            };
+            let ticket = match departure {
+                Departure::Now => None,
+                Departure::At(ticket) => Some(ticket),
+                Departure::Each => self.service.ticket(id),
+            };
+            if let Some(ticket) = ticket {
+                self.state.hold(id, ticket);
+            }
         }
-        connection.pending = None;
-        if connection.phase == Phase::Open {
-            self.state.watch(id);
-            self.state.enqueue_kept(id);
-        } else {
-            self.state.ending.push(id);
-        }
+        self.state.outbox = outbox;
     }
 }
 
@@ -167,8 +180,9 @@ fn send_or_keep<S: Service>(
     let pending = connection.pending.get_or_insert_default();
     keep(pending, sent);
     let pending_bytes = pending.len();
+    let is_little = pending.sendable_bytes() == 0 && pending_bytes <= HELD_BYTES_UNTOLD;
     state.watch(id);
-    if service.output_limit(id, pending_bytes) == Verdict::Close {
+    if !is_little && service.output_limit(id, pending_bytes) == Verdict::Close {
         state.doom(id, CloseReason::OutputLimit);
     }
 }
@@ -194,7 +208,7 @@ fn send_attached<S: Service>(
     let pending = connection.pending.get_or_insert_default();
     pending.append_with(bytes, attachments);
     if !waited {
-        send_from_pending(state, id);
+        state.send_from_pending(id);
     }
     let Some(connection) = state.connections.get_mut(id) else {
         return;
@@ -210,26 +224,7 @@ fn send_attached<S: Service>(
     }
 }
 
-/// Sends from the front of what waits, once.
-fn send_from_pending(state: &mut LoopState, id: ConnectionId) {
-    let Some(connection) = state.connections.get_mut(id) else {
-        return;
-    };
-    let Some(pending) = &mut connection.pending else {
-        return;
-    };
-    let carrier = &mut connection.carrier;
-    match pending.with_pieces(|pieces| carrier.send_pieces(pieces)) {
-        Ok(sent) => {
-            state.traffic.count_send(sent);
-            pending.consume(sent);
-        }
-        Err(error) if is_passing(&error) => {}
-        Err(error) => state.doom(id, CloseReason::Failed(error.kind())),
-    }
-}
-
-fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted

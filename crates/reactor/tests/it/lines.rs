@@ -9,19 +9,20 @@
 //! | `lend N` | N bytes of `y`, attached, and a line end |
 //! | `blob N` | the N bytes that follow are answered by `blob N` |
 //! | `keep N` | the N bytes that follow, and a line end, are answered by `kept N` and their sum |
+//! | `hold N` | what the connection gets from this turn on waits for ticket N |
 //! | `tell` | every connection of the loop gets `told` aside |
 //! | anything else | the line itself |
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::shared_bytes::Attachment;
 use reactor::{
-    CloseReason, ConnectionId, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received, Service,
-    Then, Verdict,
+    CloseReason, ConnectionId, Departure, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received,
+    Service, Then, Verdict,
 };
 
 /// What tests see of the services and tell them, shared by all workers of a rig.
@@ -38,6 +39,14 @@ pub(crate) struct Shared {
     pub(crate) buffers_peak: AtomicUsize,
     /// Calls of `received`.
     pub(crate) received_count: AtomicUsize,
+    /// Flushes, counted once it is said what they wait for.
+    pub(crate) flushes_count: AtomicUsize,
+    /// The ticket that all output waits for; 0 for none.
+    pub(crate) ticket: AtomicU64,
+    /// Tickets up to this are released when the loop is woken.
+    pub(crate) released: AtomicU64,
+    /// What is held is refused when the loop is woken.
+    pub(crate) refuse_held: AtomicBool,
 }
 
 /// Bounds that a test chooses.
@@ -129,6 +138,8 @@ pub(crate) struct Lines {
     pub(crate) stale: Vec<ConnectionId>,
     /// Memory for what is received apart, and how much of it is filled.
     pub(crate) apart: BTreeMap<ConnectionId, (Vec<AtomicU8>, usize)>,
+    /// Tickets that the output of connections waits for.
+    pub(crate) tickets: BTreeMap<ConnectionId, u64>,
     /// Lines in the order in which they were served, by their connection.
     pub(crate) order: Vec<(ConnectionId, Vec<u8>)>,
 }
@@ -143,6 +154,7 @@ impl Lines {
             paused: Vec::new(),
             stale: Vec::new(),
             apart: BTreeMap::new(),
+            tickets: BTreeMap::new(),
             order: Vec::new(),
         }
     }
@@ -175,6 +187,9 @@ impl Lines {
                 if let Some(count) = number_after(line, b"big ") {
                     let length = output.len() + count;
                     output.resize(length, b'x');
+                } else if let Some(ticket) = number_after(line, b"hold ") {
+                    self.tickets.insert(id, u64::try_from(ticket).unwrap());
+                    output.extend_from_slice(line);
                 } else if let Some(count) = number_after(line, b"lend ") {
                     output.push(b'>');
                     output.attach(vec![b'y'; count]);
@@ -309,6 +324,12 @@ impl Service for Lines {
         if self.shared.stop.load(Ordering::SeqCst) {
             io.stop();
         }
+        io.release(self.shared.released.load(Ordering::SeqCst));
+        if self.shared.refuse_held.load(Ordering::SeqCst) {
+            for id in io.held() {
+                io.refuse_held(id, b"no\n");
+            }
+        }
         for id in std::mem::take(&mut self.paused) {
             output.extend_from_slice(b"resumed\n");
             io.address(id, output.len());
@@ -324,6 +345,22 @@ impl Service for Lines {
         }
         let bytes = io.buffer_bytes_total();
         self.shared.buffers_peak.fetch_max(bytes, Ordering::SeqCst);
+    }
+
+    fn before_flush(&mut self) -> Departure {
+        let ticket = self.shared.ticket.load(Ordering::SeqCst);
+        self.shared.flushes_count.fetch_add(1, Ordering::SeqCst);
+        match ticket {
+            0 if self.tickets.is_empty() => Departure::Now,
+            0 => Departure::Each,
+            ticket => Departure::At(ticket),
+        }
+    }
+
+    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+        let released = self.shared.released.load(Ordering::SeqCst);
+        let ticket = self.tickets.get(&id).copied();
+        ticket.filter(|&ticket| ticket > released)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
