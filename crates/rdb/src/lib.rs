@@ -1,6 +1,8 @@
-//! The classic dump format (RDB, versions 9 to 12): values to bytes and back, as pure memory.
+//! The classic dump format (RDB): single values, and whole files, to bytes and back.
 //!
 //! ```text
+//!   file           magic │ aux … │ database │ record … │ CRC-64    file
+//!                                              │
 //!   DUMP payload   type │ body │ version (2) │ CRC-64 (8)         dump
 //!                         │
 //!                       value::read, value::write                value ─ lists, sets, …
@@ -9,8 +11,8 @@
 //!                       listpack, ziplist, zipmap                listpack, ziplist, zipmap
 //! ```
 //!
-//! A file and the stream of a replica are the same bodies with other things between them, which is
-//! why [`value`] knows nothing of a payload's end.
+//! Versions 1 to 12 and that of Valkey 9 are read, 9 to 12 are written. All is pure memory but for the
+//! stream that [`mod@file`] is given.
 //!
 //! Invariants
 //!  1. Bytes from a stranger never panic and never loop: every count is held against the bytes that
@@ -28,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dump;
+pub mod file;
 pub mod lzf;
 pub mod reader;
 pub mod value;

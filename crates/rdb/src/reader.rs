@@ -189,6 +189,24 @@ impl<'a> Reader<'a> {
         Ok(Text::Number(IntegerText::new(number)))
     }
 
+    /// The head of the next text; how many bytes of it follow.
+    ///
+    /// # Errors
+    /// As [`Reader::text`], as far as the head tells.
+    pub(crate) fn text_head(&mut self) -> Result<usize, Malformed> {
+        match self.head()? {
+            Head::Length(length) => self.text_len(length),
+            Head::Special(special @ 0..=2) => Ok(1 << special),
+            Head::Special(3) => {
+                let packed_len = self.length()?;
+                let length = self.length()?;
+                self.text_len(length)?;
+                self.text_len(packed_len)
+            }
+            Head::Special(_) => Err(Malformed::Length),
+        }
+    }
+
     /// The next eight bytes as a time in milliseconds since 1970.
     ///
     /// # Errors

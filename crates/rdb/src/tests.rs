@@ -39,7 +39,7 @@ pub(crate) fn limits(entries: usize) -> Limits {
     }
 }
 
-fn text() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         any::<i64>().prop_map(|number| number.to_string().into_bytes()),
         (-300_i64..300).prop_map(|number| number.to_string().into_bytes()),
@@ -48,7 +48,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn value(limits: Limits) -> impl Strategy<Value = Value> {
+pub(crate) fn value(limits: Limits) -> impl Strategy<Value = Value> {
     let texts = || prop::collection::vec(text(), 1..40);
     let numbers = prop::collection::vec(any::<i64>(), 1..40);
     let scores = prop_oneof![
@@ -78,7 +78,7 @@ fn value(limits: Limits) -> impl Strategy<Value = Value> {
     ]
 }
 
-fn list(texts: &[Vec<u8>], limits: &Limits) -> Value {
+pub(crate) fn list(texts: &[Vec<u8>], limits: &Limits) -> Value {
     let mut list = List::new();
     for text in texts {
         list.push(End::Back, Element::parse(text), limits.list_blocks);
@@ -86,7 +86,7 @@ fn list(texts: &[Vec<u8>], limits: &Limits) -> Value {
     Value::Object(Object::List(list))
 }
 
-fn set(texts: &[Vec<u8>], limits: &Limits) -> Value {
+pub(crate) fn set(texts: &[Vec<u8>], limits: &Limits) -> Value {
     let mut set = Set::new();
     for text in texts {
         set.insert(text, &limits.set).unwrap();
@@ -94,7 +94,7 @@ fn set(texts: &[Vec<u8>], limits: &Limits) -> Value {
     Value::Object(Object::Set(set))
 }
 
-fn sorted_set(pairs: &[(Vec<u8>, f64)], limits: &Limits) -> Value {
+pub(crate) fn sorted_set(pairs: &[(Vec<u8>, f64)], limits: &Limits) -> Value {
     let mut set = SortedSet::new();
     for (member, score) in pairs {
         set.insert(member, *score, &limits.sorted_set).unwrap();
@@ -102,7 +102,7 @@ fn sorted_set(pairs: &[(Vec<u8>, f64)], limits: &Limits) -> Value {
     Value::Object(Object::SortedSet(set))
 }
 
-fn hash(fields: &[(Vec<u8>, Vec<u8>, Option<u64>)], limits: &Limits) -> Value {
+pub(crate) fn hash(fields: &[(Vec<u8>, Vec<u8>, Option<u64>)], limits: &Limits) -> Value {
     let mut hash = Hash::new();
     for (name, value, deadline) in fields {
         let deadline = deadline.map_or(FieldDeadline::Never, |at| FieldDeadline::At(DEADLINE + at));
@@ -200,7 +200,7 @@ fn assert_sound(content: &[u8]) {
 }
 
 /// Whether two values are the same as far as the version can say.
-fn is_same_in(version: u16, one: &Value, other: &Value) -> bool {
+pub(crate) fn is_same_in(version: u16, one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(Object::Stream(one)), Value::Object(Object::Stream(other)))
             if version < 10 =>

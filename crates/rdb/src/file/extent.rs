@@ -1,0 +1,155 @@
+//! How far a value reaches: its body is passed without being understood, so that it can be read as a
+//! whole.
+
+use std::io::Read;
+
+use super::input::Input;
+use super::{Fault, FileError, ModuleName};
+use crate::VERSION_VALKEY;
+use crate::reader::Malformed;
+use crate::value::code;
+
+/// Types of modules: one whose end only the module knows, and one that anybody can pass.
+const MODULE_EARLY: u8 = 6;
+const MODULE: u8 = 7;
+
+/// What a module's data consists of.
+mod module {
+    pub(super) const END: u64 = 0;
+    pub(super) const SIGNED: u64 = 1;
+    pub(super) const UNSIGNED: u64 = 2;
+    pub(super) const FLOAT: u64 = 3;
+    pub(super) const DOUBLE: u64 = 4;
+    pub(super) const TEXT: u64 = 5;
+}
+
+/// An entry's id where it is not written as two lengths.
+const ID_BYTES: usize = 16;
+const TIME_BYTES: usize = 8;
+
+/// Passes the body of a value of this type.
+pub(super) fn pass<R: Read>(
+    input: &mut Input<R>,
+    type_code: u8,
+    version: u16,
+) -> Result<(), FileError> {
+    match type_code {
+        code::STRING
+        | code::HASH_ZIPMAP
+        | code::LIST_ZIPLIST
+        | code::SET_INTSET
+        | code::SORTED_SET_ZIPLIST
+        | code::HASH_ZIPLIST
+        | code::HASH_LISTPACK
+        | code::SORTED_SET_LISTPACK
+        | code::SET_LISTPACK
+        | code::HASH_LISTPACK_DEADLINES_EARLY => texts(input, 1),
+        code::LIST | code::SET | code::LIST_ZIPLISTS => each(input, |input| texts(input, 1)),
+        code::HASH => each(input, |input| texts(input, 2)),
+        code::SORTED_SET_TEXT => each(input, |input| {
+            texts(input, 1)?;
+            double_text(input)
+        }),
+        code::SORTED_SET => each(input, |input| {
+            texts(input, 1)?;
+            input.skip(size_of::<f64>())
+        }),
+        code::LIST_LISTPACKS => each(input, |input| {
+            lengths(input, 1)?;
+            texts(input, 1)
+        }),
+        code::HASH_DEADLINES_EARLY if version == VERSION_VALKEY => each(input, |input| {
+            texts(input, 2)?;
+            input.skip(TIME_BYTES)
+        }),
+        code::HASH_DEADLINES_EARLY => each(input, field_with_deadline),
+        code::HASH_DEADLINES => {
+            input.skip(TIME_BYTES)?;
+            each(input, field_with_deadline)
+        }
+        code::HASH_LISTPACK_DEADLINES => {
+            input.skip(TIME_BYTES)?;
+            texts(input, 1)
+        }
+        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM => stream(input, type_code),
+        MODULE_EARLY | MODULE => {
+            let offset = input.offset();
+            let fault = Fault::Module(ModuleName(input.length()?));
+            Err(FileError { offset, fault })
+        }
+        other => Err(input.wrong(Malformed::Type(other))),
+    }
+}
+
+/// Passes what a module has beside keys; its name.
+pub(super) fn pass_module<R: Read>(input: &mut Input<R>) -> Result<ModuleName, FileError> {
+    let name = ModuleName(input.length()?);
+    // When it wants to be given this: a number behind its type.
+    lengths(input, 2)?;
+    loop {
+        match input.length()? {
+            module::END => return Ok(name),
+            module::SIGNED | module::UNSIGNED => lengths(input, 1)?,
+            module::FLOAT => input.skip(size_of::<f32>())?,
+            module::DOUBLE => input.skip(size_of::<f64>())?,
+            module::TEXT => texts(input, 1)?,
+            _ => return Err(input.wrong(Malformed::Length)),
+        }
+    }
+}
+
+/// Passes a count, and as many of what `one` passes.
+pub(super) fn each<R: Read>(
+    input: &mut Input<R>,
+    one: impl Fn(&mut Input<R>) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    // A count that is too large ends with the file.
+    for _ in 0..input.length()? {
+        one(input)?;
+    }
+    Ok(())
+}
+
+/// Passes `count` texts.
+pub(super) fn texts<R: Read>(input: &mut Input<R>, count: usize) -> Result<(), FileError> {
+    (0..count).try_for_each(|_| input.text().map(drop))
+}
+
+/// Passes `count` lengths.
+pub(super) fn lengths<R: Read>(input: &mut Input<R>, count: usize) -> Result<(), FileError> {
+    (0..count).try_for_each(|_| input.length().map(drop))
+}
+
+fn field_with_deadline<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
+    lengths(input, 1)?;
+    texts(input, 2)
+}
+
+fn double_text<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
+    match input.byte()? {
+        // The names of what has no digits.
+        253..=255 => Ok(()),
+        len => input.skip(len.into()),
+    }
+}
+
+fn stream<R: Read>(input: &mut Input<R>, type_code: u8) -> Result<(), FileError> {
+    let has_counters = type_code != code::STREAM_PLAIN;
+    each(input, |input| texts(input, 2))?;
+    // Entries, the last id, and then: the first, the highest deleted, entries added.
+    lengths(input, if has_counters { 8 } else { 3 })?;
+    each(input, |input| {
+        texts(input, 1)?;
+        lengths(input, if has_counters { 3 } else { 2 })?;
+        each(input, |input| {
+            input.skip(ID_BYTES + TIME_BYTES)?;
+            lengths(input, 1)
+        })?;
+        each(input, |input| {
+            texts(input, 1)?;
+            let times = if type_code == code::STREAM { 2 } else { 1 };
+            input.skip(times * TIME_BYTES)?;
+            each(input, |input| input.skip(ID_BYTES))
+        })
+    })
+}

@@ -1,0 +1,360 @@
+//! The reader: one item after the other, each borrowed until the next is asked for.
+
+use std::io::Read;
+use std::ops::Range;
+
+use super::extent;
+use super::input::Input;
+use super::{CHECKSUM_VERSION, Fault, FileError, HEAD_BYTES, ModuleName, Usage, opcode};
+use crate::reader::{Limits, Malformed, Reader, Text};
+use crate::value::{self, Value};
+use crate::{VERSION_MAX, VERSION_VALKEY};
+
+/// Reads a file from its front, once.
+#[derive(Debug)]
+pub struct FileReader<R> {
+    input: Input<R>,
+    version: u16,
+    database: u32,
+    deadline_unix_ms: Option<u64>,
+    usage: Option<Usage>,
+    checksum: Option<Checksum>,
+}
+
+/// What a file has to say.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// What the writer tells about itself.
+    Aux {
+        /// The name: `redis-ver` and so on.
+        name: Text<'a>,
+        /// What it is.
+        value: Text<'a>,
+    },
+    /// The records that follow are in this database.
+    Database(u32),
+    /// How many keys the database has, as a hint.
+    Sizes {
+        /// All of them.
+        keys: u64,
+        /// Those with a deadline.
+        expiring: u64,
+    },
+    /// A library of functions: its code.
+    Function(Text<'a>),
+    /// A library of a release candidate, as it is written: no server of a release takes it.
+    FunctionEarly(&'a [u8]),
+    /// Something of a module that belongs to no key; it was passed.
+    ModuleAux(ModuleName),
+    /// How many keys a slot of a cluster has; it was passed.
+    Slot,
+    /// Slots of a cluster were about to move here; it was passed.
+    SlotImport,
+    /// A key with its value.
+    Record(Record<'a>),
+}
+
+/// A key with its value, which is not understood yet.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// The database it is in.
+    pub database: u32,
+    /// The key.
+    pub key: Text<'a>,
+    /// When it stops existing, in milliseconds since 1970 UTC.
+    pub deadline_unix_ms: Option<u64>,
+    /// How it was used.
+    pub usage: Option<Usage>,
+    /// The code of the value's type.
+    pub type_code: u8,
+    /// The value: for [`read_body`], or [`value::read`].
+    pub body: &'a [u8],
+    /// Where in the file the value is.
+    pub offset: u64,
+}
+
+/// What a file says about its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Its version has none.
+    Absent,
+    /// Its writer did not sum them up.
+    Off,
+    /// It is right.
+    Right(u64),
+}
+
+impl<'a> Record<'a> {
+    /// The value, of a file of this version.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`], with where in the file the value is: how far was read of it, as far as
+    /// that is known.
+    pub fn value(&self, version: u16, limits: &Limits) -> Result<Value, FileError> {
+        let reader = Reader::new(self.body, version, limits);
+        read_body(self.type_code, reader).map_err(|(position, malformed)| FileError {
+            offset: self.offset + position as u64,
+            fault: malformed.into(),
+        })
+    }
+}
+
+/// The value of a body that has nothing behind it.
+///
+/// # Errors
+/// What is wrong, and how far into the body it was seen.
+pub fn read_body(type_code: u8, mut reader: Reader<'_>) -> Result<Value, (usize, Malformed)> {
+    let len = reader.rest().len();
+    let value = value::read(type_code, &mut reader);
+    let position = len - reader.rest().len();
+    match value {
+        Ok(value) if position == len => Ok(value),
+        Ok(_) => Err((position, Malformed::Behind)),
+        Err(malformed) => Err((position, malformed)),
+    }
+}
+
+/// What was found: parts of the item that the input holds.
+enum Found {
+    Aux(Range<usize>, Range<usize>),
+    Database(u32),
+    Sizes(u64, u64),
+    Function(Range<usize>),
+    FunctionEarly(Range<usize>),
+    ModuleAux(ModuleName),
+    Slot,
+    SlotImport,
+    Record {
+        type_code: u8,
+        key: Range<usize>,
+        body: Range<usize>,
+    },
+    End,
+}
+
+impl<R: Read> FileReader<R> {
+    /// Begins to read: the version.
+    ///
+    /// # Errors
+    /// [`Fault::Magic`] and [`Fault::Version`] when it is no such file, or of an unknown version.
+    pub fn open(source: R, limits: Limits) -> Result<Self, FileError> {
+        let mut input = Input::new(source, limits);
+        let head = input.array::<HEAD_BYTES>();
+        let begin = |fault| FileError { offset: 0, fault };
+        let head = head.map_err(|error| match error.fault {
+            Fault::Malformed(_) => begin(Fault::Magic),
+            fault => begin(fault),
+        })?;
+        let version = version(head).ok_or_else(|| begin(Fault::Magic))?;
+        if !(1..=VERSION_MAX).contains(&version) && version != VERSION_VALKEY {
+            return Err(begin(Fault::Version(version)));
+        }
+        Ok(Self {
+            input,
+            version,
+            database: 0,
+            deadline_unix_ms: None,
+            usage: None,
+            checksum: None,
+        })
+    }
+
+    /// The version of the format.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// How many bytes were read.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// What the file says about its bytes, once its end was reached.
+    #[must_use]
+    pub fn checksum(&self) -> Option<Checksum> {
+        self.checksum
+    }
+
+    /// The next item; none at the end, if the file is whole.
+    ///
+    /// # Errors
+    /// Damage, with its offset. The reader is of no use then.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an item is borrowed, which no iterator can do"
+    )]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, FileError> {
+        if self.checksum.is_some() {
+            return Ok(None);
+        }
+        let found = self.find()?;
+        let item = match found {
+            Found::Aux(name, value) => Item::Aux {
+                name: self.text(name)?,
+                value: self.text(value)?,
+            },
+            Found::Database(number) => Item::Database(number),
+            Found::Sizes(keys, expiring) => Item::Sizes { keys, expiring },
+            Found::Function(code) => Item::Function(self.text(code)?),
+            Found::FunctionEarly(library) => Item::FunctionEarly(self.input.part(library)),
+            Found::ModuleAux(name) => Item::ModuleAux(name),
+            Found::Slot => Item::Slot,
+            Found::SlotImport => Item::SlotImport,
+            Found::Record {
+                type_code,
+                key,
+                body,
+            } => Item::Record(Record {
+                database: self.database,
+                deadline_unix_ms: self.deadline_unix_ms.take(),
+                usage: self.usage.take(),
+                key: self.text(key)?,
+                type_code,
+                offset: self.input.offset_of(body.start),
+                body: self.input.part(body),
+            }),
+            Found::End => return Ok(None),
+        };
+        Ok(Some(item))
+    }
+
+    /// Makes sure that nothing follows the end.
+    ///
+    /// # Errors
+    /// [`Malformed::Behind`]: a file that was not written as one, or of a damaged version.
+    pub fn expect_nothing_behind(&mut self) -> Result<(), FileError> {
+        match self.input.is_at_end()? {
+            true => Ok(()),
+            false => Err(self.input.wrong(Malformed::Behind)),
+        }
+    }
+
+    /// What follows the end: what was read of it, and the source for the rest.
+    pub fn into_rest(self) -> (Vec<u8>, R) {
+        self.input.into_rest()
+    }
+
+    fn find(&mut self) -> Result<Found, FileError> {
+        loop {
+            let input = &mut self.input;
+            input.begin();
+            match input.byte()? {
+                opcode::AUX => return Ok(Found::Aux(input.text()?, input.text()?)),
+                opcode::DATABASE => return self.find_database(),
+                opcode::SIZES => return Ok(Found::Sizes(input.length()?, input.length()?)),
+                opcode::DEADLINE_MS => {
+                    let at = i64::from_le_bytes(input.array()?);
+                    self.deadline_unix_ms = deadline(at);
+                }
+                opcode::DEADLINE_SECONDS => {
+                    let at = i64::from(i32::from_le_bytes(input.array()?));
+                    self.deadline_unix_ms = deadline(at * 1000);
+                }
+                opcode::IDLE => self.usage = Some(Usage::IdleSeconds(input.length()?)),
+                opcode::FREQUENCY => self.usage = Some(Usage::Frequency(input.byte()?)),
+                opcode::FUNCTION => return input.text().map(Found::Function),
+                opcode::FUNCTION_EARLY => return self.find_early_function(),
+                opcode::MODULE_AUX => return extent::pass_module(input).map(Found::ModuleAux),
+                opcode::SLOT_INFO => {
+                    extent::lengths(input, 3)?;
+                    return Ok(Found::Slot);
+                }
+                opcode::SLOT_IMPORT if self.version == VERSION_VALKEY => {
+                    extent::texts(input, 1)?;
+                    extent::each(input, |input| extent::lengths(input, 2))?;
+                    return Ok(Found::SlotImport);
+                }
+                opcode::END => return self.find_end(),
+                type_code => return self.find_record(type_code),
+            }
+        }
+    }
+
+    fn find_database(&mut self) -> Result<Found, FileError> {
+        let number = u32::try_from(self.input.length()?);
+        self.database = number.map_err(|_| self.input.wrong(Malformed::Number))?;
+        Ok(Found::Database(self.database))
+    }
+
+    /// Name, engine, a description or none, and the code.
+    fn find_early_function(&mut self) -> Result<Found, FileError> {
+        let input = &mut self.input;
+        let begin = input.position();
+        extent::texts(input, 2)?;
+        let has_description = input.length()? != 0;
+        extent::texts(input, if has_description { 2 } else { 1 })?;
+        Ok(Found::FunctionEarly(begin..input.position()))
+    }
+
+    fn find_record(&mut self, type_code: u8) -> Result<Found, FileError> {
+        let input = &mut self.input;
+        let type_offset = input.offset_of(0);
+        let key = input.text();
+        let begin = input.position();
+        let passed = key.and_then(|key| {
+            extent::pass(input, type_code, self.version)?;
+            Ok(key)
+        });
+        let key = passed.map_err(|error| match error.fault {
+            // It is the type that is wrong, not what follows the key.
+            Fault::Malformed(Malformed::Type(_)) => FileError {
+                offset: type_offset,
+                ..error
+            },
+            _ => error,
+        })?;
+        Ok(Found::Record {
+            type_code,
+            key,
+            body: begin..input.position(),
+        })
+    }
+
+    fn find_end(&mut self) -> Result<Found, FileError> {
+        let input = &mut self.input;
+        let mut checksum = Checksum::Absent;
+        if self.version >= CHECKSUM_VERSION {
+            let summed = input.sum();
+            let offset = input.offset();
+            let stated = u64::from_le_bytes(input.array()?);
+            checksum = match stated {
+                0 => Checksum::Off,
+                _ if stated == summed => Checksum::Right(summed),
+                _ => {
+                    let fault = Fault::Checksum { stated, summed };
+                    return Err(FileError { offset, fault });
+                }
+            };
+        }
+        self.checksum = Some(checksum);
+        Ok(Found::End)
+    }
+
+    /// The text in a part of the item.
+    fn text(&self, range: Range<usize>) -> Result<Text<'_>, FileError> {
+        let offset = self.input.offset_of(range.start);
+        let mut reader = Reader::new(self.input.part(range), self.version, self.input.limits());
+        reader.text().map_err(|malformed| FileError {
+            offset,
+            fault: malformed.into(),
+        })
+    }
+}
+
+/// The version that a head tells.
+fn version(head: [u8; HEAD_BYTES]) -> Option<u16> {
+    let digits = head
+        .strip_prefix(b"REDIS")
+        .or_else(|| head.strip_prefix(b"VALKEY"))?;
+    digits.iter().try_fold(0_u16, |number, digit| {
+        let value = digit.is_ascii_digit().then(|| u16::from(digit - b'0'))?;
+        Some(number * 10 + value)
+    })
+}
+
+/// A deadline as it is written: -1 is none, and anything else below 0 has long passed.
+fn deadline(unix_ms: i64) -> Option<u64> {
+    (unix_ms != -1).then(|| u64::try_from(unix_ms).unwrap_or(0))
+}

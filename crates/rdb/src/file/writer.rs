@@ -1,0 +1,206 @@
+//! The writer: what a server writes, in one pass.
+
+use std::io::{self, Write};
+
+use base::crc::crc64;
+use structures::Object;
+
+use super::{Usage, opcode};
+use crate::value;
+use crate::writer::{Style, write_length, write_length_u64, write_text};
+
+/// Is written at a time.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Writes a file from its front, once.
+#[derive(Debug)]
+pub struct FileWriter<W> {
+    sink: W,
+    style: Style,
+    /// None when nothing is summed up.
+    sum: Option<u64>,
+    /// What is not given to the sink yet.
+    buffer: Vec<u8>,
+    written: u64,
+    database: Option<u32>,
+}
+
+/// A record to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// When it stops existing, in milliseconds since 1970 UTC.
+    pub deadline_unix_ms: Option<u64>,
+    /// How it was used, if that is to be kept.
+    pub usage: Option<Usage>,
+    /// What it holds.
+    pub content: Content<'a>,
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// A string.
+    Text(&'a [u8]),
+    /// Anything else.
+    Object(&'a Object),
+}
+
+/// How many keys a database has, as a hint for who makes a table for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// All of them.
+    pub keys: u64,
+    /// Those with a deadline.
+    pub expiring: u64,
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Begins a file in the style's version, with a checksum or without.
+    pub fn new(sink: W, style: Style, sums_up: bool) -> Self {
+        let buffer = format!("REDIS{:04}", style.version).into_bytes();
+        Self {
+            sink,
+            style,
+            sum: sums_up.then_some(0),
+            buffer,
+            written: 0,
+            database: None,
+        }
+    }
+
+    /// How many bytes the file has so far.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Tells something about the writer: `redis-ver` and so on.
+    ///
+    /// # Errors
+    /// Those of the sink, here and below.
+    pub fn aux(&mut self, name: &str, value: &[u8]) -> io::Result<()> {
+        self.buffer.push(opcode::AUX);
+        write_text(name.as_bytes(), self.style, &mut self.buffer);
+        write_text(value, self.style, &mut self.buffer);
+        self.flush_full()
+    }
+
+    /// Writes a library of functions: its code.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn function(&mut self, library: &[u8]) -> io::Result<()> {
+        self.buffer.push(opcode::FUNCTION);
+        write_text(library, self.style, &mut self.buffer);
+        self.flush_full()
+    }
+
+    /// Sees to it that the records which follow are in this database. `sizes` is asked only when
+    /// another one was before.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn database(
+        &mut self,
+        number: u32,
+        sizes: impl FnOnce() -> Option<Sizes>,
+    ) -> io::Result<()> {
+        if self.database == Some(number) {
+            return Ok(());
+        }
+        self.database = Some(number);
+        self.buffer.push(opcode::DATABASE);
+        write_length_u64(number.into(), &mut self.buffer);
+        if let Some(sizes) = sizes() {
+            self.buffer.push(opcode::SIZES);
+            write_length_u64(sizes.keys, &mut self.buffer);
+            write_length_u64(sizes.expiring, &mut self.buffer);
+        }
+        self.flush_full()
+    }
+
+    /// Writes a record. What the version cannot hold is left out: [`value::version_needed_of`] tells.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn record(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        let (style, out) = (self.style, &mut self.buffer);
+        if let Some(at) = entry.deadline_unix_ms {
+            out.push(opcode::DEADLINE_MS);
+            let at = i64::try_from(at).unwrap_or(i64::MAX);
+            out.extend_from_slice(&at.to_le_bytes());
+        }
+        match entry.usage {
+            Some(Usage::IdleSeconds(seconds)) => {
+                out.push(opcode::IDLE);
+                write_length_u64(seconds, out);
+            }
+            Some(Usage::Frequency(count)) => out.extend_from_slice(&[opcode::FREQUENCY, count]),
+            None => {}
+        }
+        match entry.content {
+            Content::Text(text) => {
+                out.push(value::STRING);
+                write_text(entry.key, style, out);
+                return self.long_text(text);
+            }
+            Content::Object(object) => {
+                out.push(value::type_code_of(object, style));
+                write_text(entry.key, style, out);
+                value::write_object(object, style, out);
+            }
+        }
+        self.flush_full()
+    }
+
+    /// Ends the file: the checksum, and what was not given to the sink yet. The sink, and how many
+    /// bytes the file has.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
+        self.buffer.push(opcode::END);
+        let sum = self.sum.map_or(0, |sum| crc64(sum, &self.buffer));
+        self.buffer.extend_from_slice(&sum.to_le_bytes());
+        self.flush()?;
+        self.sink.flush()?;
+        Ok((self.sink, self.written))
+    }
+
+    /// Writes a text without a copy of it, if it is long and stays as it is.
+    fn long_text(&mut self, text: &[u8]) -> io::Result<()> {
+        if self.style.compresses || text.len() < WRITE_BYTES {
+            write_text(text, self.style, &mut self.buffer);
+            return self.flush_full();
+        }
+        write_length(text.len(), &mut self.buffer);
+        self.flush()?;
+        self.put(text)
+    }
+
+    fn flush_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() < WRITE_BYTES {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let put = self.put(&buffer);
+        buffer.clear();
+        // One large value must not keep its memory.
+        buffer.shrink_to(4 * WRITE_BYTES);
+        self.buffer = buffer;
+        put
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sink.write_all(bytes)?;
+        self.sum = self.sum.map(|sum| crc64(sum, bytes));
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
