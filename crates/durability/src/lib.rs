@@ -16,3 +16,5 @@
 
 pub mod checksum;
 pub mod disk;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;

@@ -1,0 +1,411 @@
+//! A device in memory which forgets as a real one may: for tests of what is kept and what comes back.
+//!
+//! ```text
+//!             write_at            sync
+//!   caller ────────────► pending ──────► durable          contents of a file
+//!             rename …            sync_directory
+//!   caller ────────────► pending ──────► durable          names
+//!
+//!   crash(seed):   durable + some of pending ──► the device as it is found afterwards
+//! ```
+//!
+//! [`SimulatedDisk::crash`] lets what was pending survive in any way that a device, its cache and a
+//! file system without promises of their own could have left it in:
+//!
+//! - any subset of the writes, whole or in part, cut at 512 or at 4,096 bytes;
+//! - a file's length apart from its bytes: a longer file with zeroes, or with what lay on the device
+//!   before, where the bytes did not arrive; a shorter one where only they did;
+//! - any subset of the names made, changed and removed. A name that is replaced is the old or the new
+//!   file, never a mixture. Whatever is in a directory whose own name is lost is lost with it. That a file
+//!   was synced says nothing about its name.
+//!
+//! Faults are asked for by the number of the operation. As with Linux, a sync that fails forgets what
+//! was pending, while readers go on seeing it; **the next one succeeds**. Whoever believes that one loses data,
+//! and the tests see it.
+//!
+//! Everything follows from the seeds as long as one thread at a time uses the device.
+
+mod content;
+mod faults;
+mod names;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::random::Prng;
+use rustix::io::Errno;
+
+use crate::disk::{Disk, DiskFile};
+use content::Content;
+pub use faults::Fault;
+use faults::Plan;
+use names::{Entry, Names};
+
+/// A device in memory. Clones are the same device.
+#[derive(Clone)]
+pub struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+}
+
+impl SimulatedDisk {
+    /// An empty device; `seed` decides what half-done operations leave behind.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self::of(State {
+            names: Names::default(),
+            files: Vec::new(),
+            remains: Vec::new(),
+            plan: Plan::default(),
+            capacity_bytes: u64::MAX,
+            random: Prng::seeded(seed),
+        })
+    }
+
+    fn of(state: State) -> Self {
+        let state = Arc::new(Mutex::new(state));
+        Self { state }
+    }
+
+    /// How many operations there have been, those that failed included: also the number of the next one.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lock().plan.operations()
+    }
+
+    /// How many operations have failed because that was asked for.
+    #[must_use]
+    pub fn faults_struck(&self) -> u64 {
+        self.lock().plan.struck()
+    }
+
+    /// Lets the operations of these numbers fail. A kind that cannot happen to an operation
+    /// (a reader is not out of room) leaves it alone.
+    pub fn fail(&self, operations: Range<u64>, fault: Fault) {
+        self.lock().plan.fail(operations, fault);
+    }
+
+    /// Ends all faults that were asked for.
+    pub fn heal(&self) {
+        self.lock().plan.heal();
+    }
+
+    /// Cuts the power while the operation of this number is under way: it and all behind it fail. What comes
+    /// back is [`SimulatedDisk::crash`]'s to say.
+    pub fn cut_power_at(&self, operation: u64) {
+        self.lock().plan.cut_power_at(operation);
+    }
+
+    /// Whether the power has been cut.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.lock().plan.is_off()
+    }
+
+    /// How many bytes the files may take together from now on; whoever asks for more is out of room.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// How many bytes the files take.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.lock().used_bytes()
+    }
+
+    /// Makes everything durable, as an orderly end of the system does. Counts as no operation.
+    pub fn settle(&self) {
+        let mut state = self.lock();
+        state.names.settle();
+        state.files.iter_mut().for_each(Content::sync);
+    }
+
+    /// The device as it is found after a power cut at this moment; the old one is off from here on. Each seed
+    /// is another way in which it may have happened. No fault and no limit carries over.
+    #[must_use]
+    pub fn crash(&self, seed: u64) -> Self {
+        let mut state = self.lock();
+        state.plan.cut_power();
+        let mut random = Prng::seeded(seed);
+        let names = state.names.survivors(&mut random);
+        let mut files = Vec::new();
+        let names = names.map_files(|file| {
+            let bytes = state.files[file].survivors(&mut random, &state.remains);
+            files.push(Content::durable(bytes));
+            files.len() - 1
+        });
+        Self::of(State {
+            names,
+            files,
+            remains: state.remains.clone(),
+            plan: Plan::default(),
+            capacity_bytes: u64::MAX,
+            random,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, file: usize, is_writable: bool) -> Box<dyn DiskFile> {
+        Box::new(SimulatedFile {
+            disk: self.clone(),
+            file,
+            is_writable,
+        })
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        formatter
+            .debug_struct("SimulatedDisk")
+            .field("operations", &state.plan.operations())
+            .field("files", &state.names.files().count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.plan.asks()?;
+        Ok(self.handle(state.names.file(path)?, false))
+    }
+
+    fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.plan.asks()?;
+        Ok(self.handle(state.names.file(path)?, true))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.changes_names(|names, files| {
+            names.create(path, files.len())?;
+            files.push(Content::default());
+            Ok(())
+        })?;
+        Ok(self.handle(state.files.len() - 1, true))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let replaced = state.names.file(to).ok();
+        state.changes_names(|names, _| names.rename(from, to))?;
+        state.leaves_remains(replaced);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let removed = state.names.file(path).ok();
+        state.changes_names(|names, _| names.remove(path))?;
+        state.leaves_remains(removed);
+        Ok(())
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.lock()
+            .changes_names(|names, _| names.create_directory(path))
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.lock()
+            .changes_names(|names, _| names.remove_directory(path))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.lock();
+        state.plan.asks()?;
+        state.names.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let State {
+            names,
+            plan,
+            random,
+            ..
+        } = &mut *state;
+        names.find_directory(directory)?;
+        match plan.syncs() {
+            Ok(()) => names.sync(directory),
+            Err(error) if plan.is_off() => return Err(error),
+            Err(error) => {
+                names.fail_sync(directory, random);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An open file; it stays usable when its name is gone.
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    file: usize,
+    is_writable: bool,
+}
+
+impl SimulatedFile {
+    /// The device, when this file may be changed.
+    fn for_change(&self) -> io::Result<MutexGuard<'_, State>> {
+        if self.is_writable {
+            Ok(self.disk.lock())
+        } else {
+            Err(Errno::BADF.into())
+        }
+    }
+}
+
+impl fmt::Debug for SimulatedFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SimulatedFile({})", self.file)
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.for_change()?.write(self.file, bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.lock();
+        state.plan.asks()?;
+        Ok(state.files[self.file].read(buffer, in_memory(offset)?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.lock().sync(self.file)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let mut state = self.disk.lock();
+        state.plan.asks()?;
+        Ok(state.files[self.file].live_bytes())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.for_change()?.resize(self.file, len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.for_change()?;
+        let len = len.max(state.files[self.file].live_bytes());
+        state.resize(self.file, len)
+    }
+}
+
+struct State {
+    names: Names,
+    /// By number; those without a name stay, for whoever has them open.
+    files: Vec<Content>,
+    /// What was in files that are gone: a device may show it where new bytes did not arrive.
+    remains: Vec<Vec<u8>>,
+    plan: Plan,
+    capacity_bytes: u64,
+    random: Prng,
+}
+
+impl State {
+    fn changes_names(
+        &mut self,
+        change: impl FnOnce(&mut Names, &mut Vec<Content>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let planned = self.plan.changes();
+        if planned.is_err() && !self.plan.is_cut_now() {
+            return planned;
+        }
+        // Under way when the power went: pending like those before it.
+        change(&mut self.names, &mut self.files)?;
+        planned
+    }
+
+    fn write(&mut self, file: usize, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
+        let offset = in_memory(offset)?;
+        let planned = self.plan.writes();
+        if planned.is_ok() && self.has_room(file, end) {
+            self.files[file].write(offset, bytes.to_vec());
+            return Ok(());
+        }
+        if planned.is_ok() || self.plan.is_cut_now() || !self.plan.is_off() {
+            let room = self.room_bytes(file).saturating_sub(offset);
+            let part = self.random.index(bytes.len().max(1)).min(room);
+            self.files[file].write(offset, bytes[..part].to_vec());
+        }
+        planned?;
+        Err(Errno::NOSPC.into())
+    }
+
+    fn resize(&mut self, file: usize, len: u64) -> io::Result<()> {
+        let planned = self.plan.changes();
+        if planned.is_err() && !self.plan.is_cut_now() {
+            return planned;
+        }
+        if !self.has_room(file, len) {
+            return Err(Errno::NOSPC.into());
+        }
+        self.files[file].resize(in_memory(len)?);
+        planned
+    }
+
+    fn sync(&mut self, file: usize) -> io::Result<()> {
+        let planned = self.plan.syncs();
+        match planned {
+            Ok(()) => self.files[file].sync(),
+            Err(_) if self.plan.is_off() => {}
+            Err(_) => self.files[file].fail_sync(&mut self.random, &self.remains),
+        }
+        planned
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let files = self.names.files();
+        files.map(|file| self.files[file].live_bytes()).sum()
+    }
+
+    /// Whether a file may be so long.
+    fn has_room(&self, file: usize, len: u64) -> bool {
+        let more = len.saturating_sub(self.files[file].live_bytes());
+        more == 0 || self.used_bytes().saturating_add(more) <= self.capacity_bytes
+    }
+
+    /// How long a file may become.
+    fn room_bytes(&self, file: usize) -> usize {
+        let free = self.capacity_bytes.saturating_sub(self.used_bytes());
+        let room = self.files[file].live_bytes().saturating_add(free);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    fn leaves_remains(&mut self, file: Option<usize>) {
+        /// Of how many files, the newest ones.
+        const REMAINS_MAX: usize = 4;
+        if let Some(file) = file {
+            self.remains.push(self.files[file].live().to_vec());
+            if self.remains.len() > REMAINS_MAX {
+                self.remains.remove(0);
+            }
+        }
+    }
+}
+
+fn in_memory(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| Errno::FBIG.into())
+}
+
+fn is_file(entry: Entry) -> Option<usize> {
+    match entry {
+        Entry::File(file) => Some(file),
+        Entry::Directory => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Names and directories: those that are seen, those that are durable, and the changes in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::random::Prng;
+use rustix::io::Errno;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    File(usize),
+    Directory,
+}
+
+type Map = BTreeMap<PathBuf, Entry>;
+
+/// The names of a device. The root and the current directory are always there.
+#[derive(Default)]
+pub(super) struct Names {
+    live: Map,
+    durable: Map,
+    /// In the order of time.
+    pending: Vec<NameChange>,
+}
+
+/// One step: it survives or it does not.
+#[derive(Clone, Debug)]
+enum NameChange {
+    Set(PathBuf, Entry),
+    Move {
+        from: PathBuf,
+        to: PathBuf,
+        file: usize,
+    },
+    Unset(PathBuf),
+}
+
+impl NameChange {
+    /// The name whose directory makes this durable.
+    fn name(&self) -> &Path {
+        match self {
+            Self::Set(path, _) | Self::Unset(path) => path,
+            Self::Move { to, .. } => to,
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &PathBuf> {
+        let (name, other) = match self {
+            Self::Set(path, _) | Self::Unset(path) => (path, None),
+            Self::Move { from, to, .. } => (to, Some(from)),
+        };
+        [Some(name), other].into_iter().flatten()
+    }
+
+    fn apply(&self, map: &mut Map) {
+        match self {
+            Self::Set(path, entry) => {
+                map.insert(path.clone(), *entry);
+            }
+            Self::Unset(path) => {
+                // With a directory goes what may still be in it, so that it does not come back with
+                // another one of that name.
+                if map.remove(path) == Some(Entry::Directory) {
+                    map.retain(|name, _| !name.starts_with(path));
+                }
+            }
+            Self::Move { from, to, file } => {
+                map.remove(from);
+                map.insert(to.clone(), Entry::File(*file));
+            }
+        }
+    }
+}
+
+impl Names {
+    /// The number of a file.
+    pub(super) fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.live.get(path) {
+            Some(Entry::File(file)) => Ok(*file),
+            Some(Entry::Directory) => Err(Errno::ISDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    /// The numbers of all files that have a name.
+    pub(super) fn files(&self) -> impl Iterator<Item = usize> {
+        self.live
+            .values()
+            .filter_map(|entry| super::is_file(*entry))
+    }
+
+    pub(super) fn find_directory(&self, path: &Path) -> io::Result<()> {
+        match self.live.get(path) {
+            _ if is_root(path) => Ok(()),
+            Some(Entry::Directory) => Ok(()),
+            Some(Entry::File(_)) => Err(Errno::NOTDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    pub(super) fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.find_directory(directory)?;
+        Ok(self.inside(directory).collect())
+    }
+
+    fn inside(&self, directory: &Path) -> impl Iterator<Item = String> {
+        let names = self.live.keys();
+        let names = names.filter(move |path| path.parent() == Some(directory));
+        names.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+    }
+
+    pub(super) fn create(&mut self, path: &Path, file: usize) -> io::Result<()> {
+        self.find_directory(parent(path))?;
+        if self.live.contains_key(path) {
+            return Err(Errno::EXIST.into());
+        }
+        self.changes(NameChange::Set(path.to_path_buf(), Entry::File(file)));
+        Ok(())
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let file = self.file(from)?;
+        self.find_directory(parent(to))?;
+        if self.live.get(to) == Some(&Entry::Directory) {
+            return Err(Errno::ISDIR.into());
+        }
+        if from != to {
+            let (from, to) = (from.to_path_buf(), to.to_path_buf());
+            self.changes(NameChange::Move { from, to, file });
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.file(path)?;
+        self.changes(NameChange::Unset(path.to_path_buf()));
+        Ok(())
+    }
+
+    pub(super) fn create_directory(&mut self, path: &Path) -> io::Result<()> {
+        let above: Vec<&Path> = path.ancestors().collect();
+        for directory in above.into_iter().rev() {
+            match self.find_directory(directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.changes(NameChange::Set(directory.to_path_buf(), Entry::Directory));
+                }
+                found => found?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_directory(&mut self, path: &Path) -> io::Result<()> {
+        self.find_directory(path)?;
+        if self.inside(path).next().is_some() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        self.changes(NameChange::Unset(path.to_path_buf()));
+        Ok(())
+    }
+
+    fn changes(&mut self, change: NameChange) {
+        change.apply(&mut self.live);
+        self.pending.push(change);
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.durable.clone_from(&self.live);
+        self.pending.clear();
+    }
+
+    /// Makes the names in a directory durable.
+    pub(super) fn sync(&mut self, directory: &Path) {
+        let is_durable = self.with_those_before(|change, _| parent(change.name()) == directory);
+        self.ends(&is_durable, &is_durable);
+    }
+
+    /// Some of the changes in a directory become durable, the others are forgotten.
+    pub(super) fn fail_sync(&mut self, directory: &Path, random: &mut Prng) {
+        let ends = self.with_those_before(|change, _| parent(change.name()) == directory);
+        let survives = self.chosen(random);
+        let survives: Vec<bool> = ends
+            .iter()
+            .zip(survives)
+            .map(|(ends, survives)| *ends && survives)
+            .collect();
+        let survives = self.with_those_before(|_, index| survives[index]);
+        self.ends(&ends, &survives);
+    }
+
+    /// Applies the changes that become durable, and forgets those that are no longer pending.
+    fn ends(&mut self, ends: &[bool], is_durable: &[bool]) {
+        let mut index = 0;
+        self.pending.retain(|change| {
+            if is_durable[index] {
+                change.apply(&mut self.durable);
+            }
+            index += 1;
+            !(ends[index - 1] || is_durable[index - 1])
+        });
+    }
+
+    /// The names after a power cut.
+    pub(super) fn survivors(&self, random: &mut Prng) -> Self {
+        let chosen = self.chosen(random);
+        let survives = self.with_those_before(|_, index| chosen[index]);
+        let mut found = self.durable.clone();
+        for (change, _) in self
+            .pending
+            .iter()
+            .zip(survives)
+            .filter(|(_, survives)| *survives)
+        {
+            change.apply(&mut found);
+        }
+        let reachable = |path: &Path| {
+            let mut above = path.ancestors().skip(1);
+            above.all(|path| is_root(path) || found.get(path) == Some(&Entry::Directory))
+        };
+        let live: Map = found
+            .iter()
+            .filter(|(path, _)| reachable(path))
+            .map(|(path, entry)| (path.clone(), *entry))
+            .collect();
+        Self {
+            durable: live.clone(),
+            live,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Gives the files other numbers.
+    pub(super) fn map_files(mut self, mut number: impl FnMut(usize) -> usize) -> Self {
+        for entry in self.live.values_mut() {
+            if let Entry::File(file) = entry {
+                *file = number(*file);
+            }
+        }
+        self.durable.clone_from(&self.live);
+        self
+    }
+
+    /// Which changes a crash lets survive, as it pleases.
+    fn chosen(&self, random: &mut Prng) -> Vec<bool> {
+        let style = random.below(4);
+        let border = random.index(self.pending.len() + 1);
+        let chosen = (0..self.pending.len()).map(|index| match style {
+            0 => false,
+            1 => index < border,
+            _ => random.below(2) == 0,
+        });
+        chosen.collect()
+    }
+
+    /// The changes that `wanted` holds for, and those before them with the same names: a file cannot be
+    /// renamed from a name that it never had, be found under two of them, or be gone because a new one
+    /// has the name from which it was to be renamed.
+    fn with_those_before(&self, wanted: impl Fn(&NameChange, usize) -> bool) -> Vec<bool> {
+        let mut touched = BTreeSet::new();
+        let mut marks = vec![false; self.pending.len()];
+        for (index, change) in self.pending.iter().enumerate().rev() {
+            if wanted(change, index) || change.names().any(|name| touched.contains(name)) {
+                marks[index] = true;
+                touched.extend(change.names());
+            }
+        }
+        marks
+    }
+}
+
+fn is_root(path: &Path) -> bool {
+    path.parent().is_none()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
