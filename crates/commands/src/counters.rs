@@ -18,6 +18,7 @@ pub struct EngineCounters {
     rows: Box<[RowCells]>,
     /// Error replies by their first word; errors are rare enough for a lock of one's own.
     errors: Mutex<BTreeMap<String, u64>>,
+    errors_count: AtomicU64,
     /// So many requests more, and one is looked at.
     until_sample: AtomicU64,
     samples: AtomicU64,
@@ -86,6 +87,7 @@ impl Default for EngineCounters {
         Self {
             rows: rows.take(table().rows_count()).collect(),
             errors: Mutex::default(),
+            errors_count: AtomicU64::new(0),
             until_sample: AtomicU64::new(1),
             samples: AtomicU64::new(0),
         }
@@ -157,6 +159,7 @@ impl EngineCounters {
     /// Counts an error reply by the text's first word.
     #[cold]
     pub(crate) fn count_error(&self, text: &[u8]) {
+        add(&self.errors_count, 1);
         let head = &text[..text.len().min(CODE_BYTES_MAX)];
         let end = head.iter().position(|byte| *byte == b' ');
         let code = String::from_utf8_lossy(end.map_or(b"ERR", |end| &head[..end]));
@@ -168,6 +171,12 @@ impl EngineCounters {
         } else {
             *errors.entry(OTHER_CODES.to_owned()).or_default() += 1;
         }
+    }
+
+    /// Error replies of any kind: one load, for who looks whether there were some.
+    #[must_use]
+    pub fn errors_count(&self) -> u64 {
+        self.errors_count.load(Ordering::Relaxed)
     }
 
     /// Adds what was counted so far to `counts`.

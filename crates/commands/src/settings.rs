@@ -1,6 +1,8 @@
 //! The few configured limits that commands check, shared by all workers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use protocol::Limits;
 
 use crate::observer::Observer;
 use crate::thresholds::Thresholds;
@@ -10,6 +12,8 @@ use crate::thresholds::Thresholds;
 pub struct Settings {
     /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
     pub bulk_bytes_max: AtomicU64,
+    /// Most arguments of one request; no directive, but what is applied again may have more.
+    pub arguments_max: AtomicU32,
     /// Which use of a record the memory policy keeps: a [`UseClock`].
     pub use_clock: AtomicU8,
     /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
@@ -37,6 +41,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             bulk_bytes_max: AtomicU64::new(512 * 1024 * 1024),
+            arguments_max: AtomicU32::new(Limits::default().multibulk_max),
             use_clock: AtomicU8::new(0),
             paused_until_unix_ms: AtomicU64::new(0),
             paused_writes_only: AtomicU8::new(0),

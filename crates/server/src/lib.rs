@@ -19,6 +19,7 @@ pub mod mail;
 pub mod node;
 pub mod notifications;
 pub mod open_files;
+pub mod persistence;
 pub mod port;
 pub mod process;
 pub mod runtime;

@@ -96,7 +96,7 @@ impl Indexed {
         if reasons & BeforeWrites::SNAPSHOT != 0 {
             self.back_off();
         }
-        if reasons & BeforeWrites::LIMIT == 0 {
+        if reasons & BeforeWrites::LIMIT == 0 || self.local.is_unlimited {
             return Ok(());
         }
         if self.over_bytes(bytes) > 0 {

@@ -623,6 +623,16 @@ impl Handle {
         }
     }
 
+    /// Says whether [`Handle::make_room`] leaves the memory limit out of account: for who puts back what
+    /// was held before. It does not in the beginning.
+    pub fn set_unlimited(&mut self, on: bool) {
+        match &mut self.way {
+            Way::Indexed(way) => way.local.is_unlimited = on,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
+
     /// Makes a cut: from now on `sink` is given every record as it is at this moment, while the store
     /// is read and written. Somebody has to call [`Handle::advance_snapshot`] until it is over.
     /// Returns the generation that begins with the cut. Waits for who has the store for itself. Not

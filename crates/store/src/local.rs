@@ -40,6 +40,8 @@ pub(crate) struct Local {
     pub(crate) in_force: InForce,
     /// Whether looking a record up counts as using it.
     pub(crate) notes_use: bool,
+    /// The memory limit does not hold for what this thread writes.
+    pub(crate) is_unlimited: bool,
     /// The side of the cut that the write in progress is on (see [`crate::snapshot`]).
     pub(crate) generation: u64,
     /// The buckets held are marked as held for long.
@@ -74,6 +76,7 @@ impl Local {
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
             notes_use: true,
+            is_unlimited: false,
             generation: 0,
             holds_long: false,
             teller: Teller::default(),

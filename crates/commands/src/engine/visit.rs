@@ -160,6 +160,7 @@ impl Visit<'_> {
         } = &mut self.context;
         let limits = Limits {
             bulk_bytes_max: settings.string_bytes_max(),
+            multibulk_max: settings.arguments_max.load(Ordering::Relaxed),
             authenticated: session.authenticated,
             ..Limits::default()
         };

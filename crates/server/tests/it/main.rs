@@ -23,6 +23,7 @@ mod memory;
 mod notifications;
 mod payloads;
 mod pubsub;
+mod replay;
 mod start;
 mod time;
 mod tracking;

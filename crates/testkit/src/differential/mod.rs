@@ -214,6 +214,12 @@ impl Report {
     }
 }
 
+/// The requests of a round, for who plays them otherwise.
+#[must_use]
+pub fn requests_of_round(seed: u64, round: u64) -> Vec<Request> {
+    round_requests(&Grammar::new(), seed, round)
+}
+
 fn round_requests(grammar: &Grammar, seed: u64, round: u64) -> Vec<Request> {
     let mut draw = Draw::seeded(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let part = grammar.part(&mut draw);

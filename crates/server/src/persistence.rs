@@ -1,0 +1,8 @@
+//! What is kept on disk, and how it comes back: the one place that knows both the store and
+//! `durability`.
+//!
+//! ```text
+//!   files ──► commands ──► replay ──► store
+//! ```
+
+pub mod replay;

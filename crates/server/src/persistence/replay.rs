@@ -1,0 +1,377 @@
+//! Applies canonical commands to the store: those of our log, and those of AOFs.
+//!
+//! A [`Replayer`] is an engine with a client of its own. What commands said to clients when they ran for
+//! the first time is not said again: nothing is stated to logs or listeners, nothing is counted for
+//! INFO, and there is no server to ask.
+//!
+//! Invariants
+//!  1. Time stands still, at 0: nothing expires while it is loaded, so that a command finds what it
+//!     found when it ran. What is over by then expires as any key does, once the store is in use.
+//!  2. Memory is not limited: what was held before is held again. Whether that is too much is found
+//!     out by the first client that writes.
+//!  3. Commands are applied in the order in which they come. A group needs nothing more to be one step, for
+//!     nobody looks at the store meanwhile; that it is there as a whole is seen to by who reads it.
+//!  4. Of our own commands none fails, or the store is not what it was: the first one that does is a
+//!     [`ReplayFault`]. Those of others are held to what they do themselves: an error is noted, and the
+//!     next command is tried ([`Origin::Foreign`]).
+
+mod no_server;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::clock::ManualClock;
+use base::random::Prng;
+use commands::{
+    ClientRecord, Engine, EngineCounters, Next, Session, Settings, Share, Threshold, Thresholds,
+};
+use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_request};
+use store::{DatabaseId, Store};
+
+use no_server::NoServer;
+
+/// Commands of so many bytes are applied together: enough for the pipeline's look-ahead, few enough to
+/// stay in the core's own cache.
+const BATCH_BYTES: usize = 32 * 1024;
+
+/// Of so many commands that failed it is kept why.
+const FAILURES_KEPT_MAX: usize = 16;
+
+/// So much of a command is shown.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// Who wrote the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This server: none of them fails.
+    Own,
+    /// Another one: those that fail are left out.
+    Foreign,
+}
+
+/// A command that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Where it stands, as the caller counts.
+    pub position: u64,
+    /// What it looks like: its first bytes.
+    pub command: String,
+    /// Why it failed: the text of the error reply.
+    pub reason: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            position,
+            command,
+            reason,
+        } = self;
+        write!(f, "{command:?} at {position}: {reason}")
+    }
+}
+
+/// Why commands cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayFault {
+    /// One of our own commands failed.
+    Refused(Failure),
+    /// The bytes at a position are no request.
+    Malformed {
+        /// Where they stand.
+        position: u64,
+    },
+    /// There is no such database.
+    NoDatabase {
+        /// Where a command is about it.
+        position: u64,
+        /// Which one.
+        database: DatabaseId,
+        /// How many there are.
+        databases: DatabaseId,
+    },
+}
+
+impl fmt::Display for ReplayFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(failure) => write!(f, "a command that was logged fails: {failure}"),
+            Self::Malformed { position } => write!(f, "no request at {position}"),
+            Self::NoDatabase {
+                position,
+                database,
+                databases,
+            } => write!(
+                f,
+                "a command at {position} is about database {database}, and there are {databases} \
+                 (directive databases)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReplayFault {}
+
+/// What was applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Commands, those that failed included.
+    pub commands: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Why the first of them did.
+    pub failures: Vec<Failure>,
+}
+
+impl Replayed {
+    /// The same and what `other` tells, the first failures first.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.commands += other.commands;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.failures.sort_by_key(|failure| failure.position);
+        self.failures.truncate(FAILURES_KEPT_MAX);
+        self
+    }
+}
+
+/// Applies commands, some hundred at once. Dropping it leaves out those that wait: see
+/// [`Replayer::finish`].
+pub struct Replayer {
+    origin: Origin,
+    databases: DatabaseId,
+    engine: Engine,
+    counters: Arc<EngineCounters>,
+    session: Session,
+    /// Requests that wait to be applied, all about the session's database.
+    waiting: Vec<u8>,
+    /// Where each of them stands.
+    positions: Vec<u64>,
+    output: ReplyBuffer,
+    errors_seen: u64,
+    done: Replayed,
+}
+
+impl Replayer {
+    /// One that applies commands to `store`, with collections in the forms that `thresholds` say.
+    #[must_use]
+    pub fn new(store: &Arc<Store>, thresholds: &Thresholds, origin: Origin) -> Self {
+        let mut handle = store.handle();
+        handle.set_unlimited(true);
+        let clock = Arc::new(ManualClock::at_unix_ms(0));
+        let engine = Engine::new(
+            handle,
+            Arc::new(settings(thresholds)),
+            clock,
+            Prng::seeded(0),
+        );
+        let address = || String::from("replay");
+        let client = ClientRecord::new(0, address(), address(), 0, -1, 0);
+        Self {
+            origin,
+            databases: store.databases(),
+            counters: engine.counters(),
+            engine,
+            session: Session::new(Arc::new(client), true),
+            waiting: Vec::with_capacity(2 * BATCH_BYTES),
+            positions: Vec::new(),
+            output: ReplyBuffer::new(),
+            errors_seen: 0,
+            done: Replayed::default(),
+        }
+    }
+
+    /// Applies a command, given as the array of bulk strings that a client would send; soon, or with
+    /// [`Replayer::flush`]. Faults of commands before are told, too.
+    ///
+    /// # Errors
+    /// [`ReplayFault`]; nothing is applied after that.
+    #[inline]
+    pub fn command(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        request: &[u8],
+    ) -> Result<(), ReplayFault> {
+        if database != self.session.database {
+            self.select(position, database)?;
+        }
+        if request.len() >= BATCH_BYTES {
+            self.flush()?;
+            self.positions.push(position);
+            return self.apply(request);
+        }
+        self.waiting.extend_from_slice(request);
+        self.wait(position)
+    }
+
+    /// As [`Replayer::command`], of a command in parts.
+    ///
+    /// # Errors
+    /// [`ReplayFault`]; nothing is applied after that.
+    pub fn parts(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        parts: &[&[u8]],
+    ) -> Result<(), ReplayFault> {
+        if database != self.session.database {
+            self.select(position, database)?;
+        }
+        encode_request(&mut self.waiting, parts);
+        self.wait(position)
+    }
+
+    /// Applies what waits.
+    ///
+    /// # Errors
+    /// [`ReplayFault`]; nothing is applied after that.
+    pub fn flush(&mut self) -> Result<(), ReplayFault> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let applied = self.apply(&waiting);
+        self.waiting = waiting;
+        self.waiting.clear();
+        self.waiting.shrink_to(2 * BATCH_BYTES);
+        applied
+    }
+
+    /// Applies what waits, and says what was applied altogether. What was armed for deadlines goes
+    /// over to the other handles of the store.
+    ///
+    /// # Errors
+    /// [`ReplayFault`].
+    pub fn finish(mut self) -> Result<Replayed, ReplayFault> {
+        self.flush()?;
+        Ok(self.done)
+    }
+
+    #[inline]
+    fn wait(&mut self, position: u64) -> Result<(), ReplayFault> {
+        self.positions.push(position);
+        if self.waiting.len() < BATCH_BYTES {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    fn select(&mut self, position: u64, database: DatabaseId) -> Result<(), ReplayFault> {
+        self.flush()?;
+        if database >= self.databases {
+            return Err(ReplayFault::NoDatabase {
+                position,
+                database,
+                databases: self.databases,
+            });
+        }
+        self.session.select(database);
+        Ok(())
+    }
+
+    /// Runs requests, whose positions are known.
+    fn apply(&mut self, requests: &[u8]) -> Result<(), ReplayFault> {
+        let share = Share {
+            requests_max: usize::MAX,
+            reply_bytes_max: usize::MAX,
+        };
+        let (session, output) = (&mut self.session, &mut self.output);
+        let outcome = self
+            .engine
+            .run(session, &mut NoServer, requests, output, share);
+        let is_whole = outcome.consumed == requests.len()
+            && outcome.executed == self.positions.len()
+            && outcome.next == Next::Read;
+        if !is_whole {
+            let position = self.positions.get(outcome.executed);
+            let position = position.or(self.positions.last()).copied();
+            return Err(ReplayFault::Malformed {
+                position: position.unwrap_or(0),
+            });
+        }
+        let errors = self.counters.errors_count();
+        if errors != self.errors_seen {
+            self.errors_seen = errors;
+            self.note_failures(requests)?;
+        }
+        self.done.commands += self.positions.len() as u64;
+        self.positions.clear();
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Finds out which of the requests that ran were answered with an error.
+    #[cold]
+    fn note_failures(&mut self, requests: &[u8]) -> Result<(), ReplayFault> {
+        let replies = self.output.to_vec();
+        let mut rest = replies.as_slice();
+        for (index, position) in self.positions.iter().enumerate() {
+            let Ok(Some((reply, length))) = decode_value(rest) else {
+                break;
+            };
+            rest = rest.get(length..).unwrap_or_default();
+            let Value::Error(text) = reply else {
+                continue;
+            };
+            let failure = Failure {
+                position: *position,
+                command: shown(requests, index),
+                reason: String::from_utf8_lossy(&text).into_owned(),
+            };
+            if self.origin == Origin::Own {
+                return Err(ReplayFault::Refused(failure));
+            }
+            self.done.failed += 1;
+            if self.done.failures.len() < FAILURES_KEPT_MAX {
+                self.done.failures.push(failure);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is checked in a command that ran before: nothing that can be configured. Collections get the
+/// forms that they would get now.
+fn settings(thresholds: &Thresholds) -> Settings {
+    let settings = Settings::default();
+    settings
+        .bulk_bytes_max
+        .store(u64::from(u32::MAX), Ordering::Relaxed);
+    settings.arguments_max.store(u32::MAX, Ordering::Relaxed);
+    for (threshold, ..) in Threshold::ALL {
+        settings
+            .thresholds
+            .set(threshold, thresholds.get(threshold));
+    }
+    settings
+}
+
+/// What the request with this index looks like.
+fn shown(requests: &[u8], index: usize) -> String {
+    let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
+    let limits = Limits {
+        multibulk_max: u32::MAX,
+        bulk_bytes_max: u64::from(u32::MAX),
+        ..Limits::default()
+    };
+    decoder.decode(requests, &limits, usize::MAX, &mut batch);
+    let Some(request) = batch.iter(requests).nth(index) else {
+        return String::new();
+    };
+    let mut shown = String::new();
+    for argument in request.iter() {
+        if shown.len() >= SHOWN_BYTES_MAX {
+            shown.push_str(" ...");
+            break;
+        }
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        let head = &argument[..argument.len().min(SHOWN_BYTES_MAX)];
+        shown.push_str(&head.escape_ascii().to_string());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

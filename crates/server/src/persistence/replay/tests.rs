@@ -1,0 +1,133 @@
+use store::{Options, Policy};
+
+use super::*;
+
+fn store() -> Arc<Store> {
+    Store::new(&Options::default()).unwrap()
+}
+
+fn replayer(store: &Arc<Store>, origin: Origin) -> Replayer {
+    Replayer::new(store, &Thresholds::default(), origin)
+}
+
+fn words(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+fn replay(store: &Arc<Store>, origin: Origin, lines: &[&str]) -> Result<Replayed, ReplayFault> {
+    let mut replayer = replayer(store, origin);
+    for (position, line) in (100..).zip(lines) {
+        replayer.parts(position, 0, &words(line))?;
+    }
+    replayer.finish()
+}
+
+fn value(store: &Arc<Store>, database: DatabaseId, key: &str, now_unix_ms: u64) -> Option<Vec<u8>> {
+    let mut handle = store.handle();
+    handle.begin(now_unix_ms);
+    let key = handle.key(database, key.as_bytes());
+    handle.read(&key, |record| record.map(store::Record::to_vec))
+}
+
+#[test]
+fn commands_are_applied_in_their_databases() {
+    let store = store();
+    let mut replayer = replayer(&store, Origin::Own);
+    replayer.parts(1, 0, &words("SET a 1")).unwrap();
+    replayer.parts(2, 3, &words("SET a 2")).unwrap();
+    replayer.parts(3, 0, &words("APPEND a 5")).unwrap();
+    assert_eq!(replayer.finish().unwrap().commands, 3);
+    assert_eq!(value(&store, 0, "a", 0), Some(b"15".to_vec()));
+    assert_eq!(value(&store, 3, "a", 0), Some(b"2".to_vec()));
+}
+
+#[test]
+fn nothing_expires_while_it_is_loaded_and_everything_does_later() {
+    let store = store();
+    let lines = [
+        "SET a 1 PXAT 1000",
+        "SET b 1 PXAT 1000",
+        "PERSIST a",
+        "SET c 1 PXAT 4102444800000",
+    ];
+    replay(&store, Origin::Own, &lines).unwrap();
+    assert_eq!(value(&store, 0, "a", 2000), Some(b"1".to_vec()));
+    assert_eq!(value(&store, 0, "b", 2000), None);
+    let mut handle = store.handle();
+    while handle.tick(1_700_000_000_000) {}
+    assert_eq!(handle.statistics().expired, 1);
+    while handle.tick(4_102_444_800_000) {}
+    assert_eq!(handle.statistics().expired, 2);
+}
+
+#[test]
+fn the_memory_limit_does_not_hold() {
+    let store = store();
+    store.set_memory_limit(1, Policy::NoEviction, 5);
+    let lines = ["SET a 1", "RPUSH l 1 2 3"];
+    assert_eq!(replay(&store, Origin::Own, &lines).unwrap().commands, 2);
+    assert!(value(&store, 0, "a", 0).is_some());
+}
+
+#[test]
+fn a_command_of_ours_that_fails_is_a_fault_where_it_stands() {
+    let lines = ["SET a 1", "GET a", "LPUSH a x", "SET b 1"];
+    let failure = Failure {
+        position: 102,
+        command: "LPUSH a x".into(),
+        reason: "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
+    };
+    let fault = replay(&store(), Origin::Own, &lines);
+    assert_eq!(fault, Err(ReplayFault::Refused(failure.clone())));
+    let store = store();
+    let replayed = replay(&store, Origin::Foreign, &lines).unwrap();
+    let expected = Replayed {
+        commands: 4,
+        failed: 1,
+        failures: vec![failure],
+    };
+    assert_eq!(replayed, expected);
+    assert!(value(&store, 0, "b", 0).is_some());
+}
+
+#[test]
+fn what_is_no_request_or_about_no_database_is_a_fault() {
+    let store = store();
+    for wrong in [&b"*2\r\n$3\r\nGET\r\n"[..], b"*1\r\n$x\r\n", b"", b"*0\r\n"] {
+        let mut replayer = replayer(&store, Origin::Own);
+        replayer.command(7, 0, wrong).unwrap();
+        let fault = replayer.flush();
+        assert_eq!(
+            fault,
+            Err(ReplayFault::Malformed { position: 7 }),
+            "{wrong:?}"
+        );
+    }
+    let mut replayer = replayer(&store, Origin::Own);
+    let fault = replayer.parts(9, 16, &words("SET a 1"));
+    let expected = ReplayFault::NoDatabase {
+        position: 9,
+        database: 16,
+        databases: 16,
+    };
+    assert_eq!(fault, Err(expected));
+}
+
+#[test]
+fn long_commands_and_many_arguments_are_no_matter() {
+    let store = store();
+    let mut replayer = replayer(&store, Origin::Own);
+    let long = vec![b'x'; 3 * BATCH_BYTES];
+    replayer.parts(0, 0, &[b"SET", b"a", b"short"]).unwrap();
+    let mut request = Vec::new();
+    encode_request(&mut request, &[b"SET", b"a", &long]);
+    replayer.command(1, 0, &request).unwrap();
+    replayer.parts(2, 0, &[b"APPEND", b"a", b"y"]).unwrap();
+    let members: Vec<String> = (0..1_100_000).map(|number| number.to_string()).collect();
+    let mut parts: Vec<&[u8]> = vec![b"SADD", b"s"];
+    parts.extend(members.iter().map(String::as_bytes));
+    replayer.parts(3, 0, &parts).unwrap();
+    assert_eq!(replayer.finish().unwrap().commands, 4);
+    let expected = [&long[..], b"y"].concat();
+    assert_eq!(value(&store, 0, "a", 0), Some(expected));
+}

@@ -1,0 +1,151 @@
+//! What writes state, applied again to an empty store, makes the same store.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::clock::{Clock, ManualClock};
+use base::random::Prng;
+use commands::{ClientRecord, Engine, Next, Session, Share, Thresholds};
+use protocol::{ReplyBuffer, encode_request};
+use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
+use server::node::Node;
+use server::persistence::replay::{Origin, Replayer};
+use server::port::Port;
+use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
+use structures::Object;
+
+const START_UNIX_MS: u64 = 1_700_000_000_000;
+const ROUNDS: u64 = 60;
+
+/// An effect: the database and the request.
+type Stated = (DatabaseId, Vec<u8>);
+
+/// A record as it is compared: database, key, value, deadline, encoding, object, etag.
+type Dumped = (
+    DatabaseId,
+    Vec<u8>,
+    Vec<u8>,
+    Option<u64>,
+    Encoding,
+    Option<Object>,
+    u64,
+);
+
+/// Notes effects.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Stated>>>);
+
+impl EffectSink for Recorder {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        let mut request = Vec::new();
+        encode_request(&mut request, parts);
+        let mut stated = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stated.push((database, request));
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], _cause: Cause) {
+        self.command(database, &[b"DEL", key]);
+    }
+
+    fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
+        self.command(database, &[b"HDEL", key, member]);
+    }
+
+    fn group_begin(&mut self) {}
+
+    fn group_end(&mut self) {}
+}
+
+/// What random requests stated, and what they left behind.
+fn play(seed: u64, round: u64) -> (Vec<Stated>, Vec<Dumped>) {
+    let store = Store::new(&Options::default()).unwrap();
+    let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+    let config = Arc::new(SharedConfig::new(
+        Settings::default(),
+        ConfigOrigin::default(),
+    ));
+    let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+    let node = Node::new(Arc::clone(&store), config, Arc::clone(&shared));
+    let (mut handle, recorder) = (store.handle(), Recorder::default());
+    handle.set_sink(Some(Box::new(recorder.clone())));
+    let settings = Arc::clone(&node.settings);
+    let mut engine = Engine::new(handle, settings, shared, Prng::seeded(seed));
+    let mut session = session();
+    for request in testkit::differential::requests_of_round(seed, round) {
+        let parts: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        let mut input = Vec::new();
+        encode_request(&mut input, &parts);
+        let share = Share {
+            requests_max: 1,
+            reply_bytes_max: usize::MAX,
+        };
+        let mut output = ReplyBuffer::new();
+        let mut port = Port::new(&node, true);
+        let outcome = engine.run(&mut session, &mut port, &input, &mut output, share);
+        if outcome.next != Next::Read {
+            session = self::session();
+        }
+        clock.advance_ms(50);
+    }
+    let now_unix_ms = clock.now_unix_ms();
+    while engine.store().tick(now_unix_ms) {}
+    let dumped = dump(engine.store(), now_unix_ms);
+    let stated = recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
+    (stated.clone(), dumped)
+}
+
+fn session() -> Session {
+    let client = ClientRecord::new(1, String::new(), String::new(), 0, -1, START_UNIX_MS);
+    Session::new(Arc::new(client), true)
+}
+
+/// Everything that is stored, in order.
+fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
+    handle.begin(now_unix_ms);
+    let mut dumped = Vec::new();
+    for database in 0..handle.store().databases() {
+        let mut cursor = 0;
+        loop {
+            cursor = handle.scan(database, cursor, 1000, |record| {
+                dumped.push((
+                    database,
+                    record.key().to_vec(),
+                    record.to_vec(),
+                    record.deadline_unix_ms(),
+                    record.encoding(),
+                    record.object().cloned(),
+                    record.etag(),
+                ));
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    dumped
+}
+
+#[test]
+fn effects_of_random_requests_make_the_same_store() {
+    let (mut stated_count, mut records_count) = (0, 0);
+    for round in 0..ROUNDS {
+        let (stated, expected) = play(7, round);
+        let store = Store::new(&Options::default()).unwrap();
+        let mut replayer = Replayer::new(&store, &Thresholds::default(), Origin::Own);
+        for (position, (database, request)) in (0..).zip(&stated) {
+            replayer.command(position, *database, request).unwrap();
+        }
+        let replayed = replayer.finish().unwrap();
+        assert_eq!(replayed.commands, stated.len() as u64);
+        let now_unix_ms = START_UNIX_MS + 50 * testkit::differential::REQUESTS_A_ROUND;
+        let mut handle = store.handle();
+        while handle.tick(now_unix_ms) {}
+        assert_eq!(dump(&mut handle, now_unix_ms), expected, "round {round}");
+        stated_count += stated.len();
+        records_count += expected.len();
+    }
+    assert!(
+        stated_count > 4000 && records_count > 100,
+        "{stated_count} {records_count}"
+    );
+}
