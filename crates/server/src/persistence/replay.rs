@@ -284,7 +284,7 @@ impl Replayer {
             && outcome.next == Next::Read;
         if !is_whole {
             let position = self.positions.get(outcome.executed);
-            let position = position.or(self.positions.last()).copied();
+            let position = position.or_else(|| self.positions.last()).copied();
             return Err(ReplayFault::Malformed {
                 position: position.unwrap_or(0),
             });

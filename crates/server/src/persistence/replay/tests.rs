@@ -1,3 +1,5 @@
+//! Commands applied to an empty store, one batch or several.
+
 use store::{Options, Policy};
 
 use super::*;
