@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod checksum;
 pub mod disk;
 #[cfg(any(test, feature = "simulated"))]

@@ -1,0 +1,114 @@
+//! Why a checkpoint cannot be read.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::manifest::ManifestFlaw;
+
+/// Why a checkpoint cannot be read, and which file it is about.
+#[derive(Debug)]
+pub enum CheckpointFault {
+    /// The system failed.
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        cause: io::Error,
+    },
+    /// A part is not what was written.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where what is wrong begins, in bytes.
+        offset: u64,
+        /// What is wrong.
+        flaw: Flaw,
+    },
+    /// The manifest is not what was written.
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        flaw: ManifestFlaw,
+    },
+}
+
+/// What is wrong with a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It does not begin as one does.
+    NoPart,
+    /// It was written by a newer server, in this version of the format.
+    Version(u16),
+    /// It ends before its end.
+    Short,
+    /// There is something behind its end.
+    Long,
+    /// Neither a block nor the end is where one of them must be.
+    NoBlock,
+    /// A checksum is another.
+    Checksum,
+    /// It belongs to another checkpoint, or is another part of it.
+    Foreign,
+    /// A block is missing, or there twice.
+    Order,
+    /// What a block or a record says of itself contradicts what is there.
+    Shape,
+    /// The counts at its end are others.
+    Counts,
+    /// It is whole, but not the file that the manifest names.
+    Digest,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPart => "it is no part of a checkpoint",
+            Self::Version(version) => {
+                return write!(f, "version {version} of the format is not known");
+            }
+            Self::Short => "it ends too early",
+            Self::Long => "there is something behind its end",
+            Self::NoBlock => "there is no block",
+            Self::Checksum => "a checksum is wrong",
+            Self::Foreign => "it belongs elsewhere",
+            Self::Order => "a block is out of order",
+            Self::Shape => "a block contradicts itself",
+            Self::Counts => "its counts are wrong",
+            Self::Digest => "it is not the file that the manifest names",
+        })
+    }
+}
+
+impl CheckpointFault {
+    /// The file it is about.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::System { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Manifest { path, .. } => path,
+        }
+    }
+
+    /// Makes a fault of what the system said about `path`.
+    pub(super) fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |cause| Self::System { path, cause }
+    }
+}
+
+impl fmt::Display for CheckpointFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System { path, cause } => write!(f, "{}: {cause}", path.display()),
+            Self::Damaged { path, offset, flaw } => {
+                write!(f, "{}: damaged at offset {offset}: {flaw}", path.display())
+            }
+            Self::Manifest { path, flaw } => write!(f, "{}: {flaw}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CheckpointFault {}

@@ -1,0 +1,168 @@
+//! The files of checkpoints in their directory: names, putting a manifest in force, what may go.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use super::fault::{CheckpointFault, Flaw};
+use super::manifest::{Manifest, ManifestFlaw};
+use super::reader::PartReader;
+use crate::disk::Disk;
+
+/// The name of the manifest that counts.
+pub const MANIFEST_NAME: &str = "MANIFEST";
+
+/// One that is being written.
+const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
+
+/// What the names of checkpoints' directories begin with.
+const DIRECTORY_PREFIX: &str = "checkpoint-";
+
+/// A manifest is not longer than this: some twenty thousand parts.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// The name of a part.
+#[must_use]
+pub fn part_name(part: u32) -> String {
+    format!("{part:04}.part")
+}
+
+/// A name for the directory of a checkpoint of this generation that nothing in `directory` has.
+///
+/// # Errors
+/// Those of the system.
+pub fn free_directory(disk: &dyn Disk, directory: &Path, generation: u64) -> io::Result<String> {
+    let names = disk.list(directory)?;
+    let name = |attempt: u64| format!("{DIRECTORY_PREFIX}{generation}-{attempt}");
+    let free = (1..).map(name).find(|name| !names.contains(name));
+    free.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
+}
+
+/// The manifest in `directory`; none when there is none.
+///
+/// # Errors
+/// When the system does not give it, or it is not what was written.
+pub fn read_manifest(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Option<Manifest>, CheckpointFault> {
+    let path = directory.join(MANIFEST_NAME);
+    let file = match disk.open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(CheckpointFault::system(&path))?,
+    };
+    let size = file.size().map_err(CheckpointFault::system(&path))?;
+    let fault = |flaw| CheckpointFault::Manifest {
+        path: path.clone(),
+        flaw,
+    };
+    let len = usize::try_from(size.min(MANIFEST_BYTES_MAX)).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; len];
+    let read = file.read_at(&mut bytes, 0);
+    bytes.truncate(read.map_err(CheckpointFault::system(&path))?);
+    if size > MANIFEST_BYTES_MAX {
+        return Err(fault(ManifestFlaw::Checksum));
+    }
+    Manifest::decode(&bytes).map(Some).map_err(fault)
+}
+
+/// Puts a manifest in force, in one step: it is durable when this returns.
+///
+/// # Errors
+/// Those of the system. Either manifest may be found afterwards, so nothing of either may be removed.
+pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
+    let text = manifest.encode();
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a long manifest",
+        ));
+    }
+    let new = directory.join(MANIFEST_NEW_NAME);
+    if let Err(error) = disk.remove(&new)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let file = disk.create(&new)?;
+    file.write_at(text.as_bytes(), 0)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&new, &directory.join(MANIFEST_NAME))?;
+    disk.sync_directory(directory)
+}
+
+/// Reads everything that a manifest names.
+///
+/// # Errors
+/// When something is missing, or is not what was written.
+pub fn verify(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+) -> Result<(), CheckpointFault> {
+    let mut databases: BTreeMap<u16, u64> = BTreeMap::new();
+    for number in 0..manifest.parts.len() {
+        for (database, records) in open_part(disk, directory, manifest, number)?.count()? {
+            *databases.entry(database).or_default() += records;
+        }
+    }
+    if databases == manifest.databases {
+        return Ok(());
+    }
+    Err(CheckpointFault::Manifest {
+        path: directory.join(MANIFEST_NAME),
+        flaw: ManifestFlaw::Counts,
+    })
+}
+
+/// Opens a part that a manifest names, by number: what is read is held against that.
+///
+/// # Errors
+/// When the system does not give it, or it is seen at once that it is another file.
+pub fn open_part(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    number: usize,
+) -> Result<PartReader, CheckpointFault> {
+    let path = directory.join(&manifest.directory);
+    let Some(entry) = manifest.parts.get(number) else {
+        return Err(CheckpointFault::system(&path)(
+            io::ErrorKind::NotFound.into(),
+        ));
+    };
+    let reader = PartReader::open(disk, &path.join(&entry.name))?.expect(entry)?;
+    let head = reader.head();
+    let found = (head.generation, head.lineage, u64::from(head.part));
+    if found == (manifest.generation, manifest.lineage, number as u64) {
+        Ok(reader)
+    } else {
+        Err(reader.damaged(0, Flaw::Foreign))
+    }
+}
+
+/// Removes what `manifest` has replaced: all other checkpoints, and what is left of attempts. To be
+/// called only when that manifest is the one in force, and what it names was verified.
+///
+/// # Errors
+/// Those of the system; what is left is removed the next time.
+pub fn remove_replaced(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
+    for name in disk.list(directory)? {
+        if name.starts_with(DIRECTORY_PREFIX) && name != manifest.directory {
+            remove_checkpoint(disk, &directory.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the directory of a checkpoint that no manifest names.
+///
+/// # Errors
+/// Those of the system.
+pub fn remove_checkpoint(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    for name in disk.list(directory)? {
+        disk.remove(&directory.join(name))?;
+    }
+    disk.remove_directory(directory)
+}

@@ -1,0 +1,262 @@
+//! The manifest: a text that names every file of the checkpoint that counts.
+//!
+//! ```text
+//!   iolite-manifest 1
+//!   lineage 3c0d8f5f4a2b1e6d7c8b9a0f1e2d3c4b5a697887
+//!   generation 7
+//!   log-from 41943040
+//!   created 1700000000000
+//!   directory checkpoint-7-1
+//!   part 0000.part 1310720 9000 8f3cba9876543210
+//!   part 0001.part 1179648 8100 0123456789abcdef
+//!   database 0 17000
+//!   database 3 100
+//!   end 5ad9c2e1f0b3a487
+//! ```
+//!
+//! There is one spelling of each manifest, and what is not spelled so is refused: that and the CRC-64 in
+//! the last line, which is over everything before that line, leave no byte that could change unnoticed.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use base::crc::crc64;
+
+/// The version of the format that is written.
+pub const MANIFEST_VERSION: u32 = 1;
+
+const TITLE: &str = "iolite-manifest";
+
+/// Digits of the checksum, and what is around them.
+const END_BYTES: usize = "end 0123456789abcdef\n".len();
+
+/// Whose history of writes something belongs to: 20 bytes, chosen at random when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lineage(pub [u8; 20]);
+
+impl fmt::Display for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Lineage {
+    type Err = ManifestFlaw;
+
+    /// From 40 hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, ManifestFlaw> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let bytes: Option<Vec<u8>> = pairs
+            .iter()
+            .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok())
+            .collect();
+        let bytes = bytes.filter(|_| rest.is_empty());
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or(ManifestFlaw::Line)
+    }
+}
+
+/// What the manifest says of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartEntry {
+    /// Its name in the checkpoint's directory.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// How many records are in it.
+    pub records: u64,
+    /// CRC-64 of its head, of the heads of its blocks and of its foot, which have the sums of the rest.
+    pub digest: u64,
+}
+
+/// The checkpoint that counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Whose records they are.
+    pub lineage: Lineage,
+    /// The generation that began with the cut: what the log has of an older one is in the checkpoint.
+    pub generation: u64,
+    /// The sequence from which on the log may have something that is not in the checkpoint.
+    pub log_sequence: u64,
+    /// When the cut was made, in milliseconds since 1970 UTC.
+    pub created_unix_ms: u64,
+    /// The directory of its parts, beside the manifest.
+    pub directory: String,
+    /// The parts, by number.
+    pub parts: Vec<PartEntry>,
+    /// How many records of each database there are, where there are any.
+    pub databases: BTreeMap<u16, u64>,
+}
+
+/// What is wrong with a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestFlaw {
+    /// It does not begin as one does.
+    NoManifest,
+    /// It was written by a newer server, in this version of the format.
+    Version(u32),
+    /// Its checksum is another: it was changed, or is not whole.
+    Checksum,
+    /// A line is not what must stand there.
+    Line,
+    /// The parts have not as many records as the databases.
+    Counts,
+}
+
+impl fmt::Display for ManifestFlaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoManifest => "it is no manifest",
+            Self::Version(version) => {
+                return write!(f, "version {version} of the format is not known");
+            }
+            Self::Checksum => "damaged: its checksum is wrong",
+            Self::Line => "damaged: a line is wrong",
+            Self::Counts => "damaged: its counts contradict each other",
+        })
+    }
+}
+
+impl std::error::Error for ManifestFlaw {}
+
+impl Manifest {
+    /// Records of all parts.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.databases
+            .values()
+            .fold(0, |sum, records| sum.saturating_add(*records))
+    }
+
+    /// Bytes of all parts.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(part.bytes))
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _written = self.write(&mut text);
+        let sum = crc64(0, text.as_bytes());
+        let _written = writeln!(text, "end {sum:016x}");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> fmt::Result {
+        writeln!(text, "{TITLE} {MANIFEST_VERSION}")?;
+        writeln!(text, "lineage {}", self.lineage)?;
+        writeln!(text, "generation {}", self.generation)?;
+        writeln!(text, "log-from {}", self.log_sequence)?;
+        writeln!(text, "created {}", self.created_unix_ms)?;
+        writeln!(text, "directory {}", self.directory)?;
+        for part in &self.parts {
+            let (name, bytes, records) = (&part.name, part.bytes, part.records);
+            writeln!(text, "part {name} {bytes} {records} {:016x}", part.digest)?;
+        }
+        for (database, records) in &self.databases {
+            writeln!(text, "database {database} {records}")?;
+        }
+        Ok(())
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When it is anything else than what [`Manifest::encode`] gives.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestFlaw> {
+        let text =
+            str::from_utf8(bytes).map_err(|_| match bytes.starts_with(TITLE.as_bytes()) {
+                true => ManifestFlaw::Checksum,
+                false => ManifestFlaw::NoManifest,
+            })?;
+        let mut lines = text.split('\n');
+        let title = lines.next().and_then(|line| line.strip_prefix(TITLE));
+        let version = title.and_then(|rest| rest.strip_prefix(' '));
+        let version = version.ok_or(ManifestFlaw::NoManifest)?;
+        match version.parse() {
+            Ok(MANIFEST_VERSION) => {}
+            Ok(version) => return Err(ManifestFlaw::Version(version)),
+            Err(_) => return Err(ManifestFlaw::NoManifest),
+        }
+        check_sum(text)?;
+        let manifest = Self::parse(lines).ok_or(ManifestFlaw::Line)?;
+        if manifest.encode() != text || !manifest.has_plain_names() {
+            return Err(ManifestFlaw::Line);
+        }
+        manifest.check_counts()?;
+        Ok(manifest)
+    }
+
+    fn parse<'t>(mut lines: impl Iterator<Item = &'t str>) -> Option<Self> {
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let mut manifest = Self {
+            lineage: value("lineage")?.parse().ok()?,
+            generation: value("generation")?.parse().ok()?,
+            log_sequence: value("log-from")?.parse().ok()?,
+            created_unix_ms: value("created")?.parse().ok()?,
+            directory: value("directory")?.to_owned(),
+            ..Self::default()
+        };
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["part", name, bytes, records, digest] => manifest.parts.push(PartEntry {
+                    name: (*name).to_owned(),
+                    bytes: bytes.parse().ok()?,
+                    records: records.parse().ok()?,
+                    digest: u64::from_str_radix(digest, 16).ok()?,
+                }),
+                ["database", database, records] => {
+                    let (database, records) = (database.parse().ok()?, records.parse().ok()?);
+                    manifest.databases.insert(database, records);
+                }
+                ["end", _] => break,
+                _ => return None,
+            }
+        }
+        Some(manifest)
+    }
+
+    /// Whether all names are such as lead nowhere else.
+    fn has_plain_names(&self) -> bool {
+        let plain = |name: &str| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+            name.bytes().all(allowed) && !name.is_empty() && !name.starts_with('.')
+        };
+        let mut names = self.parts.iter().map(|part| part.name.as_str());
+        plain(&self.directory) && names.all(plain)
+    }
+
+    fn check_counts(&self) -> Result<(), ManifestFlaw> {
+        let sum = |mut counts: Box<dyn Iterator<Item = u64> + '_>| {
+            counts.try_fold(0_u64, |sum, count| sum.checked_add(count))
+        };
+        let parts = sum(Box::new(self.parts.iter().map(|part| part.records)));
+        let databases = sum(Box::new(self.databases.values().copied()));
+        if parts.is_some() && parts == databases {
+            Ok(())
+        } else {
+            Err(ManifestFlaw::Counts)
+        }
+    }
+}
+
+/// Checks the last line.
+fn check_sum(text: &str) -> Result<(), ManifestFlaw> {
+    let front = text.len().checked_sub(END_BYTES);
+    let split = front.and_then(|front| text.split_at_checked(front));
+    let (content, end) = split.ok_or(ManifestFlaw::Checksum)?;
+    let sum = crc64(0, content.as_bytes());
+    if end == format!("end {sum:016x}\n") {
+        Ok(())
+    } else {
+        Err(ManifestFlaw::Checksum)
+    }
+}

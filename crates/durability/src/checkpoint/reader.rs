@@ -1,0 +1,263 @@
+//! Reading one part, block by block.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use base::crc::crc64;
+
+use super::block::{
+    BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockHead, FOOT_BYTES, Foot, HEAD_BYTES, PartHead,
+};
+use super::fault::{CheckpointFault, Flaw};
+use super::fields::Fields;
+use super::manifest::PartEntry;
+use super::record::{self, Record};
+use crate::disk::{Disk, DiskFile};
+
+/// Reads one part from its beginning to its end, checking everything on the way.
+///
+/// What it gives is right as far as it goes; that the part is whole is known when
+/// [`PartReader::next_block`] has said that there is no more. Memory: one block, or one record if that is
+/// longer.
+#[derive(Debug)]
+pub struct PartReader {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+    head: PartHead,
+    file_bytes: u64,
+    /// Where the next block begins.
+    offset: u64,
+    blocks: u64,
+    records: u64,
+    digest: u64,
+    buffer: Vec<u8>,
+    /// A record that is longer than a block.
+    long: Vec<u8>,
+    entry: Option<PartEntry>,
+}
+
+/// Some whole records of a part.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    payload: &'a [u8],
+    records: u16,
+}
+
+impl<'a> Block<'a> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.into()
+    }
+
+    /// Whether there are none, which never is so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let mut fields = Fields(self.payload);
+        (0..self.records).map_while(move |_| record::read(&mut fields))
+    }
+
+    /// Whether the payload is just as many records as there should be.
+    fn is_whole(&self) -> bool {
+        let mut fields = Fields(self.payload);
+        let whole = (0..self.records).all(|_| record::read(&mut fields).is_some());
+        whole && fields.0.is_empty() && self.records > 0
+    }
+}
+
+impl PartReader {
+    /// Opens a part and reads its head.
+    ///
+    /// # Errors
+    /// When the system does not give it, or it is no part or a newer one.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, CheckpointFault> {
+        let file = disk.open(path).map_err(CheckpointFault::system(path))?;
+        let file_bytes = file.size().map_err(CheckpointFault::system(path))?;
+        let mut bytes = [0; HEAD_BYTES];
+        let count = file.read_at(&mut bytes, 0);
+        let count = count.map_err(CheckpointFault::system(path))?;
+        let head = PartHead::decode(&bytes[..count]).map_err(|flaw| CheckpointFault::Damaged {
+            path: path.to_owned(),
+            offset: 0,
+            flaw,
+        })?;
+        let buffer_bytes = usize::try_from(file_bytes).unwrap_or(usize::MAX);
+        let buffer_bytes = buffer_bytes.min(BLOCK_BYTES_MAX);
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            head,
+            file_bytes,
+            offset: HEAD_BYTES as u64,
+            blocks: 0,
+            records: 0,
+            digest: crc64(0, &bytes),
+            buffer: vec![0; buffer_bytes],
+            long: Vec::new(),
+            entry: None,
+        })
+    }
+
+    /// Says what the manifest says of it: the end is then held against that, too.
+    ///
+    /// # Errors
+    /// When it has another length already.
+    pub fn expect(mut self, entry: &PartEntry) -> Result<Self, CheckpointFault> {
+        let flaw = match self.file_bytes.cmp(&entry.bytes) {
+            std::cmp::Ordering::Less => Flaw::Short,
+            std::cmp::Ordering::Greater => Flaw::Long,
+            std::cmp::Ordering::Equal => {
+                self.entry = Some(entry.clone());
+                return Ok(self);
+            }
+        };
+        Err(self.damaged(self.file_bytes.min(entry.bytes), flaw))
+    }
+
+    /// To what it belongs.
+    #[must_use]
+    pub fn head(&self) -> &PartHead {
+        &self.head
+    }
+
+    /// Bytes of the file that were read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next records; none when the part is at its end, and all of it was right.
+    ///
+    /// # Errors
+    /// When the system does not give it, or it is not what was written.
+    pub fn next_block(&mut self) -> Result<Option<Block<'_>>, CheckpointFault> {
+        let Some((head, end)) = self.read_block()? else {
+            return Ok(None);
+        };
+        if !head.continues && !head.goes_on {
+            let payload = &self.buffer[BLOCK_HEAD_BYTES..end];
+            return whole(payload, head.records)
+                .map(Some)
+                .ok_or_else(|| self.misshapen());
+        }
+        self.read_long(head, end)?;
+        whole(&self.long, 1)
+            .map(Some)
+            .ok_or_else(|| self.misshapen())
+    }
+
+    /// Puts a record together that goes over several blocks, of which the first was read.
+    fn read_long(&mut self, first: BlockHead, end: usize) -> Result<(), CheckpointFault> {
+        if first.continues || first.records != 1 {
+            return Err(self.misshapen());
+        }
+        self.long.clear();
+        self.long
+            .extend_from_slice(&self.buffer[BLOCK_HEAD_BYTES..end]);
+        loop {
+            let Some((head, end)) = self.read_block()? else {
+                return Err(self.misshapen());
+            };
+            if !head.continues || head.records != 0 {
+                return Err(self.misshapen());
+            }
+            self.long
+                .extend_from_slice(&self.buffer[BLOCK_HEAD_BYTES..end]);
+            if !head.goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The head of the block that was read into the buffer, and where it ends there; none at the end of
+    /// the part.
+    fn read_block(&mut self) -> Result<Option<(BlockHead, usize)>, CheckpointFault> {
+        let count = self.file.read_at(&mut self.buffer, self.offset);
+        let count = count.map_err(CheckpointFault::system(&self.path))?;
+        let bytes = &self.buffer[..count];
+        let read = BlockHead::read(bytes).map_err(|flaw| self.damaged(self.offset, flaw))?;
+        let Some((head, payload)) = read else {
+            return self.read_foot(count).map(|()| None);
+        };
+        let end = BLOCK_HEAD_BYTES + payload.len();
+        if (head.generation, head.part) != (self.head.generation, self.head.part) {
+            return Err(self.damaged(self.offset, Flaw::Foreign));
+        }
+        if u64::from(head.number) != self.blocks {
+            return Err(self.damaged(self.offset, Flaw::Order));
+        }
+        self.digest = crc64(self.digest, &self.buffer[..BLOCK_HEAD_BYTES]);
+        self.blocks += 1;
+        self.records += u64::from(head.records);
+        self.offset += end as u64;
+        Ok(Some((head, end)))
+    }
+
+    /// Checks the end, of which up to `count` bytes are in the buffer.
+    fn read_foot(&self, count: usize) -> Result<(), CheckpointFault> {
+        let bytes = &self.buffer[..count];
+        let flaw = |flaw| self.damaged(self.offset, flaw);
+        if bytes.len() < FOOT_BYTES {
+            return Err(flaw(Flaw::Short));
+        }
+        let foot = Foot::decode(bytes).map_err(flaw)?;
+        let length = self.offset + FOOT_BYTES as u64;
+        if bytes.len() > FOOT_BYTES || self.file_bytes != length {
+            return Err(self.damaged(length, Flaw::Long));
+        }
+        if (foot.generation, foot.part) != (self.head.generation, self.head.part) {
+            return Err(flaw(Flaw::Foreign));
+        }
+        let counted = (self.blocks, self.records, length, self.digest);
+        if (foot.blocks, foot.records, foot.length, foot.digest) != counted {
+            return Err(flaw(Flaw::Counts));
+        }
+        let digest = crc64(self.digest, &bytes[..FOOT_BYTES]);
+        let found = (length, self.records, digest);
+        let named = |entry: &PartEntry| (entry.bytes, entry.records, entry.digest);
+        if self
+            .entry
+            .as_ref()
+            .is_some_and(|entry| named(entry) != found)
+        {
+            return Err(flaw(Flaw::Digest));
+        }
+        Ok(())
+    }
+
+    /// Reads all that is left; how many records of each database that were.
+    ///
+    /// # Errors
+    /// When anything in it is wrong.
+    pub fn count(&mut self) -> Result<BTreeMap<u16, u64>, CheckpointFault> {
+        let mut databases = BTreeMap::new();
+        while let Some(block) = self.next_block()? {
+            for record in block.records() {
+                *databases.entry(record.head.database).or_default() += 1;
+            }
+        }
+        Ok(databases)
+    }
+
+    fn misshapen(&self) -> CheckpointFault {
+        self.damaged(self.offset, Flaw::Shape)
+    }
+
+    pub(super) fn damaged(&self, offset: u64, flaw: Flaw) -> CheckpointFault {
+        CheckpointFault::Damaged {
+            path: self.path.clone(),
+            offset,
+            flaw,
+        }
+    }
+}
+
+fn whole(payload: &[u8], records: u16) -> Option<Block<'_>> {
+    let block = Block { payload, records };
+    block.is_whole().then_some(block)
+}

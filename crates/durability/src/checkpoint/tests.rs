@@ -1,0 +1,305 @@
+//! Everything that is written comes back, and whatever was changed since is refused.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::block::PAYLOAD_BYTES_MAX;
+use super::*;
+use crate::disk::{Disk, SystemDisk};
+
+mod damage;
+mod golden;
+
+/// A directory of its own, removed with what is in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("iolite-checkpoint-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        SystemDisk.create_directory(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What is left behind is in a directory for such things.
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+type Kept = (RecordHead, Vec<u8>, Vec<u8>);
+
+fn head(part: u32) -> PartHead {
+    PartHead {
+        value_version: 12,
+        part,
+        generation: 7,
+        created_unix_ms: 1_700_000_000_000,
+        lineage: Lineage(*b"a history of twenty!"),
+    }
+}
+
+fn record(number: u16) -> Kept {
+    let head = RecordHead {
+        database: number % 3,
+        type_code: u8::try_from(number % 5).unwrap(),
+        deadline_unix_ms: (number % 2 == 1).then_some(1_700_000_000_000 + u64::from(number)),
+        etag: u64::from(number % 4),
+    };
+    let body = vec![b'v'; usize::from(number) * 7 % 50];
+    (head, format!("key:{number}").into_bytes(), body)
+}
+
+/// Writes a part and gives what the manifest says of it.
+fn write(path: &Path, head: PartHead, records: &[Kept]) -> (PartEntry, BTreeMap<u16, u64>) {
+    let mut writer = PartWriter::create(&SystemDisk, path, head).unwrap();
+    for (head, key, body) in records {
+        let (front, back) = body.split_at(body.len() / 2);
+        let written = writer.record(head, key, body.len() as u64, [front, back]);
+        written.unwrap();
+    }
+    let (entry, databases) = writer
+        .finish(path.file_name().unwrap().to_str().unwrap())
+        .unwrap();
+    assert_eq!(path.metadata().unwrap().len(), entry.bytes);
+    (entry, databases)
+}
+
+fn read(reader: &mut PartReader) -> Result<Vec<Kept>, CheckpointFault> {
+    let mut records = Vec::new();
+    while let Some(block) = reader.next_block()? {
+        assert!(!block.is_empty());
+        let before = records.len();
+        records.extend(
+            block
+                .records()
+                .map(|one| (one.head, one.key.to_vec(), one.body.to_vec())),
+        );
+        assert_eq!(records.len(), before + block.len());
+    }
+    Ok(records)
+}
+
+fn open(path: &Path, entry: &PartEntry) -> Result<PartReader, CheckpointFault> {
+    PartReader::open(&SystemDisk, path)?.expect(entry)
+}
+
+/// A whole checkpoint of two parts in `place`.
+fn checkpoint(place: &Place, generation: u64) -> Manifest {
+    let directory = free_directory(&SystemDisk, &place.0, generation).unwrap();
+    let path = place.0.join(&directory);
+    SystemDisk.create_directory(&path).unwrap();
+    let mut manifest = Manifest {
+        lineage: head(0).lineage,
+        generation,
+        log_sequence: 4_096,
+        created_unix_ms: 1_700_000_000_000,
+        directory,
+        ..Manifest::default()
+    };
+    for part in 0..2 {
+        let own = PartHead {
+            generation,
+            ..head(part)
+        };
+        let first = u16::try_from(part).unwrap() * 100;
+        let records: Vec<Kept> = (first..first + 20).map(record).collect();
+        let (entry, databases) = write(&path.join(part_name(part)), own, &records);
+        manifest.parts.push(entry);
+        for (database, records) in databases {
+            *manifest.databases.entry(database).or_default() += records;
+        }
+    }
+    manifest
+}
+
+#[test]
+fn what_is_written_comes_back() {
+    let place = Place::new();
+    let path = place.0.join("0001.part");
+    let records: Vec<Kept> = (0..20_000).map(record).collect();
+    let (entry, databases) = write(&path, head(1), &records);
+    assert_eq!(entry.records, 20_000);
+    assert_eq!(databases.values().sum::<u64>(), 20_000);
+    assert!(entry.bytes > 2 * BLOCK_BYTES_MAX as u64, "several blocks");
+    let mut reader = open(&path, &entry).unwrap();
+    assert_eq!(reader.head(), &head(1));
+    assert_eq!(read(&mut reader).unwrap(), records);
+    assert_eq!(open(&path, &entry).unwrap().count().unwrap(), databases);
+}
+
+#[test]
+fn a_part_without_records_is_one() {
+    let place = Place::new();
+    let path = place.0.join("0000.part");
+    let (entry, databases) = write(&path, head(0), &[]);
+    assert_eq!((entry.bytes, databases.len()), (120, 0));
+    assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), []);
+}
+
+#[test]
+fn long_records_go_over_several_blocks() {
+    let place = Place::new();
+    let lengths = [
+        10,
+        PAYLOAD_BYTES_MAX - 100,
+        PAYLOAD_BYTES_MAX - 17,
+        PAYLOAD_BYTES_MAX - 16,
+        PAYLOAD_BYTES_MAX - 15,
+        PAYLOAD_BYTES_MAX,
+        2 * PAYLOAD_BYTES_MAX - 16,
+        3_000_000,
+        5,
+    ];
+    let make = |len: usize| {
+        let body = (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        (RecordHead::default(), b"name".to_vec(), body)
+    };
+    let records: Vec<Kept> = lengths.into_iter().map(make).collect();
+    let path = place.0.join("0000.part");
+    let (entry, _) = write(&path, head(0), &records);
+    assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+}
+
+#[test]
+fn a_body_of_another_length_is_not_written() {
+    let place = Place::new();
+    let mut writer = PartWriter::create(&SystemDisk, &place.0.join("part"), head(0)).unwrap();
+    for (said, given) in [(3, &b"ab"[..]), (1, b"ab"), (1 << 40, b"ab")] {
+        let written = writer.record(&RecordHead::default(), b"k", said, [given]);
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn a_manifest_is_replaced_and_what_it_replaced_goes() {
+    let place = Place::new();
+    assert_eq!(read_manifest(&SystemDisk, &place.0).unwrap(), None);
+    let first = checkpoint(&place, 6);
+    replace_manifest(&SystemDisk, &place.0, &first).unwrap();
+    let attempt = checkpoint(&place, 7);
+    let second = checkpoint(&place, 7);
+    assert_eq!(
+        (attempt.directory.as_str(), second.directory.as_str()),
+        ("checkpoint-7-1", "checkpoint-7-2")
+    );
+    // What an attempt that failed left behind is in nobody's way.
+    place.write("MANIFEST.new", b"half");
+    replace_manifest(&SystemDisk, &place.0, &second).unwrap();
+    let found = read_manifest(&SystemDisk, &place.0).unwrap();
+    assert_eq!(found.as_ref(), Some(&second));
+    verify(&SystemDisk, &place.0, &first).unwrap();
+    verify(&SystemDisk, &place.0, &second).unwrap();
+    assert_eq!((second.records(), second.parts.len()), (40, 2));
+    remove_replaced(&SystemDisk, &place.0, &second).unwrap();
+    assert_eq!(
+        SystemDisk.list(&place.0).unwrap(),
+        ["MANIFEST", "checkpoint-7-2"]
+    );
+    verify(&SystemDisk, &place.0, &second).unwrap();
+}
+
+#[test]
+fn parts_of_other_checkpoints_are_refused() {
+    let place = Place::new();
+    let (first, second) = (checkpoint(&place, 6), checkpoint(&place, 7));
+    let flaw = |manifest: &Manifest| match verify(&SystemDisk, &place.0, manifest) {
+        Err(CheckpointFault::Damaged { flaw, .. }) => Some(flaw),
+        _ => None,
+    };
+    let mixed = Manifest {
+        directory: first.directory,
+        ..second.clone()
+    };
+    assert_eq!(flaw(&mixed), Some(Flaw::Foreign));
+    let mut exchanged = second.clone();
+    exchanged.parts.swap(0, 1);
+    assert_eq!(flaw(&exchanged), Some(Flaw::Foreign));
+    let mut other = second.clone();
+    other.parts[1].digest ^= 1;
+    assert_eq!(flaw(&other), Some(Flaw::Digest));
+    let mut short = second.clone();
+    short.parts.pop();
+    let fault = verify(&SystemDisk, &place.0, &short).unwrap_err();
+    assert!(matches!(fault, CheckpointFault::Manifest { .. }), "{fault}");
+    SystemDisk
+        .remove(&place.0.join(&second.directory).join("0001.part"))
+        .unwrap();
+    let fault = verify(&SystemDisk, &place.0, &second).unwrap_err();
+    assert!(matches!(fault, CheckpointFault::System { .. }), "{fault}");
+    assert!(fault.path().ends_with("0001.part"));
+}
+
+fn any_record() -> impl Strategy<Value = Kept> {
+    let head = (
+        any::<u16>(),
+        any::<u8>(),
+        any::<Option<u64>>(),
+        any::<u64>(),
+    );
+    let bytes = || prop::collection::vec(any::<u8>(), 0..200);
+    (head, bytes(), bytes()).prop_map(|(head, key, body)| {
+        let head = RecordHead {
+            database: head.0,
+            type_code: head.1,
+            deadline_unix_ms: head.2,
+            etag: head.3,
+        };
+        (head, key, body)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_records_come_back(records in prop::collection::vec(any_record(), 0..50)) {
+        let place = Place::new();
+        let path = place.0.join("0003.part");
+        let (entry, _) = write(&path, head(3), &records);
+        prop_assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+    }
+
+    #[test]
+    fn any_manifest_comes_back(
+        numbers: [u64; 3],
+        parts in prop::collection::vec(any::<(u32, u32, u64)>(), 0..20),
+        lineage: [u8; 20],
+    ) {
+        let parts: Vec<PartEntry> = parts
+            .into_iter()
+            .zip(0..)
+            .map(|((bytes, records, digest), number)| PartEntry {
+                name: part_name(number),
+                bytes: bytes.into(),
+                records: records.into(),
+                digest,
+            })
+            .collect();
+        let records = parts.iter().map(|part| part.records).sum();
+        let manifest = Manifest {
+            lineage: Lineage(lineage),
+            generation: numbers[0],
+            log_sequence: numbers[1],
+            created_unix_ms: numbers[2],
+            directory: "checkpoint-1-1".into(),
+            parts,
+            databases: BTreeMap::from([(3, records)]),
+        };
+        prop_assert_eq!(Manifest::decode(manifest.encode().as_bytes()), Ok(manifest));
+    }
+}

@@ -1,0 +1,144 @@
+//! Every byte of small files changed, and every end cut off: all of it is found.
+
+use super::*;
+
+/// A part of several blocks and a long record, which is yet small enough to be changed at every byte.
+fn small_part(place: &Place) -> (PathBuf, PartEntry, Vec<u8>) {
+    let path = place.0.join("0000.part");
+    let records: Vec<Kept> = (0..12).map(record).collect();
+    let (entry, _) = write(&path, head(0), &records);
+    let bytes = std::fs::read(&path).unwrap();
+    (path, entry, bytes)
+}
+
+fn refusal(path: &Path) -> Result<usize, CheckpointFault> {
+    read(&mut PartReader::open(&SystemDisk, path)?).map(|records| records.len())
+}
+
+#[test]
+fn every_changed_byte_of_a_part_is_found() {
+    let place = Place::new();
+    let (_, _, bytes) = small_part(&place);
+    let changes = [0x01, 0x20, 0x80, 0xff];
+    let changed = place.0.join("changed");
+    for at in 0..bytes.len() {
+        for change in changes {
+            let mut other = bytes.clone();
+            other[at] ^= change;
+            std::fs::write(&changed, &other).unwrap();
+            let fault = refusal(&changed).expect_err("found without the manifest");
+            let CheckpointFault::Damaged { offset, .. } = fault else {
+                unreachable!("{fault}");
+            };
+            assert!(offset <= at as u64, "{offset} is not behind {at}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_part_is_found() {
+    let place = Place::new();
+    let (_, entry, bytes) = small_part(&place);
+    let changed = place.0.join("changed");
+    for len in 0..bytes.len() {
+        std::fs::write(&changed, &bytes[..len]).unwrap();
+        assert!(refusal(&changed).is_err(), "cut at {len}");
+        assert!(open(&changed, &entry).is_err());
+        let zeroed = [&bytes[..len], &vec![0; bytes.len() - len]].concat();
+        if zeroed != bytes {
+            std::fs::write(&changed, &zeroed).unwrap();
+            assert!(refusal(&changed).is_err(), "zeroes from {len} on");
+        }
+    }
+    for more in [&b"\0"[..], b"BLCK", &bytes] {
+        std::fs::write(&changed, [&bytes, more].concat()).unwrap();
+        assert!(refusal(&changed).is_err(), "{} bytes more", more.len());
+    }
+}
+
+#[test]
+fn a_block_left_out_or_moved_is_found() {
+    let place = Place::new();
+    let path = place.0.join("0000.part");
+    let records: Vec<Kept> = (0..16_000).map(record).collect();
+    let (entry, _) = write(&path, head(0), &records);
+    let bytes = std::fs::read(&path).unwrap();
+    let starts: Vec<usize> = (0..bytes.len() - 4)
+        .filter(|at| bytes[*at..].starts_with(b"BLCK"))
+        .collect();
+    assert!(starts.len() >= 3, "{starts:?}");
+    let foot = bytes.len() - 56;
+    let mut blocks: Vec<&[u8]> = starts
+        .iter()
+        .zip(starts[1..].iter().chain([&foot]))
+        .map(|(from, to)| &bytes[*from..*to])
+        .collect();
+    let changed = place.0.join("changed");
+    let flaw = |blocks: &[&[u8]]| {
+        let whole = [&[&bytes[..64]], blocks, &[&bytes[foot..]]]
+            .concat()
+            .concat();
+        std::fs::write(&changed, whole).unwrap();
+        match refusal(&changed) {
+            Err(CheckpointFault::Damaged { flaw, .. }) => Some(flaw),
+            _ => None,
+        }
+    };
+    assert_eq!(flaw(&blocks[1..]), Some(Flaw::Order));
+    assert_eq!(flaw(&blocks[..blocks.len() - 1]), Some(Flaw::Counts));
+    blocks.swap(0, 1);
+    assert_eq!(flaw(&blocks), Some(Flaw::Order));
+    blocks.swap(0, 1);
+    assert_eq!(flaw(&blocks), None);
+    assert_eq!(entry.records, 16_000);
+}
+
+#[test]
+fn every_changed_byte_of_a_manifest_is_found() {
+    let place = Place::new();
+    let text = checkpoint(&place, 7).encode().into_bytes();
+    for at in 0..text.len() {
+        for change in 1..=u8::MAX {
+            let mut other = text.clone();
+            other[at] ^= change;
+            assert!(Manifest::decode(&other).is_err(), "{change} at {at}");
+        }
+    }
+    for len in 0..text.len() {
+        assert!(Manifest::decode(&text[..len]).is_err(), "cut at {len}");
+        place.write(MANIFEST_NAME, &text[..len]);
+        let fault = read_manifest(&SystemDisk, &place.0).unwrap_err();
+        assert!(fault.path().ends_with(MANIFEST_NAME));
+    }
+    let twice = [&text[..], &text].concat();
+    assert!(Manifest::decode(&twice).is_err());
+}
+
+#[test]
+fn a_manifest_has_one_spelling() {
+    let place = Place::new();
+    let text = checkpoint(&place, 7).encode();
+    let content = &text[..text.len() - "end 0123456789abcdef\n".len()];
+    let spelled = |from: &str, to: &str| {
+        let changed = content.replacen(from, to, 1);
+        assert_ne!(changed, content, "{from}");
+        let sum = base::crc::crc64(0, changed.as_bytes());
+        Manifest::decode(format!("{changed}end {sum:016x}\n").as_bytes()).map(drop)
+    };
+    let line = Err(ManifestFlaw::Line);
+    assert_eq!(spelled("generation 7", "generation 07"), line);
+    assert_eq!(spelled("generation 7", "generation +7"), line);
+    assert_eq!(spelled("generation 7\n", ""), line);
+    assert_eq!(spelled("created", "made"), line);
+    assert_eq!(spelled("0000.part", "../0000.part"), line);
+    assert_eq!(spelled("0000.part", ".part"), line);
+    assert_eq!(spelled("checkpoint-7-1", "checkpoint-7/1"), line);
+    assert_eq!(spelled("database 0", "database 2"), line);
+    assert_eq!(
+        spelled("database 0 ", "database 0 1"),
+        Err(ManifestFlaw::Counts)
+    );
+    let title = |to: &str| spelled("iolite-manifest 1", to);
+    assert_eq!(title("iolite-manifest 2"), Err(ManifestFlaw::Version(2)));
+    assert_eq!(title("other-manifest 1"), Err(ManifestFlaw::NoManifest));
+}
