@@ -219,13 +219,13 @@ impl Engine {
         let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
         self.store.note_use(touches);
         self.store.set_author(session.client.id);
-        self.store.set_author(session.client.id);
         self.store.enter();
         let output_start = output.len_with_attachments();
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
             reply: Reply::new(output, session.resp),
+            reply_start: 0,
             context: Context {
                 store: &mut self.store,
                 session,
@@ -241,12 +241,12 @@ impl Engine {
                 plan: &mut self.plan,
             },
             table: self.table,
-            ledger: Ledger {
-                clock: &*self.clock,
-                counters: &self.counters,
-                observer: &self.settings.observer,
-                turn_started_ns: self.turn_started_ns,
-            },
+            ledger: ledger(
+                &*self.clock,
+                &self.counters,
+                &self.settings,
+                self.turn_started_ns,
+            ),
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.observer.looks_at_each(),
             unserved: &mut self.unserved,
@@ -281,6 +281,12 @@ impl Engine {
             waiters: &self.waiters,
             now_unix_ms,
             author: 0,
+            ledger: ledger(
+                &*self.clock,
+                &self.counters,
+                &self.settings,
+                self.turn_started_ns,
+            ),
             unserved: &mut self.unserved,
         };
         self.store.set_author(0);
@@ -320,6 +326,21 @@ impl Engine {
             waiter.claim();
             self.waiters.leave(&mut self.store, &waiter);
         }
+    }
+}
+
+/// Where is written down what a request took on this thread.
+fn ledger<'a>(
+    clock: &'a dyn Clock,
+    counters: &'a EngineCounters,
+    settings: &'a Settings,
+    turn_started_ns: u64,
+) -> Ledger<'a> {
+    Ledger {
+        clock,
+        counters,
+        observer: &settings.observer,
+        turn_started_ns,
     }
 }
 

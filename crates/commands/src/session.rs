@@ -68,7 +68,7 @@ pub struct Session {
     pub pushes_seen: u64,
     /// Whether pushes have to wait for the end of the running command, whose reply has several parts.
     pub holds_pushes: bool,
-    /// Those that wait.
+    /// Those that wait for a reply, and are to be written behind it.
     pub held_pushes: Vec<Push>,
     /// What it publishes is more than can be delivered: it has to wait.
     pub is_throttled: bool,
@@ -116,6 +116,14 @@ impl Session {
     #[must_use]
     pub fn hears_pushes(&self) -> bool {
         self.subscriptions.is_some() || self.tracking.is_some() || !self.held_pushes.is_empty()
+    }
+
+    /// Whether a wait of it for keys has ended and the answer is on the way: pushes have to come
+    /// behind that.
+    #[must_use]
+    pub fn is_being_answered(&self) -> bool {
+        let wait = self.wait.as_ref();
+        wait.is_some_and(|wait| !wait.waiter.waits())
     }
 
     /// Whether it is subscribed to something in RESP2, and so may send but a few commands.

@@ -72,9 +72,10 @@ macro_rules! flag_set {
                 self.0 & other.0 == other.0
             }
 
-            /// Names of the flags that are set.
+            /// Names of the flags that are set; those without a name are not told.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
-                Self::NAMES.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)
+                let told = Self::NAMES.iter().filter(|(_, name)| !name.is_empty());
+                told.filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)
             }
         }
     };
@@ -119,6 +120,8 @@ flag_set! {
         ALLOW_BUSY = 16, "allow_busy";
         /// Its subcommands may touch keys.
         NO_ASYNC_LOADING = 17, "no_async_loading";
+        /// Changes no data, but something that replicas would be told: it waits where writes do.
+        MAY_REPLICATE = 18, "";
     }
 }
 

@@ -29,6 +29,9 @@ const PARTS: usize = 16;
 /// So many bytes the table takes at most, whatever `tracking-table-max-keys` says.
 const TABLE_BYTES_MAX: usize = 256 << 20;
 
+/// So many keys are dropped in one step where a limit was lowered.
+const DROPPED_MAX: usize = 2048;
+
 /// What a key takes beside its name, about, in the table and among the listeners of the store.
 const KEY_BYTES: usize = 192;
 /// What a follower of a key takes, about, in the table and in its own list.
@@ -172,14 +175,23 @@ impl Tracker {
             self.insert(key, follower);
             store.listen(key, listener);
         }
-        let keys_max = self.keys_max.load(Ordering::Relaxed);
-        while keys_max > 0 && self.keys.load(Ordering::Relaxed) as u64 > keys_max
-            || self.held_bytes() > TABLE_BYTES_MAX
-        {
-            if !self.drop_one(store, listener) {
+        while self.is_over_its_limit() && self.drop_one(store, listener) {}
+    }
+
+    /// One bounded step towards limits that were lowered.
+    pub fn keep_limits(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
+        for _ in 0..DROPPED_MAX {
+            if !self.is_over_its_limit() || !self.drop_one(store, listener) {
                 return;
             }
         }
+    }
+
+    #[inline]
+    fn is_over_its_limit(&self) -> bool {
+        let keys_max = self.keys_max.load(Ordering::Relaxed);
+        keys_max > 0 && self.keys.load(Ordering::Relaxed) as u64 > keys_max
+            || self.held_bytes() > TABLE_BYTES_MAX
     }
 
     fn insert(&self, key: &Key<'_>, follower: &Arc<Follower>) {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
+use protocol::Reply;
 use reactor::{
     CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
 };
@@ -223,8 +224,12 @@ impl Worker {
                 output.attach(Box::new(piece));
             }
         }
+        let session = &mut connected.session;
+        for push in std::mem::take(&mut session.held_pushes) {
+            push.write(&mut Reply::new(&mut *output, session.resp));
+        }
         let bytes = output.len_with_attachments() - before;
-        bump(&connected.session.client.output_bytes_total, bytes);
+        bump(&session.client.output_bytes_total, bytes);
         io.address(id, output.len());
         let now_unix_ms = self.node.clock.now_unix_ms();
         let active_unix_ms = &connected.session.client.active_unix_ms;
@@ -437,6 +442,8 @@ impl Worker {
             store.enter();
             store.begin(now_unix_ms);
             self.node.settings.observer.big_keys.step(store);
+            let listener = self.node.tracking_listener();
+            self.node.tracker.keep_limits(store, &listener);
             store.leave();
         }
     }

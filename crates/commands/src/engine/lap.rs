@@ -19,6 +19,7 @@ use crate::plan::BATCH_MAX;
 use crate::session::ClientRecord;
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Table};
+use crate::waiting::Waiting;
 
 /// Plain requests that ran since the clock was read.
 pub(super) struct Lap {
@@ -264,6 +265,20 @@ impl Ledger<'_> {
             };
             observer.notice(&measured, || Shown::new(ran.request, client));
         }
+    }
+
+    /// Writes down that a request that has waited ran from `started` until now: waiting takes no time.
+    pub(super) fn enter_served(&self, started: Moment, waiting: &Waiting, reply_bytes: usize) {
+        let request = waiting.request.request();
+        let command = waiting.command;
+        let ran = Ran {
+            command: (command.index, command.spec),
+            request,
+            request_bytes: request.wire_bytes(),
+            reply_bytes,
+        };
+        let now = self.clock.moment();
+        self.enter(now, started.ns, &ran, &waiting.client);
     }
 
     /// Notes the first key of a request that was drawn.

@@ -14,6 +14,7 @@ use protocol::{Reply, ReplyBuffer};
 use store::{Attempt, DatabaseId, Handle, Hold, Key, StoreError};
 
 use super::Place;
+use super::lap::Ledger;
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::CommandError;
@@ -39,6 +40,7 @@ pub(super) struct Serving<'a> {
     pub(super) now_unix_ms: u64,
     /// Who makes the changes otherwise.
     pub(super) author: u64,
+    pub(super) ledger: Ledger<'a>,
     /// Keys that could not be served yet, for some keys are held for long.
     pub(super) unserved: &'a mut Names,
 }
@@ -130,6 +132,7 @@ impl Serving<'_> {
         let mut buffer = ReplyBuffer::with_capacity(0);
         let mut reply = Reply::new(&mut buffer, waiting.resp);
         let mut args = Args::new(waiting.request.request(), 1);
+        let started = self.ledger.clock.moment();
         let result = match is_full {
             true => Err(CommandError::OutOfMemory),
             false => (waiting.command.handler)(&mut context, &mut args, &mut reply),
@@ -138,6 +141,7 @@ impl Serving<'_> {
             return None;
         }
         self.waiters.leave(context.store, waiter);
+        self.ledger.enter_served(started, waiting, buffer.len());
         if let Err(error) = result {
             let text = error.text();
             return Some(waiting.encoded(|reply| reply.error_bytes(&text)));

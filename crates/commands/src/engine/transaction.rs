@@ -126,7 +126,7 @@ impl Visit<'_> {
             .transaction
             .as_ref()
             .is_some_and(|it| it.is_spoilt());
-        if (role != Role::Exec || !is_spoilt) && !self.make_room(index, bytes) {
+        if (role != Role::Exec || !is_spoilt) && !self.make_room_and_tell(index, bytes) {
             return Err(CommandError::OutOfMemory);
         }
         Ok(command)

@@ -43,6 +43,8 @@ pub(super) struct Visit<'a> {
     /// every request that may have left it meanwhile: while it is not left, none are taken so.
     pub(super) may_be_busy: bool,
     pub(super) reply: Reply<'a>,
+    /// Where the reply of the request begins that runs by itself.
+    pub(super) reply_start: usize,
     pub(super) context: Context<'a>,
     pub(super) table: &'static Table,
     pub(super) ledger: Ledger<'a>,
@@ -351,6 +353,18 @@ impl Visit<'_> {
         true
     }
 
+    /// Sees to it that there is memory for a request that runs by itself; whether there is. What its
+    /// client is to hear of keys that were evicted for it comes before the reply: behind it, that
+    /// would be taken for news of what the request did to them.
+    pub(super) fn make_room_and_tell(&mut self, index: CommandIndex, bytes: usize) -> bool {
+        let is_made = self.make_room(index, bytes);
+        if self.context.session.hears_pushes() {
+            self.send_pushes();
+            self.reply_start = self.reply.mark();
+        }
+        is_made
+    }
+
     /// Answers with an error instead of whatever was written since `start`.
     #[cold]
     pub(super) fn refuse(&mut self, start: usize, error: &CommandError) {
@@ -369,7 +383,7 @@ impl Visit<'_> {
         if self.may_be_busy && self.has_to_wait(command, request) {
             return Next::Busy;
         }
-        let start = self.reply.mark();
+        self.reply_start = self.reply.mark();
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
         }
@@ -391,6 +405,7 @@ impl Visit<'_> {
         if self.context.store.has_served() {
             self.serve();
         }
+        let start = self.reply_start;
         if let Err(error) = result {
             match error {
                 CommandError::Aside => {
@@ -469,6 +484,7 @@ impl Visit<'_> {
             waiters: turn.waiters,
             now_unix_ms: *now_unix_ms,
             author: session.client.id,
+            ledger: self.ledger,
             unserved: self.unserved,
         };
         let keys = store.take_served();
@@ -486,11 +502,11 @@ impl Visit<'_> {
         let arrival = session.arrival.as_ref();
         let arrived_bytes = arrival.map_or(0, |arrival| arrival.held_bytes());
         let bytes = request.wire_bytes() + arrived_bytes;
-        let reply_start = self.reply.len_with_attachments();
         let started_ns = self.lap.since_ns();
-        if spec.flags.has(Flags::DENYOOM) && !self.make_room(index, bytes) {
+        if spec.flags.has(Flags::DENYOOM) && !self.make_room_and_tell(index, bytes) {
             return Err(CommandError::OutOfMemory);
         }
+        let reply_start = self.reply.len_with_attachments();
         let mut args = Args::new(request, first);
         let handler = match spec.long_value {
             Some(long) if self.context.session.arrival.is_some() => long.handler,
@@ -511,8 +527,14 @@ impl Visit<'_> {
             }
             _ => handler(&mut self.context, &mut args, &mut self.reply),
         };
-        if let Err(CommandError::Aside | CommandError::Blocks) = result {
-            return result;
+        match result {
+            Err(CommandError::Aside) => return result,
+            Err(CommandError::Blocks) => {
+                // Shown when it came, and not again when it is served.
+                self.ledger.show(&mut self.context, spec, request);
+                return result;
+            }
+            _ => {}
         }
         self.ledger.counters.count_calls(index, 1);
         if result.is_err() {
@@ -574,11 +596,13 @@ impl Visit<'_> {
         found.into_iter().filter_map(key).collect()
     }
 
-    /// Whether a command changes data, or a transaction that it ends does.
+    /// Whether a command does what waits while writes are paused, or a transaction that it ends does.
     fn writes(&self, spec: &CommandSpec) -> bool {
         let transaction = self.context.session.transaction.as_ref();
-        spec.flags.has(Flags::WRITE)
-            || (spec.name == "EXEC" && transaction.is_some_and(|it| it.has(Flags::WRITE)))
+        [Flags::WRITE, Flags::MAY_REPLICATE].iter().any(|flag| {
+            spec.flags.has(*flag)
+                || (spec.name == "EXEC" && transaction.is_some_and(|it| it.has(*flag)))
+        })
     }
 
     /// Whether the request has to wait. What would be refused is refused at once; everything else

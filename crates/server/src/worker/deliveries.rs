@@ -405,6 +405,14 @@ impl Delivery<'_, '_, '_> {
         if session.pushes_seen >= end || self.io.is_closing(id) {
             return;
         }
+        if session.is_being_answered() {
+            let start = usize::try_from(session.pushes_seen.saturating_sub(*first));
+            let places = round.letters_for(session, start.unwrap_or(usize::MAX));
+            let pushes = places.into_iter().map(|place| inbox[place].push.clone());
+            session.held_pushes.extend(pushes);
+            session.pushes_seen = end;
+            return;
+        }
         let is_alone = round.groups.len() == 1
             || !(connected.round.round == round.number && connected.round.is_mixed);
         let group = &mut round.groups[round.group];

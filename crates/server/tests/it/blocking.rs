@@ -233,6 +233,42 @@ fn who_waits_is_shown_and_is_not_idle() {
 }
 
 #[test]
+fn who_waits_is_monitored_when_it_came_and_logged_when_it_is_served() {
+    for server in both() {
+        let mut main = server.client().unwrap();
+        ask(&mut main, "CONFIG SET slowlog-log-slower-than 0");
+        let mut monitor = server.client().unwrap();
+        assert_eq!(ask(&mut monitor, "MONITOR"), "+OK");
+        let mut next = |word: &str| loop {
+            let line = hear(&mut monitor);
+            if !line.contains("\"INFO\"") {
+                break assert!(line.contains(word), "{line} instead of {word}");
+            }
+        };
+        let mut waiter = block(&server, &mut main, 1, "BLPOP k 0");
+        let mut overdue = block(&server, &mut main, 2, "BLMOVE j k LEFT LEFT 0.05");
+        next("\"BLPOP\" \"k\" \"0\"");
+        next("\"BLMOVE\"");
+        let log = ask(&mut main, "SLOWLOG GET");
+        assert!(!log.contains("BLPOP"), "{log}");
+        assert_eq!(hear(&mut overdue), "(nil-array)");
+        ask(&mut main, "RPUSH k 1");
+        assert_eq!(hear(&mut waiter), "[\"k\", \"1\"]");
+        ask(&mut main, "RPUSH k 2");
+        next("\"RPUSH\" \"k\" \"1\"");
+        next("\"RPUSH\" \"k\" \"2\"");
+        let log = ask(&mut main, "SLOWLOG GET");
+        assert_eq!(log.matches("\"BLPOP\"").count(), 1, "{log}");
+        assert!(!log.contains("BLMOVE"), "{log}");
+        let address = ask(&mut waiter, "CLIENT INFO");
+        let address = address.split("addr=").nth(1).unwrap();
+        let address = address.split(' ').next().unwrap();
+        let entry = log.split("\"BLPOP\"").nth(1).unwrap();
+        assert!(entry.contains(address), "{address} is not in {entry}");
+    }
+}
+
+#[test]
 fn a_request_of_many_keys_waits_too() {
     let server = start(&[]);
     let mut main = server.client().unwrap();

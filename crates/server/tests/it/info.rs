@@ -337,6 +337,19 @@ fn a_client_is_listed_with_the_fields_of_redis_and_later_ones() {
 }
 
 #[test]
+fn the_request_that_asks_for_the_list_is_in_its_query_buffer() {
+    for server in [start(&[]), ServerBuilder::oracle().start().unwrap()] {
+        let mut client = server.client().unwrap();
+        for args in [["CLIENT", "LIST"], ["CLIENT", "INFO"]] {
+            for _ in 0..2 {
+                let line = text(&mut client, &args);
+                assert!(line.contains(" qbuf=26 "), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_client_is_listed_with_what_it_did() {
     let server = start(&[]);
     let mut client = server.client().unwrap();

@@ -75,6 +75,38 @@ fn paused_writes_wait_and_reads_pass() {
 }
 
 #[test]
+fn what_replicas_would_be_told_waits_with_writes() {
+    let oracle = ServerBuilder::oracle().start().unwrap();
+    for server in [start(&[]), oracle] {
+        let mut operator = server.client().unwrap();
+        let blocked = |operator: &mut Client, count: usize| {
+            eventually("so many wait", || {
+                ask(operator, &["INFO", "clients"]).contains(&format!("blocked_clients:{count}"))
+            });
+        };
+        let pause = ["CLIENT", "PAUSE", "600000", "WRITE"];
+        assert_eq!(ask(&mut operator, &pause), "+OK");
+        let requests: [&[&str]; 3] = [
+            &["PUBLISH", "channel", "message"],
+            &["SPUBLISH", "channel", "message"],
+            &["PFCOUNT", "sketch"],
+        ];
+        let mut held = Vec::new();
+        for request in requests {
+            let mut client = server.client().unwrap();
+            client.send(request).unwrap();
+            held.push(client);
+            blocked(&mut operator, held.len());
+        }
+        assert_eq!(ask(&mut operator, &["PUBSUB", "NUMPAT"]), ":0");
+        assert_eq!(ask(&mut operator, &["CLIENT", "UNPAUSE"]), "+OK");
+        for mut client in held {
+            assert_eq!(show(&client.receive().unwrap().unwrap()), ":0");
+        }
+    }
+}
+
+#[test]
 fn who_waits_for_the_end_of_a_pause_counts_as_blocked() {
     let server = start(&[]);
     let mut operator = server.client().unwrap();

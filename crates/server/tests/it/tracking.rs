@@ -270,6 +270,24 @@ fn the_table_has_a_limit() {
     assert_quiet(&mut client);
 }
 
+#[test]
+fn a_limit_that_is_lowered_holds_without_further_reads() {
+    for server in both() {
+        let mut client = resp3(&server);
+        let mut other = server.client().unwrap();
+        ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
+        ask(&mut client, &["MGET", "a", "b", "c"]);
+        let limit = ["CONFIG", "SET", "tracking-table-max-keys", "1"];
+        assert_eq!(ask(&mut other, &limit), "+OK");
+        let dropped = [next(&mut client), next(&mut client)];
+        for told in &dropped {
+            assert!(told.starts_with(">[\"invalidate\", [\""), "{told}");
+        }
+        assert_ne!(dropped[0], dropped[1]);
+        assert_quiet(&mut client);
+    }
+}
+
 /// Many change what many read, on all workers: nobody is left with an old value.
 #[test]
 fn no_cache_stays_behind() {
@@ -393,5 +411,76 @@ fn own_changes_are_left_out_of_prefixes_where_unwanted() {
         ask(&mut client, &["CLIENT", "TRACKING", "ON", "BCAST"]);
         ask(&mut client, &["SET", "a", "1"]);
         assert_eq!(next(&mut client), invalidation("a"));
+    }
+}
+
+#[test]
+fn no_prefix_behind_one_means_all_keys() {
+    for server in both() {
+        let mut client = resp3(&server);
+        let mut other = server.client().unwrap();
+        let begin = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "a"];
+        assert_eq!(ask(&mut client, &begin), "+OK");
+        for _ in 0..2 {
+            assert_eq!(ask(&mut client, &begin[..4]), "+OK");
+        }
+        let info = ask(&mut client, &["CLIENT", "TRACKINGINFO"]);
+        assert!(info.contains("[\"\", \"a\"]"), "{info}");
+        ask(&mut other, &["SET", "b", "1"]);
+        assert_eq!(next(&mut client), invalidation("b"));
+        ask(&mut other, &["SET", "a", "1"]);
+        for _ in 0..2 {
+            assert_eq!(next(&mut client), invalidation("a"), "once a prefix");
+        }
+        let refusal = ask(&mut client, &begin);
+        assert!(
+            refusal.contains("overlaps with an existing prefix"),
+            "{refusal}"
+        );
+    }
+}
+
+/// What makes room for a request is told before its reply: told behind it, a cache would drop what the
+/// request has just put there.
+#[test]
+fn evictions_for_a_request_are_told_before_its_reply() {
+    let server = start(&["--maxmemory-policy", "volatile-random"]);
+    let mut client = resp3(&server);
+    let mut other = server.client().unwrap();
+    ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
+    ask(&mut client, &["SET", "volatile", "1", "EX", "1000"]);
+    let value = "x".repeat(60_000);
+    for number in 0..100 {
+        ask(&mut other, &["SET", &format!("k{number}"), &value]);
+    }
+    ask(&mut client, &["GET", "volatile"]);
+    let limit = "CONFIG SET maxmemory 1mb\r\nSETBIT volatile 7 1\r\n";
+    client.send_raw(limit.as_bytes()).unwrap();
+    assert_eq!(next(&mut client), "+OK");
+    assert_eq!(next(&mut client), invalidation("volatile"));
+    // Whether it is done depends on how much that freed.
+    next(&mut client);
+    assert_quiet(&mut client);
+}
+
+#[test]
+fn who_is_served_hears_of_it_behind_the_answer() {
+    for server in both() {
+        let mut client = resp3(&server);
+        let mut other = server.client().unwrap();
+        ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
+        for round in 0..20 {
+            ask(&mut client, &["LRANGE", "to", "0", "-1"]);
+            let wait = ["BLMOVE", "from", "to", "LEFT", "LEFT", "0"];
+            client.send(&wait).unwrap();
+            eventually("the client waits", || {
+                let info = ask(&mut other, &["INFO", "clients"]);
+                info.contains("blocked_clients:1\\r")
+            });
+            let value = format!("value-{round}");
+            ask(&mut other, &["RPUSH", "from", &value]);
+            assert_eq!(next(&mut client), format!("\"{value}\""));
+            assert_eq!(next(&mut client), invalidation("to"));
+        }
     }
 }

@@ -163,7 +163,8 @@ fn begin(context: &mut Context<'_>, asked: &Asked<'_>) -> CommandResult {
             return checked;
         }
         prefixes.extend(asked.prefixes.iter().map(|prefix| Box::from(*prefix)));
-        if asked.prefixes.is_empty() && prefixes.is_empty() {
+        // Without a prefix all keys are meant, whatever was asked for before.
+        if asked.prefixes.is_empty() && !prefixes.iter().any(|prefix| prefix.is_empty()) {
             prefixes.push(Box::default());
         }
     }

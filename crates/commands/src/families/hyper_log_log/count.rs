@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "PFCOUNT",
         arity: Arity::AtLeast(2),
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.and(Flags::MAY_REPLICATE),
         keys: &[KeySpec {
             notes: "RW because it may change the internal representation of the key, and propagate to replicas",
             ..KeySpec::range(1, -1, 1, KeyAccess::RW.and(KeyAccess::ACCESS))

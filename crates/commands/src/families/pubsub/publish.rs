@@ -15,7 +15,8 @@ const PUBLISHER: CommandSpec = CommandSpec {
     flags: Flags::PUBSUB
         .and(Flags::LOADING)
         .and(Flags::STALE)
-        .and(Flags::FAST),
+        .and(Flags::FAST)
+        .and(Flags::MAY_REPLICATE),
     group: Group::PubSub,
     ..CommandSpec::BLANK
 };
