@@ -248,7 +248,7 @@ impl Engine {
                 self.turn_started_ns,
             ),
             lap: Lap::begin(now.ns, output_start),
-            looks_at_each: self.settings.observer.looks_at_each(),
+            looks_at_each: self.settings.looks_at_each(),
             unserved: &mut self.unserved,
         };
         let mut outcome = visit.run(input, share, &mut self.batch);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use protocol::Limits;
 
+use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::thresholds::Thresholds;
 
@@ -26,6 +27,8 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// What is noticed about commands, and from when on.
     pub observer: Observer,
+    /// What is let through.
+    pub gate: Gate,
 }
 
 /// What is kept about the use of a record.
@@ -48,6 +51,7 @@ impl Default for Settings {
             compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
             observer: Observer::default(),
+            gate: Gate::open(),
         }
     }
 }
@@ -58,6 +62,12 @@ impl Settings {
     #[must_use]
     pub fn string_bytes_max(&self) -> u64 {
         self.bulk_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether every request has to be looked at by itself.
+    #[inline]
+    pub(crate) fn looks_at_each(&self) -> bool {
+        self.observer.looks_at_each() || self.gate.is_closed()
     }
 
     /// What is kept about the use of a record.

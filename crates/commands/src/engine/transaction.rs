@@ -17,7 +17,7 @@ use store::{Handle, Hold, Key};
 
 use super::Place;
 use super::lap::{Ledger, Ran};
-use super::visit::{Visit, check, resolve};
+use super::visit::{Visit, resolve};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
@@ -103,7 +103,7 @@ impl Visit<'_> {
         let command = resolve(self.table, found, request)?;
         let (index, spec, _) = command;
         let session = &*self.context.session;
-        let mut admitted = check(self.table, (index, spec), request, session);
+        let mut admitted = self.check((index, spec), request);
         if admitted.is_ok() && session.transaction.is_some() && spec.flags.has(Flags::NO_MULTI) {
             admitted = Err(CommandError::fixed(
                 "ERR Command not allowed inside a transaction",

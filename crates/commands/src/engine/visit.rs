@@ -50,7 +50,7 @@ pub(super) struct Visit<'a> {
     pub(super) ledger: Ledger<'a>,
     /// What ran and is not in the ledger yet.
     pub(super) lap: Lap,
-    /// Every request is timed by itself.
+    /// Every request is looked at by itself.
     pub(super) looks_at_each: bool,
     pub(super) unserved: &'a mut Names,
 }
@@ -209,7 +209,7 @@ impl Visit<'_> {
                     let left = self.execute_with_care(run, &planned, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
                     self.may_be_busy = self.needs_care();
-                    self.looks_at_each = self.context.settings.observer.looks_at_each();
+                    self.looks_at_each = self.context.settings.looks_at_each();
                     left
                 }
             };
@@ -493,9 +493,9 @@ impl Visit<'_> {
 
     pub(super) fn call(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
         let (index, spec, first) = resolve(self.table, found, request)?;
-        let session = &mut *self.context.session;
+        let session = &*self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
-        if let Err(refusal) = check(self.table, (index, spec), request, session) {
+        if let Err(refusal) = self.check((index, spec), request) {
             self.ledger.counters.count_rejection(index);
             return Err(refusal);
         }
@@ -558,6 +558,18 @@ impl Visit<'_> {
         result
     }
 
+    /// Whether a command may run now, as far as can be said without running it.
+    #[inline]
+    pub(super) fn check(
+        &self,
+        (index, spec): (CommandIndex, &'static CommandSpec),
+        request: Request<'_>,
+    ) -> CommandResult {
+        let session = &*self.context.session;
+        check(self.table, (index, spec), request, session)?;
+        self.context.settings.gate.pass(spec, session)
+    }
+
     /// Whether every request has to be looked at by itself because of engines aside.
     #[inline]
     fn needs_care(&self) -> bool {
@@ -575,9 +587,7 @@ impl Visit<'_> {
         if self.context.session.transaction.is_some() {
             return spec.name == "EXEC" && self.exec_has_to_wait();
         }
-        if self.place != Place::Worker
-            || check(self.table, (index, spec), request, self.context.session).is_err()
-        {
+        if self.place != Place::Worker || self.check((index, spec), request).is_err() {
             return false;
         }
         if spec.keys.is_empty() {
@@ -619,8 +629,7 @@ impl Visit<'_> {
         let Some(Ok((index, spec, _))) = resolved else {
             return false;
         };
-        check(self.table, (index, spec), request, self.context.session).is_ok()
-            && (!writes_only || self.writes(spec))
+        self.check((index, spec), request).is_ok() && (!writes_only || self.writes(spec))
     }
 }
 
@@ -695,7 +704,7 @@ pub(super) fn resolve(
 }
 
 #[inline]
-pub(super) fn check(
+fn check(
     table: &'static Table,
     (index, spec): (CommandIndex, &'static CommandSpec),
     request: Request<'_>,
