@@ -41,8 +41,8 @@
 //! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on the
 //! new side, without saving any.
 //!
-//! Weak spot: an object is copied whole with its bucket held, by a writer too; large ones should
-//! share their nodes with the copy.
+//! A large object is not copied whole with its bucket held: it shares its nodes with the copy, and who
+//! changes it later copies the nodes that he changes.
 //!
 //! Source: the cut without a drain phase follows from Garnet's checkpoints (PVLDB 19(2), 5.1);
 //! bucket-wise pre-images stand for its record versions.

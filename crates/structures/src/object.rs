@@ -93,6 +93,13 @@ pub enum Object {
 /// The longest variant of [`Object`] in bytes: every small collection pays for it.
 pub const VARIANT_BYTES_MAX: usize = 40;
 
+/// With fewer nodes an object may be one that shares none.
+const SHARED_NODES_MIN: usize = 16;
+/// What a clone takes for each node that it shares, at most …
+const NODE_LINK_BYTES: usize = 32;
+/// … and for what is not shared.
+const OWN_BYTES_MAX: usize = 16 * 1024;
+
 /// Freeing fewer allocations than this is done at once: some microseconds.
 const LAZY_ALLOCATIONS_MIN: usize = 128;
 
@@ -174,6 +181,18 @@ impl Object {
     pub fn memory_bytes(&self) -> usize {
         let inner = with_structure!(self, structure => structure.memory_bytes());
         allocated(size_of::<Self>()) + inner
+    }
+
+    /// Bytes that a clone takes for itself, at most: a large object shares its nodes with it, until one
+    /// of both changes them. O(1).
+    #[must_use]
+    pub fn copy_bytes(&self) -> usize {
+        let nodes = with_structure!(self, structure => structure.allocations());
+        if nodes < SHARED_NODES_MIN {
+            return self.memory_bytes();
+        }
+        let own = allocated(size_of::<Self>()) + OWN_BYTES_MAX;
+        (own + nodes * NODE_LINK_BYTES).min(self.memory_bytes())
     }
 
     /// Whether some of its members have deadlines of their own. O(1).

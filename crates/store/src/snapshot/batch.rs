@@ -83,6 +83,7 @@ pub struct Batch {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     long_bytes: u64,
+    has_large_object: bool,
     counted_bytes: u64,
     held: Arc<Held>,
     origin: Origin,
@@ -171,6 +172,7 @@ impl Batch {
             bytes: Vec::with_capacity(ROOM_BYTES),
             entries: Vec::with_capacity(FULL_RECORDS / 2),
             long_bytes: 0,
+            has_large_object: false,
             counted_bytes: 0,
             held: Arc::clone(held),
             origin,
@@ -225,6 +227,7 @@ impl Batch {
         self.bytes.len() >= FULL_BYTES
             || self.entries.len() >= FULL_RECORDS
             || self.long_bytes >= FULL_LONG_BYTES
+            || self.has_large_object
     }
 
     pub(super) fn push_integer(&mut self, named: Named<'_>, number: i64) {
@@ -241,9 +244,11 @@ impl Batch {
         self.push(named, Kept::Blob(blob));
     }
 
-    /// Adds a copy of an object.
+    /// Adds a copy of an object. What a large one shares with it is not counted: only what is changed
+    /// until the batch is dropped becomes more memory, and a large object is handed over at once.
     pub(super) fn push_object(&mut self, named: Named<'_>, object: &Object) {
-        self.long_bytes += object.memory_bytes() as u64;
+        self.long_bytes += object.copy_bytes() as u64;
+        self.has_large_object |= object.copy_bytes() < object.memory_bytes();
         self.push(named, Kept::Object(Box::new(object.clone())));
     }
 

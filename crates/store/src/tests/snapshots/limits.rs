@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use structures::{BlockLimit, Element, End, List};
+
 use super::super::Force;
 use super::{fill, set};
 use crate::handle::Handle;
@@ -191,4 +193,37 @@ fn a_writer_at_full_speed_is_never_the_end_of_memory() {
         let most = LIMITS.hard_bytes + LIMITS.soft_bytes + SLACK_BYTES;
         assert!(totals.held_bytes_max < most, "{totals:?}");
     }
+}
+
+/// A list of many times the limits shares its blocks with what is saved of it.
+#[test]
+fn a_large_object_fits_below_the_limits() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill(&mut handle, 1_000);
+    let key = handle.key(0, b"list");
+    let push = |handle: &mut Handle, count| {
+        let limit = BlockLimit::default();
+        let pushed = handle.modify(&key, |entry| {
+            entry.change_or_create(|list: &mut List| {
+                for number in 0..count {
+                    list.push(End::Back, Element::Integer(number), limit);
+                }
+            })
+        });
+        pushed.unwrap();
+    };
+    push(&mut handle, 4_000_000);
+    let sink = Slow::default();
+    handle
+        .begin_snapshot(Box::new(sink.clone()), LIMITS)
+        .unwrap();
+    push(&mut handle, 1);
+    while handle.advance_snapshot(64) != SnapshotStep::Idle {
+        sink.let_go();
+    }
+    let (ending, totals) = sink.ended().unwrap();
+    assert_eq!((ending, totals.records), (Ending::Complete, 1_001));
+    assert!(totals.bytes > 2 * LIMITS.hard_bytes, "{totals:?}");
+    assert!(totals.held_bytes_max < LIMITS.soft_bytes, "{totals:?}");
 }
