@@ -17,5 +17,7 @@
 pub mod checkpoint;
 pub mod checksum;
 pub mod disk;
+pub mod log;
+pub mod planted;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;

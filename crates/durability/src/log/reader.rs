@@ -1,0 +1,560 @@
+//! Reading a log back: every frame checked, and an end that says what it is.
+//!
+//! What cannot be read is one of two things. Above everything that any block says was durable it is
+//! what a crash left of the last writes, in any state: the log ends before it ([`Tail`]). Below, it is
+//! damage, and [`LogError::Damage`] says where. So a reader looks at all that follows a flaw before it
+//! answers.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::frame::{self, Frame};
+use super::segment::{
+    self, BLOCK_HEAD_BYTES, BlockHead, HeadFlaw, SEGMENT_HEAD_BYTES, SegmentHead,
+};
+use crate::disk::{Disk, DiskFile};
+
+/// What is read at once.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// Reads the frames of a directory in order.
+#[derive(Debug)]
+pub struct Reader {
+    disk: Arc<dyn Disk>,
+    segments: Vec<Segment>,
+    /// Frames below are checked no further than needed, and not given.
+    from: u64,
+    /// Where the next frame begins.
+    sequence: u64,
+    open: Option<Open>,
+    tail: Option<Tail>,
+}
+
+/// A file of the log.
+#[derive(Clone, Debug)]
+struct Segment {
+    first: u64,
+    path: PathBuf,
+}
+
+/// The segment that is being read.
+#[derive(Debug)]
+struct Open {
+    /// Its place among the segments.
+    at: usize,
+    window: Window,
+    salt: u64,
+    /// What the next block's head has to say.
+    chain: u32,
+    offset: u64,
+    /// What is left of the block that is being read, in bytes of frames.
+    block_left: u64,
+}
+
+/// Where a log ends, and what stands behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// Where the next frame would begin: everything below was read, and is whole.
+    pub end: u64,
+    /// What stands behind the last frame.
+    pub shape: Shape,
+    /// The last file that was read, and the place in it; none when there is no file.
+    pub place: Option<(PathBuf, u64)>,
+}
+
+/// What stands behind the last frame of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing.
+    Clean,
+    /// A block or a frame that the file is too short for.
+    Short,
+    /// Zeroes.
+    Zeroed,
+    /// Something that is no block and no frame.
+    Garbage,
+    /// The next frame, in part.
+    Torn,
+}
+
+/// Why a log cannot be read.
+#[derive(Debug)]
+pub enum LogError {
+    /// The system failed.
+    Io {
+        /// The file, or the directory.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Something that had been durable is damaged.
+    Damage {
+        /// The file.
+        path: PathBuf,
+        /// The place in the file, in bytes.
+        offset: u64,
+        /// The place in the log: everything below was read.
+        sequence: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A file of another version of the format.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The log begins behind the place asked for.
+    Missing {
+        /// What was asked for.
+        from: u64,
+        /// Where the oldest file begins.
+        first: u64,
+    },
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Damage {
+                path,
+                offset,
+                sequence,
+                what,
+            } => write!(
+                f,
+                "{} is damaged at offset {offset} (sequence {sequence}): {what}",
+                path.display()
+            ),
+            Self::Version { path, version } => write!(
+                f,
+                "{} has version {version} of the log's format; this server reads version {}",
+                path.display(),
+                segment::VERSION
+            ),
+            Self::Missing { from, first } => write!(
+                f,
+                "the log begins at sequence {first}, but is needed from {from} on"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// What stands where a block or a frame should.
+#[derive(Clone, Copy, Debug)]
+struct Flaw {
+    shape: Shape,
+    what: &'static str,
+}
+
+/// What one step of reading came to.
+enum Step {
+    /// A whole frame stands at this offset, with so many bytes.
+    Frame(u64, usize),
+    /// Something else was passed.
+    Passed,
+    End,
+}
+
+impl Reader {
+    /// A reader of the frames from a sequence on, which is the beginning of one, or the log's end. The
+    /// files in the directory that are no segments are left alone.
+    ///
+    /// # Errors
+    /// [`LogError::Missing`] when the log begins later, and what the system says.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, LogError> {
+        let mut segments = list(&*disk, directory).map_err(|error| LogError::Io {
+            path: directory.to_owned(),
+            error,
+        })?;
+        if let Some(oldest) = segments.first()
+            && oldest.first > from
+        {
+            return Err(LogError::Missing {
+                from,
+                first: oldest.first,
+            });
+        }
+        let needed = segments.partition_point(|segment| segment.first <= from);
+        segments.drain(..needed.saturating_sub(1));
+        let sequence = segments.first().map_or(from, |segment| segment.first);
+        Ok(Self {
+            disk,
+            segments,
+            from,
+            sequence,
+            open: None,
+            tail: None,
+        })
+    }
+
+    /// The next frame; none at the end, which [`Reader::tail`] describes.
+    ///
+    /// # Errors
+    /// See [`LogError`]. Everything given before is right nevertheless.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, LogError> {
+        let (offset, length) = loop {
+            match self.step()? {
+                Step::Frame(offset, length) => break (offset, length),
+                Step::Passed => {}
+                Step::End => return Ok(None),
+            }
+        };
+        let sequence = self.sequence - length as u64;
+        let Some(open) = &mut self.open else {
+            return Ok(None);
+        };
+        // The window still holds what was checked.
+        let path = &self.segments[open.at].path;
+        let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
+        Frame::decode(bytes, sequence)
+            .map(Some)
+            .map_err(|what| LogError::Damage {
+                path: path.clone(),
+                offset,
+                sequence,
+                what,
+            })
+    }
+
+    /// How the log ends, once all frames were given.
+    #[must_use]
+    pub fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
+    }
+
+    /// Where the next frame begins: everything below was read.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    fn step(&mut self) -> Result<Step, LogError> {
+        if self.tail.is_some() {
+            return Ok(Step::End);
+        }
+        let next = self.open.as_ref().map_or(0, |open| open.at + 1);
+        if let Some(segment) = self.segments.get(next)
+            && segment.first == self.sequence
+        {
+            self.enter(next)?;
+            return Ok(Step::Passed);
+        }
+        let limit = self.segments.get(next).map(|segment| segment.first);
+        let Some(open) = &mut self.open else {
+            self.tail = Some(Tail {
+                end: self.sequence,
+                shape: Shape::Clean,
+                place: None,
+            });
+            return Ok(Step::End);
+        };
+        let path = &self.segments[open.at].path;
+        let found = if open.block_left == 0 {
+            open.block(path, self.sequence, self.from)?
+        } else {
+            open.frame(path, self.sequence)?
+        };
+        match found {
+            Ok((step, passed)) => {
+                if limit.is_some_and(|limit| limit < self.sequence + passed) {
+                    let what = "the next file begins before it ends";
+                    return Err(self.damage(what));
+                }
+                self.sequence += passed;
+                Ok(match step {
+                    Step::Frame(..) if self.sequence <= self.from => Step::Passed,
+                    step => step,
+                })
+            }
+            Err(flaw) => self.end(flaw),
+        }
+    }
+
+    /// Goes on with another segment.
+    fn enter(&mut self, at: usize) -> Result<(), LogError> {
+        let path = &self.segments[at].path;
+        let mut window = Window::open(&*self.disk, path).map_err(io_error(path))?;
+        let head = head_of(&mut window, path, self.segments[at].first)?;
+        self.open = Some(Open {
+            at,
+            window,
+            salt: head.salt,
+            chain: head.chain(),
+            offset: SEGMENT_HEAD_BYTES as u64,
+            block_left: 0,
+        });
+        Ok(())
+    }
+
+    /// A flaw: the log ends here, unless something that was durable is behind.
+    fn end(&mut self, flaw: Flaw) -> Result<Step, LogError> {
+        if self.durable_behind()? > self.sequence {
+            return Err(self.damage(flaw.what));
+        }
+        let place = self.open.as_ref();
+        self.tail = Some(Tail {
+            end: self.sequence,
+            shape: flaw.shape,
+            place: place.map(|open| (self.segments[open.at].path.clone(), open.offset)),
+        });
+        Ok(Step::End)
+    }
+
+    fn damage(&self, what: &'static str) -> LogError {
+        let (path, offset) = self.open.as_ref().map_or_else(
+            || (PathBuf::new(), 0),
+            |open| (self.segments[open.at].path.clone(), open.offset),
+        );
+        LogError::Damage {
+            path,
+            offset,
+            sequence: self.sequence,
+            what,
+        }
+    }
+
+    /// The highest durable sequence that any block behind this place states.
+    fn durable_behind(&mut self) -> Result<u64, LogError> {
+        let Some(open) = &mut self.open else {
+            return Ok(0);
+        };
+        let path = &self.segments[open.at].path;
+        let mut durable = durable_in(&mut open.window, path, open.offset, open.salt)?;
+        for segment in &self.segments[open.at + 1..] {
+            let path = &segment.path;
+            let mut window = Window::open(&*self.disk, path).map_err(io_error(path))?;
+            let head = head_of(&mut window, path, segment.first)?;
+            let start = SEGMENT_HEAD_BYTES as u64;
+            durable = durable.max(durable_in(&mut window, path, start, head.salt)?);
+        }
+        Ok(durable)
+    }
+}
+
+impl Open {
+    /// Reads a block's head, and passes a block whose frames are not asked for.
+    fn block(&mut self, path: &Path, sequence: u64, from: u64) -> Result<Found, LogError> {
+        let here = view(&mut self.window, path, self.offset, BLOCK_HEAD_BYTES)?;
+        let head = here.and_then(|bytes| BlockHead::decode(bytes, self.salt));
+        let flaw = match head {
+            None => return self.no_block(path).map(Err),
+            Some(head) if head.sequence != sequence => "a block is not the next one",
+            Some(head) if head.chain != self.chain => "a block does not follow the one before",
+            Some(head) => {
+                self.chain = head.next_chain(self.salt);
+                self.offset += BLOCK_HEAD_BYTES as u64;
+                let is_passed = sequence.saturating_add(head.length) <= from
+                    && head.length <= self.window.size.saturating_sub(self.offset);
+                if is_passed {
+                    self.offset += head.length;
+                    return Ok(Ok((Step::Passed, head.length)));
+                }
+                self.block_left = head.length;
+                return Ok(Ok((Step::Passed, 0)));
+            }
+        };
+        Ok(Err(Flaw {
+            shape: Shape::Garbage,
+            what: flaw,
+        }))
+    }
+
+    /// What stands here instead of a block's head.
+    fn no_block(&mut self, path: &Path) -> Result<Flaw, LogError> {
+        let left = self.window.size.saturating_sub(self.offset);
+        let shape = if left == 0 {
+            Shape::Clean
+        } else if is_zeroed(&mut self.window, path, self.offset)? {
+            Shape::Zeroed
+        } else if left < BLOCK_HEAD_BYTES as u64 {
+            Shape::Short
+        } else {
+            Shape::Garbage
+        };
+        let what = match shape {
+            Shape::Clean | Shape::Short => "the file is too short",
+            Shape::Zeroed => "zeroes stand where a block should",
+            Shape::Garbage | Shape::Torn => "the head of a block is damaged",
+        };
+        Ok(Flaw { shape, what })
+    }
+
+    /// Checks the next frame of the block.
+    fn frame(&mut self, path: &Path, sequence: u64) -> Result<Found, LogError> {
+        let left = self.window.size.saturating_sub(self.offset);
+        let short = Flaw {
+            shape: Shape::Short,
+            what: "the file is too short",
+        };
+        let Some(head) = view(&mut self.window, path, self.offset, frame::HEAD_BYTES)? else {
+            return Ok(Err(short));
+        };
+        let length = match frame::frame_length(head, sequence) {
+            Ok(length) if length as u64 > self.block_left => {
+                Err("a frame is longer than its block")
+            }
+            Ok(length) if length as u64 > left => return Ok(Err(short)),
+            length => length,
+        };
+        let length = match length {
+            Ok(length) => length,
+            Err(what) => return self.no_frame(path, what).map(Err),
+        };
+        let bytes = view(&mut self.window, path, self.offset, length)?.unwrap_or_default();
+        if let Err(what) = Frame::decode(bytes, sequence) {
+            let shape = Shape::Torn;
+            return Ok(Err(Flaw { shape, what }));
+        }
+        let offset = self.offset;
+        self.offset += length as u64;
+        self.block_left -= length as u64;
+        Ok(Ok((Step::Frame(offset, length), length as u64)))
+    }
+
+    fn no_frame(&mut self, path: &Path, what: &'static str) -> Result<Flaw, LogError> {
+        let shape = if is_zeroed(&mut self.window, path, self.offset)? {
+            Shape::Zeroed
+        } else {
+            Shape::Garbage
+        };
+        Ok(Flaw { shape, what })
+    }
+}
+
+/// A step and how many bytes of frames it passed; or what is wrong.
+type Found = Result<(Step, u64), Flaw>;
+
+/// The segments of a directory, oldest first. One that does not exist has none.
+fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<Segment>> {
+    let names = match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names?,
+    };
+    let mut segments: Vec<Segment> = names
+        .iter()
+        .filter_map(|name| {
+            let first = segment::first_of(name)?;
+            let path = directory.join(name);
+            Some(Segment { first, path })
+        })
+        .collect();
+    segments.sort_unstable_by_key(|segment| segment.first);
+    Ok(segments)
+}
+
+/// The head of a segment. It was durable before the file got its name, so it is whole or damaged.
+fn head_of(window: &mut Window, path: &Path, first: u64) -> Result<SegmentHead, LogError> {
+    let bytes = view(window, path, 0, SEGMENT_HEAD_BYTES)?.unwrap_or_default();
+    SegmentHead::decode(bytes).map_err(|flaw| match flaw {
+        HeadFlaw::Version(version) => LogError::Version {
+            path: path.to_owned(),
+            version,
+        },
+        HeadFlaw::Damaged => LogError::Damage {
+            path: path.to_owned(),
+            offset: 0,
+            sequence: first,
+            what: "the head of the file is damaged",
+        },
+    })
+}
+
+/// The highest durable sequence that the blocks of a file state from a place on. Every place is looked
+/// at: what leads from block to block may be what is damaged.
+fn durable_in(window: &mut Window, path: &Path, offset: u64, salt: u64) -> Result<u64, LogError> {
+    let (mut durable, mut at) = (0, offset.next_multiple_of(8));
+    while at + BLOCK_HEAD_BYTES as u64 <= window.size {
+        let left = usize::try_from(window.size - at).unwrap_or(usize::MAX);
+        let bytes = view(window, path, at, left.min(WINDOW_BYTES))?.unwrap_or_default();
+        let last = bytes.len() - BLOCK_HEAD_BYTES;
+        let heads = (0..=last)
+            .step_by(8)
+            .filter_map(|start| BlockHead::decode(&bytes[start..], salt));
+        durable = heads.map(|head| head.durable).fold(durable, u64::max);
+        at += (last + 1).next_multiple_of(8) as u64;
+    }
+    Ok(durable)
+}
+
+/// Whether a file has nothing but zeroes from a place on.
+fn is_zeroed(window: &mut Window, path: &Path, offset: u64) -> Result<bool, LogError> {
+    let mut at = offset;
+    while at < window.size {
+        let left = usize::try_from(window.size - at).unwrap_or(usize::MAX);
+        let bytes = view(window, path, at, left.min(WINDOW_BYTES))?.unwrap_or_default();
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(true)
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> LogError {
+    let path = path.to_owned();
+    |error| LogError::Io { path, error }
+}
+
+/// The bytes at a place of a file; none when the file ends before.
+fn view<'a>(
+    window: &'a mut Window,
+    path: &Path,
+    offset: u64,
+    length: usize,
+) -> Result<Option<&'a [u8]>, LogError> {
+    window.view(offset, length).map_err(io_error(path))
+}
+
+/// A file, and the part of it that was read last.
+#[derive(Debug)]
+struct Window {
+    file: Box<dyn DiskFile>,
+    size: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn open(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+        let file = disk.open(path)?;
+        Ok(Self {
+            size: file.size()?,
+            file,
+            start: 0,
+            bytes: Vec::new(),
+        })
+    }
+
+    /// The bytes at a place; none when the file ends before.
+    fn view(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
+        let left = self.size.saturating_sub(offset);
+        if length as u64 > left {
+            return Ok(None);
+        }
+        let is_held =
+            offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
+        if !is_held {
+            let wanted = length.max(
+                usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(WINDOW_BYTES),
+            );
+            self.bytes.resize(wanted, 0);
+            let read = self.file.read_at(&mut self.bytes, offset)?;
+            self.bytes.truncate(read);
+            self.start = offset;
+            if read < length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let at = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
+        Ok(Some(&self.bytes[at..at + length]))
+    }
+}

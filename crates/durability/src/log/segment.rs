@@ -1,0 +1,137 @@
+//! Segments and blocks: the heads between frames, and the names of files.
+//!
+//! ```text
+//!   segment head   "IOLITLOG" │ version u32 │ 0 u32 │ salt u64 │ created_unix_ms u64 │ 0 u32 │ sum u32
+//!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ 0 u32
+//! ```
+//!
+//! The sum of a block head begins with the salt of its segment, which is random and leaves the server
+//! in no other way: no client can store a value that looks like a block.
+
+use std::path::{Path, PathBuf};
+
+use super::frame::{u32_at, u64_at};
+use crate::checksum;
+
+/// Version of the format that is written, and the highest that is read.
+pub const VERSION: u32 = 1;
+const MAGIC: &[u8; 8] = b"IOLITLOG";
+const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
+pub(super) const SEGMENT_HEAD_BYTES: usize = 40;
+pub(super) const BLOCK_HEAD_BYTES: usize = 40;
+const EXTENSION: &str = ".log";
+const NAME_DIGITS: usize = 16;
+
+/// What stands at the start of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHead {
+    /// Goes into the sums of the blocks.
+    pub(super) salt: u64,
+    pub(super) created_unix_ms: u64,
+}
+
+impl SegmentHead {
+    pub(super) fn encode(&self) -> [u8; SEGMENT_HEAD_BYTES] {
+        let mut bytes = [0; SEGMENT_HEAD_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.created_unix_ms.to_le_bytes());
+        let sum = checksum::crc32c(&bytes[..36]);
+        bytes[36..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeadFlaw> {
+        if bytes.len() < SEGMENT_HEAD_BYTES || !bytes.starts_with(MAGIC) {
+            return Err(HeadFlaw::Damaged);
+        }
+        if u32_at(bytes, 36) != checksum::crc32c(&bytes[..36]) {
+            return Err(HeadFlaw::Damaged);
+        }
+        match u32_at(bytes, 8) {
+            VERSION => Ok(Self {
+                salt: u64_at(bytes, 16),
+                created_unix_ms: u64_at(bytes, 24),
+            }),
+            version => Err(HeadFlaw::Version(version)),
+        }
+    }
+
+    /// What the chain of its blocks begins with.
+    pub(super) fn chain(&self) -> u32 {
+        u32_at(&self.encode(), 36)
+    }
+}
+
+/// Why a segment's head is no good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadFlaw {
+    Damaged,
+    /// It is whole, and of another version of the format.
+    Version(u32),
+}
+
+/// What stands before frames that were written at once; before none when only `durable` is stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockHead {
+    /// Of the first frame.
+    pub(super) sequence: u64,
+    /// Bytes of frames.
+    pub(super) length: u64,
+    /// Everything below this sequence had been made durable.
+    pub(super) durable: u64,
+    /// The sum of the block head before, or that of the segment's head.
+    pub(super) chain: u32,
+}
+
+impl BlockHead {
+    pub(super) fn encode(&self, salt: u64) -> [u8; BLOCK_HEAD_BYTES] {
+        let mut bytes = [0; BLOCK_HEAD_BYTES];
+        bytes[..4].copy_from_slice(BLOCK_MAGIC);
+        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.length.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.durable.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.chain.to_le_bytes());
+        let sum = sum_of(&bytes, salt);
+        bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// The head at the start of `bytes`, if there is one.
+    pub(super) fn decode(bytes: &[u8], salt: u64) -> Option<Self> {
+        let bytes = bytes.get(..BLOCK_HEAD_BYTES)?;
+        let is_one = bytes.starts_with(BLOCK_MAGIC) && u32_at(bytes, 4) == sum_of(bytes, salt);
+        is_one.then(|| Self {
+            sequence: u64_at(bytes, 8),
+            length: u64_at(bytes, 16),
+            durable: u64_at(bytes, 24),
+            chain: u32_at(bytes, 32),
+        })
+    }
+
+    /// What the next block's head has as its chain.
+    pub(super) fn next_chain(&self, salt: u64) -> u32 {
+        u32_at(&self.encode(salt), 4)
+    }
+}
+
+fn sum_of(head: &[u8], salt: u64) -> u32 {
+    let salted = checksum::crc32c(&salt.to_le_bytes());
+    checksum::append(salted, &head[8..])
+}
+
+/// The file of the segment whose first frame is to be the one at `first`.
+pub(super) fn path_of(directory: &Path, first: u64) -> PathBuf {
+    directory.join(format!("{first:0NAME_DIGITS$x}{EXTENSION}"))
+}
+
+/// The first sequence of the segment that a file of this name is, if it is one.
+pub(super) fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(EXTENSION)?;
+    let is_ours = digits.len() == NAME_DIGITS
+        && digits
+            .bytes()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(digits, 16).ok().filter(|_| is_ours)
+}

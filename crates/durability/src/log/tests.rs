@@ -1,0 +1,6 @@
+//! Tests of the log: what was written comes back, and what is damaged is noticed.
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+mod damage;
+mod golden;
+mod written;

@@ -1,0 +1,185 @@
+//! A small log with every byte flipped and cut at every offset: a prefix or a refusal, never a wrong
+//! frame, and never a prefix that lacks what was durable.
+
+use super::written::{Directory, Written, read};
+use crate::log::{LogError, Shape};
+use crate::planted::{self, Bug};
+
+const FIRST: &str = "0000000000000000.log";
+
+/// Two files. Of the second, the first frame was durable, the others not.
+struct Small {
+    files: Vec<(String, Vec<u8>)>,
+    frames: Vec<String>,
+    durable: u64,
+}
+
+impl Small {
+    fn new() -> Self {
+        let mut first = Written::new(0);
+        first.block(0, &[&[&[b"SET", b"a", b"1"]], &[&[b"SET", b"b", b"2"]]]);
+        first.block(0, &[&[&[b"SET", b"c", b"3"], &[b"DEL", b"a"]]]);
+        let mut second = Written::new(first.sequence);
+        second.block(0, &[&[&[b"SET", b"d", b"4"]]]);
+        let durable = second.sequence;
+        second.block(durable, &[&[&[b"SET", b"e", b"5"]], &[&[b"DEL", b"e"]]]);
+        second.block(durable, &[&[&[b"SET", b"f", b"6"]]]);
+        let files = vec![
+            (FIRST.to_owned(), first.bytes),
+            (format!("{:016x}.log", first.sequence), second.bytes),
+        ];
+        let directory = Directory::new();
+        for (name, bytes) in &files {
+            directory.put(name, bytes);
+        }
+        let (frames, _) = read(directory.path(), 0);
+        assert_eq!(frames.len(), 7);
+        Self {
+            files,
+            frames,
+            durable,
+        }
+    }
+
+    /// Reads the log with other bytes in one of the files; whether it was refused.
+    /// A prefix that ends before `durable` is a failure.
+    fn check(
+        &self,
+        directory: &Directory,
+        file: usize,
+        bytes: &[u8],
+        durable: u64,
+        note: &str,
+    ) -> bool {
+        directory.put(&self.files[1 - file].0, &self.files[1 - file].1);
+        directory.put(&self.files[file].0, bytes);
+        let (frames, end) = read(directory.path(), 0);
+        assert!(self.frames.starts_with(&frames), "{note}: {frames:?}");
+        match end {
+            Ok(tail) => assert!(tail.end >= durable, "{note}: {tail:?}"),
+            Err(LogError::Damage { path, offset, .. }) => {
+                assert!(path.ends_with(&self.files[file].0), "{note}: {path:?}");
+                assert!(offset <= bytes.len() as u64, "{note}");
+                return true;
+            }
+            Err(error) => panic!("{note}: {error}"),
+        }
+        false
+    }
+}
+
+#[test]
+fn every_byte_flipped() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let mut refused = [0; 2];
+    for (file, (_, good)) in small.files.iter().enumerate() {
+        for at in 0..good.len() {
+            for bits in [0x01, 0xff] {
+                let mut bytes = good.clone();
+                bytes[at] ^= bits;
+                let note = format!("file {file}, byte {at} ^ {bits}");
+                let is_refused = small.check(&directory, file, &bytes, small.durable, &note);
+                refused[file] += usize::from(is_refused);
+                assert!(is_refused || file == 1, "{note}");
+            }
+        }
+    }
+    // Head of the segment, head of the block and the frame that was durable.
+    assert_eq!(refused[1], 2 * (40 + 40 + 64));
+}
+
+#[test]
+fn every_offset_cut() {
+    let (small, directory) = (Small::new(), Directory::new());
+    for (file, (_, good)) in small.files.iter().enumerate() {
+        for at in 0..good.len() {
+            let mut zeroed = good.clone();
+            zeroed[at..].fill(0);
+            let mut garbage = good.clone();
+            garbage[at..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            for (kind, bytes) in [
+                ("cut", &good[..at]),
+                ("zeroed", &zeroed),
+                ("garbage", &garbage),
+            ] {
+                let note = format!("file {file}, {kind} at {at}");
+                // What says that the first frame of the second file was durable is cut off, too.
+                let is_refused = small.check(&directory, file, bytes, 0, &note);
+                assert_eq!(is_refused, file == 0 || at < 40, "{note}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tails_have_shapes() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let (name, good) = &small.files[1];
+    directory.put(FIRST, &small.files[0].1);
+    let shape = |bytes: &[u8]| {
+        directory.put(name, bytes);
+        read(directory.path(), 0).1.unwrap().shape
+    };
+    let last = good.len() - 64 - 40;
+    assert_eq!(shape(good), Shape::Clean);
+    assert_eq!(shape(&good[..good.len() - 3]), Shape::Short);
+    assert_eq!(shape(&good[..last + 7]), Shape::Short);
+    assert_eq!(shape(&[good, &[0; 100][..]].concat()), Shape::Zeroed);
+    assert_eq!(
+        shape(&[&good[..last + 40], &[0; 64]].concat()),
+        Shape::Zeroed
+    );
+    assert_eq!(shape(&[good, &[1; 100][..]].concat()), Shape::Garbage);
+    assert_eq!(shape(&[&good[..last + 72], &[0; 32]].concat()), Shape::Torn);
+}
+
+/// Unsynced blocks reach a device in any order, so a good one may stand behind a bad one.
+#[test]
+fn a_block_that_was_lost_before_one_that_was_not() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let mut bytes = small.files[1].1.clone();
+    bytes[40 + 40 + 64..][..40].fill(0);
+    assert!(!small.check(&directory, 1, &bytes, small.durable, "undurable"));
+    bytes[40..][..40].fill(0);
+    // The last block says that the first one was durable.
+    assert!(small.check(&directory, 1, &bytes, small.durable, "durable"));
+}
+
+#[test]
+fn a_file_in_the_middle_that_is_missing_is_damage() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let mut third = Written::new(0x1000);
+    third.block(0x1000, &[&[&[b"PING"]]]);
+    directory.put("0000000000001000.log", &third.bytes);
+    for (name, bytes) in &small.files {
+        directory.put(name, bytes);
+    }
+    let (frames, end) = read(directory.path(), 0);
+    assert_eq!(frames, small.frames);
+    assert!(matches!(end, Err(LogError::Damage { .. })), "{end:?}");
+}
+
+/// A file whose sync failed is left as it is; what it should have kept is in the next one again.
+#[test]
+fn what_is_behind_the_start_of_the_next_file_does_not_count() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let mut bytes = small.files[0].1.clone();
+    let mut again = Written::new(64);
+    again.block(64, &[&[&[b"SET", b"b", b"2"]]]);
+    directory.put("0000000000000040.log", &again.bytes);
+    for at in 40 + 40 + 64..bytes.len() {
+        bytes[at] ^= 0xff;
+        directory.put(FIRST, &bytes);
+        let (frames, tail) = read(directory.path(), 0);
+        assert_eq!(frames, small.frames[..2]);
+        assert_eq!((tail.unwrap().end), 128);
+    }
+}
+
+#[test]
+fn without_sums_a_flipped_byte_is_not_noticed() {
+    planted::plant(Some(Bug::NoChecksum));
+    let caught = std::panic::catch_unwind(every_byte_flipped);
+    planted::plant(None);
+    assert!(caught.is_err(), "the sweep notices a bug");
+}

@@ -1,0 +1,96 @@
+//! The bytes of version 1 stay what they are: `tests/vectors/v1/log-*.bin`.
+//!
+//! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
+
+use super::written::{Directory, Written, read};
+use crate::log::Shape;
+
+fn vectors() -> [(&'static str, Vec<u8>); 2] {
+    let mut first = Written::new(0);
+    first.block(0, &[&[&[b"SET", b"key", b"value"]], &[&[b"DEL", b""]]]);
+    first.block(
+        0,
+        &[&[&[b"LPUSH", b"list", &[b'x'; 1234]], &[b"DEL", b"other"]]],
+    );
+    let durable = first.sequence;
+    first.block(durable, &[]);
+    let mut second = Written::new(durable);
+    second.block(durable, &[&[&[b"PING"]]]);
+    [
+        ("0000000000000000.log", first.bytes),
+        ("00000000000005d0.log", second.bytes),
+    ]
+}
+
+#[test]
+fn the_bytes_are_those_of_the_vectors() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/v1/log");
+    let directory = Directory::new();
+    for (name, bytes) in vectors() {
+        let path = format!("{root}/{name}");
+        if std::env::var_os("WRITE_VECTORS").is_some() {
+            std::fs::create_dir_all(root).unwrap();
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert!(std::fs::read(&path).unwrap() == bytes, "{name}");
+        directory.put(name, &bytes);
+    }
+    let (frames, tail) = read(directory.path(), 0);
+    let (long, rest) = (frames[2].clone(), [&frames[0], &frames[1], &frames[3]]);
+    assert_eq!(
+        rest,
+        [
+            "0 3/7 *3 $3 SET $3 key $5 value ",
+            "72 3/7 *2 $3 DEL $0  ",
+            "1488 3/7 *1 $4 PING ",
+        ]
+    );
+    assert!(long.starts_with("128 0/8 *3 $5 LPUSH $4 list $1234 xxx"));
+    assert!(long.ends_with("x ; 1/8 *2 $3 DEL $5 other "));
+    let tail = tail.unwrap();
+    assert_eq!((tail.end, tail.shape), (1544, Shape::Clean));
+    assert!(tail.place.unwrap().0.ends_with("00000000000005d0.log"));
+}
+
+#[test]
+fn a_log_is_read_from_any_frame_on() {
+    let directory = Directory::new();
+    for (name, bytes) in vectors() {
+        directory.put(name, &bytes);
+    }
+    for (from, count) in [(0, 4), (72, 3), (128, 2), (1488, 1), (1544, 0), (9999, 0)] {
+        let (frames, tail) = read(directory.path(), from);
+        assert_eq!(frames.len(), count, "from {from}");
+        assert_eq!(tail.unwrap().end, 1544, "from {from}");
+    }
+    std::fs::remove_file(directory.path().join(vectors()[0].0)).unwrap();
+    let (_, missing) = read(directory.path(), 72);
+    let text = missing.unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "the log begins at sequence 1488, but is needed from 72 on"
+    );
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let directory = Directory::new();
+    let mut bytes = Written::new(0).bytes;
+    bytes[8] = 2;
+    let sum = crate::checksum::crc32c(&bytes[..36]);
+    bytes[36..40].copy_from_slice(&sum.to_le_bytes());
+    directory.put("0000000000000000.log", &bytes);
+    let text = read(directory.path(), 0).1.unwrap_err().to_string();
+    assert!(text.ends_with("has version 2 of the log's format; this server reads version 1"));
+}
+
+#[test]
+fn a_directory_without_a_log_ends_where_it_begins() {
+    let directory = Directory::new();
+    directory.put("0000000000000000.tmp", b"");
+    directory.put("00000000000000G0.log", b"");
+    for path in [directory.path().to_owned(), directory.path().join("none")] {
+        let tail = read(&path, 5).1.unwrap();
+        assert_eq!((tail.end, tail.place), (5, None));
+    }
+}

@@ -1,0 +1,47 @@
+//! Bugs that tests plant, to see that they find them.
+//!
+//! In a build for users the question whether one is on is a constant.
+
+/// A bug that can be planted in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Sums of frames are not looked at when they are read.
+    NoChecksum,
+    /// A sync that failed counts as one that did not.
+    FailedSyncBelieved,
+    /// The last effect of a group is left out.
+    GroupCutShort,
+}
+
+/// Whether a bug is planted on this thread.
+#[cfg(not(any(test, feature = "planted")))]
+#[inline]
+pub(crate) const fn is_on(_: Bug) -> bool {
+    false
+}
+
+#[cfg(any(test, feature = "planted"))]
+pub(crate) use on::is_on;
+#[cfg(any(test, feature = "planted"))]
+pub use on::plant;
+
+#[cfg(any(test, feature = "planted"))]
+mod on {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug on this thread, or takes it away.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether a bug is planted on this thread.
+    pub(crate) fn is_on(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
