@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use protocol::Limits;
 
-use crate::gate::Gate;
 use crate::observer::Observer;
+use crate::refusals::Refusals;
 use crate::thresholds::Thresholds;
 
 /// Written by CONFIG SET, read by any worker; every field by itself.
@@ -27,8 +27,8 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// What is noticed about commands, and from when on.
     pub observer: Observer,
-    /// What is let through.
-    pub gate: Gate,
+    /// What is refused at present.
+    pub refusals: Refusals,
 }
 
 /// What is kept about the use of a record.
@@ -51,7 +51,7 @@ impl Default for Settings {
             compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
             observer: Observer::default(),
-            gate: Gate::open(),
+            refusals: Refusals::none(),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Settings {
     /// Whether every request has to be looked at by itself.
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
-        self.observer.looks_at_each() || self.gate.is_closed()
+        self.observer.looks_at_each() || self.refusals.are_any()
     }
 
     /// What is kept about the use of a record.

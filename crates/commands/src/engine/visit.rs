@@ -567,7 +567,7 @@ impl Visit<'_> {
     ) -> CommandResult {
         let session = &*self.context.session;
         check(self.table, (index, spec), request, session)?;
-        self.context.settings.gate.pass(spec, session)
+        self.context.settings.refusals.pass(spec, session)
     }
 
     /// Whether every request has to be looked at by itself because of engines aside.

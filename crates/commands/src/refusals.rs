@@ -2,7 +2,7 @@
 //! or the last save failed and writes shall not go on as if they were kept.
 //!
 //! The server says so; engines look once a visit, as one load, and take the long way for every request
-//! while the gate is not open.
+//! while there is something to refuse.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,17 +10,17 @@ use crate::error::CommandError;
 use crate::session::Session;
 use crate::spec::{CommandSpec, Flags};
 
-/// Which commands are let through.
+/// Which commands are refused.
 #[derive(Debug)]
-pub struct Gate(AtomicU8);
+pub struct Refusals(AtomicU8);
 
 const LOADING: u8 = 1;
 const SAVE_FAILED: u8 = 2;
 
-impl Gate {
-    /// Lets everything through.
+impl Refusals {
+    /// None.
     #[must_use]
-    pub const fn open() -> Self {
+    pub const fn none() -> Self {
         Self(AtomicU8::new(0))
     }
 
@@ -51,14 +51,14 @@ impl Gate {
 
     /// Whether some commands are refused.
     #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(crate) fn are_any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Lets a command of a client through, or not.
+    /// Lets a command of a client pass, or not.
     #[inline]
     pub(crate) fn pass(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
-        if self.is_closed() {
+        if self.are_any() {
             self.judge(spec, session)
         } else {
             Ok(())
@@ -106,7 +106,7 @@ mod tests {
     fn while_data_is_loaded_only_what_needs_none_runs() {
         let mut server = TestServer::new();
         server.run("SET a 1");
-        server.settings.gate.set_loading(true);
+        server.settings.refusals.set_loading(true);
         for line in [
             "GET a",
             "SET a 2",
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(server.text("INFO server"), "server");
         assert_eq!(server.integer("LASTSAVE"), 7);
         assert!(server.error("GET").contains("wrong number of arguments"));
-        server.settings.gate.set_loading(false);
+        server.settings.refusals.set_loading(false);
         assert_eq!(server.text("GET a"), "1");
         // What was refused does not count as called.
         assert_eq!(server.counts("GET"), (1, 0));
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_series_of_plain_requests_is_refused_one_by_one() {
         let mut server = TestServer::new();
-        server.settings.gate.set_loading(true);
+        server.settings.refusals.set_loading(true);
         let (output, _) = server.pipeline(&["SET a 1", "SET a 2", "GET a", "TIME"]);
         let refusals = format!("-{LOADS}\r\n").repeat(3);
         assert!(output.starts_with(refusals.as_bytes()));
@@ -141,7 +141,7 @@ mod tests {
         let mut server = TestServer::new();
         server.run("MULTI");
         server.run("GET a");
-        server.settings.gate.set_loading(true);
+        server.settings.refusals.set_loading(true);
         let aborted = format!("EXECABORT Transaction discarded because of: {LOADS}");
         assert_eq!(server.error("EXEC"), aborted);
         server.run("MULTI");
@@ -156,13 +156,13 @@ mod tests {
         server.run("SET a 1");
         server.run("MULTI");
         server.run("INCR a");
-        server.settings.gate.set_save_failed(true);
+        server.settings.refusals.set_save_failed(true);
         assert!(server.error("EXEC").starts_with("EXECABORT"));
         assert_eq!(server.text("GET a"), "1");
         for line in ["SET a 2", "DEL a", "PING"] {
             assert_eq!(server.error(line), NOT_SAVED, "{line}");
         }
-        server.settings.gate.set_save_failed(false);
+        server.settings.refusals.set_save_failed(false);
         assert_eq!(server.integer("INCR a"), 2);
     }
 }
