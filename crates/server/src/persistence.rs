@@ -5,4 +5,5 @@
 //!   files ──► commands ──► replay ──► store
 //! ```
 
+pub mod directory;
 pub mod replay;
