@@ -248,6 +248,20 @@ impl Snapshots {
         self.generation.load(Ordering::Relaxed)
     }
 
+    /// Raises the number to `at_least`, or to the one behind it: its lowest bit stays as it is, and with
+    /// it the side of every bucket, so nobody who changes something meanwhile need know.
+    pub(crate) fn raise_generation(&self, at_least: u64) -> Result<u64, SnapshotInProgress> {
+        let _nobody_begins = lock(&self.delivery);
+        if self.phase() != Phase::Idle {
+            return Err(SnapshotInProgress);
+        }
+        let current = self.generation();
+        let ahead = at_least.saturating_sub(current);
+        let raised = current.saturating_add(ahead.saturating_add(ahead & 1));
+        self.generation.store(raised, Ordering::Relaxed);
+        Ok(raised)
+    }
+
     /// A buffer for one thread, by number.
     pub(crate) fn assign_buffer(&self) -> usize {
         let next = self.next_buffer.fetch_add(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::mover::Mover;
 use crate::naive;
 use crate::policy::{InForce, LfuTuning, Policy};
 use crate::shared::{Hasher, Shared};
-use crate::snapshot::SnapshotProgress;
+use crate::snapshot::{SnapshotInProgress, SnapshotProgress};
 
 /// How a store is made.
 #[derive(Clone, Debug)]
@@ -236,6 +236,17 @@ impl Store {
     pub fn cancel_snapshot(&self) -> bool {
         self.shared()
             .is_some_and(|shared| shared.snapshots.cancel())
+    }
+
+    /// Counts cuts on from at least `generation`: effects that were stated in a life before belong to
+    /// older generations than all that are still to come. Returns the generation that is in force now.
+    ///
+    /// # Errors
+    /// [`SnapshotInProgress`]; nothing is changed then.
+    pub fn raise_generation(&self, generation: u64) -> Result<u64, SnapshotInProgress> {
+        self.shared().map_or(Ok(0), |shared| {
+            shared.snapshots.raise_generation(generation)
+        })
     }
 
     /// How far the snapshot in progress has come; none when there is none.

@@ -421,3 +421,23 @@ fn who_has_the_store_for_itself_is_on_one_side() {
     finish(&mut handle);
     assert_filled(&sink, 101);
 }
+
+#[test]
+fn generations_go_on_from_a_life_before() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    fill(&mut handle, 100);
+    for (at_least, now) in [(0, 0), (6, 6), (9, 10), (3, 10)] {
+        assert_eq!(store.raise_generation(at_least), Ok(now));
+    }
+    let sink = begin(&mut handle);
+    assert_eq!(store.raise_generation(20), Err(SnapshotInProgress));
+    set(&mut handle, 0, "key:1", b"another", Deadline::Never);
+    finish(&mut handle);
+    assert_filled(&sink, 100);
+    assert_eq!(store.raise_generation(11), Ok(11));
+    assert_eq!(store.raise_generation(12), Ok(13));
+    let sink = begin(&mut handle);
+    finish(&mut handle);
+    assert_eq!(sink.complete().len(), 100);
+}
