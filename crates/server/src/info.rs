@@ -3,6 +3,8 @@
 //! Tools parse this text and take a missing name for a broken server, so every name that monitoring
 //! of Redis and Valkey reads is there; what this server does not have is 0.
 
+mod persistence;
+
 use std::fmt::{Display, Write as _};
 
 use base::memory_size::human;
@@ -52,7 +54,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "Persistence",
         shown: Shown::ByDefault,
-        write: persistence,
+        write: persistence::write,
     },
     Section {
         name: "Stats",
@@ -352,54 +354,6 @@ fn percent(part: u64, whole: u64) -> f64 {
     } else {
         part as f64 * 100.0 / whole as f64
     }
-}
-
-fn persistence(report: &mut Report<'_>) {
-    report.zeros(&[
-        "loading",
-        "async_loading",
-        "current_cow_peak",
-        "current_cow_size",
-        "current_cow_size_age",
-    ]);
-    report.field("current_fork_perc", "0.00");
-    report.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    report.field("rdb_changes_since_last_save", report.statistics.changes);
-    report.field("rdb_bgsave_in_progress", 0);
-    report.field("rdb_last_save_time", report.node.started_unix_ms / 1000);
-    report.field("rdb_last_bgsave_status", "ok");
-    report.field("rdb_last_bgsave_time_sec", -1);
-    report.field("rdb_current_bgsave_time_sec", -1);
-    report.zeros(&[
-        "rdb_saves",
-        "rdb_last_cow_size",
-        "rdb_last_load_keys_expired",
-        "rdb_last_load_keys_loaded",
-        "aof_enabled",
-        "aof_rewrite_in_progress",
-        "aof_rewrite_scheduled",
-    ]);
-    report.field("aof_last_rewrite_time_sec", -1);
-    report.field("aof_current_rewrite_time_sec", -1);
-    report.field("aof_last_bgrewrite_status", "ok");
-    report.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    report.field("aof_last_write_status", "ok");
-    report.zeros(&[
-        "aof_last_cow_size",
-        "aof_current_size",
-        "aof_base_size",
-        "aof_pending_rewrite",
-        "aof_buffer_length",
-        "aof_pending_bio_fsync",
-        "aof_delayed_fsync",
-        "module_fork_in_progress",
-        "module_fork_last_cow_size",
-        "loading_start_time",
-        "loading_total_bytes",
-        "loading_loaded_bytes",
-    ]);
-    report.field("loading_loaded_perc", "0.00");
-    report.field("loading_eta_seconds", 0);
 }
 
 fn stats(report: &mut Report<'_>) {

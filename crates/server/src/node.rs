@@ -24,6 +24,7 @@ use crate::doors::Doors;
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
+use crate::persistence::loading::Loading;
 use crate::tracker::Tracker;
 use crate::{limits, open_files, process};
 
@@ -53,6 +54,8 @@ pub struct Node {
     wanting: Mutex<()>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// How far the loading of data is.
+    pub loading: Loading,
     /// Rates of the last moments.
     pub rates: Rates,
     /// Identity of this run: 40 hexadecimal digits.
@@ -216,6 +219,7 @@ impl Node {
             event_channels: Arc::default(),
             wanting: Mutex::default(),
             tracker: Arc::default(),
+            loading: Loading::default(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
@@ -340,6 +344,19 @@ impl Node {
             log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
             decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),
         });
+    }
+
+    /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
+    /// get nothing that needs data.
+    pub fn begin_loading(&self, total_bytes: u64) {
+        self.loading.begin(total_bytes, self.clock.now_unix_ms());
+        self.settings.refusals.set_loading(true);
+    }
+
+    /// Says that all data is loaded.
+    pub fn end_loading(&self) {
+        self.settings.refusals.set_loading(false);
+        self.loading.end();
     }
 
     /// Whether clients have to authenticate.

@@ -6,4 +6,5 @@
 //! ```
 
 pub mod directory;
+pub mod loading;
 pub mod replay;

@@ -54,7 +54,8 @@ const NAMES: &[(&str, &str)] = &[
          aof_current_rewrite_time_sec aof_last_bgrewrite_status aof_last_write_status \
          aof_last_cow_size aof_current_size aof_base_size aof_pending_rewrite aof_buffer_length \
          aof_pending_bio_fsync aof_delayed_fsync module_fork_in_progress \
-         module_fork_last_cow_size loading_start_time loading_total_bytes loading_loaded_bytes \
+         module_fork_last_cow_size loading_start_time loading_total_bytes \
+         loading_rdb_used_mem loading_loaded_bytes \
          loading_loaded_perc loading_eta_seconds",
     ),
     (

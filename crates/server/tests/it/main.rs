@@ -19,6 +19,7 @@ mod large_values;
 mod lifecycle;
 mod limits;
 mod linearizability;
+mod loading;
 mod memory;
 mod notifications;
 mod payloads;

@@ -47,16 +47,17 @@ fn command(directory: &Directory) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .current_dir(&directory.0)
-        .args(["--port", "0", "--unixsocket"])
+        .args(["--save", "", "--port", "0", "--unixsocket"])
         .arg(directory.path("socket"))
         .stdin(Stdio::null());
     command
 }
 
 fn output(arguments: &[&str]) -> Output {
+    let directory = Directory::new();
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null());
-    command.output().unwrap()
+    command.current_dir(&directory.0).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -246,7 +247,7 @@ fn a_rewritten_file_starts_the_server_it_was_written_by() {
         let child = Command::new(PROGRAM)
             .arg(&file)
             .current_dir(&directory.0)
-            .args(["--port", "0", "--unixsocket", "socket"])
+            .args(["--save", "", "--port", "0", "--unixsocket", "socket"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();

@@ -13,6 +13,7 @@ use base::clock::ManualClock;
 use reactor::InProcessPeer;
 use server::cli::{self, Invocation};
 use server::in_process::InProcessServer;
+use server::node::Node;
 use store::{Options, Store};
 
 use crate::limits::eventually;
@@ -20,14 +21,16 @@ use crate::limits::eventually;
 /// More than both directions of a connection inside the process hold.
 const BIG_BYTES: usize = 1 << 20;
 
-struct Rig {
+pub(crate) struct Rig {
     server: Option<InProcessServer>,
     clock: Arc<ManualClock>,
 }
 
 impl Rig {
-    fn new(args: &[&str]) -> Self {
-        let words = ["iolite", "--threads", "1"].iter().chain(args);
+    pub(crate) fn new(args: &[&str]) -> Self {
+        let words = ["iolite", "--threads", "1", "--save", ""]
+            .iter()
+            .chain(args);
         let words = words.map(OsString::from).collect();
         let Ok(Invocation::Serve(startup)) = cli::read(words, std::iter::empty(), &mut io::empty())
         else {
@@ -43,7 +46,15 @@ impl Rig {
         }
     }
 
-    fn connect(&self) -> InProcessPeer {
+    pub(crate) fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        self.server.as_ref().unwrap().node()
+    }
+
+    pub(crate) fn connect(&self) -> InProcessPeer {
         self.server.as_ref().unwrap().connect()
     }
 
@@ -72,7 +83,7 @@ impl Rig {
     }
 
     /// Lets time pass in steps that are shorter than any limit here.
-    fn pass(&self, ms: u64) {
+    pub(crate) fn pass(&self, ms: u64) {
         for _ in 0..ms / 500 {
             self.clock.advance_ms(500);
             self.settle();
@@ -114,7 +125,7 @@ impl Drop for Rig {
     }
 }
 
-fn send(peer: &mut InProcessPeer, mut bytes: &[u8]) {
+pub(crate) fn send(peer: &mut InProcessPeer, mut bytes: &[u8]) {
     eventually("the request is taken", || {
         match peer.write(bytes) {
             Ok(count) => bytes = &bytes[count..],
@@ -125,7 +136,7 @@ fn send(peer: &mut InProcessPeer, mut bytes: &[u8]) {
 }
 
 /// The next line of an answer.
-fn line(peer: &mut InProcessPeer) -> String {
+pub(crate) fn line(peer: &mut InProcessPeer) -> String {
     let mut line = String::new();
     eventually("a line comes", || {
         let mut byte = [0];
@@ -141,7 +152,7 @@ fn line(peer: &mut InProcessPeer) -> String {
 }
 
 /// The next answer, which is one string.
-fn reply(peer: &mut InProcessPeer) -> String {
+pub(crate) fn reply(peer: &mut InProcessPeer) -> String {
     let head = line(peer);
     let mut text = vec![0; head[1..].parse::<usize>().unwrap() + 2];
     let mut filled = 0;
