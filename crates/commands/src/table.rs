@@ -102,6 +102,19 @@ impl Found {
         }
     }
 
+    /// Which arguments of a request are keys, if those are all that it touches and they stand at fixed
+    /// places: for who applies commands to parts of the keyspace at the same time. None of a command that
+    /// touches others, or of which the row does not tell. What they are in other databases counts as
+    /// touched.
+    pub fn fixed_keys(&self, arguments: usize) -> Option<impl ExactSizeIterator<Item = usize>> {
+        let is_fixed = self.keys.first != 0
+            && self.spec.keys.len() == 1
+            && self.spec.keys_of.is_none()
+            && self.spec.subcommands.is_empty()
+            && arguments > usize::from(self.keys.first);
+        is_fixed.then(|| self.keys.places(arguments))
+    }
+
     /// Whether it is known without a look at its row that it takes so many arguments.
     #[inline(always)]
     pub(crate) fn surely_takes(&self, count: usize) -> bool {

@@ -5,6 +5,7 @@
 //!   files ──► commands ──► replay ──► store
 //! ```
 
+pub mod aof;
 pub mod directory;
 pub mod loading;
 pub mod replay;

@@ -15,6 +15,7 @@
 //!     [`ReplayFault`]. Those of others are held to what they do themselves: an error is noted, and the
 //!     next command is tried ([`Origin::Foreign`]).
 
+mod lanes;
 mod no_server;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use commands::{
 use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_request};
 use store::{DatabaseId, Store};
 
+pub use lanes::{Feed, replay_in_parallel};
 use no_server::NoServer;
 
 /// Commands of so many bytes are applied together: enough for the pipeline's look-ahead, few enough to
@@ -91,6 +93,24 @@ pub enum ReplayFault {
         /// How many there are.
         databases: DatabaseId,
     },
+    /// A thread that applies commands is gone.
+    Stopped {
+        /// Where the command stands that it was to apply.
+        position: u64,
+    },
+}
+
+impl ReplayFault {
+    /// Where the command stands.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        match self {
+            Self::Refused(failure) => failure.position,
+            Self::Malformed { position }
+            | Self::NoDatabase { position, .. }
+            | Self::Stopped { position } => *position,
+        }
+    }
 }
 
 impl fmt::Display for ReplayFault {
@@ -98,6 +118,12 @@ impl fmt::Display for ReplayFault {
         match self {
             Self::Refused(failure) => write!(f, "a command that was logged fails: {failure}"),
             Self::Malformed { position } => write!(f, "no request at {position}"),
+            Self::Stopped { position } => {
+                write!(
+                    f,
+                    "a thread ended before it applied the command at {position}"
+                )
+            }
             Self::NoDatabase {
                 position,
                 database,
@@ -224,17 +250,39 @@ impl Replayer {
         self.wait(position)
     }
 
-    /// Applies what waits.
+    /// Applies requests at once, all about one database, and empties `positions`, which tells where each
+    /// of them stands.
+    fn batch(
+        &mut self,
+        database: DatabaseId,
+        requests: &[u8],
+        positions: &mut Vec<u64>,
+    ) -> Result<(), ReplayFault> {
+        self.flush()?;
+        if database != self.session.database {
+            let position = positions.first().copied();
+            self.select(position.unwrap_or(0), database)?;
+        }
+        std::mem::swap(&mut self.positions, positions);
+        let applied = self.apply(requests);
+        std::mem::swap(&mut self.positions, positions);
+        applied
+    }
+
+    /// Applies what waits. What was applied so far.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
-    pub fn flush(&mut self) -> Result<(), ReplayFault> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let applied = self.apply(&waiting);
-        self.waiting = waiting;
-        self.waiting.clear();
-        self.waiting.shrink_to(2 * BATCH_BYTES);
-        applied
+    pub fn flush(&mut self) -> Result<&Replayed, ReplayFault> {
+        if !self.positions.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let applied = self.apply(&waiting);
+            self.waiting = waiting;
+            self.waiting.clear();
+            self.waiting.shrink_to(2 * BATCH_BYTES);
+            applied?;
+        }
+        Ok(&self.done)
     }
 
     /// Applies what waits, and says what was applied altogether. What was armed for deadlines goes
@@ -250,10 +298,10 @@ impl Replayer {
     #[inline]
     fn wait(&mut self, position: u64) -> Result<(), ReplayFault> {
         self.positions.push(position);
-        if self.waiting.len() < BATCH_BYTES {
-            return Ok(());
+        if self.waiting.len() >= BATCH_BYTES {
+            self.flush()?;
         }
-        self.flush()
+        Ok(())
     }
 
     fn select(&mut self, position: u64, database: DatabaseId) -> Result<(), ReplayFault> {

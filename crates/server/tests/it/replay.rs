@@ -8,10 +8,11 @@ use commands::{ClientRecord, Engine, Next, Session, Share, Thresholds};
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
 use server::node::Node;
-use server::persistence::replay::{Origin, Replayer};
+use server::persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use server::port::Port;
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 use structures::Object;
+use testkit::differential::REQUESTS_A_ROUND;
 
 const START_UNIX_MS: u64 = 1_700_000_000_000;
 const ROUNDS: u64 = 60;
@@ -125,22 +126,32 @@ fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
     dumped
 }
 
+/// What a store holds after effects were applied on so many lanes.
+fn replayed(stated: &[Stated], lanes: usize) -> Vec<Dumped> {
+    let store = Store::new(&Options::default()).unwrap();
+    let thresholds = Thresholds::default();
+    let done = replay_in_parallel(&store, &thresholds, Origin::Own, lanes, |feed| {
+        for (position, (database, request)) in (0..).zip(stated) {
+            feed.command(position, *database, request)?;
+        }
+        Ok::<_, ReplayFault>(())
+    });
+    let ((), done) = done.unwrap();
+    assert_eq!((done.commands, done.failed), (stated.len() as u64, 0));
+    let now_unix_ms = START_UNIX_MS + 50 * REQUESTS_A_ROUND;
+    let mut handle = store.handle();
+    while handle.tick(now_unix_ms) {}
+    dump(&mut handle, now_unix_ms)
+}
+
 #[test]
 fn effects_of_random_requests_make_the_same_store() {
     let (mut stated_count, mut records_count) = (0, 0);
     for round in 0..ROUNDS {
         let (stated, expected) = play(7, round);
-        let store = Store::new(&Options::default()).unwrap();
-        let mut replayer = Replayer::new(&store, &Thresholds::default(), Origin::Own);
-        for (position, (database, request)) in (0..).zip(&stated) {
-            replayer.command(position, *database, request).unwrap();
+        for lanes in [1, 4] {
+            assert_eq!(replayed(&stated, lanes), expected, "round {round}, {lanes}");
         }
-        let replayed = replayer.finish().unwrap();
-        assert_eq!(replayed.commands, stated.len() as u64);
-        let now_unix_ms = START_UNIX_MS + 50 * testkit::differential::REQUESTS_A_ROUND;
-        let mut handle = store.handle();
-        while handle.tick(now_unix_ms) {}
-        assert_eq!(dump(&mut handle, now_unix_ms), expected, "round {round}");
         stated_count += stated.len();
         records_count += expected.len();
     }
@@ -148,4 +159,51 @@ fn effects_of_random_requests_make_the_same_store() {
         stated_count > 4000 && records_count > 100,
         "{stated_count} {records_count}"
     );
+}
+
+#[test]
+fn effects_about_many_keys_make_the_same_store_on_several_lanes() {
+    let mut random = Prng::seeded(3);
+    let mut stated = Vec::new();
+    for number in 0..60_000_u64 {
+        let mut below = |most| random.below(most);
+        let (database, key) = (below(3), format!("key{}", below(2000)));
+        let line = match below(5000) {
+            0 => format!("SWAPDB {} {}", below(3), below(3)),
+            1 => format!("RENAME {key} key{}", below(2000)),
+            2 => format!("DEL {key} key{}", below(2000)),
+            3 => format!("MOVE {key} {}", below(3)),
+            4..2500 => format!("SET {key} {number}"),
+            2500..4000 => format!("APPEND {key} {number}"),
+            _ => format!("DEL {key}"),
+        };
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut request = Vec::new();
+        encode_request(&mut request, &words);
+        stated.push((DatabaseId::try_from(database).unwrap(), request));
+    }
+    // Of a key that is not there there is nothing to rename.
+    let stated: Vec<Stated> = applicable(stated);
+    assert!(stated.len() > 59_000);
+    let expected = replayed(&stated, 1);
+    assert!(expected.len() > 1000);
+    for lanes in [2, 3, 8] {
+        assert_eq!(replayed(&stated, lanes), expected, "{lanes}");
+    }
+}
+
+/// Those that do not fail when they are applied one after the other.
+fn applicable(stated: Vec<Stated>) -> Vec<Stated> {
+    let store = Store::new(&Options::default()).unwrap();
+    let mut replayer = Replayer::new(&store, &Thresholds::default(), Origin::Foreign);
+    let mut failed = 0;
+    stated
+        .into_iter()
+        .filter(|(database, request)| {
+            replayer.command(0, *database, request).unwrap();
+            let before = failed;
+            failed = replayer.flush().unwrap().failed;
+            failed == before
+        })
+        .collect()
 }

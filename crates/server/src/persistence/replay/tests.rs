@@ -98,7 +98,7 @@ fn what_is_no_request_or_about_no_database_is_a_fault() {
     for wrong in [&b"*2\r\n$3\r\nGET\r\n"[..], b"*1\r\n$x\r\n", b"", b"*0\r\n"] {
         let mut replayer = replayer(&store, Origin::Own);
         replayer.command(7, 0, wrong).unwrap();
-        let fault = replayer.flush();
+        let fault = replayer.flush().map(|_| ());
         assert_eq!(
             fault,
             Err(ReplayFault::Malformed { position: 7 }),
@@ -132,4 +132,35 @@ fn long_commands_and_many_arguments_are_no_matter() {
     assert_eq!(replayer.finish().unwrap().commands, 4);
     let expected = [&long[..], b"y"].concat();
     assert_eq!(value(&store, 0, "a", 0), Some(expected));
+}
+
+#[test]
+fn a_fault_of_a_lane_is_told_to_who_feeds() {
+    let mut requests = Vec::new();
+    for number in 0..20_000 {
+        let key = format!("key{number}");
+        let mut request = Vec::new();
+        let name: &[u8] = if number == 700 { b"INCR" } else { b"SADD" };
+        let parts: &[&[u8]] = &[name, key.as_bytes(), b"member"];
+        encode_request(&mut request, parts);
+        requests.push(request);
+    }
+    let fed = replay_in_parallel(&store(), &Thresholds::default(), Origin::Own, 3, |feed| {
+        for (position, request) in (0..).zip(&requests) {
+            feed.command(position, 0, request)?;
+        }
+        Ok(())
+    });
+    let Err(ReplayFault::Refused(failure)) = fed else {
+        panic!("{fed:?}");
+    };
+    assert_eq!(
+        (failure.position, &*failure.command),
+        (700, "INCR key700 member")
+    );
+    let fed = replay_in_parallel(&store(), &Thresholds::default(), Origin::Own, 3, |feed| {
+        feed.command(1, 0, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1")?;
+        feed.command(2, 0, b"*1\r\n$6\r\nDBSIZE\r\n")
+    });
+    assert_eq!(fed, Err(ReplayFault::Malformed { position: 1 }));
 }

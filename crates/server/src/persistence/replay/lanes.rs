@@ -1,0 +1,372 @@
+//! Replay by several threads: the keyspace in parts, a lane for each.
+//!
+//! ```text
+//!   commands ──► feed: name, key, hash ──► lane 0: packages of commands ──► a Replayer
+//!                │                    └──► lane 1: …
+//!                └─ of several lanes' keys, or of none: when all lanes are idle, here
+//! ```
+//!
+//! Commands about a key are applied by one thread, in their order; those about keys of other lanes may
+//! come sooner or later, which nobody can tell afterwards. A lane is chosen by the key alone, whatever the
+//! database, so that a command which takes a key to another database stays in it.
+//!
+//! Memory is bounded: packages are of about [`PACKAGE_BYTES`], or of one longer command, and few of
+//! them wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use commands::{Found, Thresholds, table};
+use store::{DatabaseId, Store};
+
+use super::{Origin, ReplayFault, Replayed, Replayer};
+
+/// A package is handed over from so many bytes on.
+const PACKAGE_BYTES: usize = 64 * 1024;
+/// Packages that wait, per lane.
+const PACKAGES_WAITING: usize = 4;
+
+/// Applies the commands that `read` feeds, on `lanes` threads besides the calling one; on the calling
+/// one alone when there are fewer than two. What `read` says, and what was applied.
+///
+/// # Errors
+/// What `read` says, or else the first [`ReplayFault`] by position; the store holds some of what was fed
+/// then.
+pub fn replay_in_parallel<R, E: From<ReplayFault>>(
+    store: &Arc<Store>,
+    thresholds: &Thresholds,
+    origin: Origin,
+    lanes: usize,
+    read: impl FnOnce(&mut Feed) -> Result<R, E>,
+) -> Result<(R, Replayed), E> {
+    let desk = Arc::new(Desk::default());
+    thread::scope(|scope| {
+        let mut feed = Feed {
+            own: Replayer::new(store, thresholds, origin),
+            lanes: Vec::new(),
+            desk: Arc::clone(&desk),
+            is_own_turn: true,
+        };
+        for number in 0..if lanes < 2 { 0 } else { lanes } {
+            let (sender, packages) = sync_channel(PACKAGES_WAITING);
+            let replayer = Replayer::new(store, thresholds, origin);
+            let desk = Arc::clone(&desk);
+            let spawned = thread::Builder::new()
+                .name(format!("replay-{number}"))
+                .spawn_scoped(scope, move || work(replayer, &packages, &desk));
+            // Fewer of them do the same.
+            if spawned.is_ok() {
+                feed.lanes.push(Lane {
+                    sender,
+                    package: Package::default(),
+                });
+            }
+        }
+        let answer = read(&mut feed)?;
+        let replayed = feed.finish()?;
+        Ok((answer, replayed))
+    })
+}
+
+/// Takes commands and hands them to the lanes.
+pub struct Feed {
+    own: Replayer,
+    lanes: Vec<Lane>,
+    desk: Arc<Desk>,
+    /// All lanes are idle, and commands may wait in the own replayer; otherwise none do.
+    is_own_turn: bool,
+}
+
+struct Lane {
+    sender: SyncSender<Package>,
+    package: Package,
+}
+
+/// Commands for one lane.
+#[derive(Default)]
+struct Package {
+    requests: Vec<u8>,
+    positions: Vec<u64>,
+    /// Runs of commands about one database: it, and where they end in both of the above.
+    runs: Vec<(DatabaseId, usize, usize)>,
+}
+
+/// What lanes and the feed know of each other.
+#[derive(Default)]
+struct Desk {
+    /// Packages that were handed over and not applied yet.
+    under_way: Mutex<usize>,
+    is_idle: Condvar,
+    has_fault: AtomicBool,
+    fault: Mutex<Option<ReplayFault>>,
+    done: Mutex<Replayed>,
+}
+
+impl Feed {
+    /// Takes a command, as [`Replayer::command`].
+    ///
+    /// # Errors
+    /// The first fault that is known, of this command or one before. No more is to be fed then.
+    pub fn command(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        request: &[u8],
+    ) -> Result<(), ReplayFault> {
+        if self.lanes.is_empty() {
+            return self.own.command(position, database, request);
+        }
+        match self.lane_of(request) {
+            Some(at) => self.hand(at, position, database, request),
+            None => {
+                self.wait_for_lanes(position)?;
+                self.own.command(position, database, request)
+            }
+        }
+    }
+
+    /// Waits until all commands so far are applied.
+    ///
+    /// # Errors
+    /// As [`Feed::command`].
+    pub fn settle(&mut self) -> Result<(), ReplayFault> {
+        self.wait_for_lanes(u64::MAX)?;
+        self.own.flush().map(|_| ())
+    }
+
+    fn finish(mut self) -> Result<Replayed, ReplayFault> {
+        self.settle()?;
+        drop(self.lanes);
+        let others = std::mem::take(&mut *lock(&self.desk.done));
+        Ok(self.own.finish()?.and(others))
+    }
+
+    /// The lane of all keys of a command, if that is one and there are no other things it touches.
+    fn lane_of(&mut self, request: &[u8]) -> Option<usize> {
+        let mut arguments = Arguments::new(request)?;
+        let found: &Found = table().find(arguments.next()?)?;
+        let mut keys = found.fixed_keys(arguments.count)?;
+        let first = keys.next()?;
+        let key = arguments.nth(first - 1)?;
+        let lane = self.lane_of_key(key);
+        let mut at = first;
+        for more in keys {
+            let key = arguments.nth(more - at - 1)?;
+            if self.lane_of_key(key) != lane {
+                return None;
+            }
+            at = more;
+        }
+        Some(lane)
+    }
+
+    fn lane_of_key(&mut self, key: &[u8]) -> usize {
+        let hash = self.own.engine.store().hash(key) >> 32;
+        let lanes = self.lanes.len() as u64;
+        usize::try_from(hash * lanes >> 32).unwrap_or(0)
+    }
+
+    fn hand(
+        &mut self,
+        at: usize,
+        position: u64,
+        database: DatabaseId,
+        request: &[u8],
+    ) -> Result<(), ReplayFault> {
+        if self.is_own_turn {
+            self.own.flush()?;
+            self.is_own_turn = false;
+        }
+        let lane = &mut self.lanes[at];
+        lane.package.add(position, database, request);
+        if lane.package.requests.len() < PACKAGE_BYTES {
+            return Ok(());
+        }
+        lane.send(&self.desk);
+        self.desk.check()
+    }
+
+    /// Has the lanes apply all that they were handed.
+    fn wait_for_lanes(&mut self, position: u64) -> Result<(), ReplayFault> {
+        if self.is_own_turn {
+            return Ok(());
+        }
+        for lane in &mut self.lanes {
+            if !lane.package.positions.is_empty() {
+                lane.send(&self.desk);
+            }
+        }
+        self.desk.wait();
+        self.is_own_turn = true;
+        self.desk.check()?;
+        // What a lane never got is nowhere.
+        let is_lost = self
+            .lanes
+            .iter()
+            .any(|lane| !lane.package.positions.is_empty());
+        if is_lost {
+            return Err(ReplayFault::Stopped { position });
+        }
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn send(&mut self, desk: &Desk) {
+        *lock(&desk.under_way) += 1;
+        let package = std::mem::take(&mut self.package);
+        if let Err(error) = self.sender.send(package) {
+            let position = error.0.positions.first().copied();
+            desk.end_package();
+            desk.tell(ReplayFault::Stopped {
+                position: position.unwrap_or(0),
+            });
+        }
+    }
+}
+
+impl Package {
+    fn add(&mut self, position: u64, database: DatabaseId, request: &[u8]) {
+        if self.requests.is_empty() {
+            self.requests.reserve(PACKAGE_BYTES + request.len());
+        }
+        self.requests.extend_from_slice(request);
+        self.positions.push(position);
+        let (bytes, count) = (self.requests.len(), self.positions.len());
+        match self.runs.last_mut() {
+            Some((last, end_bytes, end_count)) if *last == database => {
+                (*end_bytes, *end_count) = (bytes, count);
+            }
+            _ => self.runs.push((database, bytes, count)),
+        }
+    }
+
+    fn apply(&self, replayer: &mut Replayer) -> Result<(), ReplayFault> {
+        let (mut bytes, mut count) = (0, 0);
+        let mut positions = Vec::new();
+        for &(database, end_bytes, end_count) in &self.runs {
+            positions.clear();
+            positions.extend_from_slice(&self.positions[count..end_count]);
+            replayer.batch(database, &self.requests[bytes..end_bytes], &mut positions)?;
+            (bytes, count) = (end_bytes, end_count);
+        }
+        Ok(())
+    }
+}
+
+impl Desk {
+    fn tell(&self, fault: ReplayFault) {
+        let mut first = lock(&self.fault);
+        let is_before = |known: &ReplayFault| known.position() <= fault.position();
+        if !first.as_ref().is_some_and(is_before) {
+            *first = Some(fault);
+        }
+        self.has_fault.store(true, Ordering::Release);
+    }
+
+    fn check(&self) -> Result<(), ReplayFault> {
+        if !self.has_fault.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        lock(&self.fault).clone().map_or(Ok(()), Err)
+    }
+
+    fn end_package(&self) {
+        let mut under_way = lock(&self.under_way);
+        *under_way -= 1;
+        if *under_way == 0 {
+            self.is_idle.notify_all();
+        }
+    }
+
+    fn wait(&self) {
+        let mut under_way = lock(&self.under_way);
+        while *under_way > 0 {
+            let waited = self.is_idle.wait(under_way);
+            under_way = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// One package is applied, however that ends.
+struct Applying<'a> {
+    desk: &'a Desk,
+    position: u64,
+}
+
+impl Drop for Applying<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let position = self.position;
+            self.desk.tell(ReplayFault::Stopped { position });
+        }
+        self.desk.end_package();
+    }
+}
+
+/// What a lane does. After a fault it passes what comes.
+fn work(mut replayer: Replayer, packages: &Receiver<Package>, desk: &Desk) {
+    for package in packages {
+        let _applying = Applying {
+            desk,
+            position: package.positions.first().copied().unwrap_or(0),
+        };
+        if desk.has_fault.load(Ordering::Acquire) {
+            continue;
+        }
+        if let Err(fault) = package.apply(&mut replayer) {
+            desk.tell(fault);
+        }
+        // Under the same package, so that who waits for the lanes finds it.
+        let done = std::mem::take(&mut replayer.done);
+        let mut all = lock(&desk.done);
+        *all = std::mem::take(&mut *all).and(done);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The arguments of an encoded request, from its front; none from where it is malformed on.
+struct Arguments<'a> {
+    count: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Arguments<'a> {
+    fn new(request: &'a [u8]) -> Option<Self> {
+        let (count, rest) = number_line(request, b'*')?;
+        Some(Self { count, rest })
+    }
+}
+
+impl<'a> Iterator for Arguments<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = number_line(self.rest, b'$')?;
+        let (argument, rest) = rest.split_at_checked(length)?;
+        self.rest = rest.strip_prefix(b"\r\n")?;
+        Some(argument)
+    }
+}
+
+/// The number behind `mark` on the line at the front, and what follows the line.
+fn number_line(bytes: &[u8], mark: u8) -> Option<(usize, &[u8])> {
+    let digits = bytes.strip_prefix(&[mark])?;
+    let mut number = 0_usize;
+    for (at, byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = usize::from(byte - b'0');
+                number = number.checked_mul(10)?.checked_add(digit)?;
+            }
+            b'\r' => return Some((number, digits.get(at..)?.strip_prefix(b"\r\n")?)),
+            _ => return None,
+        }
+    }
+    None
+}
