@@ -165,7 +165,7 @@ impl Feed {
     fn lane_of_key(&mut self, key: &[u8]) -> usize {
         let hash = self.own.engine.store().hash(key) >> 32;
         let lanes = self.lanes.len() as u64;
-        usize::try_from(hash * lanes >> 32).unwrap_or(0)
+        usize::try_from((hash * lanes) >> 32).unwrap_or(0)
     }
 
     fn hand(
