@@ -105,6 +105,8 @@ pub enum Next {
     Blocks,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,
+    /// The log has no room: call again, with the same input, when it has.
+    LogFull,
     /// Send the replies, then close.
     Close,
 }
@@ -294,14 +296,14 @@ impl Engine {
         self.store.leave();
     }
 
-    /// Ends the wait of a session whose time is over; what it is sent, or `None` when its answer is on
-    /// the way.
-    pub fn give_up(&mut self, session: &mut Session) -> Option<Vec<u8>> {
+    /// Ends the wait of a session whose time is over, or that waited for the log; what it is sent, or
+    /// `None` when its answer is on the way. `durable` is up to where the log is on disk.
+    pub fn give_up(&mut self, session: &mut Session, durable: u64) -> Option<Vec<u8>> {
         let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
         if !waiter.claim() {
             return None;
         }
-        let reply = waiter.subject.in_vain();
+        let reply = waiter.subject.in_vain(durable);
         self.end_answered_wait(session, &reply);
         Some(reply)
     }

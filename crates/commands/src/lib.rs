@@ -36,6 +36,7 @@ pub mod transaction;
 pub mod waiting;
 
 mod chance;
+mod gate;
 mod help;
 mod plan;
 mod structure;
@@ -49,13 +50,14 @@ pub use context::{Context, Pace};
 pub use counters::{Counts, EngineCounters, Latencies, RowCounts};
 pub use engine::{Engine, Next, Outcome, Series, SeriesLoop, Share};
 pub use error::{CommandError, CommandResult};
+pub use gate::Gate;
 pub use histogram::Histogram;
 pub use keys::KeyList;
 pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientCondition, ClientFilter, ClientKind, KillCount, Published, ServerMemory, ServerPort,
-    ShutdownRequest,
+    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, Published, ServerMemory,
+    ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;

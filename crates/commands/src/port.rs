@@ -125,6 +125,17 @@ pub trait ServerPort {
     /// What the client is to read when it cannot.
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
 
+    /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
+    fn log_position(&mut self, session: &Session) -> Option<LogPosition> {
+        let _ = session;
+        None
+    }
+
+    /// Up to where the log is on disk.
+    fn log_durable(&self) -> u64 {
+        0
+    }
+
     /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
     fn last_save_unix(&self) -> i64;
 
@@ -145,6 +156,23 @@ pub trait ServerPort {
 
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
+}
+
+/// How far the log is, in bytes since it was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPosition {
+    /// Behind what the client wrote last.
+    pub wrote: u64,
+    /// Up to here it is on disk.
+    pub durable: u64,
+}
+
+impl LogPosition {
+    /// Whether all that the client wrote is on disk.
+    #[must_use]
+    pub fn is_durable(self) -> bool {
+        self.wrote <= self.durable
+    }
 }
 
 /// What became of a message.

@@ -1,10 +1,11 @@
 //! What keeps commands from running though nothing is wrong with them: the data set is being loaded,
-//! or the last save failed and writes shall not go on as if they were kept.
+//! the last save failed and writes shall not go on as if they were kept, or the log cannot be written.
 //!
 //! The server says so; engines look once a visit, as one load, and take the long way for every request
 //! while there is something to refuse.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::CommandError;
 use crate::session::Session;
@@ -12,16 +13,24 @@ use crate::spec::{CommandSpec, Flags};
 
 /// Which commands are refused.
 #[derive(Debug)]
-pub struct Refusals(AtomicU8);
+pub struct Refusals {
+    kinds: AtomicU8,
+    /// Why the log cannot be written.
+    log_fault: Mutex<String>,
+}
 
 const LOADING: u8 = 1;
 const SAVE_FAILED: u8 = 2;
+const LOG_FAULT: u8 = 4;
 
 impl Refusals {
     /// None.
     #[must_use]
     pub const fn none() -> Self {
-        Self(AtomicU8::new(0))
+        Self {
+            kinds: AtomicU8::new(0),
+            log_fault: Mutex::new(String::new()),
+        }
     }
 
     /// Says whether the data set is being loaded: only commands that need none of it run then
@@ -33,7 +42,7 @@ impl Refusals {
     /// Whether the data set is being loaded.
     #[must_use]
     pub fn is_loading(&self) -> bool {
-        self.0.load(Ordering::Acquire) & LOADING != 0
+        self.kinds.load(Ordering::Acquire) & LOADING != 0
     }
 
     /// Says whether writes are refused because the last save failed.
@@ -41,18 +50,39 @@ impl Refusals {
         self.set(SAVE_FAILED, on);
     }
 
+    /// Says why writes are refused because the log cannot be written, or that it can.
+    pub fn set_log_fault(&self, reason: Option<&str>) {
+        let mut known = self.log_fault();
+        if let Some(reason) = reason {
+            reason.clone_into(&mut known);
+        }
+        self.set(LOG_FAULT, reason.is_some());
+    }
+
+    /// Whether writes are refused because the log cannot be written.
+    #[must_use]
+    pub fn is_log_faulty(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & LOG_FAULT != 0
+    }
+
+    fn log_fault(&self) -> MutexGuard<'_, String> {
+        self.log_fault
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self, bit: u8, on: bool) {
         if on {
-            self.0.fetch_or(bit, Ordering::AcqRel);
+            self.kinds.fetch_or(bit, Ordering::AcqRel);
         } else {
-            self.0.fetch_and(!bit, Ordering::AcqRel);
+            self.kinds.fetch_and(!bit, Ordering::AcqRel);
         }
     }
 
     /// Whether some commands are refused.
     #[inline]
     pub(crate) fn are_any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.kinds.load(Ordering::Relaxed) != 0
     }
 
     /// Lets a command of a client pass, or not.
@@ -67,7 +97,7 @@ impl Refusals {
 
     #[cold]
     fn judge(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
-        let shut = self.0.load(Ordering::Acquire);
+        let shut = self.kinds.load(Ordering::Acquire);
         let queue = match &session.transaction {
             Some(transaction) if spec.name == "EXEC" => transaction.queue(),
             _ => &[],
@@ -79,6 +109,10 @@ impl Refusals {
         if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }
+        if shut & LOG_FAULT != 0 && specs.clone().any(is_write) {
+            let text = log_fault_text(&self.log_fault());
+            return Err(CommandError::Text(text.into()));
+        }
         if shut & LOADING != 0 && specs.any(|spec| !spec.flags.has(Flags::LOADING)) {
             return Err(CommandError::fixed(
                 "LOADING Redis is loading the dataset in memory",
@@ -86,6 +120,16 @@ impl Refusals {
         }
         Ok(())
     }
+}
+
+/// What is answered, code included, where a write was not done, or not kept, because the log cannot be
+/// written.
+#[must_use]
+pub fn log_fault_text(reason: &str) -> String {
+    format!(
+        "MISCONF Errors writing to the log: {reason}. Commands that change data are refused until it \
+         can be written again."
+    )
 }
 
 /// Clients know it by its words.
@@ -97,7 +141,7 @@ const NOT_SAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but 
 
 #[cfg(test)]
 mod tests {
-    use super::NOT_SAVED;
+    use super::{NOT_SAVED, log_fault_text};
     use crate::testing::TestServer;
 
     const LOADS: &str = "LOADING Redis is loading the dataset in memory";
@@ -164,5 +208,31 @@ mod tests {
         }
         server.settings.refusals.set_save_failed(false);
         assert_eq!(server.integer("INCR a"), 2);
+    }
+
+    #[test]
+    fn while_the_log_cannot_be_written_nothing_is_written() {
+        let mut server = TestServer::new();
+        server.run("SET k v");
+        server.run("MULTI");
+        server.run("SET k w");
+        let before = server.dump();
+        server
+            .settings
+            .refusals
+            .set_log_fault(Some("No space left"));
+        let text = log_fault_text("No space left");
+        let aborted = format!("EXECABORT Transaction discarded because of: {text}");
+        assert_eq!(server.error("EXEC"), aborted);
+        for line in ["SET k w", "DEL k", "INCR n", "FLUSHALL", "GETDEL k", "PING"] {
+            assert_eq!(server.error(line), text, "{line}");
+        }
+        let (output, _) = server.pipeline(&["SET k w", "SET k x", "GET k"]);
+        let expected = format!("-{text}\r\n-{text}\r\n$1\r\nv\r\n");
+        assert_eq!(output, expected.as_bytes());
+        assert_eq!(server.dump(), before);
+        server.settings.refusals.set_log_fault(None);
+        server.run("SET k w");
+        assert_eq!(server.text("GET k"), "w");
     }
 }

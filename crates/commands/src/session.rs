@@ -82,6 +82,8 @@ pub struct Session {
     pub watches: Option<Box<Watches>>,
     /// What it waits for ([`crate::Next::Blocks`]).
     pub wait: Option<Box<Wait>>,
+    /// Whether its replies wait until the log is on disk, whatever other clients' do.
+    pub waits_for_disk: bool,
 }
 
 impl Session {
@@ -108,6 +110,7 @@ impl Session {
             transaction: None,
             watches: None,
             wait: None,
+            waits_for_disk: false,
         }
     }
 

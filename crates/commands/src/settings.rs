@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use protocol::Limits;
 
+use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
 use crate::thresholds::Thresholds;
@@ -17,10 +18,8 @@ pub struct Settings {
     pub arguments_max: AtomicU32,
     /// Which use of a record the memory policy keeps: a [`UseClock`].
     pub use_clock: AtomicU8,
-    /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
-    pub paused_until_unix_ms: AtomicU64,
-    /// CLIENT PAUSE … WRITE: 1 when reads pass.
-    pub paused_writes_only: AtomicU8,
+    /// What requests have to wait for at present.
+    pub gate: Gate,
     /// `rdbcompression`: whether DUMP compresses long texts.
     pub compresses_dumps: AtomicBool,
     /// Sizes at which collections change their form.
@@ -46,8 +45,7 @@ impl Default for Settings {
             bulk_bytes_max: AtomicU64::new(512 * 1024 * 1024),
             arguments_max: AtomicU32::new(Limits::default().multibulk_max),
             use_clock: AtomicU8::new(0),
-            paused_until_unix_ms: AtomicU64::new(0),
-            paused_writes_only: AtomicU8::new(0),
+            gate: Gate::default(),
             compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
             observer: Observer::default(),

@@ -13,7 +13,9 @@ use structures::Object;
 use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
-use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
+use crate::port::{
+    ClientFilter, KillCount, LogPosition, Published, ServerMemory, ServerPort, ShutdownRequest,
+};
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
@@ -283,9 +285,15 @@ impl TestServer {
         shown.collect()
     }
 
+    /// Ends the wait of the client, whose time is over; what it is sent.
+    pub(crate) fn gives_up_with(&mut self) -> Option<Vec<u8>> {
+        let durable = self.port.log_durable();
+        self.engine.give_up(&mut self.session, durable)
+    }
+
     /// Ends the wait of the client, whose time is over; whether it did.
     pub(crate) fn gives_up(&mut self) -> bool {
-        self.engine.give_up(&mut self.session).is_some()
+        self.gives_up_with().is_some()
     }
 
     /// Does something with the store, entered.
@@ -428,6 +436,8 @@ pub(crate) struct TestPort {
     pub(crate) known: Vec<Arc<ClientRecord>>,
     /// What was sent to clients that had not asked.
     pub(crate) pushed: Vec<Push>,
+    /// How far the log is, if there is one.
+    pub(crate) log: Option<LogPosition>,
 }
 
 impl TestPort {
@@ -554,6 +564,14 @@ impl ServerPort for TestPort {
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
         self.asked.push(format!("{request:?}"));
         Err(CommandError::fixed("ERR nothing to shut down"))
+    }
+
+    fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
+        self.log
+    }
+
+    fn log_durable(&self) -> u64 {
+        self.log.map_or(0, |log| log.durable)
     }
 
     fn last_save_unix(&self) -> i64 {

@@ -51,6 +51,8 @@ pub struct Wait {
     pub waiter: Arc<Waiter>,
     /// How long it waits at most; `None` for as long as it takes.
     pub timeout_ms: Option<u64>,
+    /// It also ends when the log is on disk up to here.
+    pub log_end: Option<u64>,
 }
 
 /// What a request that waited in vain is answered.
@@ -60,20 +62,23 @@ pub(crate) enum InVain {
     Nothing,
     /// The number of replicas that have everything: none.
     NoReplica,
-    /// Whether it is on the local disk, and the number of replicas that have it on theirs: none.
-    NotOnDisk,
+    /// Whether the log is on the local disk up to here, and the number of replicas that have it on
+    /// theirs: none. Without a log nothing is.
+    OnDisks(Option<u64>),
 }
 
 impl Waiting {
-    /// What the client gets when it waits no longer and nothing came.
+    /// What the client gets when it waits no longer and nothing came; `durable` is up to where the log
+    /// is on disk.
     #[must_use]
-    pub fn in_vain(&self) -> Vec<u8> {
+    pub fn in_vain(&self, durable: u64) -> Vec<u8> {
         self.encoded(|reply| match self.in_vain {
             InVain::Nothing => reply.null_array(),
             InVain::NoReplica => reply.integer(0),
-            InVain::NotOnDisk => {
+            InVain::OnDisks(log_end) => {
+                let is_on_disk = log_end.is_some_and(|end| end <= durable);
                 reply.array(2);
-                reply.integer(0);
+                reply.integer(i64::from(is_on_disk));
                 reply.integer(0);
             }
         })
@@ -221,6 +226,23 @@ impl Context<'_> {
         Err(CommandError::Blocks)
     }
 
+    /// Lets the client wait until the log is on disk up to a place, or time is over.
+    ///
+    /// # Errors
+    /// Always [`CommandError::Blocks`].
+    pub(crate) fn wait_for_log(
+        &mut self,
+        timeout_ms: Option<u64>,
+        log_end: u64,
+        args: &Args<'_>,
+    ) -> CommandResult {
+        let result = self.wait_in_vain(timeout_ms, InVain::OnDisks(Some(log_end)), args);
+        if let Some(wait) = &mut self.session.wait {
+            wait.log_end = Some(log_end);
+        }
+        result
+    }
+
     /// Lets the client wait until time is over, for nothing that could come.
     ///
     /// # Errors
@@ -258,7 +280,11 @@ impl Context<'_> {
         };
         let waiter = self.turn.waiters.wait(self.store, keys, wanted, waiting);
         let _none = session.client.set_waiter(Some(Arc::clone(&waiter)));
-        session.wait = Some(Box::new(Wait { waiter, timeout_ms }));
+        session.wait = Some(Box::new(Wait {
+            waiter,
+            timeout_ms,
+            log_end: None,
+        }));
     }
 }
 

@@ -546,13 +546,8 @@ impl Node {
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
-        let until = &self.settings.paused_until_unix_ms;
-        let standing = until.load(Ordering::Acquire);
-        if standing != 0 && standing <= now_unix_ms {
-            // Who lost the race has set a new pause, which stands.
-            let _ended = until.compare_exchange(standing, 0, Ordering::AcqRel, Ordering::Acquire);
-        }
-        self.store.hold_removals(until.load(Ordering::Acquire) != 0);
+        let is_paused = self.settings.gate.end_pause(now_unix_ms);
+        self.store.hold_removals(is_paused);
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use commands::{
     ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, Published, Push,
@@ -227,25 +226,14 @@ impl ServerPort for Port<'_> {
     }
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
-        let settings = &self.node.settings;
-        let standing = settings.paused_until_unix_ms.load(Ordering::Acquire);
-        let stands = standing > self.node.clock.now_unix_ms();
-        // A new pause may lengthen or tighten the one that stands, not shorten or loosen it.
-        let all_wait = stands && settings.paused_writes_only.load(Ordering::Relaxed) == 0;
-        settings
-            .paused_writes_only
-            .store(u8::from(writes_only && !all_wait), Ordering::Relaxed);
-        settings
-            .paused_until_unix_ms
-            .store(until_unix_ms.max(standing), Ordering::Release);
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let gate = &self.node.settings.gate;
+        gate.pause(until_unix_ms, writes_only, now_unix_ms);
         self.node.store.hold_removals(true);
     }
 
     fn unpause_clients(&mut self) {
-        self.node
-            .settings
-            .paused_until_unix_ms
-            .store(0, Ordering::Release);
+        self.node.settings.gate.unpause();
         self.node.store.hold_removals(false);
         self.node.broadcast(&Message::Resume);
     }

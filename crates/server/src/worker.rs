@@ -264,7 +264,7 @@ impl Worker {
             Next::Yield => Then::Yield,
             Next::Receive => Then::Receive,
             Next::Close => Then::CloseAfterFlush,
-            Next::Busy => {
+            Next::Busy | Next::LogFull => {
                 connected.begin_to_wait();
                 self.waiting.push(id);
                 Then::Pause
@@ -312,7 +312,11 @@ impl Worker {
         if session.wait.is_none()
             && let Some(waiter) = waiter
         {
-            session.wait = Some(Box::new(Wait { waiter, timeout_ms }));
+            session.wait = Some(Box::new(Wait {
+                waiter,
+                timeout_ms,
+                log_end: None,
+            }));
             self.begin_wait(id);
         }
     }
@@ -346,7 +350,7 @@ impl Worker {
             };
             connected.wait_end = None;
             // Somebody else may just have answered.
-            if let Some(reply) = self.engine.give_up(&mut connected.session) {
+            if let Some(reply) = self.engine.give_up(&mut connected.session, 0) {
                 self.answer(io, output, id, vec![reply]);
             }
         }
@@ -402,8 +406,7 @@ impl Worker {
         if self.paused_count == 0 {
             return None;
         }
-        let until_unix_ms = &self.node.settings.paused_until_unix_ms;
-        let until_unix_ms = until_unix_ms.load(Ordering::Acquire);
+        let until_unix_ms = self.node.settings.gate.paused_until_unix_ms();
         let left_ms = until_unix_ms.saturating_sub(self.node.clock.now_unix_ms());
         Some(Duration::from_millis(left_ms))
     }

@@ -195,7 +195,7 @@ impl Visit<'_> {
                 Some(found)
                     if ordinary
                         && planned.is_plain
-                        && !self.may_be_paused()
+                        && !self.is_gated()
                         && !self.may_be_busy
                         && !self.looks_at_each =>
                 {
@@ -335,11 +335,10 @@ impl Visit<'_> {
         None
     }
 
-    /// Whether clients may be paused, so that a request has to be looked at by itself.
+    /// Whether requests may have to wait, so that each has to be looked at by itself.
     #[inline]
-    fn may_be_paused(&self) -> bool {
-        let settings = self.context.settings;
-        settings.paused_until_unix_ms.load(Ordering::Relaxed) != 0
+    fn is_gated(&self) -> bool {
+        !self.context.settings.gate.is_open()
     }
 
     /// Sees to it that there is memory for a request of so many bytes; whether there is.
@@ -377,8 +376,11 @@ impl Visit<'_> {
     /// Runs any request and writes its reply.
     fn execute_one(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
         // What runs aside was begun before.
-        if self.place != Place::Aside && self.may_be_paused() && self.is_paused(command, request) {
-            return Next::Paused;
+        if self.place != Place::Aside
+            && self.is_gated()
+            && let Some(next) = self.at_gate(command, request)
+        {
+            return next;
         }
         if self.may_be_busy && self.has_to_wait(command, request) {
             return Next::Busy;
@@ -615,21 +617,27 @@ impl Visit<'_> {
         })
     }
 
-    /// Whether the request has to wait. What would be refused is refused at once; everything else
+    /// Whether the request has to wait, and how. What would be refused is refused at once; everything else
     /// waits for the end of a pause of all, CLIENT UNPAUSE too.
     #[cold]
-    fn is_paused(&self, command: Option<&Found>, request: Request<'_>) -> bool {
-        let settings = self.context.settings;
-        let until = settings.paused_until_unix_ms.load(Ordering::Relaxed);
-        if until <= self.context.now_unix_ms {
-            return false;
-        }
-        let writes_only = settings.paused_writes_only.load(Ordering::Relaxed) != 0;
+    fn at_gate(&self, command: Option<&Found>, request: Request<'_>) -> Option<Next> {
         let resolved = command.map(|found| resolve(self.table, found, request));
         let Some(Ok((index, spec, _))) = resolved else {
-            return false;
+            return None;
         };
-        self.check((index, spec), request).is_ok() && (!writes_only || self.writes(spec))
+        if self.check((index, spec), request).is_err() {
+            return None;
+        }
+        let writes = self.writes(spec);
+        let gate = &self.context.settings.gate;
+        let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
+        if is_paused && (writes || !gate.pauses_writes_only()) {
+            Some(Next::Paused)
+        } else if writes && gate.is_log_full() {
+            Some(Next::LogFull)
+        } else {
+            None
+        }
     }
 }
 
@@ -637,7 +645,7 @@ impl Visit<'_> {
 #[cold]
 fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
     let done = match left.next {
-        Next::Paused | Next::Busy => left.index,
+        Next::Paused | Next::Busy | Next::LogFull => left.index,
         _ => left.index + 1,
     };
     let consumed = done.checked_sub(1).map_or(0, |last| batch.end_of(last));

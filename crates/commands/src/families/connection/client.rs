@@ -228,6 +228,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
+            name: "DURABILITY",
+            arity: Arity::Exactly(3),
+            since: "7.2.0",
+            summary: "Says whether the connection's replies wait until the log is on disk.",
+            syntax: "<DEFAULT | ALWAYS>",
+            handler: durability,
+            ..MEMBER
+        },
+        CommandSpec {
             name: "MAINT_NOTIFICATIONS",
             arity: Arity::AtLeast(3),
             since: "8.2.0",
@@ -323,6 +332,8 @@ const HELP: &[&str] = &[
     "    Protect current client connection from eviction.",
     "NO-TOUCH (ON|OFF)",
     "    Will not touch LRU/LFU stats when this mode is on.",
+    "DURABILITY (DEFAULT|ALWAYS)",
+    "    Replies wait until the log is on disk (ALWAYS), or as appendfsync says.",
     "MAINT_NOTIFICATIONS (ON|OFF) [<option> <value> ...]",
     "    Accepted for clients that ask for maintenance notices; there are none.",
 ];
@@ -338,6 +349,26 @@ fn get_name(
     } else {
         reply.bulk_str(&names.name);
     }
+    Ok(())
+}
+
+/// Replies that wait for the disk need a log; who asks for them must not believe otherwise.
+fn durability(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let waits = args.take_word("ALWAYS");
+    if !waits && !args.take_word("DEFAULT") {
+        return Err(CommandError::Syntax);
+    }
+    if waits && context.server.log_position(context.session).is_none() {
+        return Err(CommandError::fixed(
+            "ERR CLIENT DURABILITY ALWAYS cannot be used when appendonly is disabled.",
+        ));
+    }
+    context.session.waits_for_disk = waits;
+    reply.ok();
     Ok(())
 }
 

@@ -191,6 +191,7 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.select(0);
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
+    session.waits_for_disk = false;
     session.authenticated = !context.server.password_required();
     session
         .client

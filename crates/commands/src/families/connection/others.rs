@@ -123,7 +123,7 @@ pub(super) fn unblock(
         let waiting = &waiter.subject;
         let answer = match with_error {
             true => waiting.refusal("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            false => waiting.in_vain(),
+            false => waiting.in_vain(context.server.log_durable()),
         };
         context.server.answer(&waiting.client, answer);
     }

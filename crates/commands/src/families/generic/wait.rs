@@ -1,11 +1,12 @@
-//! WAIT and WAITAOF: until replicas and disks have what was written. There is no replica, and nothing is
-//! kept on disk, so who wants any waits in vain.
+//! WAIT and WAITAOF: until replicas and disks have what was written. There is no replica, so who wants
+//! any waits in vain; the local disk has what the log's durable end is behind.
 
 use protocol::Reply;
 
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
+use crate::port::LogPosition;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::waiting::{InVain, milliseconds};
 
@@ -61,16 +62,90 @@ fn wait_for_disks(
         ));
     }
     let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
-    if local_count > 0 {
+    let position = context.server.log_position(context.session);
+    if local_count > 0 && position.is_none() {
         return Err(CommandError::fixed(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
+    let is_on_disk = position.is_some_and(LogPosition::is_durable);
+    let wrote = position.map(|position| position.wrote);
     if replicas_count > 0 && context.may_block {
-        return context.wait_in_vain(timeout_ms, InVain::NotOnDisk, args);
+        return context.wait_in_vain(timeout_ms, InVain::OnDisks(wrote), args);
+    }
+    if let Some(wrote) = wrote
+        && local_count > 0
+        && !is_on_disk
+        && context.may_block
+    {
+        return context.wait_for_log(timeout_ms, wrote, args);
     }
     reply.array(2);
-    reply.integer(0);
+    reply.integer(i64::from(is_on_disk));
     reply.integer(0);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::port::LogPosition;
+    use crate::testing::TestServer;
+
+    fn with_log(wrote: u64, durable: u64) -> TestServer {
+        let mut server = TestServer::new();
+        server.port.log = Some(LogPosition { wrote, durable });
+        server
+    }
+
+    #[test]
+    fn what_is_on_disk_is_not_waited_for() {
+        let mut server = with_log(70, 70);
+        let (output, _) = server.pipeline(&["WAITAOF 1 0 0", "WAITAOF 0 0 0"]);
+        assert_eq!(output, b"*2\r\n:1\r\n:0\r\n".repeat(2));
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_is_told_when_it_has_all() {
+        let mut server = with_log(70, 69);
+        let (output, _) = server.pipeline(&["WAITAOF 0 0 0", "MULTI", "WAITAOF 1 0 0", "EXEC"]);
+        assert!(output.ends_with(b"*1\r\n*2\r\n:0\r\n:0\r\n"));
+        server.wait("WAITAOF 1 0 5");
+        let log_end = server.session().wait.as_ref().and_then(|wait| wait.log_end);
+        assert_eq!(log_end, Some(70));
+        server.port.log = Some(LogPosition {
+            wrote: 90,
+            durable: 80,
+        });
+        assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:0\r\n".to_vec()));
+    }
+
+    #[test]
+    fn who_waits_too_long_hears_what_is_so_then() {
+        let mut server = with_log(70, 69);
+        server.wait("WAITAOF 1 1 5");
+        assert_eq!(server.gives_up_with(), Some(b"*2\r\n:0\r\n:0\r\n".to_vec()));
+        server.wait("WAITAOF 1 1 5");
+        server.port.log = Some(LogPosition {
+            wrote: 70,
+            durable: 70,
+        });
+        let wait = server.session().wait.as_ref();
+        assert!(wait.is_some_and(|wait| wait.log_end.is_none()));
+        assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:0\r\n".to_vec()));
+    }
+
+    #[test]
+    fn only_who_has_a_log_may_ask_for_its_durability() {
+        let mut server = TestServer::new();
+        assert_eq!(
+            server.error("CLIENT DURABILITY ALWAYS"),
+            "ERR CLIENT DURABILITY ALWAYS cannot be used when appendonly is disabled."
+        );
+        server.run("CLIENT DURABILITY default");
+        let mut server = with_log(0, 0);
+        server.run("CLIENT DURABILITY always");
+        assert!(server.session().waits_for_disk);
+        server.run("RESET");
+        assert!(!server.session().waits_for_disk);
+    }
 }
