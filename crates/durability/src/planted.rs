@@ -2,7 +2,7 @@
 //!
 //! In a build for users the question whether one is on is a constant.
 
-/// A bug that can be planted in the log.
+/// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Sums of frames are not looked at when they are read.
@@ -11,6 +11,10 @@ pub enum Bug {
     FailedSyncBelieved,
     /// The last effect of a group is left out.
     GroupCutShort,
+    /// Files are called durable that were not synced.
+    SyncSkipped,
+    /// Names are called durable though their directory was not synced.
+    DirectorySyncSkipped,
 }
 
 /// Whether a bug is planted on this thread.

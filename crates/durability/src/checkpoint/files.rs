@@ -8,6 +8,7 @@ use super::fault::{CheckpointFault, Flaw};
 use super::manifest::{Manifest, ManifestFlaw};
 use super::reader::PartReader;
 use crate::disk::Disk;
+use crate::planted::{self, Bug};
 
 /// The name of the manifest that counts.
 pub const MANIFEST_NAME: &str = "MANIFEST";
@@ -66,7 +67,8 @@ pub fn read_manifest(
     Manifest::decode(&bytes).map(Some).map_err(fault)
 }
 
-/// Puts a manifest in force, in one step: it is durable when this returns.
+/// Puts a manifest in force, in one step: it is durable when this returns. What it names must be durable
+/// already, the names of the parts and of their directory included.
 ///
 /// # Errors
 /// Those of the system. Either manifest may be found afterwards, so nothing of either may be removed.
@@ -86,9 +88,14 @@ pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) 
     }
     let file = disk.create(&new)?;
     file.write_at(text.as_bytes(), 0)?;
-    file.sync()?;
+    if !planted::is_on(Bug::SyncSkipped) {
+        file.sync()?;
+    }
     drop(file);
     disk.rename(&new, &directory.join(MANIFEST_NAME))?;
+    if planted::is_on(Bug::DirectorySyncSkipped) {
+        return Ok(());
+    }
     disk.sync_directory(directory)
 }
 

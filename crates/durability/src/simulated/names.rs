@@ -54,6 +54,15 @@ impl NameChange {
         [Some(name), other].into_iter().flatten()
     }
 
+    /// Whether later changes of these names rest on this one.
+    fn precedes(&self, later: &BTreeSet<&PathBuf>) -> bool {
+        let is_of_old_directory = |name: &&PathBuf| match self {
+            Self::Unset(path) => name.starts_with(path),
+            _ => false,
+        };
+        self.names().any(|name| later.contains(name)) || later.iter().any(is_of_old_directory)
+    }
+
     fn apply(&self, map: &mut Map) {
         match self {
             Self::Set(path, entry) => {
@@ -256,12 +265,13 @@ impl Names {
 
     /// The changes that `wanted` holds for, and those before them with the same names: a file cannot be
     /// renamed from a name that it never had, be found under two of them, or be gone because a new one
-    /// has the name from which it was to be renamed.
+    /// has the name from which it was to be renamed; and what is in a directory is not in the one that had
+    /// its name before.
     fn with_those_before(&self, wanted: impl Fn(&NameChange, usize) -> bool) -> Vec<bool> {
-        let mut touched = BTreeSet::new();
+        let mut touched: BTreeSet<&PathBuf> = BTreeSet::new();
         let mut marks = vec![false; self.pending.len()];
         for (index, change) in self.pending.iter().enumerate().rev() {
-            if wanted(change, index) || change.names().any(|name| touched.contains(name)) {
+            if wanted(change, index) || change.precedes(&touched) {
                 marks[index] = true;
                 touched.extend(change.names());
             }

@@ -216,6 +216,19 @@ fn a_directory_made_anew_is_empty() {
 }
 
 #[test]
+fn what_is_in_a_directory_does_not_go_with_the_one_before_it() {
+    let disk = SimulatedDisk::new(1);
+    disk.create_directory(Path::new("d")).unwrap();
+    disk.sync_directory(Path::new("")).unwrap();
+    disk.remove_directory(Path::new("d")).unwrap();
+    disk.create_directory(Path::new("d")).unwrap();
+    durable_file(&disk, "d/f", b"it");
+    disk.sync_directory(Path::new("")).unwrap();
+    let found = found_after_crashes(&disk, "d/f");
+    assert_eq!(found, BTreeSet::from([Some(b"it".to_vec())]));
+}
+
+#[test]
 fn a_failed_sync_forgets_and_the_next_one_says_nothing() {
     let mut lost = 0;
     for seed in SEEDS {
