@@ -18,16 +18,226 @@
 //!     is refused; what is unreadable above it is the tail that a power cut left.
 //!
 //! The bytes are a paper: `docs/formats/log.md`.
+//!
+//! ```text
+//!   threads ── Appender ──► memory ── write_out ──► segment ── sync_step ──► durable
+//!              claim a place,         whoever needs it,        one at a time,
+//!              copy a frame           one at a time            owns the watermark
+//! ```
+//!
+//! Nobody waits for a device to append. Frames stay in memory until they are durable, so that those of
+//! a segment that failed are written again into another one.
 
-#[allow(dead_code, reason = "what appends is being built")]
+mod appender;
+mod fault;
 mod frame;
+mod memory;
+mod options;
+mod place;
 mod reader;
-#[allow(dead_code, reason = "what appends is being built")]
 mod segment;
+mod syncer;
+mod writer;
 
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use base::clock::Clock;
+use base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use base::sync::{CachePadded, Mutex, MutexGuard};
+
+use crate::disk::Disk;
+pub use appender::Appender;
+use fault::Faults;
+pub use fault::LogFault;
 pub use frame::{Effect, Effects, Frame};
+use memory::Memory;
+pub use options::{Level, Options};
+use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail};
 pub use segment::VERSION;
+use syncer::Bell;
+use writer::Writer;
 
-#[cfg(test)]
+/// An operation log that is open for writing. See the module for what it is.
+pub struct Log {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    directory: PathBuf,
+    options: Options,
+    memory: Memory,
+    places: Places,
+    /// Below: handed to the system.
+    written: CachePadded<AtomicU64>,
+    /// Below: made durable. Raised by [`Log::sync_step`] alone.
+    durable: CachePadded<AtomicU64>,
+    /// Somebody asked that everything below be made durable.
+    wanted: AtomicU64,
+    /// When the oldest was written that is not durable, on the monotonic clock; 0 when all is.
+    unsynced_since_ns: AtomicU64,
+    level: AtomicU8,
+    faults: Faults,
+    writer: Mutex<Writer>,
+    /// Held by the one who syncs. Never waited for with the writer held.
+    syncing: Mutex<()>,
+    bell: Bell,
+    on_durable: OnceLock<Listener>,
+}
+
+type Listener = Box<dyn Fn(u64) + Send + Sync>;
+
+impl Log {
+    /// Opens the log of a directory, which is made where there is none, to go on at `start`: where a
+    /// [`Reader`] ended, or the sequence of a checkpoint that is above that, or any frame's to forget what is
+    /// behind it.
+    ///
+    /// # Errors
+    /// Those of the system, and heads of files that are damaged.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        directory: &Path,
+        start: u64,
+        options: Options,
+    ) -> io::Result<Arc<Self>> {
+        let writer = Writer::open(&*disk, directory, start, &options)?;
+        let log = Arc::new(Self {
+            directory: directory.to_owned(),
+            memory: Memory::new(start, options.chunk_bytes),
+            places: Places::new(start),
+            written: CachePadded::new(AtomicU64::new(start)),
+            durable: CachePadded::new(AtomicU64::new(start)),
+            wanted: AtomicU64::new(0),
+            unsynced_since_ns: AtomicU64::new(0),
+            level: AtomicU8::new(Level::EverySecond as u8),
+            faults: Faults::default(),
+            writer: Mutex::new(writer),
+            syncing: Mutex::default(),
+            bell: Bell::default(),
+            on_durable: OnceLock::new(),
+            disk,
+            clock,
+            options,
+        });
+        log.prepare()?;
+        Ok(log)
+    }
+
+    /// An appender for one thread.
+    #[must_use]
+    pub fn appender(self: &Arc<Self>) -> Appender {
+        Appender::new(Arc::clone(self))
+    }
+
+    /// Where the next frame will begin.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        self.places.tail()
+    }
+
+    /// Everything below was handed to the system. It falls back to [`Log::durable`] when a file fails.
+    #[inline]
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Everything below comes back after a power cut. Never falls.
+    #[inline]
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// What is done with what is appended.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        Level::of(self.level.load(Ordering::Relaxed))
+    }
+
+    /// Changes what is done with what is appended, from now on.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    /// Calls `listener` with [`Log::durable`] whenever that rose, and when a fault began or ended. It is called by
+    /// whichever thread did it, with nothing locked, and must not wait. Only the first listener counts.
+    pub fn on_durable(&self, listener: Box<dyn Fn(u64) + Send + Sync>) {
+        let _only_one = self.on_durable.set(listener);
+    }
+
+    /// Why nothing can be written just now. It heals by itself.
+    #[must_use]
+    pub fn fault(&self) -> Option<LogFault> {
+        self.faults.get()
+    }
+
+    /// Whether a write may begin: to be asked before any lock is taken, once for a batch of commands (it reads
+    /// the clock). `false` while there is a fault, too much is held, or the device is late.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.faults.is_any() && self.held_bytes() < self.options.held_bytes_max && !self.is_late()
+    }
+
+    /// Bytes of frames that are kept because they are not durable.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let durable = self.durable();
+        self.tail().saturating_sub(durable)
+    }
+
+    /// Bytes of memory taken.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Removes the files that hold nothing from `sequence` on. Only for what a verified checkpoint
+    /// holds.
+    ///
+    /// # Errors
+    /// Those of the system; the log goes on nevertheless.
+    pub fn cut(&self, sequence: u64) -> io::Result<()> {
+        lock(&self.writer).cut(&*self.disk, sequence)
+    }
+
+    /// Whether the oldest that is not durable has waited too long for a level that promises a time.
+    fn is_late(&self) -> bool {
+        let since_ns = self.unsynced_since_ns.load(Ordering::Relaxed);
+        since_ns != 0
+            && self.level() == Level::EverySecond
+            && self.clock.monotonic_ns().saturating_sub(since_ns) > options::LATE_NS
+    }
+
+    fn tell(&self) {
+        if let Some(listener) = self.on_durable.get() {
+            listener(self.durable());
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("directory", &self.directory)
+            .field("tail", &self.tail())
+            .field("written", &self.written())
+            .field("durable", &self.durable())
+            .field("level", &self.level())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a mutex guards; that somebody panicked with it changes nothing here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -187,6 +187,8 @@ pub(super) struct Builder {
     /// How much of it the frame takes so far.
     len: usize,
     sum: u32,
+    /// Where the last command of a group begins.
+    last_of_group: usize,
 }
 
 impl Builder {
@@ -198,15 +200,11 @@ impl Builder {
         self.finish(Kind::Effect, database, generation, unix_ms);
     }
 
-    /// Begins a frame of several commands.
-    pub(super) fn begin_group(&mut self) {
-        self.len = HEAD_BYTES;
-    }
-
-    /// Adds a command to the frame of several.
+    /// Adds a command to the frame of several; the first one begins it.
     pub(super) fn add(&mut self, database: u16, generation: u64, parts: &[&[u8]]) {
-        let start = self.len;
-        self.len += ENTRY_HEAD_BYTES;
+        let start = self.len.max(HEAD_BYTES);
+        self.last_of_group = start;
+        self.len = start + ENTRY_HEAD_BYTES;
         self.command(parts);
         let length = (self.len - start - ENTRY_HEAD_BYTES) as u64;
         debug_assert!(length <= ENTRY_BYTES_MAX, "no command is that long");
@@ -217,11 +215,14 @@ impl Builder {
 
     /// Whether the frame of several has any.
     pub(super) fn has_group(&self) -> bool {
-        self.len > HEAD_BYTES
+        self.len > 0
     }
 
     /// Ends a frame of several commands. [`Builder::words`] gives it.
     pub(super) fn end_group(&mut self, generation: u64, unix_ms: u64) {
+        if planted::is_on(Bug::GroupCutShort) {
+            self.len = self.last_of_group;
+        }
         self.finish(Kind::Group, 0, generation, unix_ms);
     }
 
@@ -233,14 +234,13 @@ impl Builder {
 
     /// The finished frame, whose place is now known, in words.
     #[inline]
-    pub(super) fn words(&mut self, sequence: u64) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn words(&mut self, sequence: u64) -> &[[u8; WORD_BYTES]] {
         let sum = seal(self.sum, sequence);
         let bytes = &mut self.bytes[..self.len];
         bytes[..8].copy_from_slice(&sequence.to_le_bytes());
         let at = bytes.len() - SUM_BYTES;
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
-        let (words, _) = bytes.as_chunks::<WORD_BYTES>();
-        words.iter().map(|word| u64::from_le_bytes(*word))
+        bytes.as_chunks().0
     }
 
     /// Forgets the frame, and gives the buffer back if it took much.

@@ -32,11 +32,12 @@ pub struct Reader {
     tail: Option<Tail>,
 }
 
-/// A file of the log.
+/// A file of the log whose head is whole.
 #[derive(Clone, Debug)]
-struct Segment {
-    first: u64,
-    path: PathBuf,
+pub(super) struct Segment {
+    pub(super) first: u64,
+    pub(super) path: PathBuf,
+    pub(super) head: SegmentHead,
 }
 
 /// The segment that is being read.
@@ -169,10 +170,8 @@ impl Reader {
     /// # Errors
     /// [`LogError::Missing`] when the log begins later, and what the system says.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, LogError> {
-        let mut segments = list(&*disk, directory).map_err(|error| LogError::Io {
-            path: directory.to_owned(),
-            error,
-        })?;
+        let mut segments = list(&*disk, directory)?;
+        take_superseded(&mut segments);
         if let Some(oldest) = segments.first()
             && oldest.first > from
         {
@@ -280,8 +279,8 @@ impl Reader {
     /// Goes on with another segment.
     fn enter(&mut self, at: usize) -> Result<(), LogError> {
         let path = &self.segments[at].path;
-        let mut window = Window::open(&*self.disk, path).map_err(io_error(path))?;
-        let head = head_of(&mut window, path, self.segments[at].first)?;
+        let window = Window::open(&*self.disk, path).map_err(io_error(path))?;
+        let head = self.segments[at].head;
         self.open = Some(Open {
             at,
             window,
@@ -330,9 +329,9 @@ impl Reader {
         for segment in &self.segments[open.at + 1..] {
             let path = &segment.path;
             let mut window = Window::open(&*self.disk, path).map_err(io_error(path))?;
-            let head = head_of(&mut window, path, segment.first)?;
             let start = SEGMENT_HEAD_BYTES as u64;
-            durable = durable.max(durable_in(&mut window, path, start, head.salt)?);
+            let here = durable_in(&mut window, path, start, segment.head.salt)?;
+            durable = durable.max(here);
         }
         Ok(durable)
     }
@@ -431,22 +430,36 @@ impl Open {
 /// A step and how many bytes of frames it passed; or what is wrong.
 type Found = Result<(Step, u64), Flaw>;
 
-/// The segments of a directory, oldest first. One that does not exist has none.
-fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<Segment>> {
+/// The segments of a directory, by where they begin. One that does not exist has none.
+pub(super) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<Segment>, LogError> {
     let names = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names?,
+        names => names.map_err(io_error(directory))?,
     };
-    let mut segments: Vec<Segment> = names
-        .iter()
-        .filter_map(|name| {
-            let first = segment::first_of(name)?;
+    let mut segments = Vec::new();
+    for name in names {
+        if let Some(first) = segment::first_of(&name) {
             let path = directory.join(name);
-            Some(Segment { first, path })
-        })
-        .collect();
+            let mut window = Window::open(disk, &path).map_err(io_error(&path))?;
+            let head = head_of(&mut window, &path, first)?;
+            segments.push(Segment { first, path, head });
+        }
+    }
     segments.sort_unstable_by_key(|segment| segment.first);
     Ok(segments)
+}
+
+/// Takes out the segments whose contents were written again, in one that begins earlier and was made
+/// later.
+pub(super) fn take_superseded(segments: &mut Vec<Segment>) -> Vec<Segment> {
+    let mut newest = None;
+    let is_superseded = |segment: &mut Segment| {
+        let ordinal = Some(segment.head.ordinal);
+        let is_older = ordinal < newest;
+        newest = newest.max(ordinal);
+        is_older
+    };
+    segments.extract_if(.., is_superseded).collect()
 }
 
 /// The head of a segment. It was durable before the file got its name, so it is whole or damaged.

@@ -1,7 +1,7 @@
 //! Segments and blocks: the heads between frames, and the names of files.
 //!
 //! ```text
-//!   segment head   "IOLITLOG" │ version u32 │ 0 u32 │ salt u64 │ created_unix_ms u64 │ 0 u32 │ sum u32
+//!   segment head   "IOLITLOG" │ version u32 │ ordinal u32 │ salt u64 │ created_unix_ms u64 │ 0 u32 │ sum u32
 //!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ 0 u32
 //! ```
 //!
@@ -25,6 +25,9 @@ const NAME_DIGITS: usize = 16;
 /// What stands at the start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
+    /// How many segments were made before. One that begins at a lower sequence than another and has a
+    /// higher number holds what should have been in the other.
+    pub(super) ordinal: u32,
     /// Goes into the sums of the blocks.
     pub(super) salt: u64,
     pub(super) created_unix_ms: u64,
@@ -35,6 +38,7 @@ impl SegmentHead {
         let mut bytes = [0; SEGMENT_HEAD_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.ordinal.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.created_unix_ms.to_le_bytes());
         let sum = checksum::crc32c(&bytes[..36]);
@@ -51,6 +55,7 @@ impl SegmentHead {
         }
         match u32_at(bytes, 8) {
             VERSION => Ok(Self {
+                ordinal: u32_at(bytes, 12),
                 salt: u64_at(bytes, 16),
                 created_unix_ms: u64_at(bytes, 24),
             }),

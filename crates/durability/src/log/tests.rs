@@ -2,5 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 mod damage;
+mod failing;
 mod golden;
+mod power;
+mod running;
+mod threads;
 mod written;

@@ -16,10 +16,10 @@ struct Small {
 
 impl Small {
     fn new() -> Self {
-        let mut first = Written::new(0);
+        let mut first = Written::new(0, 0);
         first.block(0, &[&[&[b"SET", b"a", b"1"]], &[&[b"SET", b"b", b"2"]]]);
         first.block(0, &[&[&[b"SET", b"c", b"3"], &[b"DEL", b"a"]]]);
-        let mut second = Written::new(first.sequence);
+        let mut second = Written::new(1, first.sequence);
         second.block(0, &[&[&[b"SET", b"d", b"4"]]]);
         let durable = second.sequence;
         second.block(durable, &[&[&[b"SET", b"e", b"5"]], &[&[b"DEL", b"e"]]]);
@@ -32,7 +32,7 @@ impl Small {
         for (name, bytes) in &files {
             directory.put(name, bytes);
         }
-        let (frames, _) = read(directory.path(), 0);
+        let (frames, _) = read(&directory, 0);
         assert_eq!(frames.len(), 7);
         Self {
             files,
@@ -53,7 +53,7 @@ impl Small {
     ) -> bool {
         directory.put(&self.files[1 - file].0, &self.files[1 - file].1);
         directory.put(&self.files[file].0, bytes);
-        let (frames, end) = read(directory.path(), 0);
+        let (frames, end) = read(directory, 0);
         assert!(self.frames.starts_with(&frames), "{note}: {frames:?}");
         match end {
             Ok(tail) => assert!(tail.end >= durable, "{note}: {tail:?}"),
@@ -118,7 +118,7 @@ fn tails_have_shapes() {
     directory.put(FIRST, &small.files[0].1);
     let shape = |bytes: &[u8]| {
         directory.put(name, bytes);
-        read(directory.path(), 0).1.unwrap().shape
+        read(&directory, 0).1.unwrap().shape
     };
     let last = good.len() - 64 - 40;
     assert_eq!(shape(good), Shape::Clean);
@@ -148,13 +148,13 @@ fn a_block_that_was_lost_before_one_that_was_not() {
 #[test]
 fn a_file_in_the_middle_that_is_missing_is_damage() {
     let (small, directory) = (Small::new(), Directory::new());
-    let mut third = Written::new(0x1000);
+    let mut third = Written::new(2, 0x1000);
     third.block(0x1000, &[&[&[b"PING"]]]);
     directory.put("0000000000001000.log", &third.bytes);
     for (name, bytes) in &small.files {
         directory.put(name, bytes);
     }
-    let (frames, end) = read(directory.path(), 0);
+    let (frames, end) = read(&directory, 0);
     assert_eq!(frames, small.frames);
     assert!(matches!(end, Err(LogError::Damage { .. })), "{end:?}");
 }
@@ -164,13 +164,13 @@ fn a_file_in_the_middle_that_is_missing_is_damage() {
 fn what_is_behind_the_start_of_the_next_file_does_not_count() {
     let (small, directory) = (Small::new(), Directory::new());
     let mut bytes = small.files[0].1.clone();
-    let mut again = Written::new(64);
+    let mut again = Written::new(2, 64);
     again.block(64, &[&[&[b"SET", b"b", b"2"]]]);
     directory.put("0000000000000040.log", &again.bytes);
     for at in 40 + 40 + 64..bytes.len() {
         bytes[at] ^= 0xff;
         directory.put(FIRST, &bytes);
-        let (frames, tail) = read(directory.path(), 0);
+        let (frames, tail) = read(&directory, 0);
         assert_eq!(frames, small.frames[..2]);
         assert_eq!((tail.unwrap().end), 128);
     }

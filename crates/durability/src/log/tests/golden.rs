@@ -2,11 +2,15 @@
 //!
 //! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
 
-use super::written::{Directory, Written, read};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::written::{Directory, Written, read, read_from};
+use crate::disk::SystemDisk;
 use crate::log::Shape;
 
 fn vectors() -> [(&'static str, Vec<u8>); 2] {
-    let mut first = Written::new(0);
+    let mut first = Written::new(0, 0);
     first.block(0, &[&[&[b"SET", b"key", b"value"]], &[&[b"DEL", b""]]]);
     first.block(
         0,
@@ -14,7 +18,7 @@ fn vectors() -> [(&'static str, Vec<u8>); 2] {
     );
     let durable = first.sequence;
     first.block(durable, &[]);
-    let mut second = Written::new(durable);
+    let mut second = Written::new(1, durable);
     second.block(durable, &[&[&[b"PING"]]]);
     [
         ("0000000000000000.log", first.bytes),
@@ -35,7 +39,7 @@ fn the_bytes_are_those_of_the_vectors() {
         assert!(std::fs::read(&path).unwrap() == bytes, "{name}");
         directory.put(name, &bytes);
     }
-    let (frames, tail) = read(directory.path(), 0);
+    let (frames, tail) = read(&directory, 0);
     let (long, rest) = (frames[2].clone(), [&frames[0], &frames[1], &frames[3]]);
     assert_eq!(
         rest,
@@ -59,12 +63,12 @@ fn a_log_is_read_from_any_frame_on() {
         directory.put(name, &bytes);
     }
     for (from, count) in [(0, 4), (72, 3), (128, 2), (1488, 1), (1544, 0), (9999, 0)] {
-        let (frames, tail) = read(directory.path(), from);
+        let (frames, tail) = read(&directory, from);
         assert_eq!(frames.len(), count, "from {from}");
         assert_eq!(tail.unwrap().end, 1544, "from {from}");
     }
-    std::fs::remove_file(directory.path().join(vectors()[0].0)).unwrap();
-    let (_, missing) = read(directory.path(), 72);
+    directory.remove(vectors()[0].0);
+    let (_, missing) = read(&directory, 72);
     let text = missing.unwrap_err().to_string();
     assert_eq!(
         text,
@@ -75,12 +79,12 @@ fn a_log_is_read_from_any_frame_on() {
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let directory = Directory::new();
-    let mut bytes = Written::new(0).bytes;
+    let mut bytes = Written::new(0, 0).bytes;
     bytes[8] = 2;
     let sum = crate::checksum::crc32c(&bytes[..36]);
     bytes[36..40].copy_from_slice(&sum.to_le_bytes());
     directory.put("0000000000000000.log", &bytes);
-    let text = read(directory.path(), 0).1.unwrap_err().to_string();
+    let text = read(&directory, 0).1.unwrap_err().to_string();
     assert!(text.ends_with("has version 2 of the log's format; this server reads version 1"));
 }
 
@@ -89,8 +93,9 @@ fn a_directory_without_a_log_ends_where_it_begins() {
     let directory = Directory::new();
     directory.put("0000000000000000.tmp", b"");
     directory.put("00000000000000G0.log", b"");
-    for path in [directory.path().to_owned(), directory.path().join("none")] {
-        let tail = read(&path, 5).1.unwrap();
+    let nowhere = read_from(Arc::new(SystemDisk), Path::new("/nowhere/at/all"), 5);
+    for (_, tail) in [read(&directory, 5), nowhere] {
+        let tail = tail.unwrap();
         assert_eq!((tail.end, tail.place), (5, None));
     }
 }

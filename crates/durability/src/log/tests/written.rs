@@ -1,39 +1,35 @@
 //! Logs as bytes, without what writes them for a server.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::{Disk, SystemDisk};
+use crate::disk::Disk;
 use crate::log::frame::Builder;
 use crate::log::segment::{BlockHead, SegmentHead};
 use crate::log::{LogError, Reader, Tail};
+use crate::simulated::SimulatedDisk;
 
-/// A directory of its own, removed at the end.
-pub(super) struct Directory(PathBuf);
+/// Where the files of a test are.
+pub(super) const PATH: &str = "log";
+
+/// A directory with the files of a log, in memory.
+pub(super) struct Directory(SimulatedDisk);
 
 impl Directory {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("iolite-log-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
+        let disk = SimulatedDisk::new(1);
+        disk.create_directory(Path::new(PATH)).unwrap();
+        Self(disk)
     }
 
     pub(super) fn put(&self, name: &str, bytes: &[u8]) {
-        std::fs::write(self.0.join(name), bytes).unwrap();
+        self.remove(name);
+        let file = self.0.create(&Path::new(PATH).join(name)).unwrap();
+        file.write_at(bytes, 0).unwrap();
     }
-}
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _removed = std::fs::remove_dir_all(&self.0);
+    pub(super) fn remove(&self, name: &str) {
+        let _may_be_new = self.0.remove(&Path::new(PATH).join(name));
     }
 }
 
@@ -46,8 +42,9 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn new(first: u64) -> Self {
+    pub(super) fn new(ordinal: u32, first: u64) -> Self {
         let head = SegmentHead {
+            ordinal,
             salt: 0x0123_4567_89ab_cdef,
             created_unix_ms: 1_700_000_000_000,
         };
@@ -61,21 +58,21 @@ impl Written {
 
     /// A block of frames: a command each, or several as a group.
     pub(super) fn block(&mut self, durable: u64, frames: &[&[&[&[u8]]]]) {
-        let (mut bytes, mut builder) = (Vec::new(), Builder::default());
+        let (mut bytes, mut builder) = (Vec::<u8>::new(), Builder::default());
         let mut sequence = self.sequence;
         for frame in frames {
             match frame {
                 [parts] => builder.effect(3, 7, 1_700_000_000_123, parts),
                 group => {
-                    builder.begin_group();
                     for (database, parts) in group.iter().enumerate() {
                         builder.add(u16::try_from(database).unwrap(), 8, parts);
                     }
                     builder.end_group(8, 1_700_000_000_456);
                 }
             }
-            bytes.extend(builder.words(sequence).flat_map(u64::to_le_bytes));
+            bytes.extend(builder.words(sequence).as_flattened());
             sequence += builder.length();
+            builder.clear();
         }
         let head = BlockHead {
             sequence: self.sequence,
@@ -91,8 +88,8 @@ impl Written {
 }
 
 /// What a reader gives: frames as text, and the end.
-pub(super) fn read(directory: &Path, from: u64) -> (Vec<String>, Result<Tail, LogError>) {
-    read_from(Arc::new(SystemDisk), directory, from)
+pub(super) fn read(directory: &Directory, from: u64) -> (Vec<String>, Result<Tail, LogError>) {
+    read_from(Arc::new(directory.0.clone()), Path::new(PATH), from)
 }
 
 pub(super) fn read_from(

@@ -1,0 +1,128 @@
+//! What one thread appends with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Log;
+use super::frame::{Builder, WORD_BYTES};
+use super::memory::Chunk;
+use super::place::Claimant;
+
+/// States effects of one thread to the log.
+///
+/// Appending waits for nobody and touches no file: a frame is built in a buffer of the appender, gets its
+/// place by one addition, and is copied there. No allocation in the steady state; a lock only once a
+/// chunk of the log's memory.
+pub struct Appender {
+    log: Arc<Log>,
+    claimant: Arc<Claimant>,
+    builder: Builder,
+    /// The chunk that was written to last, and which one it is.
+    chunk: Option<(u64, Arc<Chunk>)>,
+    unix_ms: u64,
+    generation: u64,
+    /// How many groups are open. They count as one.
+    groups: u32,
+}
+
+impl Appender {
+    pub(super) fn new(log: Arc<Log>) -> Self {
+        let claimant = log.places.join();
+        Self {
+            log,
+            claimant,
+            builder: Builder::default(),
+            chunk: None,
+            unix_ms: 0,
+            generation: 0,
+            groups: 0,
+        }
+    }
+
+    /// When what is stated next happens, in milliseconds since 1970 UTC.
+    #[inline]
+    pub fn set_time(&mut self, unix_ms: u64) {
+        self.unix_ms = unix_ms;
+    }
+
+    /// What is stated next belongs to this generation.
+    #[inline]
+    pub fn generation(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// One canonical command: a frame, or a part of the group that is open.
+    #[inline]
+    pub fn command(&mut self, database: u16, parts: &[&[u8]]) {
+        if self.groups > 0 {
+            self.builder.add(database, self.generation, parts);
+        } else {
+            self.builder
+                .effect(database, self.generation, self.unix_ms, parts);
+            self.publish();
+        }
+    }
+
+    /// What is stated up to the end of the group is one frame.
+    pub fn group_begin(&mut self) {
+        self.groups += 1;
+    }
+
+    /// Ends the group, and appends its frame if anything was stated.
+    pub fn group_end(&mut self) {
+        self.groups = self.groups.saturating_sub(1);
+        if self.groups == 0 && self.builder.has_group() {
+            self.builder.end_group(self.generation, self.unix_ms);
+            self.publish();
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        let Self {
+            log,
+            claimant,
+            builder,
+            chunk,
+            ..
+        } = self;
+        let sequence = log.places.claim(claimant, builder.length());
+        let (index, at, left) = log.memory.place_of(sequence);
+        let words = builder.words(sequence);
+        match chunk {
+            Some((held, chunk)) if *held == index && words.len() <= left => chunk.write(at, words),
+            _ => *chunk = Some(write_across(log, sequence, words)),
+        }
+        log.places.fill(claimant);
+        builder.clear();
+    }
+}
+
+/// Writes a frame that reaches other chunks than the last one did; the one it ends in.
+#[cold]
+fn write_across(log: &Log, sequence: u64, words: &[[u8; WORD_BYTES]]) -> (u64, Arc<Chunk>) {
+    let (mut rest, mut sequence) = (words, sequence);
+    loop {
+        let (index, at, left) = log.memory.place_of(sequence);
+        let chunk = log.memory.chunk(index);
+        let (here, behind) = rest.split_at(rest.len().min(left));
+        chunk.write(at, here);
+        if behind.is_empty() {
+            return (index, chunk);
+        }
+        sequence += size_of_val(here) as u64;
+        rest = behind;
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        self.log.places.leave(&self.claimant);
+    }
+}
+
+impl fmt::Debug for Appender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Appender").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! The end of the log in memory: a row of chunks, addressed by sequence.
+//!
+//! ```text
+//!     durable        written            complete        tail
+//!        │              │                  │              │
+//!   ─────▼──────┬───────▼──────┬───────────▼──┬───────────▼──┐
+//!     chunk 7   │   chunk 8    │   chunk 9    │   chunk 10   │   …
+//!   ────────────┴──────────────┴──────────────┴──────────────┘
+//! ```
+//!
+//! A chunk is taken when the first frame reaches it, and is free again when everything in it is durable:
+//! until then a segment may fail, and its frames are written again from here.
+//!
+//! A frame may lie in several chunks. Words are relaxed atomics, so that nothing here is unsafe; who
+//! reads a word knows by [`super::place`] that it was written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::sync::Mutex;
+use base::sync::atomic::{AtomicU64, Ordering};
+
+use super::frame::WORD_BYTES;
+use super::lock;
+
+/// A fixed number of words.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    words: Box<[AtomicU64]>,
+}
+
+impl Chunk {
+    /// All words are written once here, so that later ones cause no page fault.
+    fn new(bytes: u64) -> Arc<Self> {
+        let words = (0..bytes / WORD_BYTES as u64).map(|_| AtomicU64::new(0));
+        Arc::new(Self {
+            words: words.collect(),
+        })
+    }
+
+    /// Writes words from one on.
+    #[inline]
+    pub(super) fn write(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
+        let places = &self.words[at..at + words.len()];
+        for (place, word) in places.iter().zip(words) {
+            place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+        }
+    }
+
+    /// Appends words from one on to `out`.
+    fn read(&self, at: usize, count: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + count * WORD_BYTES, 0);
+        let (bytes, _) = out[start..].as_chunks_mut::<WORD_BYTES>();
+        for (bytes, word) in bytes.iter_mut().zip(&self.words[at..at + count]) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+}
+
+/// The chunks that are in use, and some that are not.
+#[derive(Debug)]
+pub(super) struct Memory {
+    chunk_bytes: u64,
+    row: Mutex<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    /// Which chunk the first one is, counted from sequence 0.
+    first: u64,
+    used: VecDeque<Arc<Chunk>>,
+    free: Vec<Arc<Chunk>>,
+}
+
+/// Chunks that are kept ready, so that who appends makes none.
+const READY_CHUNKS: usize = 2;
+
+impl Memory {
+    /// An empty row that begins at a sequence. `chunk_bytes` is a power of two.
+    pub(super) fn new(start: u64, chunk_bytes: u64) -> Self {
+        debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
+        let row = Row {
+            first: start / chunk_bytes,
+            used: VecDeque::new(),
+            free: Vec::new(),
+        };
+        Self {
+            chunk_bytes,
+            row: Mutex::new(row),
+        }
+    }
+
+    /// Which chunk a sequence is in, which of its words it is, and how many there are from it on.
+    #[inline]
+    pub(super) fn place_of(&self, sequence: u64) -> (u64, usize, usize) {
+        let index = sequence >> self.chunk_bytes.trailing_zeros();
+        let offset = sequence & (self.chunk_bytes - 1);
+        let word = |bytes: u64| usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
+        (index, word(offset), word(self.chunk_bytes - offset))
+    }
+
+    /// A chunk that is not free yet. Takes those up to it into use where they are not.
+    #[cold]
+    pub(super) fn chunk(&self, index: u64) -> Arc<Chunk> {
+        let mut row = lock(&self.row);
+        let at = usize::try_from(index - row.first).unwrap_or(usize::MAX);
+        while row.used.len() <= at {
+            let chunk = row
+                .free
+                .pop()
+                .unwrap_or_else(|| Chunk::new(self.chunk_bytes));
+            row.used.push_back(chunk);
+        }
+        Arc::clone(&row.used[at])
+    }
+
+    /// Appends what lies from a sequence on to `out`.
+    pub(super) fn read(&self, mut sequence: u64, end: u64, out: &mut Vec<u8>) {
+        while sequence < end {
+            let (index, at, left) = self.place_of(sequence);
+            let wanted = usize::try_from(end - sequence).unwrap_or(usize::MAX) / WORD_BYTES;
+            let count = wanted.min(left);
+            self.chunk(index).read(at, count, out);
+            sequence += (count * WORD_BYTES) as u64;
+        }
+    }
+
+    /// Frees the chunks that lie wholly below a sequence.
+    pub(super) fn release(&self, below: u64) {
+        let mut row = lock(&self.row);
+        while row.first < below / self.chunk_bytes {
+            row.first += 1;
+            if let Some(chunk) = row.used.pop_front() {
+                row.free.push(chunk);
+            }
+        }
+    }
+
+    /// Sees to it that some chunks are ready.
+    pub(super) fn prepare(&self) {
+        while lock(&self.row).free.len() < READY_CHUNKS {
+            let chunk = Chunk::new(self.chunk_bytes);
+            lock(&self.row).free.push(chunk);
+        }
+    }
+
+    /// Gives half of the chunks back that are not in use, but for those that are to be ready.
+    pub(super) fn shrink(&self) {
+        let gone = {
+            let mut row = lock(&self.row);
+            let kept = (row.free.len() / 2).max(READY_CHUNKS).min(row.free.len());
+            row.free.split_off(kept)
+        };
+        drop(gone);
+    }
+
+    /// Bytes of all chunks.
+    pub(super) fn bytes(&self) -> u64 {
+        let row = lock(&self.row);
+        (row.used.len() + row.free.len()) as u64 * self.chunk_bytes
+    }
+}

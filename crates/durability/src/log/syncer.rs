@@ -1,0 +1,224 @@
+//! Making durable what was written: the one owner of the durable watermark.
+//!
+//! One sync serves everybody who waits at that moment; while it runs, others append and write. All of
+//! it is in [`Log::sync_step`], which waits for nothing but the device: a simulation calls it in the thread
+//! that does everything else.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use base::sync::atomic::Ordering;
+
+use super::options::{HEAL_MS, LAZY_SYNC_NS, LOOK_MS, SYNC_NS};
+use super::writer::Segment;
+use super::{Level, Log, LogFault, lock};
+use crate::planted::{self, Bug};
+
+/// What the one who syncs sleeps on. Not a model's: it only shortens a sleep.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rung: std::sync::Mutex<bool>,
+    changed: std::sync::Condvar,
+}
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        let mut rung = self
+            .rung
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !*rung {
+            *rung = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Sleeps so long, or until it is rung.
+    fn wait(&self, ms: u64) {
+        let rung = self
+            .rung
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let patience = Duration::from_millis(ms);
+        let waited = self
+            .changed
+            .wait_timeout_while(rung, patience, |rung| !*rung);
+        *waited.unwrap_or_else(std::sync::PoisonError::into_inner).0 = false;
+    }
+}
+
+impl Log {
+    /// Asks that everything below a sequence be made durable soon, whatever the level.
+    /// [`Log::on_durable`] tells when it is.
+    pub fn request_sync(&self, up_to: u64) {
+        self.wanted
+            .fetch_max(up_to.min(self.tail()), Ordering::AcqRel);
+        if self.durable() < up_to {
+            self.bell.ring();
+        }
+    }
+
+    /// Makes durable what is due, until `stop`, for a thread that does nothing else.
+    /// [`Log::request_sync`] wakes it.
+    pub fn run_syncer(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            let ms = self.sync_step();
+            if ms > 0 {
+                self.bell.wait(ms);
+            }
+        }
+    }
+
+    /// Wakes [`Log::run_syncer`], which looks whether it is to stop.
+    pub fn wake_syncer(&self) {
+        self.bell.ring();
+    }
+
+    /// Does what is due: a sync, healing, files and memory for what comes. After how many milliseconds
+    /// something else will be, unless somebody asks before.
+    pub fn sync_step(&self) -> u64 {
+        let syncing = lock(&self.syncing);
+        let before = (self.durable(), self.faults.is_any());
+        if before.1 {
+            // What went wrong stays to be seen in the fault.
+            let _fault = self.heal(&mut lock(&self.writer));
+        } else if self.is_due() {
+            let _fault = self.sync_now();
+        } else {
+            self.settle();
+        }
+        if !self.faults.is_any() {
+            // That there is no room is said when the segment is needed.
+            let _later = self.prepare();
+            self.memory.prepare();
+        }
+        let after = (self.durable(), self.faults.is_any());
+        drop(syncing);
+        if after != before {
+            self.tell();
+        }
+        self.next_step_ms()
+    }
+
+    /// Makes everything durable that was appended before, and says so in the file, which is as long as what it
+    /// holds afterwards. For an orderly end; the log can be used on.
+    ///
+    /// # Errors
+    /// The fault that there is, or that this came upon.
+    pub fn close(&self) -> Result<(), LogFault> {
+        let syncing = lock(&self.syncing);
+        let result = self.close_held();
+        drop(syncing);
+        self.tell();
+        result
+    }
+
+    fn close_held(&self) -> Result<(), LogFault> {
+        if self.faults.is_any() {
+            self.heal(&mut lock(&self.writer))?;
+        }
+        self.sync_now()?;
+        let mut writer = lock(&self.writer);
+        self.state_durable(&mut writer)?;
+        let Some(segment) = writer.current.clone() else {
+            return Ok(());
+        };
+        let cut = segment.file.set_len(segment.offset);
+        cut.and_then(|()| segment.file.sync())
+            .map_err(|error| self.fail(&mut writer, &error))
+    }
+
+    fn is_due(&self) -> bool {
+        let (written, durable) = (self.written(), self.durable());
+        if self.wanted.load(Ordering::Acquire) > durable {
+            return true;
+        }
+        match self.level() {
+            Level::Always => self.tail() > durable,
+            _ if written - durable.min(written) >= self.options.unsynced_bytes_max => true,
+            _ => self.sync_in_ns() == Some(0),
+        }
+    }
+
+    /// After which time what is unsynced now is old enough; none when nothing is.
+    fn sync_in_ns(&self) -> Option<u64> {
+        let since_ns = self.unsynced_since_ns.load(Ordering::Relaxed);
+        let patience_ns = match self.level() {
+            Level::EverySecond => SYNC_NS,
+            _ => LAZY_SYNC_NS,
+        };
+        let age_ns = self.clock.monotonic_ns().saturating_sub(since_ns);
+        (since_ns != 0).then(|| patience_ns.saturating_sub(age_ns))
+    }
+
+    fn next_step_ms(&self) -> u64 {
+        if self.faults.is_any() {
+            return HEAL_MS;
+        }
+        if self.is_due() {
+            return 0;
+        }
+        let ms = self.sync_in_ns().map(|ns| ns / 1_000_000 + 1);
+        ms.unwrap_or(LOOK_MS).min(LOOK_MS)
+    }
+
+    /// Writes what is complete, and syncs all of it.
+    fn sync_now(&self) -> Result<(), LogFault> {
+        let mut writer = lock(&self.writer);
+        self.write_block(&mut writer, self.places.complete())?;
+        let target = self.written();
+        let began_ns = self.clock.monotonic_ns().max(1);
+        let full = std::mem::take(&mut writer.full);
+        let (current, has_new_name) = (writer.current.clone(), writer.has_new_name);
+        writer.has_new_name = false;
+        drop(writer);
+
+        let result = self.sync_files(&full, current.as_ref(), has_new_name);
+
+        let mut writer = lock(&self.writer);
+        if let Err(error) = result
+            && !planted::is_on(Bug::FailedSyncBelieved)
+        {
+            return Err(self.fail(&mut writer, &error));
+        }
+        self.durable.fetch_max(target, Ordering::AcqRel);
+        // A write that failed meanwhile has taken back what was written.
+        self.written.fetch_max(target, Ordering::AcqRel);
+        let is_all = self.written() == target;
+        let since_ns = if is_all { 0 } else { began_ns };
+        self.unsynced_since_ns.store(since_ns, Ordering::Relaxed);
+        drop(writer);
+        self.memory.release(target);
+        Ok(())
+    }
+
+    /// Files in the order of what they hold, then their names.
+    fn sync_files(
+        &self,
+        full: &[Segment],
+        current: Option<&Segment>,
+        has_new_name: bool,
+    ) -> io::Result<()> {
+        for segment in full {
+            segment.file.set_len(segment.offset)?;
+            segment.file.sync()?;
+        }
+        if let Some(segment) = current {
+            segment.file.sync()?;
+        }
+        if has_new_name {
+            self.disk.sync_directory(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// What makes later steps cheap, when nobody has written for a while.
+    fn settle(&self) {
+        let mut writer = lock(&self.writer);
+        if self.durable() == self.tail() {
+            let _fault = self.state_durable(&mut writer);
+            self.memory.shrink();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A device that fails: writes are refused at once, nothing is lost, and it heals.
+
+use std::io;
+
+use super::running::{Running, disk};
+use crate::simulated::Fault;
+
+#[test]
+fn a_failed_write_is_said_at_once_and_heals() {
+    let mut running = Running::new();
+    running.append();
+    running.log.request_sync(u64::MAX);
+    running.log.sync_step();
+    let now = running.disk.operations();
+    running.disk.fail(now..now + 100, Fault::Device);
+    running.append();
+    assert!(running.log.write_out(running.log.tail()).is_err());
+    let fault = running.log.fault().unwrap();
+    assert!(fault.text.contains(".log: "), "{fault}");
+    assert!(!running.log.has_room());
+    // Reading goes on; so does the fault, while the device fails.
+    running.append();
+    running.log.sync_step();
+    assert!(running.log.fault().is_some());
+    assert!(running.log.write_out(running.log.tail()).is_err());
+    running.disk.heal();
+    running.log.sync_step();
+    assert_eq!(running.log.fault(), None);
+    assert!(running.log.has_room());
+    assert_eq!(running.log.durable(), running.log.tail());
+    running.check(&running.disk.crash(3), running.log.tail());
+}
+
+#[test]
+fn a_file_whose_sync_failed_is_not_believed_again() {
+    for seed in 0..50 {
+        let mut running = Running::open(disk(seed), 0);
+        running.append();
+        running.log.write_out(running.log.tail()).unwrap();
+        let now = running.disk.operations();
+        running.disk.fail(now..now + 1, Fault::Device);
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+        assert!(running.log.fault().is_some());
+        assert_eq!(running.log.durable(), 0);
+        running.log.sync_step();
+        assert_eq!(running.log.fault(), None);
+        assert_eq!(running.log.durable(), running.log.tail());
+        running.append();
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+        running.check(&running.disk.crash(seed), running.log.tail());
+    }
+}
+
+#[test]
+fn a_full_device_heals_when_there_is_room() {
+    let mut running = Running::new();
+    running.disk.set_capacity(2_000);
+    let mut refused = None;
+    for _ in 0..200 {
+        running.append();
+        if running.log.write_out(running.log.tail()).is_err() {
+            refused = running.log.fault();
+            break;
+        }
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+    }
+    assert_eq!(refused.unwrap().kind, io::ErrorKind::StorageFull);
+    running.log.sync_step();
+    assert!(running.log.fault().is_some());
+    let durable = running.log.durable();
+    running.check(&running.disk.crash(1), durable);
+
+    let mut running = Running::new();
+    running.disk.set_capacity(2_000);
+    while running.log.write_out(running.log.tail()).is_ok() {
+        running.append();
+    }
+    running.disk.set_capacity(100_000);
+    running.log.sync_step();
+    assert_eq!(running.log.fault(), None);
+    running.append();
+    running.log.write_out(running.log.tail()).unwrap();
+    running.log.close().unwrap();
+    running.check(&running.disk.crash(2), running.log.tail());
+}

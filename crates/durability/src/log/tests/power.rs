@@ -1,0 +1,122 @@
+//! Power cuts at every operation: what was durable comes back, in order and whole.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::running::{DIRECTORY, Running, disk};
+use crate::log::{Level, Reader};
+use crate::planted::{self, Bug};
+use crate::simulated::Fault;
+
+/// Appends, writes and syncs as a server would, until the power is gone or it is done.
+fn work(running: &mut Running, seed: u64) {
+    let level = [Level::Os, Level::EverySecond, Level::Always][(seed % 3) as usize];
+    running.log.set_level(level);
+    for round in 0..40 {
+        running.append();
+        if (seed >> (round % 16)) & 1 == 0 {
+            let _refused = running.log.write_out(running.log.tail());
+        }
+        running.clock.advance_ms(100 + seed % 200);
+        running.log.sync_step();
+        if running.disk.is_off() {
+            return;
+        }
+    }
+}
+
+fn cut_at(seed: u64, operation: u64) -> u64 {
+    let device = disk(seed);
+    device.cut_power_at(operation);
+    let Ok(mut running) = Running::try_open(device, 0) else {
+        return 0;
+    };
+    work(&mut running, seed);
+    let durable = running.log.durable();
+    let after = running.disk.crash(seed ^ operation);
+    let end = running.check(&after, durable);
+    // It goes on from there, and the same once more.
+    let mut again = Running::open(after, end);
+    let kept = running
+        .frames
+        .iter()
+        .take_while(|(_, behind)| *behind <= end);
+    again.frames = kept.cloned().collect();
+    work(&mut again, seed ^ 1);
+    let durable = again.log.durable();
+    again.check(&again.disk.crash(seed.wrapping_add(operation)), durable)
+}
+
+/// Every operation in turn, each with other seeds.
+fn cuts(seeds: u64) {
+    for seed in 0..seeds {
+        let mut running = Running::open(disk(seed), 0);
+        work(&mut running, seed);
+        let operations = running.disk.operations();
+        assert!(operations > 20);
+        // A step that has no common factor with their number meets all of them in the end.
+        let mut operation = seed % 7;
+        while operation < operations {
+            cut_at(seed, operation);
+            operation += 1 + seed % 5;
+        }
+    }
+}
+
+#[test]
+fn what_was_durable_survives_a_power_cut_at_any_operation() {
+    cuts(24);
+}
+
+/// A sync fails once, then the power is cut.
+fn fails_and_crashes(seed: u64) {
+    let mut running = Running::open(disk(seed), 0);
+    let at = running.disk.operations() + seed % 60;
+    running.disk.fail(at..at + 1, Fault::Device);
+    work(&mut running, seed);
+    let durable = running.log.durable();
+    running.check(&running.disk.crash(seed), durable);
+}
+
+#[test]
+fn what_was_durable_survives_a_failure_and_a_power_cut() {
+    (0..300).for_each(fails_and_crashes);
+}
+
+#[test]
+fn believing_a_sync_that_failed_is_noticed() {
+    planted::plant(Some(Bug::FailedSyncBelieved));
+    let caught = std::panic::catch_unwind(|| (0..300).for_each(fails_and_crashes));
+    planted::plant(None);
+    assert!(caught.is_err());
+}
+
+/// What was handed to the system comes back when only the process ends.
+#[test]
+fn what_was_written_survives_the_end_of_the_process() {
+    for seed in 0..60 {
+        let mut running = Running::open(disk(seed), 0);
+        let at = running.disk.operations() + seed;
+        running.disk.fail(at..at + 2, Fault::Device);
+        let mut promised = 0;
+        for _ in 0..40 {
+            running.append();
+            if running.log.write_out(running.log.tail()).is_ok() {
+                promised = running.log.tail();
+            }
+            running.clock.advance_ms(130);
+            running.log.sync_step();
+        }
+        running.check(&running.disk, promised);
+    }
+}
+
+#[test]
+fn a_reader_of_what_a_cut_left_says_where_it_ends() {
+    let mut running = Running::new();
+    work(&mut running, 1);
+    let after = running.disk.crash(9);
+    let mut reader = Reader::open(Arc::new(after), Path::new(DIRECTORY), 0).unwrap();
+    while reader.next_frame().unwrap().is_some() {}
+    assert_eq!(reader.tail().unwrap().end, reader.sequence());
+}

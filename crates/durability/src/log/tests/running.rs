@@ -1,0 +1,256 @@
+//! A log that is written to, in one thread, with a clock that is moved by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::clock::ManualClock;
+
+use super::written::read_from;
+use crate::disk::Disk;
+use crate::log::{Appender, Level, Log, Options, Shape};
+use crate::planted::{self, Bug};
+use crate::simulated::SimulatedDisk;
+
+pub(super) const DIRECTORY: &str = "data/log";
+
+/// A log, and what a test has to do with it.
+pub(super) struct Running {
+    pub(super) disk: SimulatedDisk,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) log: Arc<Log>,
+    pub(super) appender: Appender,
+    /// The frames that were appended, as the reader shows them, with where each ends.
+    pub(super) frames: Vec<(String, u64)>,
+}
+
+pub(super) fn options() -> Options {
+    Options {
+        segment_bytes: 512,
+        chunk_bytes: 64,
+        held_bytes_max: 4096,
+        unsynced_bytes_max: 1024,
+        seed: Some(1),
+    }
+}
+
+/// A device with the directory that the log's is in.
+pub(super) fn disk(seed: u64) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(seed);
+    disk.create_directory(Path::new(DIRECTORY).parent().unwrap())
+        .unwrap();
+    disk.settle();
+    disk
+}
+
+impl Running {
+    pub(super) fn new() -> Self {
+        Self::open(disk(1), 0)
+    }
+
+    pub(super) fn open(disk: SimulatedDisk, start: u64) -> Self {
+        Self::try_open(disk, start).unwrap()
+    }
+
+    pub(super) fn try_open(disk: SimulatedDisk, start: u64) -> std::io::Result<Self> {
+        let clock = Arc::new(ManualClock::at_unix_ms(1_000));
+        clock.advance_ms(1);
+        let directory = Path::new(DIRECTORY);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let log = Log::open(shared, Arc::clone(&clock) as _, directory, start, options())?;
+        let appender = log.appender();
+        Ok(Self {
+            disk,
+            clock,
+            log,
+            appender,
+            frames: Vec::new(),
+        })
+    }
+
+    /// Appends a frame: `SET` of a number, or every third time two commands as a group.
+    pub(super) fn append(&mut self) {
+        let number = self.frames.len().to_string();
+        let value = "v".repeat(self.frames.len() % 50);
+        let parts: [&[u8]; 3] = [b"SET", number.as_bytes(), value.as_bytes()];
+        let set = format!(
+            "0/0 *3 $3 SET ${} {number} ${} {value} ",
+            number.len(),
+            value.len()
+        );
+        let sequence = self.log.tail();
+        let text = if self.frames.len() % 3 == 2 {
+            self.appender.group_begin();
+            self.appender.command(0, &parts);
+            self.appender.command(1, &[b"PING"]);
+            self.appender.group_end();
+            format!("{sequence} {set}; 1/0 *1 $4 PING ")
+        } else {
+            self.appender.command(0, &parts);
+            format!("{sequence} {set}")
+        };
+        self.frames.push((text, self.log.tail()));
+    }
+
+    /// What comes back from a device: must be a prefix, and reach `at_least`. Where it ends.
+    pub(super) fn check(&self, disk: &SimulatedDisk, at_least: u64) -> u64 {
+        let (frames, tail) = read_from(Arc::new(disk.clone()), Path::new(DIRECTORY), 0);
+        let tail = tail.unwrap();
+        let all: Vec<&String> = self.frames.iter().map(|(text, _)| text).collect();
+        let frames: Vec<&String> = frames.iter().collect();
+        assert!(all.starts_with(&frames), "{frames:?}\nof {all:?}");
+        assert!(
+            tail.end >= at_least,
+            "{tail:?} lacks what is below {at_least}"
+        );
+        tail.end
+    }
+}
+
+#[test]
+fn what_is_appended_comes_back() {
+    let mut running = Running::new();
+    for round in 0..100 {
+        running.append();
+        if round % 3 == 0 {
+            running.log.write_out(running.log.tail()).unwrap();
+            assert_eq!(running.log.written(), running.log.tail());
+            running.check(&running.disk, running.log.tail());
+        }
+        if round % 10 == 0 {
+            running.log.request_sync(running.log.tail());
+            running.log.sync_step();
+            assert_eq!(running.log.durable(), running.log.tail());
+            assert_eq!(running.log.held_bytes(), 0);
+        }
+    }
+    running.log.close().unwrap();
+    let (frames, tail) = read_from(Arc::new(running.disk.clone()), Path::new(DIRECTORY), 0);
+    assert_eq!(frames.len(), 100);
+    assert_eq!(tail.unwrap().shape, Shape::Clean);
+    let files = running.disk.list(Path::new(DIRECTORY)).unwrap();
+    assert!(files.len() > 10, "segments are turned: {files:?}");
+}
+
+#[test]
+fn a_group_that_lacks_an_effect_is_noticed() {
+    planted::plant(Some(Bug::GroupCutShort));
+    let caught = std::panic::catch_unwind(what_is_appended_comes_back);
+    planted::plant(None);
+    assert!(caught.is_err());
+}
+
+#[test]
+fn memory_is_given_back_once_durable() {
+    let mut running = Running::new();
+    while running.log.has_room() {
+        running.append();
+    }
+    assert!(running.log.held_bytes() >= options().held_bytes_max);
+    assert!(running.log.memory_bytes() >= options().held_bytes_max);
+    running.log.request_sync(u64::MAX);
+    for _ in 0..10 {
+        running.log.sync_step();
+    }
+    assert!(running.log.has_room());
+    assert!(running.log.memory_bytes() <= 4 * options().chunk_bytes);
+    running.check(&running.disk, running.log.tail());
+}
+
+#[test]
+fn every_second_syncs_every_half_second_and_keeps_writers_out_at_nine_tenths() {
+    let mut running = Running::new();
+    assert_eq!(running.log.level(), Level::EverySecond);
+    running.append();
+    running.log.write_out(running.log.tail()).unwrap();
+    let wait_ms = running.log.sync_step();
+    assert!(running.log.durable() == 0 && wait_ms > 0);
+    running.clock.advance_ms(901);
+    assert!(!running.log.has_room());
+    running.log.sync_step();
+    assert!(running.log.durable() == running.log.tail() && running.log.has_room());
+
+    // Time begins with the oldest write that is not durable.
+    running.clock.advance_ms(10_000);
+    running.append();
+    running.log.write_out(running.log.tail()).unwrap();
+    running.clock.advance_ms(499);
+    running.log.sync_step();
+    assert!(running.log.durable() < running.log.tail());
+    running.clock.advance_ms(1);
+    running.log.sync_step();
+    assert_eq!(running.log.durable(), running.log.tail());
+}
+
+#[test]
+fn at_always_each_step_syncs_and_at_os_hardly_any() {
+    let mut running = Running::new();
+    running.log.set_level(Level::Always);
+    running.append();
+    running.log.sync_step();
+    assert_eq!(running.log.durable(), running.log.tail());
+    running.log.set_level(Level::Os);
+    running.append();
+    running.log.write_out(running.log.tail()).unwrap();
+    running.clock.advance_ms(4_000);
+    running.log.sync_step();
+    assert!(running.log.durable() < running.log.tail() && running.log.has_room());
+    running.clock.advance_ms(1_000);
+    running.log.sync_step();
+    assert_eq!(running.log.durable(), running.log.tail());
+}
+
+#[test]
+fn who_listens_hears_that_something_is_durable() {
+    let mut running = Running::new();
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let ears = Arc::clone(&heard);
+    let listener = move |durable| ears.lock().unwrap().push(durable);
+    running.log.on_durable(Box::new(listener));
+    running.append();
+    running.log.request_sync(running.log.tail());
+    running.log.sync_step();
+    running.log.sync_step();
+    assert_eq!(*heard.lock().unwrap(), [running.log.tail()]);
+}
+
+#[test]
+fn files_below_a_checkpoint_are_removed() {
+    let mut running = Running::new();
+    for _ in 0..60 {
+        running.append();
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+    }
+    let files = || running.disk.list(Path::new(DIRECTORY)).unwrap().len();
+    let before = files();
+    let middle = running.frames[30].1;
+    running.log.cut(middle).unwrap();
+    assert!(files() < before && files() > 1);
+    let disk: Arc<dyn Disk> = Arc::new(running.disk.clone());
+    let (frames, tail) = read_from(Arc::clone(&disk), Path::new(DIRECTORY), middle);
+    assert_eq!((frames.len(), tail.unwrap().end), (29, running.log.tail()));
+    running.log.cut(u64::MAX).unwrap();
+    let (frames, _) = read_from(disk, Path::new(DIRECTORY), running.frames[58].1);
+    assert_eq!(frames.len(), 1, "what is written to stays");
+}
+
+/// As recovery to a point does: what is behind it is gone for good, also when it is read again.
+#[test]
+fn a_log_goes_on_from_an_earlier_place() {
+    let mut running = Running::new();
+    for _ in 0..40 {
+        running.append();
+        running.log.write_out(running.log.tail()).unwrap();
+    }
+    running.log.close().unwrap();
+    let kept = running.frames[9].1;
+    let mut again = Running::open(running.disk.clone(), kept);
+    again.frames = running.frames[..10].to_vec();
+    again.frames.push(("other".to_owned(), 0));
+    again.append();
+    again.frames.remove(10);
+    again.log.close().unwrap();
+    assert_eq!(again.check(&again.disk, again.log.tail()), again.log.tail());
+    let third = Running::open(again.disk.clone(), again.log.tail());
+    assert_eq!(again.check(&third.disk, again.log.tail()), again.log.tail());
+}

@@ -1,0 +1,382 @@
+//! From memory to files: blocks, segments, and what happens when one fails.
+//!
+//! One thread at a time writes: whoever holds the [`Writer`]. A segment that failed once, in a write or a
+//! sync, is not touched again. Nobody knows what of it a device has, and a second sync may well succeed
+//! without having kept anything. What is not durable is written to another segment, from memory
+//! ([`Log::heal`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::random::Prng;
+use base::sync::atomic::Ordering;
+use base::sync::thread;
+
+use super::fault::LogFault;
+use super::options::Options;
+use super::reader::{self, LogError};
+use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
+use super::{Level, Log, lock};
+use crate::disk::{Disk, DiskFile};
+
+/// What is copied from memory and written at once.
+const WRITE_BYTES: u64 = 256 << 10;
+/// The segment that comes next, before it has its name.
+const NEXT_NAME: &str = "next.new";
+/// One that is made when it is needed, because the next one is not ready.
+const NOW_NAME: &str = "now.new";
+/// A segment that takes the place of one that failed, before it has its name.
+const HEALING_NAME: &str = "healing.new";
+const UNUSED_EXTENSION: &str = ".new";
+/// How many directories up names may be new: that of the log, and the one it is in.
+const DIRECTORIES_OWN: usize = 2;
+/// How often a thread spins before it lets others run, waiting for one that copies a frame.
+const SPINS: u32 = 64;
+
+/// Where frames are written.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// Where blocks go; none before the first one and after a failure.
+    pub(super) current: Option<Segment>,
+    /// Those written before, which are still to be synced, oldest first.
+    pub(super) full: Vec<Segment>,
+    next: Option<Segment>,
+    /// A file got its name since the directory was synced.
+    pub(super) has_new_name: bool,
+    /// The highest durable sequence that a block states.
+    stated: u64,
+    /// All files of the log, by where they begin.
+    files: Vec<(u64, PathBuf)>,
+    ordinal: u32,
+    random: Prng,
+    buffer: Vec<u8>,
+}
+
+/// A file that blocks are written to.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) path: PathBuf,
+    /// Where the next block goes.
+    pub(super) offset: u64,
+    salt: u64,
+    chain: u32,
+}
+
+impl Writer {
+    /// Makes the directory if it has to, and looks at what is there.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        start: u64,
+        options: &Options,
+    ) -> io::Result<Self> {
+        disk.create_directory(directory)?;
+        for above in directory.ancestors().skip(1).take(DIRECTORIES_OWN) {
+            if !above.as_os_str().is_empty() {
+                disk.sync_directory(above)?;
+            }
+        }
+        let names = disk.list(directory)?;
+        for name in names.iter().filter(|name| name.ends_with(UNUSED_EXTENSION)) {
+            disk.remove(&directory.join(name))?;
+        }
+        let mut found = reader::list(disk, directory).map_err(|error| match error {
+            LogError::Io { error, .. } => error,
+            other => io::Error::new(io::ErrorKind::InvalidData, other),
+        })?;
+        let ordinals = found.iter().map(|segment| segment.head.ordinal);
+        let ordinal = ordinals
+            .max()
+            .map_or(0, |highest| highest.saturating_add(1));
+        for superseded in reader::take_superseded(&mut found) {
+            disk.remove(&superseded.path)?;
+        }
+        let files = found.into_iter().map(|file| (file.first, file.path));
+        Ok(Self {
+            current: None,
+            full: Vec::new(),
+            next: None,
+            has_new_name: false,
+            stated: start,
+            files: files.collect(),
+            ordinal,
+            random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Removes the files that are wholly below a sequence.
+    pub(super) fn cut(&mut self, disk: &dyn Disk, sequence: u64) -> io::Result<()> {
+        while let [(_, path), (second, _), ..] = self.files.as_slice() {
+            if *second > sequence || self.is_in_use(path) {
+                break;
+            }
+            match disk.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => drop(self.files.remove(0)),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_in_use(&self, path: &Path) -> bool {
+        let mut used = self.full.iter().chain(&self.current);
+        used.any(|segment| segment.path == path)
+    }
+
+    /// The head of the segment that is made next.
+    fn head(&mut self, log: &Log) -> SegmentHead {
+        let ordinal = self.ordinal;
+        self.ordinal = ordinal.saturating_add(1);
+        SegmentHead {
+            ordinal,
+            salt: self.random.next_u64(),
+            created_unix_ms: log.clock.now_unix_ms(),
+        }
+    }
+
+    /// Gives a segment the name of the sequence that it begins with. Files that begin there or behind count
+    /// no more, whether they can be removed or not.
+    fn name(&mut self, log: &Log, segment: &mut Segment, first: u64) -> io::Result<()> {
+        let path = segment::path_of(&log.directory, first);
+        log.disk.rename(&segment.path, &path)?;
+        self.has_new_name = true;
+        while let Some((_, behind)) = self.files.pop_if(|(begin, _)| *begin >= first) {
+            if behind != path {
+                let _ignored = log.disk.remove(&behind);
+            }
+        }
+        self.files.push((first, path.clone()));
+        segment.path = path;
+        Ok(())
+    }
+
+    /// Whether the segment that comes next is to be made now.
+    fn wants_next(&self, options: &Options) -> bool {
+        let half = options.segment_bytes / 2;
+        self.next.is_none() && self.current.as_ref().is_none_or(|one| one.offset >= half)
+    }
+
+    /// Forgets the segments that are open: nothing is written to them again.
+    fn seal(&mut self) {
+        self.current = None;
+        self.full.clear();
+        self.next = None;
+    }
+}
+
+impl Segment {
+    /// A file with a head that is durable, but not the name of a segment.
+    fn make(log: &Log, name: &str, head: SegmentHead) -> io::Result<Self> {
+        let path = log.directory.join(name);
+        match log.disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file: Arc<dyn DiskFile> = Arc::from(log.disk.create(&path)?);
+        match file.allocate(log.options.segment_bytes) {
+            // There may be room for what is to be written now.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
+            result => result?,
+        }
+        file.write_at(&head.encode(), 0)?;
+        file.sync()?;
+        Ok(Self {
+            file,
+            path,
+            offset: SEGMENT_HEAD_BYTES as u64,
+            salt: head.salt,
+            chain: head.chain(),
+        })
+    }
+}
+
+impl Log {
+    /// Hands everything below a sequence to the system, and whatever else is complete. For a worker at the end
+    /// of its turn, before its replies leave; at [`Level::Always`] it wakes the one who syncs, too.
+    ///
+    /// # Errors
+    /// The fault that there is, or that this came upon.
+    pub fn write_out(&self, up_to: u64) -> Result<(), LogFault> {
+        if self.written() < up_to {
+            self.write_up_to(up_to)?;
+        }
+        if self.durable() < up_to && self.level() == Level::Always {
+            self.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn write_up_to(&self, up_to: u64) -> Result<(), LogFault> {
+        let mut writer = lock(&self.writer);
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
+        if self.written() >= up_to {
+            return Ok(());
+        }
+        let mut spins = 0;
+        let mut complete = self.places.complete();
+        while complete < up_to {
+            // Somebody copies a frame just now.
+            spins += 1;
+            if spins % SPINS == 0 {
+                thread::yield_now();
+            } else {
+                base::sync::hint::spin_loop();
+            }
+            complete = self.places.complete();
+        }
+        let result = self.write_block(&mut writer, complete);
+        drop(writer);
+        if result.is_err() {
+            self.bell.ring();
+            self.tell();
+        }
+        result
+    }
+
+    /// Writes what is complete and was not written, as one block.
+    pub(super) fn write_block(&self, writer: &mut Writer, complete: u64) -> Result<(), LogFault> {
+        let written = self.written();
+        if complete <= written {
+            return Ok(());
+        }
+        let block_bytes = BLOCK_HEAD_BYTES as u64 + complete - written;
+        self.turn_segment(writer, written, block_bytes)
+            .and_then(|()| self.append_block(writer, written, complete))
+            .map_err(|error| self.fail(writer, &error))?;
+        if self.unsynced_since_ns.load(Ordering::Relaxed) == 0 {
+            let now_ns = self.clock.monotonic_ns().max(1);
+            self.unsynced_since_ns.store(now_ns, Ordering::Relaxed);
+        }
+        self.written.store(complete, Ordering::Release);
+        Ok(())
+    }
+
+    /// Sees to it that there is a segment, and that it is not too long for another block.
+    fn turn_segment(&self, writer: &mut Writer, first: u64, block_bytes: u64) -> io::Result<()> {
+        if let Some(segment) = &writer.current {
+            let is_new = segment.offset == SEGMENT_HEAD_BYTES as u64;
+            if is_new || segment.offset + block_bytes <= self.options.segment_bytes {
+                return Ok(());
+            }
+        }
+        let mut segment = match writer.next.take() {
+            Some(segment) => segment,
+            None => Segment::make(self, NOW_NAME, writer.head(self))?,
+        };
+        writer.name(self, &mut segment, first)?;
+        writer.full.extend(writer.current.replace(segment));
+        Ok(())
+    }
+
+    /// Writes a block with the frames of a range, which may be empty.
+    fn append_block(&self, writer: &mut Writer, start: u64, end: u64) -> io::Result<()> {
+        let Writer {
+            current: Some(segment),
+            buffer,
+            stated,
+            ..
+        } = writer
+        else {
+            return Ok(());
+        };
+        let head = BlockHead {
+            sequence: start,
+            length: end - start,
+            durable: self.durable(),
+            chain: segment.chain,
+        };
+        buffer.clear();
+        buffer.extend(head.encode(segment.salt));
+        let (mut from, mut offset) = (start, segment.offset);
+        loop {
+            let to = end.min(from + WRITE_BYTES);
+            self.memory.read(from, to, buffer);
+            segment.file.write_at(buffer, offset)?;
+            offset += buffer.len() as u64;
+            buffer.clear();
+            from = to;
+            if from == end {
+                break;
+            }
+        }
+        segment.offset = offset;
+        segment.chain = head.next_chain(segment.salt);
+        *stated = head.durable;
+        Ok(())
+    }
+
+    /// States what is durable when no block did, and none is due.
+    pub(super) fn state_durable(&self, writer: &mut Writer) -> Result<(), LogFault> {
+        let durable = self.durable();
+        if writer.stated == durable || writer.current.is_none() || self.written() != durable {
+            return Ok(());
+        }
+        self.append_block(writer, durable, durable)
+            .map_err(|error| self.fail(writer, &error))
+    }
+
+    /// Gets the next segment ready when the current one is half full. Others write meanwhile.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        let mut writer = lock(&self.writer);
+        if !writer.wants_next(&self.options) {
+            return Ok(());
+        }
+        let head = writer.head(self);
+        drop(writer);
+        let segment = Segment::make(self, NEXT_NAME, head)?;
+        let mut writer = lock(&self.writer);
+        // One that was made meanwhile, because it was needed, supersedes it.
+        if writer.ordinal == head.ordinal.saturating_add(1) {
+            writer.next = Some(segment);
+        }
+        Ok(())
+    }
+
+    /// Notes that the segment in use failed.
+    pub(super) fn fail(&self, writer: &mut Writer, error: &io::Error) -> LogFault {
+        let path = match &writer.current {
+            Some(segment) => segment.path.clone(),
+            None => self.directory.clone(),
+        };
+        let fault = LogFault::new(&path, error);
+        writer.seal();
+        self.written.store(self.durable(), Ordering::Release);
+        self.faults.set(Some(fault.clone()));
+        fault
+    }
+
+    /// Writes everything that is not durable to a new segment, and makes it durable. Nobody else writes
+    /// meanwhile.
+    pub(super) fn heal(&self, writer: &mut Writer) -> Result<(), LogFault> {
+        self.write_anew(writer)
+            .map_err(|error| self.fail(writer, &error))?;
+        self.unsynced_since_ns.store(0, Ordering::Relaxed);
+        self.faults.set(None);
+        Ok(())
+    }
+
+    fn write_anew(&self, writer: &mut Writer) -> io::Result<()> {
+        writer.seal();
+        let (first, end) = (self.durable(), self.places.complete());
+        let head = writer.head(self);
+        writer.current = Some(Segment::make(self, HEALING_NAME, head)?);
+        self.append_block(writer, first, end)?;
+        let Some(mut segment) = writer.current.take() else {
+            return Ok(());
+        };
+        segment.file.sync()?;
+        writer.name(self, &mut segment, first)?;
+        writer.current = Some(segment);
+        self.disk.sync_directory(&self.directory)?;
+        writer.has_new_name = false;
+        self.written.store(end, Ordering::Release);
+        self.durable.fetch_max(end, Ordering::AcqRel);
+        self.memory.release(end);
+        Ok(())
+    }
+}
