@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use protocol::Limits;
+use structures::ELEMENT_BYTES_MAX;
 
+use crate::families::sorted_sets;
 use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
@@ -66,6 +68,21 @@ impl Settings {
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
         self.observer.looks_at_each() || self.refusals.are_any()
+    }
+
+    /// What a value of the dump format is read into.
+    #[must_use]
+    pub fn value_limits(&self) -> rdb::Limits {
+        let thresholds = &self.thresholds;
+        let string_bytes_max = usize::try_from(self.string_bytes_max()).unwrap_or(usize::MAX);
+        rdb::Limits {
+            string_bytes_max: string_bytes_max.min(ELEMENT_BYTES_MAX),
+            list_blocks: thresholds.list_blocks(),
+            hash: thresholds.hash_limits(),
+            set: thresholds.set_limits(),
+            sorted_set: sorted_sets::limits(thresholds),
+            stream: thresholds.stream_blocks(),
+        }
     }
 
     /// What is kept about the use of a record.

@@ -26,6 +26,8 @@ pub enum Invocation {
     Serve(Box<Startup>),
     /// Measure servers: the words of the load generator's command line.
     Bench(Vec<String>),
+    /// Read these files, and tell what is in them.
+    Check(Vec<PathBuf>),
     /// Print `text` on standard output and exit with `code`.
     Print {
         /// The text, with its last newline.
@@ -78,6 +80,11 @@ pub fn read(
     let options = arguments.get(1..).unwrap_or_default();
     if let Some(words) = bench_words(&program, options) {
         return Ok(Invocation::Bench(words));
+    }
+    if let Some((first, files)) = options.split_first()
+        && first == "check"
+    {
+        return Ok(Invocation::Check(files.iter().map(PathBuf::from).collect()));
     }
     if let Some(printed) = special(&program, options)? {
         return Ok(printed);
@@ -249,6 +256,7 @@ fn usage(program: &OsStr) -> String {
        {program} -h or --help
        {program} --check-system
        {program} bench [options] (measure a server; bench --help)
+       {program} check FILE... (verify files, and tell what is in them)
 
 Options are the directives of the configuration file, with their values:
        {program} (run the server with the defaults)

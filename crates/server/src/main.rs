@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use server::persistence::check;
 use server::{cli, runtime};
 
 #[allow(
@@ -18,6 +19,11 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Ok(cli::Invocation::Bench(words)) => tool::run(words),
+        Ok(cli::Invocation::Check(files)) => {
+            let checked = check::files(&files);
+            print!("{}", checked.text);
+            ExitCode::from(u8::from(!checked.is_good))
+        }
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

@@ -3,9 +3,13 @@
 //!
 //! ```text
 //!   files ──► commands ──► replay ──► store
+//!   dump.rdb ──► import ──► store ──► export ──► dump.rdb
 //! ```
 
 pub mod aof;
+pub mod check;
 pub mod directory;
+pub mod export;
+pub mod import;
 pub mod loading;
 pub mod replay;

@@ -99,7 +99,8 @@ fn written(records: &[Kept], style: Style) -> Vec<u8> {
         writer.record(&entry).unwrap();
     }
     let len = writer.len_bytes();
-    let (file, bytes) = writer.finish().unwrap();
+    let bytes = writer.finish().unwrap();
+    let file = writer.into_sink();
     assert_eq!(file.len() as u64, bytes);
     assert_eq!(len + 9, bytes);
     file

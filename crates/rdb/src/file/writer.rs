@@ -155,18 +155,23 @@ impl<W: Write> FileWriter<W> {
         self.flush_full()
     }
 
-    /// Ends the file: the checksum, and what was not given to the sink yet. The sink, and how many
-    /// bytes the file has.
+    /// Ends the file: the checksum, and what was not given to the sink yet. How many bytes the file
+    /// has. Nothing may be written behind it.
     ///
     /// # Errors
     /// Those of the sink.
-    pub fn finish(mut self) -> io::Result<(W, u64)> {
+    pub fn finish(&mut self) -> io::Result<u64> {
         self.buffer.push(opcode::END);
         let sum = self.sum.map_or(0, |sum| crc64(sum, &self.buffer));
         self.buffer.extend_from_slice(&sum.to_le_bytes());
         self.flush()?;
         self.sink.flush()?;
-        Ok((self.sink, self.written))
+        Ok(self.written)
+    }
+
+    /// What was written to.
+    pub fn into_sink(self) -> W {
+        self.sink
     }
 
     /// Writes a text without a copy of it, if it is long and stays as it is.

@@ -7,16 +7,13 @@ use std::sync::atomic::Ordering;
 
 use base::number::IntegerText;
 use protocol::Reply;
+use rdb::Value;
 use rdb::dump::{self, Refused};
-use rdb::{Limits, Value};
 use store::{Deadline, Entry, Event, EventClass, Owned, Use};
-use structures::ELEMENT_BYTES_MAX;
 
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::families::sorted_sets;
-use crate::settings::Settings;
 use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
@@ -106,13 +103,11 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         return Err(BUSY);
     }
     let deadline = options.deadline(ttl, context.now_unix_ms)?;
-    let value =
-        dump::read(payload, &limits(context.settings)).map_err(|refused| match refused {
-            Refused::Footer => {
-                CommandError::fixed("ERR DUMP payload version or checksum are wrong")
-            }
-            Refused::Malformed(_) => CommandError::fixed("ERR Bad data format"),
-        })?;
+    let limits = context.settings.value_limits();
+    let value = dump::read(payload, &limits).map_err(|refused| match refused {
+        Refused::Footer => CommandError::fixed("ERR DUMP payload version or checksum are wrong"),
+        Refused::Malformed(_) => CommandError::fixed("ERR Bad data format"),
+    })?;
     let now_unix_ms = context.now_unix_ms;
     context.store.modify(&key, |entry| {
         if !options.replace && entry.is_present() {
@@ -158,20 +153,6 @@ fn put(entry: &mut Entry<'_>, value: Value, deadline: Option<u64>) -> CommandRes
         Value::Object(object) => entry.put(Owned::of_object(object, deadline))?,
     }
     Ok(())
-}
-
-/// What a payload is read into, as configured.
-fn limits(settings: &Settings) -> Limits {
-    let thresholds = &settings.thresholds;
-    let string_bytes_max = usize::try_from(settings.string_bytes_max()).unwrap_or(usize::MAX);
-    Limits {
-        string_bytes_max: string_bytes_max.min(ELEMENT_BYTES_MAX),
-        list_blocks: thresholds.list_blocks(),
-        hash: thresholds.hash_limits(),
-        set: thresholds.set_limits(),
-        sorted_set: sorted_sets::limits(thresholds),
-        stream: thresholds.stream_blocks(),
-    }
 }
 
 /// What follows the payload.

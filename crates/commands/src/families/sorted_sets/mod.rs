@@ -62,7 +62,7 @@ const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELET
 const STATED_MEMBERS_MAX: usize = 512;
 
 /// Up to what sorted sets are kept in one block, as configured.
-pub(super) fn limits(thresholds: &Thresholds) -> SortedSetLimits {
+pub(crate) fn limits(thresholds: &Thresholds) -> SortedSetLimits {
     SortedSetLimits {
         listpack_entries: thresholds.count(Threshold::ZsetMaxListpackEntries),
         listpack_value_bytes: thresholds.count(Threshold::ZsetMaxListpackValue),

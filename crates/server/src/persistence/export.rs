@@ -1,0 +1,337 @@
+//! Writing the store as an RDB file, while it is read and written.
+//!
+//! A snapshot of the store gives its records to a sink that writes them at once: what waits is what
+//! clients change meanwhile, which the snapshot bounds. The file gets its name when it is whole and
+//! on disk; until then whatever had the name keeps it.
+//!
+//! What the format cannot hold: etags, and how records were used, which a snapshot does not tell.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::number::IntegerText;
+use durability::disk::{Disk, DiskFile};
+use rdb::file::{Content, Entry, FileWriter, Sizes};
+use rdb::{Style, VERSION_MAX, VERSION_MIN, value};
+use store::{
+    Batch, DatabaseId, Ending, Handle, Saved, SavedValue, SnapshotInProgress, SnapshotLimits,
+    SnapshotSink, SnapshotStep, Totals,
+};
+
+use crate::config::system_reason;
+use crate::identity;
+use crate::node::Node;
+
+/// The version that is written if nobody asks for another: that of Redis 7.2, whose commands these
+/// are.
+pub const VERSION: u16 = 11;
+
+/// Buckets that are passed at a time.
+const BUCKETS_PER_STEP: usize = 256;
+/// When the snapshot cannot go on, it is asked again after so long.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The version of the format; none for [`VERSION`], or the first later one that loses nothing.
+    pub version: Option<u16>,
+    /// Whether long texts are compressed (`rdbcompression`).
+    pub compresses: bool,
+    /// Whether the bytes are summed up (`rdbchecksum`).
+    pub sums_up: bool,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The version of the format.
+    pub version: u16,
+    /// Records.
+    pub keys: u64,
+    /// Length of the file.
+    pub bytes: u64,
+}
+
+/// Why no file was written.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The disk refused.
+    Disk(io::Error),
+    /// A snapshot is in progress already.
+    Busy(SnapshotInProgress),
+    /// Somebody cancelled the snapshot.
+    Cancelled,
+    /// Clients changed more than memory had room for.
+    OverLimit,
+    /// This version is not written.
+    Unknown(u16),
+    /// The version cannot hold this key: its fields have deadlines.
+    Version {
+        /// The first version that can.
+        needed: u16,
+        /// The key.
+        key: Vec<u8>,
+    },
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(error) => f.write_str(&system_reason(error)),
+            Self::Busy(busy) => busy.fmt(f),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::OverLimit => f.write_str("clients changed more than memory had room for"),
+            Self::Unknown(version) => write!(
+                f,
+                "RDB version {version} is not written: {VERSION_MIN} to {VERSION_MAX} are"
+            ),
+            Self::Version { needed, key } => write!(
+                f,
+                "the key '{}' has fields with deadlines, for which RDB version {needed} is needed",
+                key.escape_ascii()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// Writes all databases of `node`, as they are now, into the file at `path`. For a thread that has
+/// nothing else to do: it takes as long as the store is large.
+///
+/// # Errors
+/// See [`ExportError`]. The file at `path` is what it was then.
+pub fn export_rdb(
+    node: &Node,
+    disk: &dyn Disk,
+    path: &Path,
+    options: ExportOptions,
+) -> Result<Exported, ExportError> {
+    if let Some(version) = options.version
+        && !(VERSION_MIN..=VERSION_MAX).contains(&version)
+    {
+        return Err(ExportError::Unknown(version));
+    }
+    let draft = draft_path(path);
+    let mut version = options.version.unwrap_or(VERSION);
+    let written = loop {
+        match write(node, disk, &draft, version, options) {
+            // Nobody knows before all keys were seen.
+            Err(ExportError::Version { needed, .. }) if options.version.is_none() => {
+                version = needed;
+            }
+            other => break other,
+        }
+    };
+    match written {
+        Ok(exported) => {
+            disk.rename(&draft, path)?;
+            let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+            disk.sync_directory(directory.unwrap_or(Path::new(".")))?;
+            Ok(exported)
+        }
+        Err(error) => {
+            let _already_gone = disk.remove(&draft);
+            Err(error)
+        }
+    }
+}
+
+/// The name of a file that is not whole yet, beside the one that it becomes.
+fn draft_path(path: &Path) -> PathBuf {
+    path.with_file_name(format!("temp-{}.rdb", std::process::id()))
+}
+
+fn write(
+    node: &Node,
+    disk: &dyn Disk,
+    draft: &Path,
+    version: u16,
+    options: ExportOptions,
+) -> Result<Exported, ExportError> {
+    // One of a process with our number, which is gone.
+    if let Err(error) = disk.remove(draft)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error.into());
+    }
+    let file: Arc<dyn DiskFile> = Arc::from(disk.create(draft)?);
+    let style = Style {
+        version,
+        compresses: options.compresses,
+    };
+    let growing = Growing {
+        file: Arc::clone(&file),
+        len: 0,
+    };
+    let mut writer = FileWriter::new(growing, style, options.sums_up);
+    write_origin(node, &mut writer)?;
+    let mut handle = node.store.handle();
+    let sizes = (0..node.store.databases()).map(|database| Sizes {
+        keys: handle.len(database) as u64,
+        expiring: handle.expiring_len(database) as u64,
+    });
+    let sizes = sizes.collect();
+    let state = Arc::new(Mutex::new(State {
+        writer,
+        version,
+        sizes,
+        keys: 0,
+        failed: None,
+        ending: None,
+    }));
+    let sink = Box::new(Sink(Arc::clone(&state)));
+    handle
+        .begin_snapshot(sink, SnapshotLimits::default())
+        .map_err(ExportError::Busy)?;
+    drive(&mut handle);
+    let mut state = lock(&state);
+    if let Some(error) = state.failed.take() {
+        return Err(error);
+    }
+    match state.ending {
+        Some(Ending::Complete) => {}
+        Some(Ending::OverLimit) => return Err(ExportError::OverLimit),
+        Some(Ending::Cancelled) | None => return Err(ExportError::Cancelled),
+    }
+    let bytes = state.writer.finish()?;
+    file.sync()?;
+    Ok(Exported {
+        version,
+        keys: state.keys,
+        bytes,
+    })
+}
+
+/// What Redis tells about itself, in its order.
+fn write_origin<W: Write>(node: &Node, writer: &mut FileWriter<W>) -> io::Result<()> {
+    let number = |number: u64| IntegerText::new_u64(number);
+    let seconds = node.clock.now_unix_ms() / 1000;
+    let used = node.memory().used;
+    writer.aux("redis-ver", identity::REDIS_VERSION.as_bytes())?;
+    writer.aux("redis-bits", number(usize::BITS.into()).as_bytes())?;
+    writer.aux("ctime", number(seconds).as_bytes())?;
+    writer.aux("used-mem", number(used).as_bytes())?;
+    writer.aux("aof-base", b"0")
+}
+
+/// Goes on until no snapshot is in progress: this one, and one that began on another thread meanwhile.
+fn drive(handle: &mut Handle) {
+    loop {
+        match handle.advance_snapshot(BUCKETS_PER_STEP) {
+            SnapshotStep::More => {}
+            SnapshotStep::Later => std::thread::sleep(PAUSE),
+            SnapshotStep::Idle => return,
+        }
+    }
+}
+
+/// What the sink and the thread that waits for it share.
+struct State {
+    writer: FileWriter<Growing>,
+    version: u16,
+    sizes: Vec<Sizes>,
+    keys: u64,
+    failed: Option<ExportError>,
+    ending: Option<Ending>,
+}
+
+struct Sink(Arc<Mutex<State>>);
+
+impl SnapshotSink for Sink {
+    fn take(&mut self, batch: Batch) -> ControlFlow<()> {
+        let mut state = lock(&self.0);
+        for saved in batch.records() {
+            if let Err(error) = state.put(&saved) {
+                state.failed = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, ending: Ending, _: &Totals) {
+        lock(&self.0).ending = Some(ending);
+    }
+}
+
+impl State {
+    fn put(&mut self, saved: &Saved<'_>) -> Result<(), ExportError> {
+        let number;
+        let long;
+        let content = match saved.value {
+            SavedValue::Integer(integer) => {
+                number = IntegerText::new(integer);
+                Content::Text(number.as_bytes())
+            }
+            SavedValue::Bytes(bytes) => Content::Text(bytes),
+            SavedValue::Blob(blob) => {
+                long = blob.to_vec();
+                Content::Text(&long)
+            }
+            SavedValue::Object(object) => {
+                let needed = value::version_needed_of(object);
+                if needed > self.version {
+                    let key = saved.key.to_vec();
+                    return Err(ExportError::Version { needed, key });
+                }
+                Content::Object(object)
+            }
+        };
+        let sizes = self.sizes_of(saved.database);
+        self.writer.database(saved.database.into(), || sizes)?;
+        self.writer.record(&Entry {
+            key: saved.key,
+            deadline_unix_ms: saved.deadline_unix_ms,
+            usage: None,
+            content,
+        })?;
+        self.keys += 1;
+        Ok(())
+    }
+
+    /// How large a database is, the first time.
+    fn sizes_of(&mut self, database: DatabaseId) -> Option<Sizes> {
+        let sizes = self.sizes.get_mut(usize::from(database))?;
+        let none = Sizes {
+            keys: 0,
+            expiring: 0,
+        };
+        let sizes = std::mem::replace(sizes, none);
+        (sizes != none).then_some(sizes)
+    }
+}
+
+/// A file that is written from its front.
+#[derive(Debug)]
+struct Growing {
+    file: Arc<dyn DiskFile>,
+    len: u64,
+}
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(bytes, self.len)?;
+        self.len += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
