@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -138,7 +139,7 @@ pub fn export_rdb(
         Ok(exported) => {
             disk.rename(&draft, path)?;
             let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-            disk.sync_directory(directory.unwrap_or(Path::new(".")))?;
+            disk.sync_directory(directory.unwrap_or_else(|| Path::new(".")))?;
             Ok(exported)
         }
         Err(error) => {
@@ -148,9 +149,12 @@ pub fn export_rdb(
     }
 }
 
-/// The name of a file that is not whole yet, beside the one that it becomes.
+/// The name of a file that is not whole yet, beside the one that it becomes. Two that are written at
+/// the same time have two.
 fn draft_path(path: &Path) -> PathBuf {
-    path.with_file_name(format!("temp-{}.rdb", std::process::id()))
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    path.with_file_name(format!("temp-{}-{number}.rdb", std::process::id()))
 }
 
 fn write(

@@ -639,3 +639,6 @@ fn refused(attributes: Attributes, position: usize, malformed: Malformed) -> Imp
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ mod memory;
 mod notifications;
 mod payloads;
 mod pubsub;
+mod rdb_files;
 mod replay;
 mod start;
 mod time;

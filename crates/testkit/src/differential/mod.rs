@@ -31,6 +31,7 @@ use base::words::quote;
 pub use accepted::{ACCEPTED, Accepted};
 pub use grammar::{LEFT_OUT, commands_in_grammar};
 pub use sequence::{Disagreement, Request, Side};
+pub use state::{difference, read as full_state};
 
 use draw::Draw;
 use grammar::Grammar;

@@ -14,7 +14,10 @@ pub(super) const DATABASES: usize = 16;
 const TOLERANCE_MS: u64 = 20_000;
 
 /// All keys: `[[database, [keys walked over], [key, type, value, time, encoding], ...], ...]`.
-pub(super) fn read(client: &mut Client) -> io::Result<Value> {
+///
+/// # Errors
+/// When the server does not answer, or not as one does.
+pub fn read(client: &mut Client) -> io::Result<Value> {
     let mut databases = Vec::new();
     for database in 0..DATABASES {
         let name = database.to_string();
@@ -195,7 +198,13 @@ pub(super) fn compare(one: Answer, two: Answer) -> Option<(String, String)> {
             return Some((in_words(one), in_words(two)));
         }
     };
-    first_difference(&one, &two).map(|(one, two)| (show(one), show(two)))
+    difference(&one, &two)
+}
+
+/// The first two parts of two states that differ, in words.
+#[must_use]
+pub fn difference(one: &Value, two: &Value) -> Option<(String, String)> {
+    first_difference(one, two).map(|(one, two)| (show(one), show(two)))
 }
 
 /// Descends to the smallest part that still says which key it is about.
