@@ -138,7 +138,7 @@ fn a_file_that_is_damaged_at_its_end_is_refused() {
     let refused = import_rdb(&node, &path).unwrap_err();
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(refused, ImportError::File(_)), "{refused:?}");
-    assert!(!node.loading.is_on());
+    assert!(!node.loading.progress().goes_on);
     let missing = import_rdb(&node, &path).unwrap_err();
     assert!(matches!(missing, ImportError::Open(_)));
 }
@@ -216,8 +216,8 @@ fn a_store_is_written_and_read_again() {
         std::fs::remove_file(&path).unwrap();
         assert_eq!((loaded.keys, loaded.version), (5_001, version));
         assert_eq!(contents(&other), before);
-        let figures = other.loading.figures(&*other.clock);
-        assert_eq!(figures.loaded_bytes, exported.bytes);
+        assert_eq!(other.loading.progress().loaded_bytes, exported.bytes);
+        assert_eq!(other.loading.keys(), [5_001, 0]);
     }
     let path = path("unknown.rdb");
     let refused = export(&node, &path, Some(8)).unwrap_err();
