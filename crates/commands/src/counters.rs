@@ -238,6 +238,12 @@ impl Counts {
         self.rows.iter().map(|row| row.calls).sum()
     }
 
+    /// How long all commands ran altogether.
+    #[must_use]
+    pub fn ns(&self) -> u64 {
+        self.rows.iter().map(|row| row.ns).sum()
+    }
+
     /// All error replies.
     #[must_use]
     pub fn error_replies(&self) -> u64 {

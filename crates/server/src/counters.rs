@@ -46,6 +46,10 @@ pub enum Count {
     Writes,
     /// Turns of the loop.
     Turns,
+    /// Nanoseconds of these, waiting left out.
+    BusyNs,
+    /// Nanoseconds of them that went into upkeep.
+    UpkeepNs,
     /// Connections taken in.
     Connections,
     /// Connections turned away.
@@ -69,6 +73,10 @@ pub struct WorkerCounters {
     pub client_bytes: Counter,
     /// Clients that wait for keys, and not for ever.
     pub timeouts: Counter,
+    /// Nanoseconds of the longest turn since CONFIG RESETSTAT.
+    pub busy_ns_max: Counter,
+    /// Most requests of one turn since CONFIG RESETSTAT.
+    pub requests_max: Counter,
 }
 
 impl WorkerCounters {
@@ -83,6 +91,25 @@ impl WorkerCounters {
     #[inline]
     pub fn bump(&self, count: Count) {
         self.cell(count).add(1);
+    }
+
+    /// Counts a turn that took so long and ran so many requests.
+    #[inline]
+    pub fn count_turn(&self, busy_ns: u64, requests: u64) {
+        self.bump(Count::Turns);
+        self.cell(Count::BusyNs).add(busy_ns);
+        if busy_ns > self.busy_ns_max.get() {
+            self.busy_ns_max.set(busy_ns);
+        }
+        if requests > self.requests_max.get() {
+            self.requests_max.set(requests);
+        }
+    }
+
+    /// Forgets what was the most: the one thing that other threads write here, too.
+    pub fn forget_most(&self) {
+        self.busy_ns_max.set(0);
+        self.requests_max.set(0);
     }
 }
 
@@ -123,10 +150,15 @@ pub struct Rates {
 #[derive(Debug, Default)]
 struct RateState {
     last_ms: u64,
-    last: [u64; 3],
-    samples: [[f64; 3]; RATE_SAMPLES],
+    last: RateSums,
+    samples: [[f64; RATES]; RATE_SAMPLES],
     next: usize,
 }
+
+/// How many rates there are.
+const RATES: usize = 5;
+/// What rates are taken of: requests, input bytes, output bytes, turns, nanoseconds of turns.
+pub type RateSums = [u64; RATES];
 
 /// Samples that a rate is the mean of.
 const RATE_SAMPLES: usize = 16;
@@ -134,9 +166,9 @@ const RATE_SAMPLES: usize = 16;
 const RATE_INTERVAL_MS: u64 = 100;
 
 impl Rates {
-    /// Takes a sample of sums (requests, input bytes, output bytes) if the last one is old enough.
+    /// Takes a sample of sums if the last one is old enough.
     #[allow(clippy::cast_precision_loss, reason = "a rate shown to people")]
-    pub fn sample(&self, now_ms: u64, sums: [u64; 3]) {
+    pub fn sample(&self, now_ms: u64, sums: RateSums) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed_ms = now_ms.saturating_sub(state.last_ms);
         if elapsed_ms < RATE_INTERVAL_MS {
@@ -154,12 +186,12 @@ impl Rates {
         state.last = sums;
     }
 
-    /// Means per second: requests, input bytes, output bytes.
+    /// Means per second, in the order of [`RateSums`].
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "sixteen samples")]
-    pub fn per_second(&self) -> [f64; 3] {
+    pub fn per_second(&self) -> [f64; RATES] {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut means = [0.0; 3];
+        let mut means = [0.0; RATES];
         for sample in &state.samples {
             for (mean, value) in means.iter_mut().zip(sample) {
                 *mean += value / RATE_SAMPLES as f64;
@@ -186,8 +218,12 @@ mod tests {
             workers.iter().for_each(|worker| sums.add(worker));
             sums
         };
-        workers[0].bump(Count::Turns);
-        workers[1].cell(Count::Turns).add(2);
+        workers[0].count_turn(50, 7);
+        workers[1].count_turn(70, 3);
+        workers[1].count_turn(20, 4);
+        assert_eq!(workers[1].busy_ns_max.get(), 70);
+        assert_eq!(workers[1].requests_max.get(), 4);
+        assert_eq!(sum().of(Count::BusyNs), 140);
         let earlier = sum();
         assert_eq!(earlier.of(Count::Turns), 3);
         workers[1].bump(Count::Reads);
@@ -199,9 +235,9 @@ mod tests {
     fn a_rate_is_the_mean_of_its_samples() {
         let rates = Rates::default();
         for step in 0..=16_u64 {
-            rates.sample(1_000 + step * 100, [step * 50, 0, step]);
+            rates.sample(1_000 + step * 100, [step * 50, 0, step, 0, 0]);
         }
-        let [requests, input, output] = rates.per_second();
+        let [requests, input, output, ..] = rates.per_second();
         assert!((requests - 500.0).abs() < 1e-6, "{requests}");
         assert!(input.abs() < 1e-6);
         assert!((output - 10.0).abs() < 1e-6, "{output}");
@@ -210,8 +246,8 @@ mod tests {
     #[test]
     fn samples_too_close_together_are_not_taken() {
         let rates = Rates::default();
-        rates.sample(1_000, [0; 3]);
-        rates.sample(1_050, [1_000_000; 3]);
-        assert_eq!(rates.per_second(), [0.0; 3]);
+        rates.sample(1_000, [0; RATES]);
+        rates.sample(1_050, [1_000_000; RATES]);
+        assert_eq!(rates.per_second(), [0.0; RATES]);
     }
 }

@@ -12,7 +12,7 @@ use base::words::quote;
 use commands::{ServerMemory, TopicKind, table};
 use store::{DatabaseId, Handle, Statistics};
 
-use crate::counters::Count;
+use crate::counters::{Count, Counter, WorkerCounters};
 use crate::identity;
 use crate::node::Node;
 use crate::process::{self, Whose};
@@ -90,6 +90,11 @@ const SECTIONS: &[Section] = &[
         name: "Latencystats",
         shown: Shown::WithAll,
         write: latency_statistics,
+    },
+    Section {
+        name: "Debug",
+        shown: Shown::ByName,
+        write: debug,
     },
     Section {
         name: "Hotkeys",
@@ -359,7 +364,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn stats(report: &mut Report<'_>) {
     let node = report.node;
     let sums = node.sums();
-    let [requests, input, output] = node.rates.per_second();
+    let [requests, input, output, ..] = node.rates.per_second();
     let counts = node.counts();
     report.field("total_connections_received", sums.of(Count::Connections));
     report.field("total_commands_processed", counts.calls());
@@ -423,17 +428,53 @@ fn stats(report: &mut Report<'_>) {
         sums.of(Count::OutputLimitCloses),
     );
     report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    report.field("eventloop_cycles", sums.of(Count::Turns));
+    event_loops(report);
     report.zeros(&[
-        "eventloop_duration_sum",
-        "eventloop_duration_cmd_sum",
-        "instantaneous_eventloop_cycles_per_sec",
-        "instantaneous_eventloop_duration_usec",
         "acl_access_denied_auth",
         "acl_access_denied_cmd",
         "acl_access_denied_key",
         "acl_access_denied_channel",
     ]);
+}
+
+/// The loops of all workers together; rates are those of one of them, on average.
+#[allow(clippy::cast_precision_loss, reason = "a few workers")]
+fn event_loops(report: &mut Report<'_>) {
+    let node = report.node;
+    let sums = node.sums();
+    let [.., turns, busy_ns] = node.rates.per_second();
+    let turns_of_one = turns / node.workers().len().max(1) as f64;
+    let busy_us_of_one = if turns > 0.0 {
+        busy_ns / turns / 1000.0
+    } else {
+        0.0
+    };
+    report.field("eventloop_cycles", sums.of(Count::Turns));
+    report.field("eventloop_duration_sum", sums.of(Count::BusyNs) / 1000);
+    report.field("eventloop_duration_cmd_sum", node.counts().ns() / 1000);
+    report.field(
+        "instantaneous_eventloop_cycles_per_sec",
+        format!("{turns_of_one:.0}"),
+    );
+    report.field(
+        "instantaneous_eventloop_duration_usec",
+        format!("{busy_us_of_one:.0}"),
+    );
+}
+
+fn debug(report: &mut Report<'_>) {
+    let node = report.node;
+    let upkeep_us = node.sums().of(Count::UpkeepNs) / 1000;
+    let most = |of: fn(&WorkerCounters) -> &Counter| {
+        let all = node.workers().iter().map(|one| of(&one.counters).get());
+        all.max().unwrap_or_default()
+    };
+    let busy_us_max = most(|counters| &counters.busy_ns_max) / 1000;
+    let requests_max = most(|counters| &counters.requests_max);
+    report.zeros(&["eventloop_duration_aof_sum"]);
+    report.field("eventloop_duration_cron_sum", upkeep_us);
+    report.field("eventloop_duration_max", busy_us_max);
+    report.field("eventloop_cmd_per_cycle_max", requests_max);
 }
 
 fn replication(report: &mut Report<'_>) {

@@ -520,6 +520,9 @@ impl Node {
     pub fn reset_counters(&self) {
         let counted = (self.all_counts(), self.all_sums(), self.all_latencies());
         *self.counted_before() = counted;
+        for worker in self.workers() {
+            worker.counters.forget_most();
+        }
         self.rates.reset();
     }
 
@@ -530,6 +533,8 @@ impl Node {
             self.all_counts().calls(),
             sums.of(Count::InputBytes),
             sums.of(Count::OutputBytes),
+            sums.of(Count::Turns),
+            sums.of(Count::BusyNs),
         ];
         self.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);

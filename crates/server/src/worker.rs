@@ -77,6 +77,9 @@ pub struct Worker {
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
+    turn_started_ns: u64,
+    /// Requests that ran in the turn.
+    turn_requests: usize,
     ticked_ms: u64,
     upkeep_due_ms: u64,
     round_due_ms: u64,
@@ -120,6 +123,8 @@ impl Worker {
             waits: Waits::default(),
             stopping: None,
             now_ms: node.uptime_ms(),
+            turn_started_ns: node.clock.monotonic_ns(),
+            turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
             round_due_ms: 0,
@@ -476,6 +481,11 @@ impl Worker {
         limits::enforce_client_memory(&self.node, bytes_max);
     }
 
+    fn since_turn_started_ns(&self) -> u64 {
+        let now_ns = self.node.clock.monotonic_ns();
+        now_ns.saturating_sub(self.turn_started_ns)
+    }
+
     fn publish_traffic(&self, io: &Io<'_>) {
         let traffic = io.traffic();
         for (count, value) in [
@@ -546,6 +556,7 @@ impl Service for Worker {
     fn turn_started(&mut self) {
         let now_ns = self.node.clock.monotonic_ns();
         self.now_ms = self.node.uptime_ms_at(now_ns);
+        self.turn_started_ns = now_ns;
         self.engine.begin_turn(now_ns);
     }
 
@@ -600,6 +611,7 @@ impl Service for Worker {
         let verdict = self.buffers.requests_ran(connected, config, self.now_ms);
         let client = &connected.session.client;
         bump(&client.requests, outcome.executed);
+        self.turn_requests += outcome.executed;
         bump(&client.input_bytes_total, outcome.consumed);
         bump(
             &client.output_bytes_total,
@@ -670,7 +682,6 @@ impl Service for Worker {
     }
 
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        self.counters.bump(Count::Turns);
         self.publish_traffic(io);
         self.config.refresh();
         self.tick();
@@ -686,7 +697,10 @@ impl Service for Worker {
             }
         }
         if self.now_ms >= self.upkeep_due_ms {
+            let before_ns = self.since_turn_started_ns();
             self.upkeep(io);
+            let upkeep_ns = self.since_turn_started_ns().saturating_sub(before_ns);
+            self.counters.cell(Count::UpkeepNs).add(upkeep_ns);
         }
         self.end_overdue_waits(io, output);
         self.node.tracker.tell_changes();
@@ -696,6 +710,9 @@ impl Service for Worker {
         {
             io.stop();
         }
+        let busy_ns = self.since_turn_started_ns();
+        let requests = std::mem::take(&mut self.turn_requests);
+        self.counters.count_turn(busy_ns, requests as u64);
     }
 
     fn next_deadline(&self) -> Option<Duration> {

@@ -251,6 +251,30 @@ fn what_was_done_is_counted_and_can_be_forgotten() {
     }
 }
 
+#[test]
+fn loops_say_how_long_they_are_busy() {
+    let server = start(&["--io-threads", "2"]);
+    let mut client = server.client().unwrap();
+    let mut figure = |section: &str, name: &str| -> u64 {
+        let info = text(&mut client, &["INFO", section]);
+        let mut lines = info.lines();
+        let value = lines.find_map(|line| line.strip_prefix(&format!("{name}:")));
+        value.unwrap().parse().unwrap()
+    };
+    let duration = figure("stats", "eventloop_duration_sum");
+    crate::limits::eventually("the sums grow while the loops do their upkeep", || {
+        figure("stats", "eventloop_duration_sum") > duration
+            && figure("stats", "eventloop_duration_cmd_sum") > 0
+            && figure("stats", "instantaneous_eventloop_cycles_per_sec") > 0
+            && figure("debug", "eventloop_duration_cron_sum") > 0
+            && figure("debug", "eventloop_duration_max") > 0
+    });
+    assert!(figure("debug", "eventloop_cmd_per_cycle_max") >= 1);
+    assert_eq!(figure("debug", "eventloop_duration_aof_sum"), 0);
+    let everything = text(&mut client, &["INFO", "everything"]);
+    assert!(!everything.contains("# Debug"));
+}
+
 /// A line of `commandstats` without what differs from run to run.
 fn without_times(line: &str) -> String {
     let (Some(start), Some(end)) = (line.find("usec="), line.find("rejected_calls=")) else {
