@@ -215,6 +215,30 @@ impl Session {
         self.transaction.is_some() || self.watches.is_some()
     }
 
+    /// Whether it holds any memory beside its buffers, as far as that is
+    /// [counted](Session::held_bytes).
+    #[inline]
+    #[must_use]
+    pub fn holds_memory(&self) -> bool {
+        self.has_transaction()
+            || self.subscriptions.is_some()
+            || self.tracking.is_some()
+            || self.wait.is_some()
+    }
+
+    /// Bytes of memory behind what it queued and watches, is subscribed to, tracks by prefixes and waits
+    /// for, about. Takes no longer the more that is.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let subscriptions = self.subscriptions.as_ref();
+        let tracking = self.tracking.as_ref();
+        let wait = self.wait.as_ref();
+        self.transaction_bytes()
+            + subscriptions.map_or(0, |own| own.held_bytes())
+            + tracking.map_or(0, |tracking| tracking.prefix_bytes)
+            + wait.map_or(0, |wait| wait.waiter.subject.held_bytes())
+    }
+
     /// Bytes of memory behind queued requests and watched keys.
     #[must_use]
     pub fn transaction_bytes(&self) -> usize {

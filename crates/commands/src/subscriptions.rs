@@ -7,9 +7,13 @@ use std::sync::atomic::Ordering;
 use crate::session::ClientRecord;
 use crate::topic::{Topic, TopicKind};
 
+/// What a subscription takes beside its name, about: here, at its worker, and among all workers.
+const SUBSCRIPTION_BYTES: usize = 128;
+
 /// The topics of one client, by kind.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
+    held_bytes: usize,
     channels: BTreeSet<Arc<[u8]>>,
     patterns: BTreeSet<Arc<[u8]>>,
     shard_channels: BTreeSet<Arc<[u8]>>,
@@ -24,12 +28,23 @@ impl Subscriptions {
 
     /// Adds a topic.
     pub fn insert(&mut self, topic: Topic) {
-        self.names_mut(topic.kind).insert(topic.name);
+        let bytes = topic.name.len() + SUBSCRIPTION_BYTES;
+        if self.names_mut(topic.kind).insert(topic.name) {
+            self.held_bytes += bytes;
+        }
     }
 
     /// Takes a topic away.
     pub fn remove(&mut self, topic: &Topic) {
-        self.names_mut(topic.kind).remove(&topic.name);
+        if self.names_mut(topic.kind).remove(&topic.name) {
+            self.held_bytes -= topic.name.len() + SUBSCRIPTION_BYTES;
+        }
+    }
+
+    /// Bytes of memory behind them, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// The topics of one kind, in the order of their names.
@@ -83,5 +98,29 @@ impl Subscriptions {
             TopicKind::Pattern => &mut self.patterns,
             TopicKind::ShardChannel => &mut self.shard_channels,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_counts_once() {
+        let mut own = Subscriptions::default();
+        let topic = |kind, name: &[u8]| Topic {
+            kind,
+            name: Arc::from(name),
+        };
+        for _ in 0..2 {
+            own.insert(topic(TopicKind::Channel, b"news"));
+            own.insert(topic(TopicKind::Pattern, b"news"));
+        }
+        assert_eq!(own.held_bytes(), 2 * (4 + SUBSCRIPTION_BYTES));
+        for _ in 0..2 {
+            own.remove(&topic(TopicKind::Channel, b"news"));
+            own.remove(&topic(TopicKind::ShardChannel, b"news"));
+        }
+        assert_eq!(own.held_bytes(), 4 + SUBSCRIPTION_BYTES);
     }
 }

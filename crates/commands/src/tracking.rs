@@ -99,6 +99,8 @@ impl Follower {
 pub struct Tracking {
     /// Which reads count.
     pub mode: TrackingMode,
+    /// Bytes of memory behind its prefixes, about.
+    pub prefix_bytes: usize,
     /// CLIENT CACHING: the next command is an exception, with its replies.
     pub is_exception: bool,
     /// What the server knows it by.

@@ -67,7 +67,18 @@ pub(crate) enum InVain {
     OnDisks(Option<u64>),
 }
 
+/// What each argument of a request that waits takes beside its bytes, about: most are keys, and
+/// stand in a line each.
+const ARGUMENT_BYTES: usize = 96;
+
 impl Waiting {
+    /// Bytes of memory behind it, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let request = self.request.request();
+        size_of::<Self>() + request.wire_bytes() + request.len() * ARGUMENT_BYTES
+    }
+
     /// What the client gets when it waits no longer and nothing came; `durable` is up to where the log
     /// is on disk.
     #[must_use]

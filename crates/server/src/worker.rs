@@ -209,9 +209,12 @@ impl Worker {
             peer_is_local: connected.peer_is_local,
             connection: id,
         };
+        let transaction = job.transaction.as_ref();
+        let held_bytes = job.request.len() + transaction.map_or(0, |it| it.held_bytes());
         if !self.node.run_aside(job) {
             return Then::CloseNow;
         }
+        self.buffers.runs_aside(connected, held_bytes);
         connected.begin_to_wait();
         Then::Pause
     }
@@ -240,6 +243,7 @@ impl Worker {
         let active_unix_ms = &connected.session.client.active_unix_ms;
         active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         connected.end_to_wait();
+        self.buffers.runs_aside(connected, 0);
         io.resume(id);
     }
 
@@ -608,7 +612,7 @@ impl Service for Worker {
             self.buffers.input_gone(connected);
         }
         let config = self.config.config();
-        let verdict = self.buffers.requests_ran(connected, config, self.now_ms);
+        let verdict = self.buffers.requests_ran(connected, config);
         let client = &connected.session.client;
         bump(&client.requests, outcome.executed);
         self.turn_requests += outcome.executed;
@@ -689,7 +693,7 @@ impl Service for Worker {
             self.node.end_pause(self.node.clock.now_unix_ms());
             self.resume_paused(io);
         }
-        if self.buffers.take_growth() {
+        if self.buffers.take_change() {
             self.limit_clients_memory();
             if self.config.config().memory_bytes_max > 0 {
                 self.node.tell_held_bytes();
@@ -716,7 +720,7 @@ impl Service for Worker {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        if self.more_housekeeping || self.buffers.has_grown() || self.deliveries.wait() {
+        if self.more_housekeeping || self.buffers.has_changed() || self.deliveries.wait() {
             return Some(Duration::ZERO);
         }
         let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);

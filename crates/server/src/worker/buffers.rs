@@ -22,6 +22,9 @@ use crate::limits::{
 /// How long a client on its way out may take nothing of what it is still owed.
 const DEPARTURE_MS_MAX: u64 = 10_000;
 
+/// That so much is free at once is worth telling.
+const MUCH_BYTES: usize = 16 * 1024;
+
 /// What the buffers of a worker's clients hold.
 pub(super) struct Buffers {
     /// Clients that hold something; some may be gone already.
@@ -30,8 +33,10 @@ pub(super) struct Buffers {
     unauthenticated_bytes: u64,
     /// What clients that have not authenticated may hold together.
     unauthenticated_bytes_max: u64,
-    /// Something has grown since this was last asked.
-    has_grown: bool,
+    /// Something has grown, or much has gone, since this was last asked.
+    has_changed: bool,
+    /// By how much sessions have grown since.
+    untold_bytes: usize,
 }
 
 /// What one client holds.
@@ -39,8 +44,10 @@ pub(super) struct Buffers {
 pub(super) struct Holding {
     /// Incomplete input.
     input_bytes: usize,
-    /// Memory behind requests queued since MULTI, and watched keys.
-    queue_bytes: usize,
+    /// Memory behind requests queued since MULTI, watched keys, subscriptions and the like.
+    session_bytes: usize,
+    /// Memory behind a request that runs aside.
+    aside_bytes: usize,
     /// Output that its socket did not take.
     output_bytes: usize,
     /// All of that, with the memory behind them as far as it is known.
@@ -61,7 +68,8 @@ impl Buffers {
             held_bytes: 0,
             unauthenticated_bytes: 0,
             unauthenticated_bytes_max: limits::unauthenticated_bytes_max(workers_count),
-            has_grown: false,
+            has_changed: false,
+            untold_bytes: 0,
         }
     }
 
@@ -70,14 +78,14 @@ impl Buffers {
         self.held_bytes
     }
 
-    /// Whether what clients hold has grown since this was last asked.
-    pub(super) fn take_growth(&mut self) -> bool {
-        std::mem::take(&mut self.has_grown)
+    /// Whether what clients hold has grown, or become much less, since this was last asked.
+    pub(super) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
-    /// Whether something has grown that nobody asked about yet.
-    pub(super) fn has_grown(&self) -> bool {
-        self.has_grown
+    /// Whether there was such a change that nobody asked about yet.
+    pub(super) fn has_changed(&self) -> bool {
+        self.has_changed
     }
 
     /// A client's unread output has grown: whether it may go on.
@@ -116,36 +124,33 @@ impl Buffers {
         }
     }
 
-    /// Requests may have run: counts those that a client has queued, if they became more or fewer.
-    /// Whether it may go on.
+    /// Requests may have run: counts what a client's session holds, if that became more or less. Whether
+    /// it may go on.
     #[inline]
-    pub(super) fn requests_ran(
-        &mut self,
-        connected: &mut Connected,
-        config: &Config,
-        now_ms: u64,
-    ) -> Verdict {
-        let was_empty = connected.holding.queue_bytes == 0;
-        if was_empty && !connected.session.has_transaction() {
+    pub(super) fn requests_ran(&mut self, connected: &mut Connected, config: &Config) -> Verdict {
+        let was_empty = connected.holding.session_bytes == 0;
+        if was_empty && !connected.session.holds_memory() {
             return Verdict::Keep;
         }
-        self.queue_changed(connected, config, now_ms)
+        self.session_changed(connected, config)
+    }
+
+    /// A request of so many bytes runs aside from now on, or none any more.
+    pub(super) fn runs_aside(&mut self, connected: &mut Connected, bytes: usize) {
+        connected.holding.aside_bytes = bytes;
+        connected.holding.session_bytes = connected.session.held_bytes();
+        self.account_sizes(connected);
+        self.note_growth(bytes);
     }
 
     #[cold]
-    fn queue_changed(
-        &mut self,
-        connected: &mut Connected,
-        config: &Config,
-        now_ms: u64,
-    ) -> Verdict {
-        let before = connected.holding.queue_bytes;
-        let queue_bytes = connected.session.transaction_bytes();
-        connected.holding.queue_bytes = queue_bytes;
-        if queue_bytes > before {
-            self.grew(connected, now_ms);
-        } else if queue_bytes < before {
+    fn session_changed(&mut self, connected: &mut Connected, config: &Config) -> Verdict {
+        let before = connected.holding.session_bytes;
+        let session_bytes = connected.session.held_bytes();
+        connected.holding.session_bytes = session_bytes;
+        if session_bytes != before {
             self.account_sizes(connected);
+            self.note_growth(session_bytes.saturating_sub(before));
         }
         self.judge_input(connected, config)
     }
@@ -154,22 +159,26 @@ impl Buffers {
     pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
         let id = connected.id;
         let arrived_bytes = arrived_bytes(connected);
-        let queue_bytes = connected.session.transaction_bytes();
+        let session_bytes = connected.session.held_bytes();
         let holding = &mut connected.holding;
-        holding.queue_bytes = queue_bytes;
+        holding.session_bytes = session_bytes;
+        let aside_bytes = holding.aside_bytes;
         holding.input_bytes = io.input_bytes(id) + arrived_bytes;
         holding.output_bytes = io.pending_output_bytes(id);
         let Session {
             decoder, arrival, ..
         } = &connected.session;
         let arrival_bytes = arrival.as_ref().map_or(0, |arrival| arrival.held_bytes());
-        let held_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes + queue_bytes;
+        let buffer_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes;
+        let held_bytes = buffer_bytes + session_bytes + aside_bytes;
         self.account(connected, held_bytes as u64);
         connected.holding.held_bytes
     }
 
     /// The client is gone.
     pub(super) fn forget(&mut self, connected: &mut Connected) {
+        // Else writes would be refused for its sake until somebody looks.
+        self.has_changed |= connected.holding.held_bytes >= MUCH_BYTES as u64;
         self.account(connected, 0);
     }
 
@@ -220,8 +229,24 @@ impl Buffers {
             counters.bump(Count::QueryLimitCloses);
             io.close(id);
         }
-        connected.holding.is_watched = held_bytes > 0;
+        // What a session holds stays as it is until the client sends something.
+        let Holding {
+            session_bytes,
+            aside_bytes,
+            ..
+        } = connected.holding;
+        connected.holding.is_watched = held_bytes > (session_bytes + aside_bytes) as u64;
         connected.holding.is_watched
+    }
+
+    /// Has somebody look at what all hold before long when sessions have come to hold much more; a
+    /// little is found out in time.
+    fn note_growth(&mut self, bytes: usize) {
+        self.untold_bytes += bytes;
+        if self.untold_bytes >= MUCH_BYTES {
+            self.untold_bytes = 0;
+            self.has_changed = true;
+        }
     }
 
     fn grew(&mut self, connected: &mut Connected, now_ms: u64) {
@@ -232,16 +257,15 @@ impl Buffers {
             self.watched.push(connected.id);
         }
         self.account_sizes(connected);
-        self.has_grown = true;
+        self.has_changed = true;
     }
 
     /// Counts the bytes in a client's buffers, when the memory behind them is not known.
     fn account_sizes(&mut self, connected: &mut Connected) {
         let holding = &connected.holding;
-        self.account(
-            connected,
-            (holding.input_bytes + holding.queue_bytes + holding.output_bytes) as u64,
-        );
+        let buffer_bytes = holding.input_bytes + holding.output_bytes;
+        let held_bytes = buffer_bytes + holding.session_bytes + holding.aside_bytes;
+        self.account(connected, held_bytes as u64);
     }
 
     /// Counts what a client holds now, and says so in its record.

@@ -107,6 +107,40 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     found.parse().unwrap()
 }
 
+/// Who sees all commands counts as a subscriber, and those that run wait for nobody.
+#[test]
+fn a_monitor_that_does_not_read_is_closed_at_the_limit_of_subscribers() {
+    for threads in ["1", "3"] {
+        let limit = "normal 0 0 0 pubsub 256kb 0 0";
+        let args = [
+            "--client-output-buffer-limit",
+            limit,
+            "--io-threads",
+            threads,
+        ];
+        let server = start(&args);
+        let mut deaf: Vec<Client> = (0..3).map(|_| server.client().unwrap()).collect();
+        for monitor in &mut deaf {
+            assert_eq!(ask(monitor, &["MONITOR"]), "+OK");
+        }
+        let mut good = server.client().unwrap();
+        let value = "x".repeat(10_000);
+        eventually("all are closed", || {
+            ask(&mut good, &["SET", "key", &value]);
+            !ask(&mut good, &["CLIENT", "LIST"]).contains("cmd=monitor")
+        });
+        let closed = figure(&mut good, "client_output_buffer_limit_disconnections");
+        assert_eq!(closed, 3);
+        // What they were sent before is whole lines and a part of one.
+        while let Ok(Some(line)) = deaf[0].receive() {
+            assert!(show(&line).contains(" ["), "{line:?}");
+        }
+        eventually("nothing is held", || {
+            figure(&mut good, "mem_clients_normal") < 65_536
+        });
+    }
+}
+
 #[test]
 fn a_lowered_output_limit_holds_for_those_who_are_above() {
     let server = start(&[]);
@@ -178,6 +212,91 @@ fn incomplete_requests_count_as_what_clients_hold() {
     });
     assert_eq!(ask(&mut good, &["EXISTS", "key"]), ":0");
     drop(greedy);
+}
+
+#[test]
+fn what_sessions_hold_counts_as_what_clients_hold() {
+    let server = start(&["--maxmemory-clients", "1mb"]);
+    let mut good = server.client().unwrap();
+    let name = "x".repeat(300 << 10);
+    let all: [&[&[&str]]; 4] = [
+        &[&["BLPOP", &name, "0"]],
+        &[&["SUBSCRIBE", &name]],
+        &[&["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", &name]],
+        &[&["MULTI"], &["GET", &name]],
+    ];
+    for requests in all {
+        let mut greedy: Vec<_> = (0..5).map(|_| server.client().unwrap()).collect();
+        for client in &mut greedy {
+            ask(client, &["CLIENT", "SETNAME", "greedy"]);
+            for request in requests {
+                // It may be evicted at any time.
+                let sent = client.send(request);
+                if sent.is_ok() && request[0] != "BLPOP" {
+                    let _answer = client.receive();
+                }
+            }
+        }
+        eventually("some are evicted, the others hold what they sent", || {
+            let held = held_by_the_greedy(&mut good);
+            let expected = name.len()..name.len() + 65_536;
+            (1..=3).contains(&held.len()) && held.iter().all(|bytes| expected.contains(bytes))
+        });
+        drop(greedy);
+        eventually("nothing is held", || {
+            figure(&mut good, "mem_clients_normal") < 65_536
+        });
+    }
+}
+
+/// `tot-mem` of each client of that name.
+fn held_by_the_greedy(client: &mut Client) -> Vec<usize> {
+    let list = ask(client, &["CLIENT", "LIST"]);
+    let lines = list
+        .split("\\n")
+        .filter(|line| line.contains("name=greedy "));
+    let bytes = lines.map(|line| {
+        let bytes = line.split("tot-mem=").nth(1).unwrap();
+        bytes.split(' ').next().unwrap().parse().unwrap()
+    });
+    bytes.collect()
+}
+
+/// A client that is answered holds what it held before it waited.
+#[test]
+fn who_waits_no_longer_holds_nothing_for_it() {
+    let server = start(&[]);
+    let mut good = server.client().unwrap();
+    let mut waiting = server.client().unwrap();
+    let name = "x".repeat(600 << 10);
+    waiting.send(&["BLPOP", &name, "key", "0"]).unwrap();
+    eventually("it waits", || {
+        figure(&mut good, "mem_clients_normal") > 600 << 10
+    });
+    assert_eq!(ask(&mut good, &["RPUSH", "key", "1"]), ":1");
+    assert!(waiting.receive().unwrap().is_some());
+    eventually("nothing is held", || {
+        figure(&mut good, "mem_clients_normal") < 65_536
+    });
+}
+
+#[test]
+fn requests_that_wait_for_the_end_of_a_pause_count_as_what_clients_hold() {
+    let server = start(&["--maxmemory-clients", "1mb"]);
+    let mut good = server.client().unwrap();
+    let pause = ["CLIENT", "PAUSE", "600000", "WRITE"];
+    assert_eq!(ask(&mut good, &pause), "+OK");
+    let value = "x".repeat(10_000);
+    let mut held: Vec<_> = (0..2).map(|_| server.client().unwrap()).collect();
+    for client in &mut held {
+        // Not one long value, which arrives apart.
+        let mut request = vec!["RPUSH", "key"];
+        request.extend([value.as_str(); 60]);
+        let _sent = client.send(&request);
+    }
+    eventually("one is evicted", || {
+        figure(&mut good, "evicted_clients") == 1
+    });
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 const OTHER_MODE: &str = "before disabling tracking for this client, and then re-enabling it with \
                           a different mode.";
 
+/// What a prefix takes beside its text, about: in the client's list, and among those of all.
+const PREFIX_BYTES: usize = 160;
+
 /// What CLIENT TRACKING ON was given.
 #[derive(Default)]
 struct Asked<'a> {
@@ -172,11 +175,14 @@ fn begin(context: &mut Context<'_>, asked: &Asked<'_>) -> CommandResult {
         let follower = Arc::new(Follower::new(Arc::clone(&session.client)));
         Box::new(Tracking {
             mode: TrackingMode::default(),
+            prefix_bytes: 0,
             is_exception: false,
             follower,
         })
     });
     tracking.mode = asked.mode();
+    let bytes = prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES);
+    tracking.prefix_bytes = bytes.sum();
     *tracking.follower.options() = TrackingOptions {
         mode: tracking.mode,
         skips_own: asked.skips_own,
