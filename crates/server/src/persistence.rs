@@ -3,13 +3,19 @@
 //!
 //! ```text
 //!   files ──► commands ──► replay ──► store
+//!   parts of a checkpoint ──► loader ───┘ │
+//!              ▲                          │ snapshot
+//!              └────── checkpointer ◄─────┘
 //!   dump.rdb ──► import ──► store ──► export ──► dump.rdb
 //! ```
 
 pub mod aof;
+pub mod bodies;
 pub mod check;
+pub mod checkpointer;
 pub mod directory;
 pub mod export;
 pub mod import;
+pub mod loader;
 pub mod loading;
 pub mod replay;

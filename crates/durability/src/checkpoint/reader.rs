@@ -125,6 +125,12 @@ impl PartReader {
         &self.head
     }
 
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Bytes of the file that were read.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -1,0 +1,152 @@
+//! Bodies of records in a checkpoint: from what a snapshot gives to bytes, and into the store.
+//!
+//! Strings are as they are, so that neither side copies more than it must. Objects are written as in
+//! the dump format, in its newest version and not compressed: a checkpoint is about speed.
+
+use std::fmt;
+use std::io;
+
+use durability::checkpoint::{PartWriter, Record, RecordHead};
+use rdb::{Limits, Malformed, Reader, Style, VERSION_MAX, Value, value};
+use store::{Deadline, Handle, Key, Owned, Saved, SavedValue, StoreError};
+
+/// How objects are written.
+pub const STYLE: Style = Style {
+    version: VERSION_MAX,
+    compresses: false,
+};
+
+/// A string, as it is. Also the dump format's code of strings, which has a length before it there.
+const TEXT: u8 = 0;
+/// A string that is kept as a number. No type of the dump format has this code, which ends a file.
+const NUMBER: u8 = 255;
+
+/// What was written of an object is kept for the next one, unless it had more bytes than this.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What is wrong with a record that came whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFault {
+    /// Its body is not what its type says.
+    Malformed(Malformed),
+    /// The store does not take it.
+    Refused(StoreError),
+    /// Its key is there already.
+    Twice,
+    /// There are not so many databases.
+    Database(u16),
+}
+
+impl fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(malformed) => write!(f, "its value is wrong: {malformed}"),
+            Self::Refused(error) => write!(f, "it cannot be kept: {error}"),
+            Self::Twice => f.write_str("its key is there twice"),
+            Self::Database(number) => {
+                write!(f, "it is in database {number}, and there are fewer")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BodyFault {}
+
+impl From<Malformed> for BodyFault {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<StoreError> for BodyFault {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Adds a record to a part. `scratch` is room that is used again.
+///
+/// # Errors
+/// Those of the system.
+pub fn write(saved: &Saved<'_>, writer: &mut PartWriter, scratch: &mut Vec<u8>) -> io::Result<()> {
+    let head = |type_code| RecordHead {
+        database: saved.database,
+        type_code,
+        deadline_unix_ms: saved.deadline_unix_ms,
+        etag: saved.etag,
+    };
+    let key = saved.key;
+    match saved.value {
+        SavedValue::Integer(number) => {
+            let bytes = number.to_le_bytes();
+            writer.record(&head(NUMBER), key, bytes.len() as u64, [&bytes[..]])
+        }
+        SavedValue::Bytes(bytes) => writer.record(&head(TEXT), key, bytes.len() as u64, [bytes]),
+        SavedValue::Blob(blob) => writer.record(&head(TEXT), key, blob.len() as u64, blob.chunks()),
+        SavedValue::Object(object) => {
+            scratch.clear();
+            value::write_object(object, STYLE, scratch);
+            let type_code = value::type_code_of(object, STYLE);
+            let body = scratch.as_slice();
+            let written = writer.record(&head(type_code), key, body.len() as u64, [body]);
+            scratch.clear();
+            scratch.shrink_to(SCRATCH_BYTES_MAX);
+            written
+        }
+    }
+}
+
+/// Makes `key` hold what the record says. `version` is that in which objects were written.
+///
+/// # Errors
+/// [`BodyFault`]; the store is unchanged.
+pub fn put(
+    store: &mut Handle,
+    key: &Key<'_>,
+    record: &Record<'_>,
+    version: u16,
+    limits: &Limits,
+) -> Result<(), BodyFault> {
+    let head = &record.head;
+    let deadline = head.deadline_unix_ms.map_or(Deadline::Never, Deadline::At);
+    if head.type_code == TEXT {
+        return store.modify(key, |entry| match entry.is_present() {
+            true => Err(BodyFault::Twice),
+            false => Ok(entry.set_with_etag(record.body, deadline, head.etag)?),
+        });
+    }
+    let content = read(head.type_code, record.body, version, limits)?;
+    store.modify(key, |entry| {
+        if entry.is_present() {
+            return Err(BodyFault::Twice);
+        }
+        match content {
+            Content::Number(number) => entry.set_integer(number, deadline)?,
+            Content::Object(object) => entry.put(object.with_deadline(head.deadline_unix_ms))?,
+        }
+        if head.etag != 0 {
+            entry.set_etag(head.etag)?;
+        }
+        Ok(())
+    })
+}
+
+/// What is no string as it is.
+enum Content {
+    Number(i64),
+    Object(Owned),
+}
+
+fn read(type_code: u8, body: &[u8], version: u16, limits: &Limits) -> Result<Content, Malformed> {
+    if type_code == NUMBER {
+        let number = body.try_into().map_err(|_| Malformed::Number)?;
+        return Ok(Content::Number(i64::from_le_bytes(number)));
+    }
+    let mut reader = Reader::new(body, version, limits);
+    let value = value::read(type_code, &mut reader)?;
+    match value {
+        Value::Object(_) if !reader.rest().is_empty() => Err(Malformed::Behind),
+        Value::Object(object) => Ok(Content::Object(Owned::of_object(object, None))),
+        Value::String(_) => Err(Malformed::Type(type_code)),
+    }
+}

@@ -1,0 +1,289 @@
+//! One checkpoint, from the cut to the removal of what it replaces.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use durability::checkpoint::{
+    Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, remove_replaced,
+    replace_manifest,
+};
+use store::{Batch, Ending, Handle, SnapshotStep};
+
+use super::parts::{Attempt, Feed, Part, QUEUE_LEN, Writer};
+use super::{Checkpointer, Failure};
+use crate::log::Level;
+use crate::persistence::bodies;
+
+/// Buckets that are walked through before somebody may have the store for himself: some tenths of a
+/// millisecond.
+const BUCKETS_AT_ONCE: usize = 512;
+
+/// How long the walk rests when too much is held, or somebody is in its way.
+const REST: Duration = Duration::from_micros(500);
+
+/// How often progress is told to the operator.
+const TOLD_EVERY_NS: u64 = 5_000_000_000;
+
+/// What an attempt came to.
+pub(super) struct Made {
+    pub(super) result: Result<Arc<Manifest>, Failure>,
+    /// The store's count of changes just before the cut.
+    pub(super) changes_at_cut: u64,
+    pub(super) held_bytes_max: u64,
+}
+
+impl Checkpointer {
+    /// Makes a checkpoint with this thread as the one that walks.
+    pub(super) fn make(&self, handle: &mut Handle, attempt: &Arc<Attempt>) -> Made {
+        let surroundings = &self.setup.surroundings;
+        let started_ns = self.setup.clock.monotonic_ns();
+        let made = self.write_checkpoint(handle, attempt);
+        let totals = attempt
+            .ending()
+            .map(|(_, totals)| totals)
+            .unwrap_or_default();
+        match &made {
+            Ok(manifest) => {
+                let ms = (self.setup.clock.monotonic_ns() - started_ns) / 1_000_000;
+                surroundings.tell(
+                    Level::Notice,
+                    format_args!(
+                        "Checkpoint {} saved: {} records, {} bytes in {ms} ms",
+                        manifest.generation,
+                        manifest.records(),
+                        manifest.bytes(),
+                    ),
+                );
+                surroundings.in_force(manifest);
+            }
+            Err(failure) => {
+                surroundings.tell(Level::Warning, format_args!("Checkpoint failed: {failure}"));
+            }
+        }
+        Made {
+            result: made.map(Arc::new),
+            changes_at_cut: attempt.changes_at_cut.load(Ordering::Relaxed),
+            held_bytes_max: totals.held_bytes_max,
+        }
+    }
+
+    fn write_checkpoint(
+        &self,
+        handle: &mut Handle,
+        attempt: &Arc<Attempt>,
+    ) -> Result<Manifest, Failure> {
+        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let cut = self.cut(handle, attempt)?;
+        let prepared = disk
+            .create_directory(directory)
+            .and_then(|()| free_directory(disk, directory, cut.generation))
+            .and_then(|name| disk.create_directory(&directory.join(&name)).map(|()| name));
+        let name = match prepared {
+            Ok(name) => name,
+            Err(error) => {
+                attempt.fail(format_args!("{}: {error}", directory.display()));
+                drop(cut);
+                self.walk(handle, attempt);
+                return Err(system(directory, &error));
+            }
+        };
+        let own = directory.join(&name);
+        let parts = self.write_parts(handle, attempt, &cut, &own);
+        let result = parts.and_then(|parts| self.put_in_force(parts, &cut, name));
+        match &result {
+            Ok(manifest) => {
+                if let Err(error) = remove_replaced(disk, directory, manifest) {
+                    self.setup.surroundings.tell(
+                        Level::Warning,
+                        format_args!("Cannot remove an older checkpoint: {error}"),
+                    );
+                }
+            }
+            Err(_) => self.remove_rest(&own),
+        }
+        result
+    }
+
+    /// Removes what a failed attempt wrote, unless it may count.
+    fn remove_rest(&self, own: &Path) {
+        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let named = match read_manifest(disk, directory) {
+            Ok(manifest) => manifest.map(|manifest| directory.join(manifest.directory)),
+            // Nobody knows what it names.
+            Err(_) => return,
+        };
+        if named.as_deref() != Some(own) {
+            // What cannot be removed is no checkpoint, and goes with the next one.
+            let _removed = remove_checkpoint(disk, own);
+        }
+    }
+
+    /// Writes everything; all of it is durable, and was read again.
+    fn write_parts(
+        &self,
+        handle: &mut Handle,
+        attempt: &Attempt,
+        cut: &Cut,
+        own: &Path,
+    ) -> Result<Vec<Part>, Failure> {
+        let head = |part| PartHead {
+            value_version: bodies::STYLE.version,
+            part,
+            generation: cut.generation,
+            created_unix_ms: cut.created_unix_ms,
+            lineage: self.setup.lineage,
+        };
+        let count = u32::try_from(self.setup.writers.max(1)).unwrap_or(1);
+        let parts: Vec<Option<Part>> = std::thread::scope(|scope| {
+            let writers = (0..count).map(|part| {
+                let writer = Writer {
+                    disk: &*self.setup.disk,
+                    directory: own,
+                    head: head(part),
+                    attempt,
+                };
+                let batches = &cut.batches;
+                scope.spawn(move || writer.run(batches))
+            });
+            let writers: Vec<_> = writers.collect();
+            self.walk(handle, attempt);
+            let ended = writers
+                .into_iter()
+                .map(|writer| writer.join().ok().flatten());
+            ended.collect()
+        });
+        let parts: Option<Vec<Part>> = parts.into_iter().collect();
+        check(attempt)?;
+        let parts = parts.ok_or_else(|| Failure::System("a writing thread failed".into()))?;
+        let synced = self.setup.disk.sync_directory(own);
+        synced.map_err(|error| system(own, &error))?;
+        Ok(parts)
+    }
+
+    /// Begins the snapshot, as soon as no other one is in progress.
+    fn cut(&self, handle: &mut Handle, attempt: &Arc<Attempt>) -> Result<Cut, Failure> {
+        loop {
+            let log_sequence = self.setup.surroundings.log_sequence();
+            let changes = self.setup.store.statistics().changes;
+            let created_unix_ms = self.setup.clock.now_unix_ms();
+            let (sender, batches) = sync_channel(QUEUE_LEN);
+            let feed = Feed {
+                queue: Some(sender),
+                attempt: Arc::clone(attempt),
+            };
+            let begun = handle.begin_snapshot(Box::new(feed), self.snapshot_limits());
+            if let Ok(generation) = begun {
+                attempt.changes_at_cut.store(changes, Ordering::Relaxed);
+                return Ok(Cut {
+                    generation,
+                    log_sequence,
+                    created_unix_ms,
+                    batches: Mutex::new(batches),
+                });
+            }
+            if attempt.is_given_up() {
+                return Err(Failure::Cancelled);
+            }
+            handle.advance_snapshot(BUCKETS_AT_ONCE);
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Walks through the store until the snapshot is over, however it ends.
+    fn walk(&self, handle: &mut Handle, attempt: &Attempt) {
+        let mut told_ns = self.setup.clock.monotonic_ns();
+        loop {
+            if attempt.ending().is_some() {
+                return;
+            }
+            if attempt.is_given_up() {
+                self.setup.store.cancel_snapshot();
+            }
+            match handle.advance_snapshot(BUCKETS_AT_ONCE) {
+                SnapshotStep::Idle => return,
+                SnapshotStep::More => {}
+                SnapshotStep::Later => std::thread::sleep(REST),
+            }
+            let now_ns = self.setup.clock.monotonic_ns();
+            if now_ns.saturating_sub(told_ns) >= TOLD_EVERY_NS {
+                told_ns = now_ns;
+                self.tell_progress();
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        if let Some(progress) = self.figures().current {
+            self.setup.surroundings.tell(
+                Level::Notice,
+                format_args!(
+                    "Checkpoint: {}.{} % walked, {} records, {} bytes, {} bytes/s",
+                    progress.walked_per_mille / 10,
+                    progress.walked_per_mille % 10,
+                    progress.records,
+                    progress.bytes,
+                    progress.bytes_per_second(),
+                ),
+            );
+        }
+    }
+
+    /// Makes the checkpoint the one that counts.
+    fn put_in_force(&self, parts: Vec<Part>, cut: &Cut, name: String) -> Result<Manifest, Failure> {
+        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let mut manifest = Manifest {
+            lineage: self.setup.lineage,
+            generation: cut.generation,
+            log_sequence: cut.log_sequence,
+            created_unix_ms: cut.created_unix_ms,
+            directory: name,
+            parts: Vec::new(),
+            databases: BTreeMap::new(),
+        };
+        for part in parts {
+            manifest.parts.push(part.entry);
+            for (database, records) in part.databases {
+                *manifest.databases.entry(database).or_default() += records;
+            }
+        }
+        let surroundings = &self.setup.surroundings;
+        let durable = surroundings
+            .make_log_durable(manifest.log_sequence)
+            .and_then(|()| disk.sync_directory(directory))
+            .and_then(|()| replace_manifest(disk, directory, &manifest));
+        durable.map_err(|error| system(directory, &error))?;
+        Ok(manifest)
+    }
+}
+
+/// A cut, and the way that its records take.
+struct Cut {
+    generation: u64,
+    log_sequence: u64,
+    created_unix_ms: u64,
+    batches: Mutex<Receiver<Batch>>,
+}
+
+/// Why nothing will come of the attempt, if that is so.
+fn check(attempt: &Attempt) -> Result<(), Failure> {
+    if attempt.is_cancelled.load(Ordering::Relaxed) {
+        return Err(Failure::Cancelled);
+    }
+    if let Some(what) = attempt.fault() {
+        return Err(Failure::System(what));
+    }
+    match attempt.ending() {
+        Some((Ending::Complete, _)) => Ok(()),
+        Some((Ending::OverLimit, _)) => Err(Failure::OverLimit),
+        Some((Ending::Cancelled, _)) | None => Err(Failure::Cancelled),
+    }
+}
+
+fn system(path: &Path, error: &io::Error) -> Failure {
+    Failure::System(format!("{}: {error}", path.display()))
+}

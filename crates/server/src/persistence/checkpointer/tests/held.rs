@@ -1,0 +1,223 @@
+//! A device that is held, so that things happen at a known time: between the cut and the first file.
+
+use std::path::Path;
+
+use durability::disk::DiskFile;
+
+use super::*;
+
+/// A device on which nothing is listed, which is what comes first behind a cut, until it is let go.
+#[derive(Clone, Debug)]
+struct HeldDisk {
+    disk: SimulatedDisk,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: bool,
+    waiting: u64,
+}
+
+impl HeldDisk {
+    fn new() -> Self {
+        Self {
+            disk: device(5),
+            gate: Arc::default(),
+        }
+    }
+
+    /// Waits until somebody waits.
+    fn await_cut(&self) {
+        let mut gate = self.gate.0.lock().unwrap();
+        while gate.waiting == 0 {
+            gate = self.gate.1.wait(gate).unwrap();
+        }
+    }
+
+    fn set_open(&self, is_open: bool) {
+        self.gate.0.lock().unwrap().is_open = is_open;
+        self.gate.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut gate = self.gate.0.lock().unwrap();
+        gate.waiting += 1;
+        self.gate.1.notify_all();
+        while !gate.is_open {
+            gate = self.gate.1.wait(gate).unwrap();
+        }
+        gate.waiting -= 1;
+    }
+}
+
+impl Disk for HeldDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+
+    fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open_for_writing(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.pass();
+        self.disk.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+}
+
+/// A checkpoint with the cut made; what `meanwhile` does happens before anything is walked through.
+fn with_cut(
+    store: &Arc<Store>,
+    buffer_limit_bytes: u64,
+    meanwhile: impl FnOnce(&Checkpointer),
+) -> (Outcome, HeldDisk) {
+    let disk = HeldDisk::new();
+    let checkpointer = checkpointer(store, disk.clone());
+    checkpointer.set_buffer_limit(buffer_limit_bytes);
+    let thread = CheckpointThread::start(&checkpointer).unwrap();
+    let ticket = checkpointer.request(Why::SavePoint).unwrap();
+    disk.await_cut();
+    meanwhile(&checkpointer);
+    disk.set_open(true);
+    let outcome = checkpointer.wait(ticket);
+    thread.stop();
+    (outcome, disk)
+}
+
+fn change_everything(store: &Arc<Store>) {
+    let mut handle = store.handle();
+    for number in 0..300_u16 {
+        for name in [format!("text:{number}"), format!("list:{number}")] {
+            let key = handle.key(number % 4, name.as_bytes());
+            handle
+                .upsert(&key, b"another", Deadline::Never, |_| ())
+                .unwrap();
+        }
+    }
+    for name in ["set", "sorted", "stream"] {
+        let key = handle.key(3, name.as_bytes());
+        assert!(handle.delete(&key, |_| ()));
+    }
+}
+
+#[test]
+fn what_changes_behind_the_cut_is_not_in_it() {
+    let store = store();
+    fill(&store);
+    let expected = contents(&store);
+    let (outcome, disk) = with_cut(&store, 64 << 20, |_| change_everything(&store));
+    outcome.result.unwrap();
+    let (loaded, _) = load(&disk.disk, 2).unwrap();
+    assert_eq!(contents(&loaded), expected);
+    assert_ne!(contents(&store), expected);
+}
+
+#[test]
+fn a_flush_behind_the_cut_takes_nothing_from_it() {
+    let store = store();
+    fill(&store);
+    let expected = contents(&store);
+    let (outcome, disk) = with_cut(&store, 64 << 20, |_| {
+        let mut handle = store.handle();
+        handle.swap(0, 1);
+        assert_eq!(handle.flush(None), expected.len());
+        let key = handle.key(0, b"new");
+        handle
+            .upsert(&key, b"value", Deadline::Never, |_| ())
+            .unwrap();
+    });
+    assert_eq!(outcome.result.unwrap().records(), expected.len() as u64);
+    assert_eq!(contents(&load(&disk.disk, 2).unwrap().0), expected);
+    assert_eq!(contents(&store).len(), 1);
+}
+
+#[test]
+fn what_would_hold_too_much_is_given_up() {
+    let store = store();
+    fill(&store);
+    let (outcome, disk) = with_cut(&store, 0, |_| change_everything(&store));
+    assert_eq!(outcome.result, Err(Failure::OverLimit));
+    assert_eq!(disk.list("/data".as_ref()).unwrap(), [""; 0]);
+}
+
+#[test]
+fn it_can_be_cancelled_and_the_next_one_is_made() {
+    let store = store();
+    fill(&store);
+    let mut next = None;
+    let mut dropped = None;
+    let (outcome, disk) = with_cut(&store, 64 << 20, |checkpointer| {
+        assert_eq!(checkpointer.request(Why::Asked), Err(Refused::InProgress));
+        let figures = checkpointer.figures();
+        assert_eq!(figures.current.unwrap().why, Why::SavePoint);
+        assert!(!figures.is_scheduled);
+        let ticket = checkpointer.schedule(Why::Asked).unwrap();
+        assert_eq!(checkpointer.schedule(Why::Asked), Ok(ticket));
+        assert!(checkpointer.figures().is_scheduled);
+        assert!(checkpointer.cancel());
+        dropped = checkpointer.outcome(ticket);
+        let ticket = checkpointer.schedule(Why::LongLog).unwrap();
+        next = Some(ticket);
+        assert_eq!(checkpointer.outcome(ticket), None);
+    });
+    assert_eq!(outcome.result, Err(Failure::Cancelled));
+    assert_eq!(dropped.unwrap().result, Err(Failure::Cancelled));
+    assert!(next.is_some());
+    let names = disk.disk.list("/data".as_ref()).unwrap();
+    assert!(names.len() <= 2, "at most the scheduled one: {names:?}");
+    // Nothing of the cancelled one is in the way.
+    let checkpointer = checkpointer(&store, disk.disk.clone());
+    make(&checkpointer).unwrap();
+    assert_eq!(contents(&load(&disk.disk, 2).unwrap().0), contents(&store));
+    assert!(!checkpointer.cancel(), "there is nothing to cancel");
+}
+
+#[test]
+fn changes_behind_the_cut_are_still_to_be_saved() {
+    let store = store();
+    fill(&store);
+    let disk = HeldDisk::new();
+    let checkpointer = checkpointer(&store, disk.clone());
+    let thread = CheckpointThread::start(&checkpointer).unwrap();
+    let ticket = checkpointer.request(Why::SavePoint).unwrap();
+    disk.await_cut();
+    let mut handle = store.handle();
+    for number in 0..7 {
+        let name = format!("new:{number}");
+        let key = handle.key(0, name.as_bytes());
+        handle
+            .upsert(&key, b"v", Deadline::Never, |entry| {
+                entry.effect(|effect| effect.command(&[b"SET"]));
+            })
+            .unwrap();
+    }
+    disk.set_open(true);
+    checkpointer.wait(ticket).result.unwrap();
+    assert_eq!(checkpointer.figures().changes_since_save, 7);
+    thread.stop();
+}

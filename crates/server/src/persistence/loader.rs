@@ -1,0 +1,223 @@
+//! From the parts of a checkpoint into the store.
+//!
+//! Parts share nothing, so as many threads as there are parts load side by side. Records go in as they
+//! were at the cut, those whose time has come since then included: the log behind the checkpoint may
+//! know more of them. Whoever loads says what time it is ([`Handle::begin`]), and 0 makes nobody's
+//! time come.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use durability::checkpoint::{Block, CheckpointFault, Manifest, PartReader, Record, open_part};
+use durability::disk::Disk;
+use rdb::Limits;
+use store::{Handle, Key, Store};
+
+use super::bodies::{self, BodyFault};
+
+/// So many keys are looked ahead at before the first of them is put.
+const AHEAD: usize = 32;
+
+/// How far a load has come, for others to look at.
+#[derive(Debug, Default)]
+pub struct LoadProgress {
+    /// Records in the store.
+    pub records: AtomicU64,
+    /// Bytes of files that were read.
+    pub bytes: AtomicU64,
+}
+
+/// Why a checkpoint was not loaded. The store is left with some of it.
+#[derive(Debug)]
+pub enum LoadFault {
+    /// A file is missing or damaged.
+    File(CheckpointFault),
+    /// A record that came whole makes no sense.
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Where the block ends that it is in.
+        before: u64,
+        /// Its key.
+        key: Vec<u8>,
+        /// What is wrong with it.
+        fault: BodyFault,
+    },
+    /// There are as many records as the manifest says, but not in each database.
+    Counts,
+    /// A thread ended before its work.
+    Thread,
+}
+
+impl fmt::Display for LoadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(fault) => fault.fmt(f),
+            Self::Record {
+                path,
+                before,
+                key,
+                fault,
+            } => write!(
+                f,
+                "{}: before offset {before}, key '{}': {fault}",
+                path.display(),
+                key.escape_ascii()
+            ),
+            Self::Counts => f.write_str("the databases have not as many records as were kept"),
+            Self::Thread => f.write_str("a loading thread ended before its work"),
+        }
+    }
+}
+
+impl std::error::Error for LoadFault {}
+
+impl From<CheckpointFault> for LoadFault {
+    fn from(fault: CheckpointFault) -> Self {
+        Self::File(fault)
+    }
+}
+
+/// Where the checkpoint is that is to be loaded, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'s> {
+    /// The files.
+    pub disk: &'s dyn Disk,
+    /// Where the manifest is.
+    pub directory: &'s Path,
+    /// What it says.
+    pub manifest: &'s Manifest,
+    /// What objects are made with.
+    pub limits: &'s Limits,
+    /// Told of what was loaded.
+    pub progress: &'s LoadProgress,
+}
+
+impl Source<'_> {
+    /// Loads all parts with at most `threads` threads, at the time 0, and holds the databases against
+    /// what the manifest says of them. They have to be empty before.
+    ///
+    /// # Errors
+    /// [`LoadFault`]: then the store has some of the records and must not be served.
+    pub fn load(&self, store: &Arc<Store>, threads: usize) -> Result<(), LoadFault> {
+        let (next, first_fault) = (AtomicUsize::new(0), Mutex::new(None));
+        let parts = self.manifest.parts.len();
+        let work = || {
+            let mut handle = store.handle();
+            handle.begin(0);
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && number < parts
+            {
+                if let Err(fault) = self.load_part(number, &mut handle) {
+                    next.store(parts, Ordering::Relaxed);
+                    let mut first = first_fault.lock().unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert(fault);
+                }
+            }
+            handle.tell_memory();
+        };
+        std::thread::scope(|scope| {
+            let others = threads.min(parts).saturating_sub(1);
+            let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+            work();
+            let mut others = others.into_iter();
+            // One that is not asked for its end is waited for all the same.
+            others.try_for_each(|other| other.join().map_err(|_| LoadFault::Thread))
+        })?;
+        let first_fault = first_fault.into_inner();
+        if let Some(fault) = first_fault.unwrap_or_else(PoisonError::into_inner) {
+            return Err(fault);
+        }
+        self.check_counts(&mut store.handle())
+    }
+
+    fn check_counts(&self, handle: &mut Handle) -> Result<(), LoadFault> {
+        let counts = &self.manifest.databases;
+        let is_right = (0..handle.store().databases()).all(|database| {
+            let kept = counts.get(&database).copied().unwrap_or(0);
+            handle.len(database) as u64 == kept
+        });
+        if is_right {
+            Ok(())
+        } else {
+            Err(LoadFault::Counts)
+        }
+    }
+
+    /// Loads one part, at the time that the handle was told; how many records of each database were in it.
+    ///
+    /// # Errors
+    /// [`LoadFault`]: then the store has some of the records and must not be served.
+    pub fn load_part(
+        &self,
+        number: usize,
+        handle: &mut Handle,
+    ) -> Result<BTreeMap<u16, u64>, LoadFault> {
+        let mut reader = open_part(self.disk, self.directory, self.manifest, number)?;
+        let mut databases = BTreeMap::new();
+        let version = reader.head().value_version;
+        let mut before = 0;
+        while let Some(block) = reader.next_block()? {
+            handle.enter();
+            let put = self.put_block(&block, version, handle, &mut databases);
+            handle.leave();
+            let records = block.len() as u64;
+            put.map_err(|(key, fault)| self.record_fault(&reader, key, fault))?;
+            let progress = self.progress;
+            progress.records.fetch_add(records, Ordering::Relaxed);
+            let bytes = reader.bytes() - before;
+            progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+            before = reader.bytes();
+        }
+        // The foot, which is in no block.
+        let rest = self.manifest.parts[number].bytes - before;
+        self.progress.bytes.fetch_add(rest, Ordering::Relaxed);
+        Ok(databases)
+    }
+
+    fn record_fault(&self, reader: &PartReader, key: Vec<u8>, fault: BodyFault) -> LoadFault {
+        LoadFault::Record {
+            path: reader.path().to_owned(),
+            before: reader.bytes(),
+            key,
+            fault,
+        }
+    }
+
+    fn put_block(
+        &self,
+        block: &Block<'_>,
+        version: u16,
+        handle: &mut Handle,
+        databases: &mut BTreeMap<u16, u64>,
+    ) -> Result<(), (Vec<u8>, BodyFault)> {
+        let mut records = block.records();
+        let mut ahead: Vec<(Record<'_>, u64)> = Vec::with_capacity(AHEAD);
+        loop {
+            ahead.clear();
+            for record in records.by_ref().take(AHEAD) {
+                let database = record.head.database;
+                if database >= handle.store().databases() {
+                    return Err((record.key.to_vec(), BodyFault::Database(database)));
+                }
+                let lookahead = handle.lookahead(database);
+                let hash = lookahead.hash(record.key);
+                lookahead.bucket(hash);
+                ahead.push((record, hash));
+            }
+            if ahead.is_empty() {
+                return Ok(());
+            }
+            for (record, hash) in &ahead {
+                let database = record.head.database;
+                let key = Key::with_hash(record.key, *hash, database);
+                bodies::put(handle, &key, record, version, self.limits)
+                    .map_err(|fault| (record.key.to_vec(), fault))?;
+                *databases.entry(database).or_default() += 1;
+            }
+        }
+    }
+}
