@@ -308,6 +308,17 @@ impl Engine {
         Some(reply)
     }
 
+    /// Ends the wait of a session with an error; what it is sent, or `None` when its answer is on the way.
+    pub fn refuse_wait(&mut self, session: &mut Session, text: &str) -> Option<Vec<u8>> {
+        let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
+        if !waiter.claim() {
+            return None;
+        }
+        let reply = waiter.subject.refusal(text);
+        self.end_answered_wait(session, &reply);
+        Some(reply)
+    }
+
     /// Forgets what a session waited for that is answered with `reply`, and counts the request.
     pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
         if let Some(wait) = &session.wait {

@@ -27,6 +27,7 @@ use store::DatabaseId;
 
 use crate::announcer;
 use crate::node::{Message, Node};
+use crate::persistence::tail::Appended;
 use crate::port::Port;
 
 /// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
@@ -81,9 +82,10 @@ impl Aside {
         let engine = engine.among(Arc::clone(&node.waiters)).aside();
         node.set_aside(jobs, engine.counters());
         let node = Arc::clone(node);
+        let keeping = Keeping::default();
         let thread = std::thread::Builder::new()
             .name("aside".into())
-            .spawn(move || work(&node, engine, &received))?;
+            .spawn(move || work(&node, engine, &received, keeping))?;
         Ok(Self { thread })
     }
 
@@ -93,9 +95,36 @@ impl Aside {
     }
 }
 
-fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>) {
+/// What the thread appends to.
+#[derive(Default)]
+struct Keeping {
+    appended: Appended,
+    /// Which log was taken up last.
+    version: u64,
+}
+
+impl Keeping {
+    /// Takes up the log that is in use now.
+    fn take_up_log(&mut self, node: &Node, engine: &mut Engine) {
+        let version = node.log_in_use.version();
+        if version != self.version {
+            self.version = version;
+            let log = node.log_in_use.get();
+            let sink = log.map(|log| log.sink(&self.appended));
+            engine.store().set_sink(sink);
+        }
+    }
+}
+
+fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, mut keeping: Keeping) {
     for mut job in jobs {
-        let message = run(node, &mut engine, &mut job);
+        keeping.take_up_log(node, &mut engine);
+        let before = keeping.appended.end();
+        let mut message = run(node, &mut engine, &mut job);
+        if let Message::Answer { log_end, .. } = &mut message {
+            let end = keeping.appended.end();
+            *log_end = (end != before).then_some(end);
+        }
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
             worker.post(message);
@@ -136,6 +165,7 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job) -> Message {
         None => Message::Answer {
             connection,
             reply: in_pieces(&output.to_vec()),
+            log_end: None,
         },
     }
 }

@@ -25,6 +25,7 @@ use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
 use crate::persistence::loading::Loading;
+use crate::persistence::tail::{LogInUse, Tail};
 use crate::tracker::Tracker;
 use crate::{limits, open_files, process};
 
@@ -52,6 +53,8 @@ pub struct Node {
     pub(crate) event_channels: Arc<Channels>,
     /// Held while it is found out which events are wanted.
     wanting: Mutex<()>,
+    /// The log, while there is one.
+    pub log_in_use: LogInUse,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// How far the loading of data is.
@@ -133,6 +136,8 @@ pub enum Message {
         connection: ConnectionId,
         /// The reply.
         reply: Answer,
+        /// Up to where it appended to the log, if it did.
+        log_end: Option<u64>,
     },
     /// A request that ran aside waits for keys.
     Waits {
@@ -152,6 +157,8 @@ pub enum Message {
     },
     /// Keys that were held for long are free: who waits may try again.
     KeysFree,
+    /// Another log is in use, or none.
+    LogChanged,
     /// Flush what can be flushed and stop.
     Stop,
 }
@@ -218,6 +225,7 @@ impl Node {
             waiters: Arc::default(),
             event_channels: Arc::default(),
             wanting: Mutex::default(),
+            log_in_use: LogInUse::default(),
             tracker: Arc::default(),
             loading: Loading::default(),
             rates: Rates::default(),
@@ -403,6 +411,27 @@ impl Node {
     pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
         *self.jobs() = Some(jobs);
         let _already_set = self.aside_counters.set(counters);
+    }
+
+    /// Uses another log, or none, from now on: effects go to it, and replies leave as it says. Workers
+    /// take it up when they are told, one by one; the log that was in use must stay so long.
+    pub fn use_log(&self, log: Option<Arc<dyn Tail>>) {
+        self.log_in_use.set(log);
+        self.settings.gate.set_log_full(false);
+        self.settings.refusals.set_log_fault(None);
+        self.broadcast(&Message::LogChanged);
+    }
+
+    /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
+    /// what waits for that. Called by the log, on any thread; waits for nothing.
+    pub fn log_moved(&self) {
+        let fault = self.log_in_use.get().and_then(|log| log.fault());
+        if fault.is_some() || self.settings.refusals.is_log_faulty() {
+            self.settings.refusals.set_log_fault(fault.as_deref());
+        }
+        for worker in self.workers() {
+            worker.waker.wake();
+        }
     }
 
     /// Whether there is a thread that runs what takes long.

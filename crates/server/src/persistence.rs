@@ -19,3 +19,4 @@ pub mod import;
 pub mod loader;
 pub mod loading;
 pub mod replay;
+pub mod tail;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use commands::{
-    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, Published, Push,
-    ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
+    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogPosition,
+    Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -16,7 +16,7 @@ use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
 use crate::node::{Message, Node, own_posts};
-use crate::worker::Deliveries;
+use crate::worker::{Deliveries, LogView};
 
 /// The port of one worker.
 pub struct Port<'a> {
@@ -31,6 +31,8 @@ struct Local<'a> {
     connection: ConnectionId,
     /// How many pushes this thread had posted to its own worker when this was looked at last.
     own_posts: u64,
+    /// The log, if there is one.
+    log: Option<LogView<'a>>,
 }
 
 impl<'a> Port<'a> {
@@ -49,11 +51,13 @@ impl<'a> Port<'a> {
         node: &'a Node,
         peer_is_local: bool,
         (deliveries, connection): (&'a mut Deliveries, ConnectionId),
+        log: Option<LogView<'a>>,
     ) -> Self {
         let local = Local {
             deliveries,
             connection,
             own_posts: own_posts(),
+            log,
         };
         Self {
             local: Some(local),
@@ -247,6 +251,22 @@ impl ServerPort for Port<'_> {
             .warning(format_args!("User requested shutdown..."));
         self.node.stop();
         Ok(())
+    }
+
+    fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
+        if let Some(local) = &self.local {
+            return local.log.as_ref().map(LogView::position);
+        }
+        let log = self.node.log_in_use.get()?;
+        Some(LogPosition {
+            wrote: log.tail(),
+            durable: log.durable(),
+        })
+    }
+
+    fn log_durable(&self) -> u64 {
+        let log = self.node.log_in_use.get();
+        log.map_or(0, |log| log.durable())
     }
 
     fn last_save_unix(&self) -> i64 {

@@ -10,6 +10,8 @@
 mod arena;
 mod buffers;
 mod deliveries;
+mod departures;
+mod keeping;
 mod sessions;
 mod stopping;
 mod waits;
@@ -22,7 +24,8 @@ use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
-    CloseReason, ConnectionId, Endpoint, Filled, Io, PeerInfo, Received, Service, Then, Verdict,
+    CloseReason, ConnectionId, Departure, Endpoint, Filled, Io, PeerInfo, Received, Service, Then,
+    Verdict,
 };
 
 use crate::announcer;
@@ -31,6 +34,7 @@ use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
+use crate::persistence::tail::Appended;
 use crate::port::Port;
 use crate::process;
 
@@ -38,6 +42,8 @@ pub use arena::Arena;
 use buffers::{Buffers, Holding};
 pub(crate) use deliveries::Deliveries;
 use deliveries::RoundMark;
+pub(crate) use departures::LogView;
+use departures::{Departures, Wrote};
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 use waits::Waits;
@@ -74,6 +80,11 @@ pub struct Worker {
     deliveries: Deliveries,
     /// When those have waited long enough who wait for keys to be changed.
     waits: Waits,
+    /// When replies leave, while there is a log.
+    departures: Option<Box<Departures>>,
+    appended: Appended,
+    /// Which log was taken up last.
+    log_version: u64,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -108,7 +119,7 @@ impl Worker {
         link.own();
         // A worker is made once.
         let _already_set = link.engine.set(engine.counters());
-        Self {
+        let mut worker = Self {
             counters: Arc::clone(&link.counters),
             config: ConfigReader::new(Arc::clone(&node.config)),
             buffers: Buffers::new(node.workers().len()),
@@ -121,6 +132,9 @@ impl Worker {
             throttled: Vec::new(),
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
+            departures: None,
+            appended: Appended::default(),
+            log_version: 0,
             stopping: None,
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),
@@ -131,7 +145,9 @@ impl Worker {
             machine_bytes: process::machine_bytes(),
             more_housekeeping: false,
             node,
-        }
+        };
+        worker.take_up_log();
+        worker
     }
 
     fn on_message(&mut self, io: &mut Io<'_>, output: &mut Arena, message: Message) {
@@ -152,7 +168,14 @@ impl Worker {
             }
             Message::MailDelivered => self.resume_throttled(io),
             Message::Resume => self.resume_paused(io),
-            Message::Answer { connection, reply } => self.answer(io, output, connection, reply),
+            Message::Answer {
+                connection,
+                reply,
+                log_end,
+            } => {
+                self.note_answer(connection, log_end);
+                self.answer(io, output, connection, reply);
+            }
             Message::Waits {
                 connection,
                 timeout_ms,
@@ -164,6 +187,8 @@ impl Worker {
             } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
                     self.end_wait(id, &reply);
+                    let log_end = self.departures.as_ref().map(|it| it.log.tail());
+                    self.note_answer(id, log_end);
                     self.answer(io, output, id, reply);
                 }
             }
@@ -171,6 +196,7 @@ impl Worker {
                 self.serve();
                 self.resume_waiting(io);
             }
+            Message::LogChanged => self.log_changed(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
@@ -247,6 +273,16 @@ impl Worker {
         io.resume(id);
     }
 
+    /// Notes up to where others appended for a client that is answered now.
+    fn note_answer(&mut self, id: ConnectionId, log_end: Option<u64>) {
+        if let Some(log_end) = log_end
+            && let Some(departures) = &mut self.departures
+            && let Some(connected) = self.sessions.get_mut(id)
+        {
+            departures.answered(connected, log_end);
+        }
+    }
+
     /// What becomes of a client after its requests ran.
     fn go_on(&mut self, id: ConnectionId, outcome: &Outcome, verdict: Verdict) -> Then {
         let Some(connected) = self.sessions.get_mut(id) else {
@@ -273,7 +309,8 @@ impl Worker {
             Next::Yield => Then::Yield,
             Next::Receive => Then::Receive,
             Next::Close => Then::CloseAfterFlush,
-            Next::Busy | Next::LogFull => {
+            Next::LogFull => self.wait_for_room(id),
+            Next::Busy => {
                 connected.begin_to_wait();
                 self.waiting.push(id);
                 Then::Pause
@@ -308,6 +345,7 @@ impl Worker {
             connected.wait_end = Some(end);
         }
         connected.begin_to_wait();
+        self.begin_disk_wait(id);
         Then::Pause
     }
 
@@ -335,9 +373,7 @@ impl Worker {
         if let Some(connected) = self.sessions.get_mut(id) {
             let head = reply.first().map_or(&[][..], Vec::as_slice);
             self.engine.end_answered_wait(&mut connected.session, head);
-            if let Some(end) = connected.wait_end.take() {
-                self.waits.remove(end);
-            }
+            self.forget_wait_end(id);
         }
     }
 
@@ -353,13 +389,15 @@ impl Worker {
 
     /// Answers those who have waited long enough for keys.
     fn end_overdue_waits(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        let durable = self.durable();
         while let Some(id) = self.waits.take_over(&*self.node.clock) {
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
             connected.wait_end = None;
             // Somebody else may just have answered.
-            if let Some(reply) = self.engine.give_up(&mut connected.session, 0) {
+            if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
+                self.forget_wait_end(id);
                 self.answer(io, output, id, vec![reply]);
             }
         }
@@ -575,6 +613,8 @@ impl Service for Worker {
             is_paused: false,
             is_waiting: false,
             wait_end: None,
+            disk_wait: None,
+            wrote: Wrote::default(),
             since_ms: self.now_ms,
             holding: Holding::default(),
             round: RoundMark::default(),
@@ -598,16 +638,23 @@ impl Service for Worker {
             connected.since_ms = self.now_ms;
         }
         let before = output.len_with_attachments();
+        let log = self.departures.as_deref();
+        let log = log.map(|log| LogView::new(log, &self.node.settings.gate, connected));
+        let appended_before = self.appended.end();
         let mut port = Port::of_worker(
             &self.node,
             connected.peer_is_local,
             (&mut self.deliveries, id),
+            log,
         );
         announcer::work_for(connected.session.client.id);
         let outcome = self
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
         announcer::work_for(0);
+        if let Some(departures) = &mut self.departures {
+            departures.requests_ran(connected, appended_before);
+        }
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
         }
@@ -668,6 +715,9 @@ impl Service for Worker {
             if let Some(end) = connected.wait_end {
                 self.waits.remove(end);
             }
+            if let Some(departures) = &mut self.departures {
+                departures.forget(&mut connected);
+            }
             // In this order: what a thread aside begins for a client that is known is ended here.
             self.node.clients.remove(connected.session.client.id);
             self.engine.close(&mut connected.session);
@@ -683,6 +733,7 @@ impl Service for Worker {
         for message in self.node.workers()[self.index].take_messages() {
             self.on_message(io, output, message);
         }
+        self.log_moved(io, output);
     }
 
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
@@ -702,11 +753,13 @@ impl Service for Worker {
         }
         if self.now_ms >= self.upkeep_due_ms {
             let before_ns = self.since_turn_started_ns();
+            self.find_room(io);
             self.upkeep(io);
             let upkeep_ns = self.since_turn_started_ns().saturating_sub(before_ns);
             self.counters.cell(Count::UpkeepNs).add(upkeep_ns);
         }
         self.end_overdue_waits(io, output);
+        self.look_after_log(io);
         self.node.tracker.tell_changes();
         self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
@@ -727,10 +780,23 @@ impl Service for Worker {
         let upkeep = Some(Duration::from_millis(upkeep_ms));
         let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
         let wait = self.waits.left(&*self.node.clock);
-        [upkeep, self.pause_left(), wait, stop]
+        [upkeep, self.pause_left(), wait, stop, self.grace_left()]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    #[inline]
+    fn before_flush(&mut self) -> Departure {
+        match &mut self.departures {
+            None => Departure::Now,
+            Some(departures) => departures.before_flush(),
+        }
+    }
+
+    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+        let departures = self.departures.as_mut()?;
+        departures.ticket(self.sessions.get_mut(id)?, self.now_ms)
     }
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {

@@ -5,6 +5,7 @@ use reactor::ConnectionId;
 
 use super::buffers::Holding;
 use super::deliveries::RoundMark;
+use super::departures::Wrote;
 use super::waits::WaitEnd;
 
 /// A connection and its session.
@@ -19,6 +20,9 @@ pub(super) struct Connected {
     pub(super) is_waiting: bool,
     /// When its wait for keys to be changed ends.
     pub(super) wait_end: Option<WaitEnd>,
+    /// Up to where it waits for the log to be on disk.
+    pub(super) disk_wait: Option<u64>,
+    pub(super) wrote: Wrote,
     /// When it connected or was last served as an authenticated client, on the monotonic clock.
     pub(super) since_ms: u64,
     pub(super) holding: Holding,

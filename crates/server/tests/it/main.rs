@@ -15,6 +15,7 @@ mod hostile;
 mod idle_clients;
 mod info;
 mod job_queue;
+mod kept_replies;
 mod large_values;
 mod lifecycle;
 mod limits;

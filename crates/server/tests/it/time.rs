@@ -166,7 +166,7 @@ pub(crate) fn reply(peer: &mut InProcessPeer) -> String {
 }
 
 /// Whether the server has closed the connection; what still comes is thrown away.
-fn is_closed(peer: &mut InProcessPeer) -> bool {
+pub(crate) fn is_closed(peer: &mut InProcessPeer) -> bool {
     let mut buffer = [0; 4096];
     loop {
         match peer.read(&mut buffer) {

@@ -1,0 +1,202 @@
+//! What a worker does for the log, and what it does when the log has moved.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use commands::refusals::log_fault_text;
+use reactor::{ConnectionId, Io, Then};
+
+use super::departures::{Departures, Wrote};
+use super::{Arena, Worker};
+
+/// What WAITAOF answers when the log that it waits for is not in use any more.
+const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
+impl Worker {
+    /// Takes up the log that is in use now; what was the one before, if there was one.
+    pub(super) fn take_up_log(&mut self) -> Option<Box<Departures>> {
+        let version = self.node.log_in_use.version();
+        if version == self.log_version {
+            return None;
+        }
+        self.log_version = version;
+        let log = self.node.log_in_use.get();
+        let sink = log.as_ref().map(|log| Arc::clone(log).sink(&self.appended));
+        self.engine.store().set_sink(sink);
+        let before = self.departures.take();
+        self.departures = log.map(|log| Box::new(Departures::new(log, self.appended.clone())));
+        for connected in self.sessions.iter_mut() {
+            connected.wrote = Wrote::default();
+            if let Some(departures) = &mut self.departures {
+                departures.note_asking(connected, connected.session.waits_for_disk);
+            }
+        }
+        before
+    }
+
+    /// Another log is in use, or none: nobody waits for the one before any more.
+    pub(super) fn log_changed(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        let Some(mut before) = self.take_up_log() else {
+            return;
+        };
+        io.release(u64::MAX);
+        self.resume_all(io, before.take_without_room());
+        for id in before.take_disk_waits() {
+            let Some(connected) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            connected.disk_wait = None;
+            if let Some(reply) = self.engine.refuse_wait(&mut connected.session, NO_LOG) {
+                self.forget_wait_end(id);
+                self.answer(io, output, id, vec![reply]);
+            }
+        }
+    }
+
+    /// The log may be durable further than before, or a fault may have begun or ended.
+    pub(super) fn log_moved(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        let Some(departures) = &mut self.departures else {
+            return;
+        };
+        io.release(departures.log.durable());
+        if departures.log.fault().is_none() {
+            departures.end_fault();
+        } else {
+            let held = io.held();
+            if !held.is_empty() {
+                departures.note_held(self.now_ms);
+            }
+            self.release_readers(io, held);
+        }
+        self.find_room(io);
+        self.answer_on_disk(io, output);
+    }
+
+    /// Lets go what is held of connections that wrote nothing which the log does not keep.
+    fn release_readers(&mut self, io: &mut Io<'_>, held: Vec<ConnectionId>) {
+        let Some(departures) = &self.departures else {
+            return;
+        };
+        for id in held {
+            let connected = self.sessions.get_mut(id);
+            if connected.is_none_or(|connected| !departures.has_to_wait(connected)) {
+                io.release_one(id);
+            }
+        }
+    }
+
+    /// Once a turn: hands the kernel what nobody is answered for, and gives up replies that have been held
+    /// for too long because of a fault.
+    pub(super) fn look_after_log(&mut self, io: &mut Io<'_>) {
+        let Some(departures) = &mut self.departures else {
+            return;
+        };
+        departures.write_out();
+        if departures.take_end_of_grace(self.now_ms)
+            && let Some(reason) = departures.log.fault()
+        {
+            let line = format!("-{}\r\n", log_fault_text(&reason));
+            self.release_readers(io, io.held());
+            for id in io.held() {
+                io.refuse_held(id, line.as_bytes());
+            }
+        }
+    }
+
+    /// Lets those go on that wait for room in the log, if there is some, or if they are to hear why there
+    /// is none.
+    pub(super) fn find_room(&mut self, io: &mut Io<'_>) {
+        if let Some(departures) = &mut self.departures
+            && departures.look_for_room(&self.node.settings.gate)
+            && departures.waits_for_room()
+        {
+            let ids = departures.take_without_room();
+            self.resume_all(io, ids);
+        }
+    }
+
+    fn resume_all(&mut self, io: &mut Io<'_>, ids: Vec<ConnectionId>) {
+        for id in ids {
+            if let Some(connected) = self.sessions.get_mut(id) {
+                connected.end_to_wait();
+                io.resume(id);
+            }
+        }
+    }
+
+    /// What becomes of a client whose request found no room in the log.
+    #[cold]
+    pub(super) fn wait_for_room(&mut self, id: ConnectionId) -> Then {
+        let gate = &self.node.settings.gate;
+        match (&mut self.departures, self.sessions.get_mut(id)) {
+            // It may have moved just now, and tells it only once.
+            (Some(departures), Some(connected)) if !departures.look_for_room(gate) => {
+                connected.begin_to_wait();
+                departures.wait_for_room(id);
+                Then::Pause
+            }
+            (None, _) => {
+                gate.set_log_full(false);
+                Then::Yield
+            }
+            _ => Then::Yield,
+        }
+    }
+
+    /// Lets a client that has begun to wait be answered when the log is on disk, if that is what it
+    /// waits for.
+    pub(super) fn begin_disk_wait(&mut self, id: ConnectionId) {
+        if let Some(connected) = self.sessions.get_mut(id)
+            && let Some(wait) = &connected.session.wait
+            && let Some(end) = wait.log_end
+            && let Some(departures) = &mut self.departures
+        {
+            departures.wait_for_disk(id, end);
+            connected.disk_wait = Some(end);
+        }
+    }
+
+    /// Answers those whose writes are on disk now.
+    fn answer_on_disk(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        while let Some(departures) = &mut self.departures
+            && let Some(id) = departures.take_on_disk()
+        {
+            let durable = departures.log.durable();
+            let Some(connected) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            connected.disk_wait = None;
+            if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
+                self.forget_wait_end(id);
+                self.answer(io, output, id, vec![reply]);
+            }
+        }
+    }
+
+    /// Forgets when the wait of a client would have ended, and that it waited for the disk.
+    pub(super) fn forget_wait_end(&mut self, id: ConnectionId) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if let Some(end) = connected.wait_end.take() {
+            self.waits.remove(end);
+        }
+        if let Some(end) = connected.disk_wait.take()
+            && let Some(departures) = &mut self.departures
+        {
+            departures.forget_wait(id, end);
+        }
+    }
+
+    /// Up to where the log is on disk.
+    pub(super) fn durable(&self) -> u64 {
+        let departures = self.departures.as_ref();
+        departures.map_or(0, |departures| departures.log.durable())
+    }
+
+    /// How long replies are still held because the log cannot be written.
+    pub(super) fn grace_left(&self) -> Option<Duration> {
+        let left_ms = self.departures.as_ref()?.grace_left_ms(self.now_ms)?;
+        Some(Duration::from_millis(left_ms))
+    }
+}
