@@ -78,8 +78,9 @@ pub struct Manifest {
     pub lineage: Lineage,
     /// The generation that began with the cut: what the log has of an older one is in the checkpoint.
     pub generation: u64,
-    /// The sequence from which on the log may have something that is not in the checkpoint.
-    pub log_sequence: u64,
+    /// The sequence from which on the log may have something that is not in the checkpoint; none when
+    /// there was no log at the cut.
+    pub log_sequence: Option<u64>,
     /// When the cut was made, in milliseconds since 1970 UTC.
     pub created_unix_ms: u64,
     /// The directory of its parts, beside the manifest.
@@ -153,7 +154,10 @@ impl Manifest {
         writeln!(text, "{TITLE} {MANIFEST_VERSION}")?;
         writeln!(text, "lineage {}", self.lineage)?;
         writeln!(text, "generation {}", self.generation)?;
-        writeln!(text, "log-from {}", self.log_sequence)?;
+        match self.log_sequence {
+            Some(sequence) => writeln!(text, "log-from {sequence}")?,
+            None => writeln!(text, "log-from none")?,
+        }
         writeln!(text, "created {}", self.created_unix_ms)?;
         writeln!(text, "directory {}", self.directory)?;
         for part in &self.parts {
@@ -199,7 +203,10 @@ impl Manifest {
         let mut manifest = Self {
             lineage: value("lineage")?.parse().ok()?,
             generation: value("generation")?.parse().ok()?,
-            log_sequence: value("log-from")?.parse().ok()?,
+            log_sequence: match value("log-from")? {
+                "none" => None,
+                sequence => Some(sequence.parse().ok()?),
+            },
             created_unix_ms: value("created")?.parse().ok()?,
             directory: value("directory")?.to_owned(),
             ..Self::default()

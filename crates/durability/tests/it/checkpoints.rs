@@ -49,7 +49,7 @@ impl Parts {
         let manifest = Manifest {
             lineage: LINEAGE,
             generation,
-            log_sequence,
+            log_sequence: Some(log_sequence),
             created_unix_ms: generation,
             directory: name,
             ..Manifest::default()

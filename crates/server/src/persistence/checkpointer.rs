@@ -17,8 +17,9 @@
 //!  1. An attempt that fails leaves the checkpoint before it in force, and removes what it wrote.
 //!  2. What is older is removed when the new manifest is durable, and every part that it names was read
 //!     again from its first to its last byte.
-//!  3. The position in the log is read before the cut, and the log is durable up to there before the
-//!     manifest is: so there is no gap between the checkpoint and what is replayed behind it.
+//!  3. The position in the log is read before the cut: so there is no gap between the checkpoint and what
+//!     is replayed behind it. The log is durable as far as it was when the last record was saved before
+//!     the manifest is: so the checkpoint holds nothing that a shorter log would take back.
 
 mod attempt;
 mod parts;
@@ -183,16 +184,16 @@ impl Progress {
 pub trait Surroundings: Send + Sync {
     /// The sequence of the log that comes next. All effects of writes that see a cut made after this call
     /// are behind it.
-    fn log_sequence(&self) -> u64 {
-        0
+    fn log_sequence(&self) -> Option<u64> {
+        None
     }
 
-    /// Makes the log durable up to there.
+    /// Makes everything durable that the log has now: nothing is in a checkpoint that is in force and not
+    /// in the log before it.
     ///
     /// # Errors
     /// Those of the system: then the checkpoint is not put in force.
-    fn make_log_durable(&self, up_to: u64) -> io::Result<()> {
-        let _ = up_to;
+    fn make_log_durable(&self) -> io::Result<()> {
         Ok(())
     }
 

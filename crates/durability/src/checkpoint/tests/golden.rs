@@ -72,7 +72,7 @@ fn golden_manifest() {
     let manifest = Manifest {
         lineage: head(0).lineage,
         generation: 7,
-        log_sequence: 41_943_040,
+        log_sequence: Some(41_943_040),
         created_unix_ms: 1_700_000_000_000,
         directory: "checkpoint-7-1".into(),
         parts: vec![

@@ -253,7 +253,7 @@ impl Checkpointer {
         }
         let surroundings = &self.setup.surroundings;
         let durable = surroundings
-            .make_log_durable(manifest.log_sequence)
+            .make_log_durable()
             .and_then(|()| disk.sync_directory(directory))
             .and_then(|()| replace_manifest(disk, directory, &manifest));
         durable.map_err(|error| system(directory, &error))?;
@@ -264,7 +264,7 @@ impl Checkpointer {
 /// A cut, and the way that its records take.
 struct Cut {
     generation: u64,
-    log_sequence: u64,
+    log_sequence: Option<u64>,
     created_unix_ms: u64,
     batches: Mutex<Receiver<Batch>>,
 }
