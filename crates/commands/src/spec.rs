@@ -265,7 +265,7 @@ impl Group {
     /// Whether its commands are about keys and nothing else: they change neither the session nor
     /// the server, and answer with one reply.
     #[must_use]
-    pub(crate) const fn is_data(self) -> bool {
+    pub const fn is_data(self) -> bool {
         !matches!(
             self,
             Self::Connection | Self::Server | Self::Cluster | Self::Transactions | Self::PubSub

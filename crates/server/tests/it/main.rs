@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod aof_files;
 mod aside;
 mod atomicity;
 mod bench;

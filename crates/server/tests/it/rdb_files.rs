@@ -18,13 +18,13 @@ use testkit::differential::{difference, full_state};
 use testkit::process::{Server, ServerBuilder, iolite_program};
 
 /// A server without clients.
-fn node() -> Node {
+pub(super) fn node() -> Node {
     let store = Store::new(&Options { databases: 16 }).unwrap();
     let config = SharedConfig::new(Settings::default(), Origin::default());
     Node::new(store, Arc::new(config), Arc::new(SystemClock::new()))
 }
 
-fn run(client: &mut Client, line: &str) -> Value {
+pub(super) fn run(client: &mut Client, line: &str) -> Value {
     let words: Vec<&str> = line.split_whitespace().collect();
     let reply = client.command(&words).unwrap();
     assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
@@ -32,7 +32,7 @@ fn run(client: &mut Client, line: &str) -> Value {
 }
 
 /// All types in all their forms, in several databases.
-fn fill(client: &mut Client) {
+pub(super) fn fill(client: &mut Client) {
     let long = "x".repeat(100);
     let lines = [
         "SET text hello".to_owned(),
@@ -78,7 +78,7 @@ fn fill(client: &mut Client) {
 }
 
 /// All keys with values and times, and what the groups of the stream know.
-fn state(server: &Server) -> (Value, Vec<Value>) {
+pub(super) fn state(server: &Server) -> (Value, Vec<Value>) {
     let mut client = server.client().unwrap();
     let state = full_state(&mut client).unwrap();
     run(&mut client, "SELECT 0");
@@ -104,7 +104,7 @@ fn state(server: &Server) -> (Value, Vec<Value>) {
 }
 
 /// Redis with a copy of this file as its data.
-fn redis_over(file: &Path) -> Server {
+pub(super) fn redis_over(file: &Path) -> Server {
     let directory = file.parent().unwrap().to_str().unwrap();
     let name = file.file_name().unwrap().to_str().unwrap();
     ServerBuilder::oracle()

@@ -1,0 +1,123 @@
+//! Which files make up a log, and in which order.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::manifest::Manifest;
+use super::{AofFault, Flaw};
+
+/// What the name of a manifest ends with.
+pub(super) const MANIFEST_SUFFIX: &str = ".manifest";
+
+/// The files of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// In order.
+    pub files: Vec<PathBuf>,
+}
+
+impl Source {
+    /// What there is in the working directory of a server with these names in its configuration, if there
+    /// is anything.
+    ///
+    /// # Errors
+    /// [`AofFault`] for a manifest that is not understood.
+    pub fn find(
+        working_directory: &Path,
+        directory_name: &Path,
+        file_name: &Path,
+    ) -> Result<Option<Self>, AofFault> {
+        let directory = working_directory.join(directory_name);
+        let mut manifest_name = file_name.as_os_str().to_owned();
+        manifest_name.push(MANIFEST_SUFFIX);
+        let single = working_directory.join(file_name);
+        match Self::of_manifest(&directory.join(manifest_name)) {
+            Ok(mut source) => {
+                // The server was stopped before it had moved the single file to the directory.
+                if let [only] = &mut *source.files
+                    && only.file_name() == Some(file_name.as_os_str())
+                    && !only.exists()
+                    && single.exists()
+                {
+                    *only = single;
+                }
+                Ok(Some(source))
+            }
+            Err(fault) if fault.is_absence() => Ok(single.is_file().then(|| Self {
+                files: vec![single],
+            })),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// What a path leads to: a directory with one manifest, a manifest, or a single file.
+    ///
+    /// # Errors
+    /// [`AofFault`] when it is nothing of these.
+    pub fn at(path: &Path) -> Result<Self, AofFault> {
+        if path.is_dir() {
+            return Self::of_manifest(&manifest_in(path)?);
+        }
+        let name = path.to_string_lossy();
+        if name.ends_with(MANIFEST_SUFFIX) {
+            return Self::of_manifest(path);
+        }
+        let files = vec![path.to_owned()];
+        Ok(Self { files })
+    }
+
+    fn of_manifest(path: &Path) -> Result<Self, AofFault> {
+        let fault = |flaw| AofFault {
+            file: path.to_owned(),
+            flaw,
+        };
+        let text = fs::read(path).map_err(|error| fault(Flaw::Io(error)))?;
+        let manifest = Manifest::parse(&text).map_err(|flaw| fault(Flaw::Manifest(flaw)))?;
+        let directory = path.parent().unwrap_or_else(|| Path::new(""));
+        let names = manifest.files().map(|file| directory.join(&file.name));
+        Ok(Self {
+            files: names.collect(),
+        })
+    }
+
+    /// How many bytes there are to read.
+    ///
+    /// # Errors
+    /// [`AofFault`] for the first file that is not there.
+    pub fn bytes(&self) -> Result<u64, AofFault> {
+        let size = |file: &PathBuf| {
+            let found = fs::metadata(file).map(|found| found.len());
+            found.map_err(|error| AofFault {
+                file: file.clone(),
+                flaw: Flaw::Io(error),
+            })
+        };
+        self.files.iter().map(size).sum()
+    }
+}
+
+impl AofFault {
+    fn is_absence(&self) -> bool {
+        let is_absence = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        };
+        matches!(&self.flaw, Flaw::Io(error) if is_absence(error))
+    }
+}
+
+/// The one manifest in a directory.
+fn manifest_in(directory: &Path) -> Result<PathBuf, AofFault> {
+    let fault = |flaw| AofFault {
+        file: directory.to_owned(),
+        flaw,
+    };
+    let mut found = None;
+    for entry in fs::read_dir(directory).map_err(|error| fault(Flaw::Io(error)))? {
+        let path = entry.map_err(|error| fault(Flaw::Io(error)))?.path();
+        if path.to_string_lossy().ends_with(MANIFEST_SUFFIX) && found.replace(path).is_some() {
+            return Err(fault(Flaw::NoManifest));
+        }
+    }
+    found.ok_or_else(|| fault(Flaw::NoManifest))
+}

@@ -1,0 +1,303 @@
+//! Append-only files against Redis: what it logs is loaded here, what is exported here it starts from,
+//! and both hold the same then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use durability::disk::SystemDisk;
+use protocol::Value;
+use server::node::Node;
+use server::persistence::aof::{AofFault, Flaw, Loaded, Source, export_aof, load};
+use server::persistence::export::ExportOptions;
+use server::persistence::replay::ReplayFault;
+use testkit::client::Client;
+use testkit::differential::difference;
+use testkit::process::{Server, ServerBuilder, temporary_directory};
+
+use crate::rdb_files::{self, fill, node, run, state};
+
+const DIRECTORY: &str = "appendonlydir";
+const FILE: &str = "appendonly.aof";
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(temporary_directory("aof").unwrap())
+    }
+
+    /// A file of these bytes as a single log.
+    fn single(&self, bytes: &[u8]) -> Source {
+        let path = self.0.join(FILE);
+        fs::write(&path, bytes).unwrap();
+        Source::at(&path).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _left_behind = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn redis(args: &[&str]) -> Server {
+    let log = ["--appendonly", "yes", "--appendfsync", "no"];
+    let builder = ServerBuilder::oracle().args(&log).args(args);
+    builder.start().unwrap()
+}
+
+/// Redis with a log that is in this directory.
+fn redis_over(directory: &Path) -> Server {
+    redis(&["--dir", directory.to_str().unwrap()])
+}
+
+fn find(directory: &Path) -> Source {
+    let found = Source::find(directory, Path::new(DIRECTORY), Path::new(FILE));
+    found.unwrap().unwrap()
+}
+
+/// What Redis logs otherwise than it was sent, and transactions.
+fn change(client: &mut Client) {
+    for line in [
+        "SELECT 2",
+        "SADD set a b c d e f g",
+        "SPOP set 3",
+        "SET short 1 PX 60000",
+        "GETEX short PX 90000",
+        "INCRBYFLOAT float 0.1",
+        "HSET hash f 1",
+        "HINCRBYFLOAT hash f 1.5",
+        "PFADD pf a b c",
+        "PFCOUNT pf",
+        "MULTI",
+        "SET in multi GET",
+        "SELECT 5",
+        "LPUSH list 1 2 3",
+        "RPOPLPUSH list other",
+        "EXEC",
+        "LMPOP 2 none list RIGHT COUNT 2",
+        "RENAME other another",
+        "MOVE another 2",
+        "COPY another copied DB 6",
+        "SWAPDB 6 7",
+        "SELECT 0",
+        "XADD stream MAXLEN ~ 2 * f v",
+        "XREADGROUP GROUP group two COUNT 2 STREAMS stream >",
+        "XAUTOCLAIM stream group one 0 0 COUNT 1",
+        "XACK stream group 5-1",
+        "ZADD zs 1 a 2 b 3 c",
+        "ZPOPMIN zs",
+        "SORT list ALPHA STORE sorted",
+        "EXPIRE number 5000",
+        "DEL text",
+    ] {
+        run(client, line);
+    }
+}
+
+fn rewrite(client: &mut Client) {
+    run(client, "BGREWRITEAOF");
+    loop {
+        let Value::Bulk(info) = run(client, "INFO persistence") else {
+            panic!("no text");
+        };
+        let info = String::from_utf8(info).unwrap();
+        let is_on = |name: &str| info.contains(&format!("aof_rewrite_{name}:1"));
+        if !is_on("in_progress") && !is_on("scheduled") {
+            assert!(info.contains("aof_last_bgrewrite_status:ok"), "{info}");
+            return;
+        }
+    }
+}
+
+fn export(node: &Node, directory: &Path) {
+    let options = ExportOptions {
+        version: None,
+        compresses: true,
+        sums_up: true,
+    };
+    let exported = export_aof(node, &SystemDisk, directory, options).unwrap();
+    assert_eq!(exported.version, 10);
+}
+
+#[test]
+fn what_redis_logs_comes_back_to_it_the_same() {
+    for (args, rewrites) in [
+        (&["--aof-timestamp-enabled", "yes"][..], false),
+        (&["--aof-timestamp-enabled", "yes"], true),
+        (&["--aof-use-rdb-preamble", "no"], true),
+    ] {
+        let written = redis(args);
+        let mut client = written.client().unwrap();
+        fill(&mut client);
+        if rewrites {
+            rewrite(&mut client);
+        }
+        change(&mut client);
+        let node = node();
+        let source = find(written.directory());
+        let loaded = load(&node, &source, false).unwrap();
+        assert_eq!(loaded.replayed.failed, 0, "{loaded:?}");
+        assert_eq!(loaded.left_out, None);
+        let has_base_records = rewrites && args[0] != "--aof-use-rdb-preamble";
+        assert_eq!(loaded.base_keys > 3000, has_base_records, "{loaded:?}");
+        let scratch = Scratch::new();
+        export(&node, &scratch.0.join(DIRECTORY));
+        let after = state(&redis_over(&scratch.0));
+        // Redis itself keeps some strings in another form once it has loaded them as records.
+        let copy = copy_of(written.directory());
+        run(&mut redis_over(&copy.0).client().unwrap(), "SAVE");
+        let before = state(&rdb_files::redis_over(&copy.0.join("dump.rdb")));
+        assert_eq!(difference(&before.0, &after.0), None, "{args:?} {rewrites}");
+        assert_eq!(after.1, before.1);
+    }
+}
+
+/// A copy of the log in the directory of a server.
+fn copy_of(directory: &Path) -> Scratch {
+    let copy = Scratch::new();
+    fs::create_dir(copy.0.join(DIRECTORY)).unwrap();
+    for entry in fs::read_dir(directory.join(DIRECTORY)).unwrap() {
+        let from = entry.unwrap().path();
+        let to = copy.0.join(DIRECTORY).join(from.file_name().unwrap());
+        fs::copy(from, to).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn single_files_are_loaded_with_records_in_front_and_without() {
+    let written = redis(&["--databases", "16"]);
+    let mut client = written.client().unwrap();
+    run(&mut client, "SET a 1");
+    run(&mut client, "EXPIRE a 1000");
+    rewrite(&mut client);
+    run(&mut client, "SELECT 3");
+    run(&mut client, "APPEND b 2");
+    run(&mut client, "APPEND b 3");
+    let files = find(written.directory()).files;
+    let parts: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let scratch = Scratch::new();
+    let node = node();
+    let loaded = load(&node, &scratch.single(&parts.concat()), false).unwrap();
+    assert_eq!((loaded.base_keys, loaded.replayed.commands), (1, 2));
+    let node = self::node();
+    let found = find(&scratch.0);
+    assert_eq!(found.files, [scratch.0.join(FILE)]);
+    fs::write(&found.files[0], parts.last().unwrap()).unwrap();
+    let loaded = load(&node, &found, false).unwrap();
+    assert_eq!((loaded.base_keys, loaded.replayed.commands), (0, 2));
+}
+
+fn encoded(lines: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        protocol::encode_request(&mut bytes, &words);
+    }
+    bytes
+}
+
+/// What comes of a single file of these bytes.
+fn load_bytes(bytes: &[u8], accepts_short: bool) -> Result<Loaded, AofFault> {
+    let scratch = Scratch::new();
+    load(&node(), &scratch.single(bytes), accepts_short)
+}
+
+#[test]
+fn a_tail_that_is_cut_off_is_left_out_or_refused() {
+    let whole = encoded(&["SELECT 1", "SET a 1"]);
+    let transaction = encoded(&["MULTI", "SET b 1", "SET c 1", "EXEC"]);
+    let bytes = [whole.clone(), transaction].concat();
+    for end in whole.len() + 1..bytes.len() {
+        let loaded = load_bytes(&bytes[..end], true).unwrap();
+        let (_, offset) = loaded.left_out.unwrap();
+        let expected = (whole.len() as u64, 1);
+        assert_eq!((offset, loaded.replayed.commands), expected, "{end}");
+    }
+    assert_eq!(load_bytes(&bytes, false).unwrap().replayed.commands, 3);
+    let fault = load_bytes(&bytes[..bytes.len() - 1], false).unwrap_err();
+    let at = whole.len() as u64;
+    let is_expected = |offset: u64, is_last: bool| offset == at && is_last;
+    assert!(
+        matches!(fault.flaw, Flaw::Short { offset, is_last } if is_expected(offset, is_last)),
+        "{fault}"
+    );
+    assert!(fault.to_string().contains("aof-load-truncated yes"));
+}
+
+#[test]
+fn what_is_damaged_unknown_or_out_of_place_is_refused_where_it_stands() {
+    let good = encoded(&["SET a 1"]);
+    let at = good.len() as u64;
+    let load = |behind: &[u8]| {
+        let bytes = [good.as_slice(), behind].concat();
+        load_bytes(&bytes, true).unwrap_err().flaw
+    };
+    for zeroes in [1, 100, 5000] {
+        let flaw = load(&vec![0; zeroes]);
+        assert!(
+            matches!(flaw, Flaw::Damaged(offset) if offset == at),
+            "{flaw}"
+        );
+    }
+    for line in ["NOSUCH a", "SHUTDOWN", "EXEC", "CONFIG SET maxmemory 1"] {
+        let flaw = load(&encoded(&[line]));
+        let is_it = matches!(&flaw, Flaw::Request { offset, .. } if *offset == at);
+        assert!(is_it, "{flaw}");
+    }
+    let flaw = load(&encoded(&["SELECT 16"]));
+    let is_it =
+        matches!(flaw, Flaw::Replay(ReplayFault::NoDatabase { position, .. }) if position == at);
+    assert!(is_it, "{flaw}");
+    // One that fails is noted, and those behind it are applied.
+    let loaded = load_bytes(&encoded(&["SET a x", "INCR a", "SET b 1"]), false).unwrap();
+    assert_eq!((loaded.replayed.commands, loaded.replayed.failed), (3, 1));
+    assert_eq!(loaded.replayed.failures[0].position, at);
+}
+
+#[test]
+fn only_the_last_file_of_a_directory_may_be_short() {
+    let scratch = Scratch::new();
+    let directory = scratch.0.join(DIRECTORY);
+    fs::create_dir(&directory).unwrap();
+    let first = encoded(&["SET a 1", "SET b 1"]);
+    fs::write(directory.join("one"), &first[..first.len() - 3]).unwrap();
+    fs::write(directory.join("two"), &first[..first.len() - 3]).unwrap();
+    let manifest = directory.join(format!("{FILE}.manifest"));
+    fs::write(&manifest, "file one seq 1 type b\nfile two seq 1 type i\n").unwrap();
+    let fault = load(&node(), &find(&scratch.0), true).unwrap_err();
+    assert_eq!(fault.file, directory.join("one"));
+    assert!(
+        matches!(fault.flaw, Flaw::Short { is_last: false, .. }),
+        "{fault}"
+    );
+    fs::write(&manifest, "file two seq 1 type i\n").unwrap();
+    let loaded = load(&node(), &Source::at(&directory).unwrap(), true).unwrap();
+    assert_eq!(loaded.replayed.commands, 1);
+    fs::write(&manifest, "file none seq 1 type i\n").unwrap();
+    let fault = load(&node(), &find(&scratch.0), true).unwrap_err();
+    assert_eq!(fault.file, directory.join("none"));
+    fs::write(&manifest, "nonsense\n").unwrap();
+    let fault = Source::find(&scratch.0, Path::new(DIRECTORY), Path::new(FILE)).unwrap_err();
+    assert!(matches!(fault.flaw, Flaw::Manifest(_)), "{fault}");
+}
+
+#[test]
+fn a_log_is_not_exported_over_another() {
+    let scratch = Scratch::new();
+    export(&node(), &scratch.0);
+    let options = ExportOptions {
+        version: Some(10),
+        compresses: true,
+        sums_up: true,
+    };
+    let again = export_aof(&node(), &SystemDisk, &scratch.0, options).unwrap_err();
+    assert!(
+        again
+            .to_string()
+            .contains("there is an append-only log already"),
+        "{again}"
+    );
+}
