@@ -83,14 +83,14 @@ pub const PARTS: &[Part] = &[
         purpose: "models of shared memory, every interleaving",
         minutes_max: 6.0,
         needs: &[],
-        commands: || vec![model("loom")],
+        commands: || vec![model("loom", &["store"])],
     },
     Part {
         name: "shuttle",
         purpose: "models of shared memory, random interleavings",
         minutes_max: 4.0,
         needs: &[],
-        commands: || vec![model("shuttle")],
+        commands: || vec![model("shuttle", &["store", "durability"])],
     },
     Part {
         name: "big-endian",
@@ -188,8 +188,10 @@ fn ignored(filter: &str) -> Command {
 
 /// The modules called `model`, under a model checker. It has a target directory of its own, or
 /// everything would be compiled anew afterwards.
-fn model(checker: &str) -> Command {
-    let mut test = cargo(&["test", "--release", "-p", "store", "--lib", "model"]);
+fn model(checker: &str, rooms: &[&str]) -> Command {
+    let mut test = cargo(&["test", "--release", "--lib"]);
+    test.args(rooms.iter().flat_map(|room| ["-p", room]));
+    test.arg("model");
     test.env("RUSTFLAGS", format!("--cfg {checker}"));
     test.env("CARGO_TARGET_DIR", target_directory().join(checker));
     test

@@ -241,3 +241,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+
+#[cfg(all(test, shuttle, not(loom)))]
+mod models;

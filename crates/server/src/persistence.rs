@@ -19,4 +19,5 @@ pub mod import;
 pub mod loader;
 pub mod loading;
 pub mod replay;
+pub mod sink;
 pub mod tail;

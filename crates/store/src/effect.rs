@@ -28,6 +28,11 @@ pub trait EffectSink: Send {
     /// generation on make up the store.
     fn generation(&mut self, _generation: u64) {}
 
+    /// As [`EffectSink::generation`], with the time that the write sees, in milliseconds since 1970 UTC.
+    fn stands(&mut self, generation: u64, _now_unix_ms: u64) {
+        self.generation(generation);
+    }
+
     /// The effects up to the matching [`EffectSink::group_end`] apply together or not at all.
     fn group_begin(&mut self) {}
 

@@ -241,11 +241,11 @@ impl Local {
         }
     }
 
-    /// The sink, if there is one, told which generation the write in progress belongs to.
+    /// The sink, if there is one, told which generation the write in progress belongs to, and its time.
     #[inline]
     pub(crate) fn told_sink(&mut self) -> Option<&mut (dyn EffectSink + 'static)> {
         let sink = self.sink.as_deref_mut()?;
-        sink.generation(self.generation);
+        sink.stands(self.generation, self.now_unix_ms);
         Some(sink)
     }
 

@@ -1,0 +1,87 @@
+//! Files of the operation log into the reader: the first byte chooses what the rest is.
+//!
+//! Either the bytes of a file, or changes to the golden files of version 1, four bytes each. With the sums
+//! checked, what comes out of changed files is a prefix of what they held; with the check planted
+//! away, what stands in frames is anything at all, and still nothing is read that is not there.
+#![no_main]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use durability::disk::Disk;
+use durability::log::{LogError, Reader};
+use durability::planted::{self, Bug};
+use durability::simulated::SimulatedDisk;
+use libfuzzer_sys::fuzz_target;
+
+const DIRECTORY: &str = "log";
+const FILES: [(&str, &[u8]); 2] = [
+    (
+        "0000000000000000.log",
+        include_bytes!("../../crates/durability/tests/vectors/v1/log/0000000000000000.log"),
+    ),
+    (
+        "00000000000005d0.log",
+        include_bytes!("../../crates/durability/tests/vectors/v1/log/00000000000005d0.log"),
+    ),
+];
+const UNSUMMED: u8 = 1;
+const WHOLE_FILE: u8 = 2;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&choice, rest)) = input.split_first() else {
+        return;
+    };
+    if choice & WHOLE_FILE != 0 {
+        let (frames, _) = read(&[(FILES[0].0, rest.to_vec())]);
+        assert!(frames.iter().map(|frame| frame.1.len()).sum::<usize>() <= rest.len());
+        return;
+    }
+    let mut files = FILES.map(|(name, bytes)| (name, bytes.to_vec()));
+    let (good, end) = read(&files);
+    assert!(good.len() == 4 && end.is_ok());
+    rest.chunks_exact(4).for_each(|change| apply(&mut files, change));
+    if choice & UNSUMMED != 0 {
+        planted::plant(Some(Bug::NoChecksum));
+        let _anything = read(&files);
+        planted::plant(None);
+    } else {
+        let (frames, _) = read(&files);
+        assert!(good.starts_with(&frames));
+    }
+});
+
+/// Changes a byte of a file, or cuts it.
+fn apply(files: &mut [(&str, Vec<u8>); 2], change: &[u8]) {
+    let bytes = &mut files[usize::from(change[0] & 1)].1;
+    let at = usize::from(u16::from_le_bytes([change[1], change[2]]));
+    if change[0] & 2 != 0 {
+        bytes.truncate(at);
+    } else if let Some(byte) = bytes.get_mut(at) {
+        *byte ^= change[3];
+    }
+}
+
+/// Sequence and payload of every effect.
+fn read(files: &[(&str, Vec<u8>)]) -> (Vec<(u64, Vec<u8>)>, Result<u64, LogError>) {
+    let disk = SimulatedDisk::new(1);
+    let done = disk.create_directory(Path::new(DIRECTORY));
+    done.expect("a new device has room");
+    for (name, bytes) in files {
+        let file = disk.create(&Path::new(DIRECTORY).join(name));
+        let written = file.and_then(|file| file.write_at(bytes, 0));
+        written.expect("a new device has room");
+    }
+    let mut found = Vec::new();
+    let end = read_all(Arc::new(disk), &mut found);
+    (found, end)
+}
+
+fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<(u64, Vec<u8>)>) -> Result<u64, LogError> {
+    let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0)?;
+    while let Some(frame) = reader.next_frame()? {
+        let effects = frame.effects();
+        found.extend(effects.map(|effect| (frame.sequence, effect.resp.to_vec())));
+    }
+    Ok(reader.sequence())
+}
