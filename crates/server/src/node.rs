@@ -259,6 +259,10 @@ impl Node {
         }
         self.change_doors(change)?;
         self.apply_limits(change.new);
+        if change.names.contains(&"maxmemory-clients") {
+            let bytes_max = limits::clients_bytes_max(change.new, process::machine_bytes());
+            limits::enforce_client_memory(self, bytes_max);
+        }
         self.log.set_level(change.new.log_level);
         Ok(())
     }

@@ -262,6 +262,32 @@ fn held_by_the_greedy(client: &mut Client) -> Vec<usize> {
     bytes.collect()
 }
 
+#[test]
+fn a_limit_for_all_clients_holds_as_soon_as_it_is_lowered() {
+    let server = start(&["--io-threads", "1"]);
+    let mut good = server.client().unwrap();
+    let name = "x".repeat(300 << 10);
+    let mut waiting: Vec<_> = (0..3).map(|_| server.client().unwrap()).collect();
+    for client in &mut waiting {
+        client.send(&["BLPOP", &name, "0"]).unwrap();
+    }
+    eventually("all is held", || {
+        figure(&mut good, "mem_clients_normal") > 900 << 10
+    });
+    // Before anybody looks at the time the limit is gone again.
+    good.send_raw(b"CONFIG SET maxmemory-clients 700kb\r\nCONFIG SET maxmemory-clients 0\r\n")
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            good.receive().unwrap().map(|it| show(&it)).as_deref(),
+            Some("+OK")
+        );
+    }
+    eventually("one is evicted", || {
+        figure(&mut good, "evicted_clients") == 1
+    });
+}
+
 /// A client that is answered holds what it held before it waited.
 #[test]
 fn who_waits_no_longer_holds_nothing_for_it() {
