@@ -27,7 +27,20 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub struct Arrival {
     /// The request up to the argument, with a stand-in's header.
     head: Vec<u8>,
+    /// Where the argument stands.
+    index: usize,
     value: Incoming,
+}
+
+/// The argument that a stand-in stands for, as far as it is to be shown.
+#[derive(Debug)]
+pub(crate) struct LongArgument {
+    /// Where it stands.
+    pub(crate) index: usize,
+    /// Its first bytes.
+    pub(crate) beginning: Vec<u8>,
+    /// All of them.
+    pub(crate) len: usize,
 }
 
 impl Arrival {
@@ -53,7 +66,8 @@ impl Arrival {
         value.write(&input[awaited.start..]).ok()?;
         let mut head = input[..awaited.header_start].to_vec();
         head.extend_from_slice(b"$0\r\n");
-        Some(Box::new(Self { head, value }))
+        let index = awaited.index;
+        Some(Box::new(Self { head, index, value }))
     }
 
     /// Where the next bytes go; not empty as long as some are missing.
@@ -85,6 +99,15 @@ impl Arrival {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.head.capacity() + self.value.held_bytes()
+    }
+
+    /// The argument as it can be shown, its first `bytes_max` bytes.
+    pub(crate) fn shown(&self, bytes_max: usize) -> LongArgument {
+        LongArgument {
+            index: self.index,
+            beginning: self.value.beginning(bytes_max),
+            len: self.value.len(),
+        }
     }
 
     /// The value.

@@ -162,6 +162,15 @@ impl Observer {
         self.is_low.load(Ordering::Relaxed) || !self.monitors.is_empty()
     }
 
+    /// So many bytes of an argument may be shown.
+    pub(crate) fn argument_bytes_shown(&self) -> usize {
+        if self.monitors.is_empty() {
+            log::ARGUMENT_BYTES_MAX
+        } else {
+            usize::MAX
+        }
+    }
+
     /// What took less holds nothing to be noticed.
     #[inline]
     #[must_use]

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use base::clock::{Clock, Moment};
 use protocol::{Batch, Request};
 
+use crate::arrival::LongArgument;
 use crate::context::Context;
 use crate::counters::EngineCounters;
 use crate::families::server::keys as places;
@@ -52,6 +53,8 @@ pub(super) struct Ledger<'a> {
 pub(super) struct Ran<'a> {
     pub(super) command: (CommandIndex, &'static CommandSpec),
     pub(super) request: Request<'a>,
+    /// What came apart from it.
+    pub(super) long: Option<&'a LongArgument>,
     /// With what came apart from it.
     pub(super) request_bytes: usize,
     pub(super) reply_bytes: usize,
@@ -169,7 +172,7 @@ impl Lap {
                 is_unlogged: false,
                 now_unix_ms,
             };
-            let shown = || Shown::new(*request, of.client);
+            let shown = || Shown::new(*request, None, of.client);
             ledger.observer.notice(&measured, shown);
         }
     }
@@ -263,7 +266,7 @@ impl Ledger<'_> {
                 is_unlogged: spec.flags.has(Flags::SKIP_SLOWLOG),
                 now_unix_ms: now.unix_ms,
             };
-            observer.notice(&measured, || Shown::new(ran.request, client));
+            observer.notice(&measured, || Shown::new(ran.request, ran.long, client));
         }
     }
 
@@ -274,6 +277,7 @@ impl Ledger<'_> {
         let ran = Ran {
             command: (command.index, command.spec),
             request,
+            long: None,
             request_bytes: request.wire_bytes(),
             reply_bytes,
         };
@@ -292,11 +296,17 @@ impl Ledger<'_> {
 
     /// Shows a request that ran to those who see all; not those of operators.
     #[inline]
-    pub(super) fn show(&self, context: &mut Context<'_>, spec: &CommandSpec, request: Request<'_>) {
+    pub(super) fn show(
+        &self,
+        context: &mut Context<'_>,
+        spec: &CommandSpec,
+        request: Request<'_>,
+        long: Option<&LongArgument>,
+    ) {
         let monitors = &self.observer.monitors;
         let is_hidden = spec.flags.has(Flags::ADMIN) || spec.flags.has(Flags::SKIP_MONITOR);
         if !monitors.is_empty() && !is_hidden {
-            monitors.show(context, request);
+            monitors.show(context, request, long);
         }
     }
 

@@ -82,7 +82,8 @@ impl Visit<'_> {
             Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
             Role::Exec => {
                 let result = self.exec(found.index);
-                self.ledger.show(&mut self.context, found.spec, request);
+                self.ledger
+                    .show(&mut self.context, found.spec, request, None);
                 result
             }
             Role::Queued => {
@@ -277,6 +278,7 @@ impl Running<'_, '_> {
         let ran = Ran {
             command: (queued.index, queued.spec),
             request: queued.request(),
+            long: None,
             request_bytes: queued.request().wire_bytes(),
             reply_bytes: self.reply.len_with_attachments().saturating_sub(output),
         };
@@ -284,7 +286,8 @@ impl Running<'_, '_> {
         let client = &context.session.client;
         self.ledger.enter(now, self.since_ns, &ran, client);
         self.since_ns = now.ns;
-        self.ledger.show(context, queued.spec, queued.request());
+        self.ledger
+            .show(context, queued.spec, queued.request(), None);
         if let Err(error) = result {
             counters.count_failure(queued.index);
             let text = error.text();

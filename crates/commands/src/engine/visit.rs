@@ -503,6 +503,8 @@ impl Visit<'_> {
         }
         let arrival = session.arrival.as_ref();
         let arrived_bytes = arrival.map_or(0, |arrival| arrival.held_bytes());
+        let observer = self.ledger.observer;
+        let long = arrival.map(|arrival| arrival.shown(observer.argument_bytes_shown()));
         let bytes = request.wire_bytes() + arrived_bytes;
         let started_ns = self.lap.since_ns();
         if spec.flags.has(Flags::DENYOOM) && !self.make_room_and_tell(index, bytes) {
@@ -533,7 +535,7 @@ impl Visit<'_> {
             Err(CommandError::Aside) => return result,
             Err(CommandError::Blocks) => {
                 // Shown when it came, and not again when it is served.
-                self.ledger.show(&mut self.context, spec, request);
+                self.ledger.show(&mut self.context, spec, request, None);
                 return result;
             }
             _ => {}
@@ -546,6 +548,7 @@ impl Visit<'_> {
         let ran = Ran {
             command: (index, spec),
             request,
+            long: long.as_ref(),
             request_bytes: bytes,
             reply_bytes: output.saturating_sub(reply_start),
         };
@@ -553,7 +556,8 @@ impl Visit<'_> {
         let now = self
             .lap
             .charge(&self.ledger, started_ns, output, &ran, client);
-        self.ledger.show(&mut self.context, spec, request);
+        self.ledger
+            .show(&mut self.context, spec, request, long.as_ref());
         if may_take_long(spec) {
             self.set_time(now.unix_ms);
         }

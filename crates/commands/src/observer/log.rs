@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 
 use protocol::Request;
 
+use crate::arrival::LongArgument;
 use crate::session::ClientRecord;
 
 /// So many arguments of a request are kept, the last one then says how many more there were.
 const ARGUMENTS_MAX: usize = 32;
 /// So many bytes of an argument are kept.
-const ARGUMENT_BYTES_MAX: usize = 128;
+pub(crate) const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// What stands where an argument is nobody's business.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
@@ -29,16 +30,20 @@ pub struct Shown {
 impl Shown {
     /// A request cut short, and who sent it.
     #[must_use]
-    pub fn new(request: Request<'_>, client: &ClientRecord) -> Self {
+    pub(crate) fn new(
+        request: Request<'_>,
+        long: Option<&LongArgument>,
+        client: &ClientRecord,
+    ) -> Self {
         Self {
-            arguments: shortened(request),
+            arguments: shortened(request, long),
             address: client.address.clone(),
             client_name: client.names().name.clone(),
         }
     }
 }
 
-fn shortened(request: Request<'_>) -> Vec<Vec<u8>> {
+fn shortened(request: Request<'_>, long: Option<&LongArgument>) -> Vec<Vec<u8>> {
     let count = request.len();
     let kept = if count > ARGUMENTS_MAX {
         ARGUMENTS_MAX - 1
@@ -46,12 +51,10 @@ fn shortened(request: Request<'_>) -> Vec<Vec<u8>> {
         count
     };
     let is_secret = secrets(request);
-    let argument = |(index, bytes)| {
-        if is_secret(index) {
-            REDACTED.to_vec()
-        } else {
-            shortened_argument(bytes)
-        }
+    let argument = |(index, bytes)| match long {
+        _ if is_secret(index) => REDACTED.to_vec(),
+        Some(long) if long.index == index => shortened_argument(&long.beginning, long.len),
+        _ => shortened_argument(bytes, bytes.len()),
     };
     let mut arguments: Vec<_> = request
         .iter()
@@ -65,13 +68,14 @@ fn shortened(request: Request<'_>) -> Vec<Vec<u8>> {
     arguments
 }
 
-fn shortened_argument(bytes: &[u8]) -> Vec<u8> {
-    if bytes.len() <= ARGUMENT_BYTES_MAX {
-        return bytes.to_vec();
+/// An argument of `len` bytes that begins so.
+fn shortened_argument(beginning: &[u8], len: usize) -> Vec<u8> {
+    if len <= ARGUMENT_BYTES_MAX {
+        return beginning.to_vec();
     }
-    let (shown, rest) = bytes.split_at(ARGUMENT_BYTES_MAX);
+    let shown = &beginning[..ARGUMENT_BYTES_MAX.min(beginning.len())];
     let mut text = shown.to_vec();
-    text.extend_from_slice(format!("... ({} more bytes)", rest.len()).as_bytes());
+    text.extend_from_slice(format!("... ({} more bytes)", len - shown.len()).as_bytes());
     text
 }
 
@@ -183,7 +187,7 @@ mod tests {
 
     fn shown(args: &[&str]) -> Vec<String> {
         let request = OwnedRequest::new(args);
-        let arguments = shortened(request.request());
+        let arguments = shortened(request.request(), None);
         let text = |argument: Vec<u8>| String::from_utf8(argument).unwrap();
         arguments.into_iter().map(text).collect()
     }

@@ -7,6 +7,7 @@ use base::words::quote;
 use protocol::Request;
 
 use super::log::{REDACTED, secrets};
+use crate::arrival::LongArgument;
 use crate::context::Context;
 use crate::push::Push;
 use crate::session::ClientRecord;
@@ -48,8 +49,13 @@ impl Monitors {
 
     /// Shows all of them a request that ran.
     #[cold]
-    pub(crate) fn show(&self, context: &mut Context<'_>, request: Request<'_>) {
-        let line = line_of(context, request);
+    pub(crate) fn show(
+        &self,
+        context: &mut Context<'_>,
+        request: Request<'_>,
+        long: Option<&LongArgument>,
+    ) {
+        let line = line_of(context, request, long);
         let push = Push::new(|reply| reply.simple(&line));
         for client in self.lock().iter() {
             context.server.push(client, &push);
@@ -62,7 +68,7 @@ impl Monitors {
 }
 
 /// When, in which database, by whom, and what.
-fn line_of(context: &Context<'_>, request: Request<'_>) -> String {
+fn line_of(context: &Context<'_>, request: Request<'_>, long: Option<&LongArgument>) -> String {
     let now_us = context.server.now_unix_us();
     let client = &context.session.client;
     let mut line = format!(
@@ -75,7 +81,11 @@ fn line_of(context: &Context<'_>, request: Request<'_>) -> String {
     let is_secret = secrets(request);
     for (index, argument) in request.iter().enumerate() {
         line.push(' ');
-        let shown = if is_secret(index) { REDACTED } else { argument };
+        let shown = match long {
+            _ if is_secret(index) => REDACTED,
+            Some(long) if long.index == index => &long.beginning,
+            _ => argument,
+        };
         line.push_str(&quote(shown));
     }
     line

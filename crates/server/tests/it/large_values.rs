@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
+use testkit::transcript::show;
 
 use crate::limits::eventually;
 
@@ -288,4 +289,44 @@ fn values_of_256_and_512_mib_are_set_and_read_without_a_second_copy() {
             "{mib} MiB: {set_peak} {peak}"
         );
     }
+}
+
+/// A value that is received apart from its request is shown as others are.
+#[test]
+fn a_value_that_comes_in_parts_is_shown() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let mut monitor = server.client().unwrap();
+    let value = [&b"begins so"[..], &[b'x'; 2 << 20]].concat();
+    let head = format!("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n${}\r\n", value.len());
+    let mut send = |is_monitored: bool| {
+        client.send_raw(head.as_bytes()).unwrap();
+        client.send_raw(&value[..value.len() / 2]).unwrap();
+        // Once some of it has come nobody can look at it as a whole any more.
+        eventually("half of it has come", || {
+            let list = show(&monitor.command(&["CLIENT", "LIST"]).unwrap());
+            let waiting = list.split(" qbuf=").skip(1);
+            let mut waiting = waiting.map(|rest| rest.split(' ').next().unwrap().len());
+            waiting.any(|digits| digits >= "1000000".len())
+        });
+        if is_monitored {
+            assert_eq!(show(&monitor.command(&["MONITOR"]).unwrap()), "+OK");
+        }
+        client.send_raw(&value[value.len() / 2..]).unwrap();
+        client.send_raw(b"\r\n").unwrap();
+        assert_eq!(show(&client.receive().unwrap().unwrap()), "+OK");
+    };
+    send(false);
+    send(true);
+    let line = show(&monitor.receive().unwrap().unwrap());
+    let shown = format!("\"SET\" \"key\" \"{}\"", String::from_utf8_lossy(&value));
+    assert!(line.ends_with(&shown), "{}", &line[..100]);
+    let log = client.command(&["COMMANDLOG", "GET", "-1", "large-request"]);
+    let log = show(&log.unwrap());
+    let shown = format!(
+        "begins so{}... ({} more bytes)",
+        "x".repeat(119),
+        value.len() - 128
+    );
+    assert_eq!(log.matches(&shown).count(), 2, "{log}");
 }

@@ -123,6 +123,15 @@ impl Incoming {
         Ok(bytes.len() - rest.len())
     }
 
+    /// A copy of its first bytes, at most `count` of them, of which all must be there.
+    #[must_use]
+    pub fn beginning(&self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count.min(self.filled)];
+        let copied = self.body.copy_to(0, &mut bytes);
+        bytes.truncate(copied);
+        bytes
+    }
+
     /// The value, to be [put](crate::Entry::put) under a key; `None` while it is not complete.
     #[must_use]
     pub fn finish(mut self, deadline_unix_ms: Option<u64>) -> Option<Owned> {
