@@ -1,7 +1,8 @@
 //! `iolite check FILE…`: reads files without loading them, and tells what is in them.
 //!
 //! Every value is taken apart as if it were loaded, so a file that passes can be imported. The exit
-//! code is 0 when all files are whole, and 1 otherwise.
+//! code is 0 when all files are whole, and 1 otherwise. A directory with append-only files stands for
+//! all of them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -13,7 +14,10 @@ use rdb::file::{Checksum, Fault, FileError, FileReader, Item, Record};
 use rdb::{Malformed, Value};
 use structures::Kind;
 
+use super::aof::Flaw;
 use crate::config::system_reason;
+
+mod append_only;
 
 /// Bytes of a value of the writer's that are shown.
 const SHOWN_BYTES_MAX: usize = 100;
@@ -37,9 +41,13 @@ pub fn files(paths: &[PathBuf]) -> Checked {
     if paths.is_empty() {
         checked.text.push_str("Usage: iolite check FILE...\n");
     }
-    for path in paths {
+    let found = paths.iter().flat_map(|path| append_only::expand(path));
+    for (path, place) in found {
         let name = path.display();
-        let (findings, outcome) = file(path);
+        let (findings, outcome) = match place {
+            Ok(place) => file(&path, place),
+            Err(damage) => (Findings::default(), Err(damage)),
+        };
         checked.is_good &= outcome.is_ok();
         let verdict = match outcome {
             Ok(()) => "OK".to_owned(),
@@ -55,6 +63,7 @@ pub fn files(paths: &[PathBuf]) -> Checked {
 enum Damage {
     System(io::Error),
     File(FileError),
+    Log(Flaw),
 }
 
 impl fmt::Display for Damage {
@@ -62,6 +71,7 @@ impl fmt::Display for Damage {
         match self {
             Self::System(error) => f.write_str(&system_reason(error)),
             Self::File(error) => error.fmt(f),
+            Self::Log(flaw) => flaw.fmt(f),
         }
     }
 }
@@ -72,15 +82,46 @@ impl From<FileError> for Damage {
     }
 }
 
-fn file(path: &Path) -> (Findings, Result<(), Damage>) {
+impl From<io::Error> for Damage {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// What else a file may be than one of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// It is named by the manifest of a log.
+    is_of_log: bool,
+    /// No other file of that log comes behind it.
+    is_last: bool,
+}
+
+fn file(path: &Path, place: Place) -> (Findings, Result<(), Damage>) {
     let mut findings = Findings::default();
     let outcome = File::open(path)
         .map_err(Damage::System)
-        .and_then(|file| rdb_file(file, &mut findings));
+        .and_then(|file| open_file(file, place, &mut findings));
     (findings, outcome)
 }
 
-fn rdb_file(source: impl Read, findings: &mut Findings) -> Result<(), Damage> {
+/// Records, then requests; a file may have either of them or both.
+fn open_file(mut file: File, place: Place, findings: &mut Findings) -> Result<(), Damage> {
+    let mut offset = 0;
+    let has_requests = append_only::are_requests_at(&mut file, offset)?;
+    if !has_requests && !(place.is_of_log && file.metadata()?.len() == 0) {
+        let mut reader = rdb_file(&file, findings)?;
+        offset = reader.offset();
+        let mut behind = file.try_clone()?;
+        if !append_only::are_requests_at(&mut behind, offset)? {
+            return Ok(reader.expect_nothing_behind()?);
+        }
+    }
+    append_only::requests(&mut file, offset, place, findings).map_err(Damage::Log)
+}
+
+/// Reads records up to their end.
+fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>, Damage> {
     let limits = commands::Settings::default().value_limits();
     let mut reader = FileReader::open(source, limits)?;
     let version = reader.version();
@@ -114,8 +155,7 @@ fn rdb_file(source: impl Read, findings: &mut Findings) -> Result<(), Damage> {
     }
     findings.checksum = reader.checksum();
     findings.bytes = reader.offset();
-    reader.expect_nothing_behind()?;
-    Ok(())
+    Ok(reader)
 }
 
 /// What is in a file.
@@ -129,6 +169,8 @@ struct Findings {
     empty_keys: u64,
     /// What else there is to say.
     lines: String,
+    /// What stands behind the records.
+    requests: String,
 }
 
 /// Keys of one database.
@@ -145,6 +187,18 @@ impl Findings {
         let _always = writeln!(self.lines, "  {line}");
     }
 
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  RDB version {}", self.version)?;
+        if self.bytes > 0 {
+            write!(f, ", {} bytes", self.bytes)?;
+        }
+        match self.checksum {
+            Some(Checksum::Right(sum)) => writeln!(f, ", checksum {sum:016x} is right"),
+            Some(Checksum::Off | Checksum::Absent) => writeln!(f, ", without a checksum"),
+            None => writeln!(f),
+        }
+    }
+
     fn count(&mut self, record: &Record<'_>, value: &Value) {
         let counts = self.databases.entry(record.database).or_default();
         counts.keys += 1;
@@ -159,17 +213,8 @@ impl Findings {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.version == 0 {
-            return Ok(());
-        }
-        write!(f, "  RDB version {}", self.version)?;
-        if self.bytes > 0 {
-            write!(f, ", {} bytes", self.bytes)?;
-        }
-        match self.checksum {
-            Some(Checksum::Right(sum)) => writeln!(f, ", checksum {sum:016x} is right")?,
-            Some(Checksum::Off | Checksum::Absent) => writeln!(f, ", without a checksum")?,
-            None => writeln!(f)?,
+        if self.version > 0 {
+            self.write_head(f)?;
         }
         f.write_str(&self.lines)?;
         if self.functions > 0 {
@@ -194,7 +239,7 @@ impl fmt::Display for Findings {
             }
             writeln!(f)?;
         }
-        Ok(())
+        f.write_str(&self.requests)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use durability::disk::SystemDisk;
 use protocol::Value;
@@ -12,7 +13,7 @@ use server::persistence::export::ExportOptions;
 use server::persistence::replay::ReplayFault;
 use testkit::client::Client;
 use testkit::differential::difference;
-use testkit::process::{Server, ServerBuilder, temporary_directory};
+use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
 
 use crate::rdb_files::{self, fill, node, run, state};
 
@@ -300,4 +301,50 @@ fn a_log_is_not_exported_over_another() {
             .contains("there is an append-only log already"),
         "{again}"
     );
+}
+
+fn check(path: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(iolite_program());
+    let done = command.arg("check").arg(path).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    (done.status.code(), text)
+}
+
+#[test]
+fn check_tells_what_is_in_a_log() {
+    let written = redis(&[]);
+    let mut client = written.client().unwrap();
+    run(&mut client, "SET a 1");
+    rewrite(&mut client);
+    for line in ["SELECT 3", "MULTI", "SET b 2", "SET c 3", "EXEC", "DEL b"] {
+        run(&mut client, line);
+    }
+    let directory = written.directory().join(DIRECTORY);
+    let (code, text) = check(&directory);
+    assert_eq!(code, Some(0), "{text}");
+    for part in [
+        ".base.rdb\n  RDB version 10, ",
+        "database 0: 1 keys, 0 with a deadline: 1 string\n  OK\n",
+        ".incr.aof\n  ",
+        " bytes of requests\n  database 3: 3 commands\n  OK\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let files = find(written.directory()).files;
+    let parts: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let scratch = Scratch::new();
+    let single = scratch.single(&parts.concat()).files.remove(0);
+    let (code, text) = check(&single);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("database 0: 1 keys") && text.contains("database 3: 3 commands"));
+    let whole = parts.concat();
+    fs::write(&single, &whole[..whole.len() - 1]).unwrap();
+    let (code, text) = check(&single);
+    assert_eq!(code, Some(1));
+    let offset = whole.len() - encoded(&["DEL b"]).len();
+    let damage = format!("DAMAGED: at offset {offset}: the file ends within a request");
+    assert!(text.contains(&damage), "{text}");
+    fs::remove_file(&files[0]).unwrap();
+    assert_eq!(check(&directory).0, Some(1));
+    assert_eq!(check(&scratch.0).0, Some(1));
 }
