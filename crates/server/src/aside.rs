@@ -27,7 +27,7 @@ use store::DatabaseId;
 
 use crate::announcer;
 use crate::node::{Message, Node};
-use crate::persistence::tail::Appended;
+use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
 
 /// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
@@ -82,10 +82,14 @@ impl Aside {
         let engine = engine.among(Arc::clone(&node.waiters)).aside();
         node.set_aside(jobs, engine.counters());
         let node = Arc::clone(node);
-        let keeping = Keeping::default();
+        let keeping = Keeping {
+            appended: Appended::default(),
+            taker: node.log_in_use.join(),
+        };
+        keeping.taker.set_idle(true);
         let thread = std::thread::Builder::new()
             .name("aside".into())
-            .spawn(move || work(&node, engine, &received, keeping))?;
+            .spawn(move || work(&node, engine, &received, &keeping))?;
         Ok(Self { thread })
     }
 
@@ -96,28 +100,27 @@ impl Aside {
 }
 
 /// What the thread appends to.
-#[derive(Default)]
 struct Keeping {
     appended: Appended,
-    /// Which log was taken up last.
-    version: u64,
+    taker: Arc<Taker>,
 }
 
 impl Keeping {
     /// Takes up the log that is in use now.
-    fn take_up_log(&mut self, node: &Node, engine: &mut Engine) {
+    fn take_up_log(&self, node: &Node, engine: &mut Engine) {
         let version = node.log_in_use.version();
-        if version != self.version {
-            self.version = version;
+        if version != self.taker.version() {
             let log = node.log_in_use.get();
             let sink = log.map(|log| log.sink(&self.appended));
             engine.store().set_sink(sink);
+            self.taker.take_up(version);
         }
     }
 }
 
-fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, mut keeping: Keeping) {
+fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, keeping: &Keeping) {
     for mut job in jobs {
+        keeping.taker.set_idle(false);
         keeping.take_up_log(node, &mut engine);
         let before = keeping.appended.end();
         let mut message = run(node, &mut engine, &mut job);
@@ -125,6 +128,7 @@ fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, mut keeping: Keep
             let end = keeping.appended.end();
             *log_end = (end != before).then_some(end);
         }
+        keeping.taker.set_idle(true);
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
             worker.post(message);

@@ -18,6 +18,7 @@ pub mod export;
 pub mod import;
 pub mod loader;
 pub mod loading;
+pub mod log_tail;
 pub mod replay;
 pub mod sink;
 pub mod tail;

@@ -34,7 +34,7 @@ use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
-use crate::persistence::tail::Appended;
+use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
 use crate::process;
 
@@ -83,8 +83,7 @@ pub struct Worker {
     /// When replies leave, while there is a log.
     departures: Option<Box<Departures>>,
     appended: Appended,
-    /// Which log was taken up last.
-    log_version: u64,
+    log_taker: Arc<Taker>,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -134,7 +133,7 @@ impl Worker {
             waits: Waits::default(),
             departures: None,
             appended: Appended::default(),
-            log_version: 0,
+            log_taker: node.log_in_use.join(),
             stopping: None,
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),

@@ -23,6 +23,7 @@ pub struct Appender {
     generation: u64,
     /// How many groups are open. They count as one.
     groups: u32,
+    end: u64,
 }
 
 impl Appender {
@@ -36,7 +37,15 @@ impl Appender {
             unix_ms: 0,
             generation: 0,
             groups: 0,
+            end: 0,
         }
+    }
+
+    /// Behind the last frame that this thread appended; 0 before the first.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
     }
 
     /// When what is stated next happens, in milliseconds since 1970 UTC.
@@ -84,9 +93,11 @@ impl Appender {
             claimant,
             builder,
             chunk,
+            end,
             ..
         } = self;
         let sequence = log.places.claim(claimant, builder.length());
+        *end = sequence + builder.length();
         let (index, at, left) = log.memory.place_of(sequence);
         let words = builder.words(sequence);
         match chunk {

@@ -7,31 +7,40 @@
 use durability::log::Appender;
 use store::{Cause, DatabaseId, EffectSink};
 
+use super::tail::Appended;
+
 /// Appends the effects of one [`store::Handle`] to the log.
 #[derive(Debug)]
 pub struct LogSink {
     appender: Appender,
+    appended: Appended,
 }
 
 impl LogSink {
-    /// A sink that appends with this.
+    /// A sink that appends with this, and notes in `appended` where what it appended ends.
     #[must_use]
-    pub fn new(appender: Appender) -> Self {
-        Self { appender }
+    pub fn new(appender: Appender, appended: Appended) -> Self {
+        Self { appender, appended }
+    }
+
+    #[inline]
+    fn append(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        self.appender.command(database, parts);
+        self.appended.note(self.appender.end());
     }
 }
 
 impl EffectSink for LogSink {
     fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
-        self.appender.command(database, parts);
+        self.append(database, parts);
     }
 
     fn removed(&mut self, database: DatabaseId, key: &[u8], _: Cause) {
-        self.appender.command(database, &[b"DEL", key]);
+        self.append(database, &[b"DEL", key]);
     }
 
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
-        self.appender.command(database, &[b"HDEL", key, member]);
+        self.append(database, &[b"HDEL", key, member]);
     }
 
     fn stands(&mut self, generation: u64, now_unix_ms: u64) {
@@ -45,6 +54,7 @@ impl EffectSink for LogSink {
 
     fn group_end(&mut self) {
         self.appender.group_end();
+        self.appended.note(self.appender.end());
     }
 }
 
@@ -90,7 +100,10 @@ mod tests {
         let log = Log::open(Arc::clone(&disk), clock, path, 0, Options::default()).unwrap();
         let store = Store::new(&store::Options::default()).unwrap();
         let mut handle = store.handle();
-        handle.set_sink(Some(Box::new(LogSink::new(log.appender()))));
+        handle.set_sink(Some(Box::new(LogSink::new(
+            log.appender(),
+            Appended::default(),
+        ))));
         handle.begin(5_000);
         set(&mut handle, b"a", Deadline::At(6_000));
         handle.begin(7_000);

@@ -16,13 +16,13 @@ impl Worker {
     /// Takes up the log that is in use now; what was the one before, if there was one.
     pub(super) fn take_up_log(&mut self) -> Option<Box<Departures>> {
         let version = self.node.log_in_use.version();
-        if version == self.log_version {
+        if version == self.log_taker.version() {
             return None;
         }
-        self.log_version = version;
         let log = self.node.log_in_use.get();
         let sink = log.as_ref().map(|log| Arc::clone(log).sink(&self.appended));
         self.engine.store().set_sink(sink);
+        self.log_taker.take_up(version);
         let before = self.departures.take();
         self.departures = log.map(|log| Box::new(Departures::new(log, self.appended.clone())));
         for connected in self.sessions.iter_mut() {
