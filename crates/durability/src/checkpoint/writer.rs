@@ -35,6 +35,8 @@ pub struct PartWriter {
     blocks: u32,
     records: u64,
     databases: BTreeMap<u16, u64>,
+    /// The database that records came from last, and how many since it is that one.
+    run: (u16, u64),
     digest: u64,
     written_bytes: u64,
     unsynced_bytes: u64,
@@ -60,6 +62,7 @@ impl PartWriter {
             blocks: 0,
             records: 0,
             databases: BTreeMap::new(),
+            run: (0, 0),
             digest: crc64(0, &bytes),
             written_bytes: HEAD_BYTES as u64,
             unsynced_bytes: HEAD_BYTES as u64,
@@ -107,8 +110,24 @@ impl PartWriter {
             self.end_block(false)?;
         }
         self.records += 1;
-        *self.databases.entry(head.database).or_default() += 1;
+        self.count(head.database);
         Ok(())
+    }
+
+    /// Counts a record; most come from the same database as the one before.
+    fn count(&mut self, database: u16) {
+        if self.run.0 != database {
+            self.end_run();
+            self.run.0 = database;
+        }
+        self.run.1 += 1;
+    }
+
+    fn end_run(&mut self) {
+        let (database, records) = std::mem::take(&mut self.run);
+        if records > 0 {
+            *self.databases.entry(database).or_default() += records;
+        }
     }
 
     /// Bytes of payload until here.
@@ -183,6 +202,7 @@ impl PartWriter {
     /// Those of the system.
     pub fn finish(mut self, name: &str) -> io::Result<(PartEntry, BTreeMap<u16, u64>)> {
         self.end_block(false)?;
+        self.end_run();
         let length = self.written_bytes + FOOT_BYTES as u64;
         let foot = Foot {
             generation: self.head.generation,
