@@ -22,6 +22,7 @@ mod lifecycle;
 mod limits;
 mod linearizability;
 mod loading;
+mod logged;
 mod memory;
 mod notifications;
 mod payloads;

@@ -50,7 +50,7 @@ impl Rig {
         &self.clock
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Arc<Node> {
         self.server.as_ref().unwrap().node()
     }
 
