@@ -41,6 +41,8 @@ impl Logged {
             ..Options::default()
         };
         let log = Log::open(device, clock, Path::new(DIRECTORY), 0, options).unwrap();
+        // The name of the log's directory is its maker's business.
+        disk.settle();
         log.set_level(level);
         let stop = Arc::new(AtomicBool::new(false));
         let syncer = {
