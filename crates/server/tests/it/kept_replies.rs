@@ -121,7 +121,8 @@ impl Kept {
     fn use_log(&self, on: bool) {
         let log = Arc::clone(&self.log);
         self.rig.node().use_log(on.then_some(log as Arc<dyn Tail>));
-        assert_eq!(ask(&mut self.rig.connect(), "ECHO taken-up"), "$8");
+        let node = self.rig.node();
+        eventually("taken up", || node.log_in_use.is_taken_up());
     }
 
     /// Has the disk have everything, and says so.
