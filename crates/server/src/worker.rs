@@ -637,6 +637,12 @@ impl Service for Worker {
             connected.since_ms = self.now_ms;
         }
         let before = output.len_with_attachments();
+        if connected.session.hears_pushes() && self.deliveries.wait() {
+            // What happened before its requests came is told before their replies.
+            let session = &mut connected.session;
+            let reply = &mut Reply::new(&mut *output, session.resp);
+            self.deliveries.catch_up(session, reply);
+        }
         let log = self.departures.as_deref();
         let log = log.map(|log| LogView::new(log, &self.node.settings.gate, connected));
         let appended_before = self.appended.end();

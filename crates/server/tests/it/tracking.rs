@@ -463,6 +463,37 @@ fn evictions_for_a_request_are_told_before_its_reply() {
     assert_quiet(&mut client);
 }
 
+/// The worker of a client.
+fn worker_of(client: &mut Client) -> String {
+    let info = ask(client, &["CLIENT", "INFO"]);
+    let worker = info.split("io-thread=").nth(1).unwrap();
+    worker.split(' ').next().unwrap().into()
+}
+
+/// Whoever learned of a change and then asks has heard of it before the answer, though the worker had
+/// no time between the two.
+#[test]
+fn what_happened_before_a_request_is_told_before_its_reply() {
+    let server = start(&["--enable-debug-command", "yes"]);
+    let mut client = resp3(&server);
+    let worker = worker_of(&mut client);
+    let mut others: Vec<Client> = (0..12).map(|_| server.client().unwrap()).collect();
+    let at = others.iter_mut().position(|one| worker_of(one) == worker);
+    let mut busy = others.swap_remove(at.unwrap());
+    let at = others.iter_mut().position(|one| worker_of(one) != worker);
+    let mut other = others.swap_remove(at.unwrap());
+    ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
+    for _ in 0..5 {
+        ask(&mut client, &["GET", "k"]);
+        busy.send(&["DEBUG", "SLEEP", "0.05"]).unwrap();
+        ask(&mut other, &["INCR", "k"]);
+        client.send(&["PING"]).unwrap();
+        assert_eq!(next(&mut client), invalidation("k"));
+        assert_eq!(next(&mut client), "+PONG");
+        assert_eq!(next(&mut busy), "+OK");
+    }
+}
+
 #[test]
 fn who_is_served_hears_of_it_behind_the_answer() {
     for server in both() {
