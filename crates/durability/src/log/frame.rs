@@ -7,8 +7,7 @@
 //!   └─────────┴────────┴───────┴──────┴──────┴────────────┴──────────┴─────────────────────┴─────┘
 //! ```
 //!
-//! The sum stands in the last four bytes. It is that of everything behind the sequence, with zeroes in
-//! its own place, and then the sequence: the sequence is known last, when the frame gets its place.
+//! The sum stands in the last four bytes. It is that of the whole frame with zeroes in its own place.
 
 use crate::checksum;
 use crate::planted::{self, Bug};
@@ -87,7 +86,7 @@ impl<'a> Frame<'a> {
         let length = frame_length(bytes, sequence)?;
         let bytes = bytes.get(..length).ok_or("a frame is cut off")?;
         let (summed, sum) = bytes.split_at(length - SUM_BYTES);
-        let own = seal(checksum::append(sum_of(summed), &[0; SUM_BYTES]), sequence);
+        let own = checksum::append(checksum::crc32c(summed), &[0; SUM_BYTES]);
         if u32_at(sum, 0) != own && !planted::is_on(Bug::NoChecksum) {
             return Err("the sum of a frame is wrong");
         }
@@ -186,7 +185,6 @@ pub(super) struct Builder {
     bytes: Vec<u8>,
     /// How much of it the frame takes so far.
     len: usize,
-    sum: u32,
     /// Where the last command of a group begins.
     last_of_group: usize,
 }
@@ -235,9 +233,9 @@ impl Builder {
     /// The finished frame, whose place is now known, in words.
     #[inline]
     pub(super) fn words(&mut self, sequence: u64) -> &[[u8; WORD_BYTES]] {
-        let sum = seal(self.sum, sequence);
         let bytes = &mut self.bytes[..self.len];
         bytes[..8].copy_from_slice(&sequence.to_le_bytes());
+        let sum = checksum::crc32c(bytes);
         let at = bytes.len() - SUM_BYTES;
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
         bytes.as_chunks().0
@@ -296,13 +294,14 @@ impl Builder {
         at + digits + 3
     }
 
-    /// Fills in padding and head, and sums up all but the sequence.
+    /// Fills in the head but for the sequence, padding, and zeroes where the sum goes.
     #[inline]
     fn finish(&mut self, kind: Kind, database: u16, generation: u64, unix_ms: u64) {
         let length = (self.len + SUM_BYTES).next_multiple_of(WORD_BYTES);
         let padding = length - SUM_BYTES - self.len;
         let words = u32::try_from(length / WORD_BYTES).expect("a frame is shorter than 32 GiB");
-        self.bytes[self.len..length].fill(0);
+        // Of a fixed size, and not more than there is room for.
+        self.bytes[self.len..self.len + 2 * WORD_BYTES].fill(0);
         let head = &mut self.bytes[8..HEAD_BYTES];
         head[..4].copy_from_slice(&words.to_le_bytes());
         head[4..6].copy_from_slice(&database.to_le_bytes());
@@ -313,24 +312,11 @@ impl Builder {
         head[8..16].copy_from_slice(&generation.to_le_bytes());
         head[16..24].copy_from_slice(&unix_ms.to_le_bytes());
         self.len = length;
-        self.sum = sum_of(&self.bytes[..length]);
     }
 }
 
 /// A mark, the digits of any length, and an end of line.
 const LENGTH_BYTES_MAX: usize = 1 + 20 + 2;
-
-/// The sum of a frame but for its sequence.
-#[inline]
-fn sum_of(bytes: &[u8]) -> u32 {
-    checksum::crc32c(&bytes[WORD_BYTES..])
-}
-
-/// The sum of a frame whose sequence is known.
-#[inline]
-fn seal(sum: u32, sequence: u64) -> u32 {
-    checksum::append(sum, &sequence.to_le_bytes())
-}
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

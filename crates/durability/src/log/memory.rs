@@ -42,21 +42,37 @@ impl Chunk {
     #[inline]
     pub(super) fn write(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
         let places = &self.words[at..at + words.len()];
-        for (place, word) in places.iter().zip(words) {
+        // Compilers leave loops over atomics as they are.
+        let (places, last_places) = places.as_chunks::<UNROLLED>();
+        let (words, last_words) = words.as_chunks::<UNROLLED>();
+        for (places, words) in places.iter().zip(words) {
+            for (place, word) in places.iter().zip(words) {
+                place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            }
+        }
+        for (place, word) in last_places.iter().zip(last_words) {
             place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
         }
     }
 
-    /// Appends words from one on to `out`.
-    fn read(&self, at: usize, count: usize, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + count * WORD_BYTES, 0);
-        let (bytes, _) = out[start..].as_chunks_mut::<WORD_BYTES>();
-        for (bytes, word) in bytes.iter_mut().zip(&self.words[at..at + count]) {
+    /// Fills `out` with words from one on.
+    fn read(&self, at: usize, out: &mut [[u8; WORD_BYTES]]) {
+        let words = &self.words[at..at + out.len()];
+        let (words, last_words) = words.as_chunks::<UNROLLED>();
+        let (out, last_out) = out.as_chunks_mut::<UNROLLED>();
+        for (out, words) in out.iter_mut().zip(words) {
+            for (bytes, word) in out.iter_mut().zip(words) {
+                *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+        }
+        for (bytes, word) in last_out.iter_mut().zip(last_words) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
     }
 }
+
+/// Words that are copied in one turn of a loop.
+const UNROLLED: usize = 8;
 
 /// The chunks that are in use, and some that are not.
 #[derive(Debug)]
@@ -115,14 +131,15 @@ impl Memory {
         Arc::clone(&row.used[at])
     }
 
-    /// Appends what lies from a sequence on to `out`.
-    pub(super) fn read(&self, mut sequence: u64, end: u64, out: &mut Vec<u8>) {
-        while sequence < end {
+    /// Fills `out`, which is a number of words, with what lies from a sequence on.
+    pub(super) fn read(&self, mut sequence: u64, out: &mut [u8]) {
+        let (mut rest, _) = out.as_chunks_mut();
+        while !rest.is_empty() {
             let (index, at, left) = self.place_of(sequence);
-            let wanted = usize::try_from(end - sequence).unwrap_or(usize::MAX) / WORD_BYTES;
-            let count = wanted.min(left);
-            self.chunk(index).read(at, count, out);
-            sequence += (count * WORD_BYTES) as u64;
+            let (here, behind) = rest.split_at_mut(rest.len().min(left));
+            self.chunk(index).read(at, here);
+            sequence += size_of_val(here) as u64;
+            rest = behind;
         }
     }
 

@@ -21,7 +21,7 @@ use super::{Level, Log, lock};
 use crate::disk::{Disk, DiskFile};
 
 /// What is copied from memory and written at once.
-const WRITE_BYTES: u64 = 256 << 10;
+const WRITE_BYTES: usize = 256 << 10;
 /// The segment that comes next, before it has its name.
 const NEXT_NAME: &str = "next.new";
 /// One that is made when it is needed, because the next one is not ready.
@@ -290,16 +290,18 @@ impl Log {
             durable: self.durable(),
             chain: segment.chain,
         };
-        buffer.clear();
-        buffer.extend(head.encode(segment.salt));
-        let (mut from, mut offset) = (start, segment.offset);
+        // As long as it ever has to be: what is in it needs no clearing.
+        buffer.resize(BLOCK_HEAD_BYTES + WRITE_BYTES, 0);
+        buffer[..BLOCK_HEAD_BYTES].copy_from_slice(&head.encode(segment.salt));
+        let (mut from, mut offset, mut filled) = (start, segment.offset, BLOCK_HEAD_BYTES);
         loop {
-            let to = end.min(from + WRITE_BYTES);
-            self.memory.read(from, to, buffer);
-            segment.file.write_at(buffer, offset)?;
-            offset += buffer.len() as u64;
-            buffer.clear();
-            from = to;
+            let left = usize::try_from(end - from).unwrap_or(usize::MAX);
+            let bytes = left.min(WRITE_BYTES);
+            self.memory.read(from, &mut buffer[filled..filled + bytes]);
+            segment.file.write_at(&buffer[..filled + bytes], offset)?;
+            offset += (filled + bytes) as u64;
+            from += bytes as u64;
+            filled = 0;
             if from == end {
                 break;
             }
