@@ -68,6 +68,14 @@ impl Pace {
         Ok(())
     }
 
+    /// The same of what waits for a disk.
+    ///
+    /// # Errors
+    /// As [`Pace::admit`].
+    pub fn admit_waiting(self) -> Result<(), CommandError> {
+        self.admit(usize::MAX)
+    }
+
     /// The same of elements that are gone by one after the other.
     ///
     /// # Errors
@@ -137,6 +145,15 @@ impl Context<'_> {
     ) -> R {
         let (store, mut rest) = self.split();
         store.locked_long(keys, |store| body(&mut rest.with(store)))
+    }
+
+    /// Asks the server for something that waits, outside of the store, so that others may have it for
+    /// themselves meanwhile.
+    pub(crate) fn outside<R>(&mut self, ask: impl FnOnce(&mut dyn ServerPort) -> R) -> R {
+        self.store.leave();
+        let answer = ask(self.server);
+        self.store.enter();
+        answer
     }
 
     /// Runs `body` while no other thread is in the store (see [`Handle::exclusive`]).

@@ -56,8 +56,8 @@ pub use keys::KeyList;
 pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, Published, ServerMemory,
-    ServerPort, ShutdownRequest,
+    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, Published, SaveKind,
+    SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;

@@ -119,11 +119,37 @@ pub trait ServerPort {
     /// CLIENT UNPAUSE.
     fn unpause_clients(&mut self);
 
-    /// SHUTDOWN. On success the server stops; the command then sends no reply.
+    /// SHUTDOWN. On success the server stops, unless that was to be aborted; the command then sends no
+    /// reply. To be called outside of the store where [it saves](ServerPort::saves_at_shutdown): that
+    /// takes its time.
     ///
     /// # Errors
     /// What the client is to read when it cannot.
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
+
+    /// Whether a SHUTDOWN would save first.
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// SAVE: keeps everything on disk, and comes back when that is done. To be called outside of the
+    /// store.
+    ///
+    /// # Errors
+    /// Why nothing was saved.
+    fn save(&mut self) -> Result<(), SaveRefusal> {
+        Err(SaveRefusal::Impossible)
+    }
+
+    /// BGSAVE and BGREWRITEAOF: has everything kept on disk by somebody else.
+    ///
+    /// # Errors
+    /// Why nothing will be saved.
+    fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
+        let _ = (kind, time);
+        Err(SaveRefusal::Impossible)
+    }
 
     /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
     fn log_position(&mut self, session: &Session) -> Option<LogPosition> {
@@ -296,6 +322,44 @@ pub enum ClientKind {
     Replica,
     /// A subscriber.
     PubSub,
+}
+
+/// What a client had in mind that had everything saved. Both make a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveKind {
+    /// To have everything saved (BGSAVE).
+    Snapshot,
+    /// To have the log become short (BGREWRITEAOF).
+    Rewrite,
+}
+
+/// When something is to be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveTime {
+    /// Now, or it is refused.
+    Now,
+    /// Now, or behind what is being saved.
+    WhenFree,
+    /// A little later: a transaction asks for it, all of which is to be saved.
+    Later,
+}
+
+/// When something will be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveStart {
+    /// Now.
+    Started,
+    /// Behind what is being saved.
+    Scheduled,
+}
+
+/// Why nothing will be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveRefusal {
+    /// Something is being saved already.
+    Busy(SaveKind),
+    /// It cannot be; the log says why.
+    Impossible,
 }
 
 /// Options of SHUTDOWN.

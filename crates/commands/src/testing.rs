@@ -14,7 +14,8 @@ use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
 use crate::port::{
-    ClientFilter, KillCount, LogPosition, Published, ServerMemory, ServerPort, ShutdownRequest,
+    ClientFilter, KillCount, LogPosition, Published, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, ServerPort, ShutdownRequest,
 };
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
@@ -436,6 +437,8 @@ pub(crate) struct TestPort {
     pub(crate) known: Vec<Arc<ClientRecord>>,
     /// What was sent to clients that had not asked.
     pub(crate) pushed: Vec<Push>,
+    /// What becomes of a request to save, if it does not begin at once.
+    pub(crate) saves: Option<Result<SaveStart, SaveRefusal>>,
     /// How far the log is, if there is one.
     pub(crate) log: Option<LogPosition>,
 }
@@ -572,6 +575,20 @@ impl ServerPort for TestPort {
 
     fn log_durable(&self) -> u64 {
         self.log.map_or(0, |log| log.durable)
+    }
+
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        request.save == Some(true)
+    }
+
+    fn save(&mut self) -> Result<(), SaveRefusal> {
+        self.asked.push("save".to_owned());
+        self.saves.map_or(Ok(()), |saves| saves.map(|_| ()))
+    }
+
+    fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
+        self.asked.push(format!("{kind:?} {time:?}"));
+        self.saves.unwrap_or(Ok(SaveStart::Started))
     }
 
     fn last_save_unix(&self) -> i64 {

@@ -10,6 +10,7 @@ use store::Store;
 
 use crate::config::{Origin, Settings, SharedConfig};
 use crate::node::Node;
+use crate::persistence::keeper::Keeper;
 use crate::runtime::Workers;
 
 /// Bytes that either direction of an in-process connection holds.
@@ -29,6 +30,7 @@ impl InProcessServer {
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
         let node = Arc::new(Node::new(store, config, clock));
+        node.set_keeper(Keeper::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         Ok(Self { node, workers })
     }

@@ -113,7 +113,8 @@ impl Log {
         let _lost = self.write(text.as_bytes());
     }
 
-    fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+    /// Logs at a level.
+    pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         if self.is_on(level) {
             let line = line(self.clock.now_unix_ms(), level, message);
             let _lost = self.write(line.as_bytes());

@@ -24,7 +24,9 @@ use crate::doors::Doors;
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
+use crate::persistence::keeper::Keeper;
 use crate::persistence::loading::Loading;
+use crate::persistence::saving::Saving;
 use crate::persistence::tail::{LogInUse, Tail};
 use crate::tracker::Tracker;
 use crate::{limits, open_files, process};
@@ -59,6 +61,9 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// How far the loading of data is.
     pub loading: Loading,
+    /// What is known of checkpoints.
+    pub saving: Saving,
+    keeper: OnceLock<Keeper>,
     /// Rates of the last moments.
     pub rates: Rates,
     /// Identity of this run: 40 hexadecimal digits.
@@ -228,6 +233,8 @@ impl Node {
             log_in_use: LogInUse::default(),
             tracker: Arc::default(),
             loading: Loading::default(),
+            saving: Saving::default(),
+            keeper: OnceLock::new(),
             rates: Rates::default(),
             run_id: hex_id(&mut random),
             replication_id: hex_id(&mut random),
@@ -254,6 +261,9 @@ impl Node {
     /// # Errors
     /// When a part of it cannot be done; then nothing of it is.
     pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        if change.names.contains(&"dir") {
+            self.keep_directory(change)?;
+        }
         if change.names.contains(&"maxclients") {
             open_files::make_more_room(change.new)?;
         }
@@ -263,8 +273,41 @@ impl Node {
             let bytes_max = limits::clients_bytes_max(change.new, process::machine_bytes());
             limits::enforce_client_memory(self, bytes_max);
         }
+        self.apply_durability(change.new);
         self.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    fn apply_durability(&self, config: &Config) {
+        if let Some(keeper) = self.keeper() {
+            let bytes = config.durability.checkpoint_buffer_bytes_max;
+            keeper.checkpointer.set_buffer_limit(bytes);
+            keeper.set_dir(&config.dir);
+        }
+        self.judge_writes(config);
+    }
+
+    /// Says who keeps the data; once.
+    pub fn set_keeper(&self, keeper: Keeper) {
+        let _already_set = self.keeper.set(keeper);
+    }
+
+    /// Who keeps the data.
+    #[must_use]
+    pub fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.get()
+    }
+
+    /// Refuses another working directory where data is kept in this one.
+    fn keep_directory(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        let is_used = self.keeper().is_some_and(Keeper::has_directory);
+        if !is_used || change.new.dir == change.old.dir {
+            return Ok(());
+        }
+        Err(ApplyError {
+            name: "dir",
+            reason: "Data is kept in the present one while the server runs.".to_owned(),
+        })
     }
 
     /// Listens elsewhere, if that is what a change asks for.
@@ -363,10 +406,12 @@ impl Node {
     pub fn begin_loading(&self, total_bytes: u64) {
         self.loading.begin(total_bytes, self.clock.now_unix_ms());
         self.settings.refusals.set_loading(true);
+        self.store.hold_removals(true);
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
+        self.store.hold_removals(false);
         self.settings.refusals.set_loading(false);
         self.loading.end();
     }
@@ -556,6 +601,7 @@ impl Node {
         for worker in self.workers() {
             worker.counters.forget_most();
         }
+        self.saving.reset_counters();
         self.rates.reset();
     }
 
@@ -571,6 +617,7 @@ impl Node {
         ];
         self.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);
+        self.look_at_save_points(now_unix_ms);
         self.memory();
         self.tell_held_bytes();
     }
@@ -582,10 +629,26 @@ impl Node {
             .set_other_bytes(program_bytes + self.clients_held_bytes());
     }
 
+    /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).
+    pub fn pause_clients(&self, until_unix_ms: u64, writes_only: bool) {
+        let now_unix_ms = self.clock.now_unix_ms();
+        let gate = &self.settings.gate;
+        gate.pause(until_unix_ms, writes_only, now_unix_ms);
+        self.store.hold_removals(true);
+    }
+
+    /// Lets them go on (CLIENT UNPAUSE).
+    pub fn unpause_clients(&self) {
+        self.settings.gate.unpause();
+        self.store.hold_removals(false);
+        self.broadcast(&Message::Resume);
+    }
+
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
         let is_paused = self.settings.gate.end_pause(now_unix_ms);
-        self.store.hold_removals(is_paused);
+        let is_loading = self.settings.refusals.is_loading();
+        self.store.hold_removals(is_paused || is_loading);
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use commands::{
     ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogPosition,
-    Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
+    Published, Push, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, Session,
+    ShutdownRequest, Topic, TopicKind,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -230,27 +231,32 @@ impl ServerPort for Port<'_> {
     }
 
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
-        let now_unix_ms = self.node.clock.now_unix_ms();
-        let gate = &self.node.settings.gate;
-        gate.pause(until_unix_ms, writes_only, now_unix_ms);
-        self.node.store.hold_removals(true);
+        self.node.pause_clients(until_unix_ms, writes_only);
     }
 
     fn unpause_clients(&mut self) {
-        self.node.settings.gate.unpause();
-        self.node.store.hold_removals(false);
-        self.node.broadcast(&Message::Resume);
+        self.node.unpause_clients();
     }
 
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
-        if request.abort {
-            return Err(CommandError::fixed("ERR No shutdown in progress."));
+        if !request.abort {
+            self.node
+                .log
+                .warning(format_args!("User requested shutdown..."));
         }
-        self.node
-            .log
-            .warning(format_args!("User requested shutdown..."));
-        self.node.stop();
-        Ok(())
+        self.node.shut_down(request)
+    }
+
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        self.node.saves_at_shutdown(request)
+    }
+
+    fn save(&mut self) -> Result<(), SaveRefusal> {
+        self.node.save()
+    }
+
+    fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
+        self.node.begin_save(kind, time)
     }
 
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
@@ -270,7 +276,8 @@ impl ServerPort for Port<'_> {
     }
 
     fn last_save_unix(&self) -> i64 {
-        i64::try_from(self.node.started_unix_ms / 1000).unwrap_or(i64::MAX)
+        let unix_ms = self.node.last_save_unix_ms();
+        i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX)
     }
 
     fn debug_allowed(&self, _session: &Session) -> bool {

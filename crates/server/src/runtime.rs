@@ -21,6 +21,7 @@ use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
 use crate::doors::{self, Doors};
 use crate::node::{Node, WorkerLink};
+use crate::persistence::keeper::{Keeper, OpenError};
 use crate::worker::{Arena, Worker};
 use crate::{identity, open_files};
 
@@ -113,6 +114,9 @@ impl Workers {
         }
         self.node.stop_aside();
         self.aside.join();
+        if let Some(keeper) = self.node.keeper() {
+            keeper.stop();
+        }
         outcome
     }
 }
@@ -231,8 +235,23 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
         cause: fault.cause,
     })?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
+    let cannot_load = |error: OpenError| RunError {
+        what: "cannot load the data".into(),
+        cause: io::Error::other(error),
+    };
+    let keeper = Keeper::open(&node).map_err(cannot_load)?;
+    if keeper.has_data() {
+        // Whoever connects meanwhile is told so.
+        node.begin_loading(0);
+    }
+    node.set_keeper(keeper);
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
+    node.note_startup_memory();
+    if let Some(Err(error)) = node.keeper().map(|keeper| keeper.load(&node)) {
+        let _ended = workers.stop();
+        return Err(cannot_load(error));
+    }
     announce(&node, current, &endpoints);
     wait(&node, &signals);
     node.supervisor.stopping();
@@ -253,7 +272,6 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
         std::process::id()
     ));
     banner::log(node, endpoints);
-    node.note_startup_memory();
     let has = |tcp: bool| {
         endpoints
             .iter()
@@ -273,13 +291,20 @@ fn wait(node: &Node, signals: &Signals) {
     while !node.is_stopping() {
         match signals.wait() {
             Ok(Wakening::Signal(signal)) => {
-                let name = match signal {
-                    Signal::Terminate => "SIGTERM",
-                    Signal::Interrupt => "SIGINT",
+                let durability = &node.config.current().durability;
+                let (name, request) = match signal {
+                    Signal::Terminate => ("SIGTERM", durability.at_terminate),
+                    Signal::Interrupt => ("SIGINT", durability.at_interrupt),
                 };
                 node.log
                     .warning(format_args!("Received {name} scheduling shutdown..."));
-                return;
+                if node.shut_down(request).is_ok() {
+                    return;
+                }
+                node.log.warning(format_args!(
+                    "{name} received but errors trying to shut down the server, check the logs for \
+                     more information"
+                ));
             }
             Ok(Wakening::Woken) => {}
             Err(error) => {

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use store::Store;
 
 use crate::client::{Client, Link};
 use crate::patience::Patience;
+use crate::process::temporary_directory;
 use crate::target::{Launcher, Target};
 
 /// How long a reply may take.
@@ -32,21 +34,25 @@ pub fn launcher(name: &'static str, make_store: MakeStore) -> Launcher {
         name,
         is_oracle: false,
         start: Box::new(move |args| {
-            let settings = settings(args)?;
+            let directory = Directory(temporary_directory("in-process")?);
+            let settings = settings(args, &directory.0)?;
             let store = make_store(&settings)?;
             let server = InProcessServer::start(store, settings, Arc::new(SystemClock::new()))?;
             Ok(Box::new(InProcess {
                 name,
                 server: Some(server),
+                _directory: directory,
             }))
         }),
     }
 }
 
-/// What the command line `args` asks for.
-fn settings(args: &[String]) -> io::Result<Settings> {
-    let defaults = ["iolite", "--save", "", "--appendonly", "no"].map(str::to_owned);
-    let words = defaults.iter().chain(args).map(OsString::from).collect();
+/// What the command line `args` asks for; what is kept goes below `directory`.
+fn settings(args: &[String], directory: &Path) -> io::Result<Settings> {
+    let defaults = ["iolite", "--save", "", "--appendonly", "no", "--dir"].map(OsString::from);
+    let directory = [OsString::from(directory)];
+    let words = defaults.into_iter().chain(directory);
+    let words = words.chain(args.iter().map(OsString::from)).collect();
     match cli::read(words, std::iter::empty(), &mut io::empty()) {
         Ok(Invocation::Serve(startup)) => Ok(startup.settings),
         Ok(Invocation::Print { text, .. }) => Err(io::Error::other(text)),
@@ -58,6 +64,16 @@ fn settings(args: &[String]) -> io::Result<Settings> {
 struct InProcess {
     name: &'static str,
     server: Option<InProcessServer>,
+    _directory: Directory,
+}
+
+/// A directory that goes away with its server.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Target for InProcess {

@@ -523,7 +523,7 @@ impl Visit<'_> {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
                 Err(CommandError::Aside)
             }
-            Place::Aside => {
+            Place::Aside if is_about_keys(spec) => {
                 let keys = self.keys_of(spec, request);
                 let reply = &mut self.reply;
                 self.context
@@ -739,13 +739,16 @@ fn check(
             .into(),
         ));
     }
-    let is_about_keys = spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY);
-    if is_about_keys && session.client.has_flag(ClientRecord::MONITOR) {
+    if is_about_keys(spec) && session.client.has_flag(ClientRecord::MONITOR) {
         return Err(CommandError::fixed(
             "ERR Replica can't interact with the keyspace",
         ));
     }
     Ok(())
+}
+
+fn is_about_keys(spec: &CommandSpec) -> bool {
+    spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY)
 }
 
 /// Whether a client may send it that is subscribed to something in RESP2.

@@ -14,6 +14,8 @@
 
 use std::path::PathBuf;
 
+use commands::ShutdownRequest;
+
 /// What is kept, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durability {
@@ -34,6 +36,10 @@ pub struct Durability {
     pub leaves_log_unsynced_in_checkpoints: bool,
     /// Whether a start goes on where the end of the log was cut off.
     pub accepts_torn_log: bool,
+    /// What SIGTERM asks for.
+    pub at_terminate: ShutdownRequest,
+    /// What SIGINT asks for.
+    pub at_interrupt: ShutdownRequest,
     /// Name, in the working directory, of the RDB file.
     pub rdb_file_name: PathBuf,
     /// Name, in the working directory, of the directory with Redis' append-only files.

@@ -40,6 +40,8 @@ pub(super) fn rewritten(old: &[u8], settings: &Settings) -> Vec<u8> {
             line.push(b' ');
             line.extend_from_slice(value);
             let differs = defaults.get(index) != Some(value);
+            // What `durability` says the others say, too.
+            let differs = differs && row.name != "durability";
             let is_needed = differs || belong_together || row.name == "dir";
             document.put(row.name, line, is_needed);
         }

@@ -6,12 +6,13 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use base::words;
-use commands::Threshold;
 use commands::observer;
+use commands::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
 use super::table::{
-    DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
+    AT_SHUTDOWN, DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS,
+    SAVE_POINTS, SUPERVISORS,
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
@@ -96,9 +97,25 @@ impl Settings {
             log_growth_bytes_min: self.number("auto-aof-rewrite-min-size"),
             leaves_log_unsynced_in_checkpoints: self.switch("no-appendfsync-on-rewrite"),
             accepts_torn_log: self.switch("aof-load-truncated"),
+            at_terminate: self.shutdown_request("shutdown-on-sigterm"),
+            at_interrupt: self.shutdown_request("shutdown-on-sigint"),
             rdb_file_name: name("dbfilename"),
             aof_directory_name: name("appenddirname"),
             aof_file_name: name("appendfilename"),
+        }
+    }
+
+    fn shutdown_request(&self, name: &'static str) -> ShutdownRequest {
+        let Value::Choices(chosen) = self.named(name) else {
+            return ShutdownRequest::default();
+        };
+        let has = |word: &str| chosen.iter().any(|&at| AT_SHUTDOWN[at] == word);
+        let save = has("save");
+        ShutdownRequest {
+            save: (save || has("nosave")).then_some(save),
+            now: has("now"),
+            force: has("force"),
+            abort: false,
         }
     }
 

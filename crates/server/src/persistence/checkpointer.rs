@@ -31,7 +31,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -62,6 +62,8 @@ const WRITERS_MAX: usize = 64;
 pub enum Why {
     /// Somebody asked for it (SAVE, BGSAVE, BGREWRITEAOF).
     Asked,
+    /// Somebody asked for a short log (BGREWRITEAOF).
+    Rewrite,
     /// A save point was reached.
     SavePoint,
     /// The log has become long.
@@ -182,6 +184,19 @@ impl Progress {
 
 /// What is around a checkpointer besides the store: the log of operations, and who reads messages.
 pub trait Surroundings: Send + Sync {
+    /// A checkpoint is to be made: the directory is to be there, and nobody else's.
+    ///
+    /// # Errors
+    /// Why none can be made, for the operator.
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A checkpoint was made, or was not. Called before anybody else hears of it.
+    fn ended(&self, outcome: &Outcome) {
+        let _ = outcome;
+    }
+
     /// The sequence of the log that comes next. All effects of writes that see a cut made after this call
     /// are behind it.
     fn log_sequence(&self) -> Option<u64> {
@@ -218,7 +233,7 @@ pub struct Setup {
     pub store: Arc<Store>,
     /// Where files are.
     pub disk: Arc<dyn Disk>,
-    /// The directory of the manifest.
+    /// The directory of the manifest, until [somebody says otherwise](Checkpointer::set_directory).
     pub directory: PathBuf,
     /// Time.
     pub clock: Arc<dyn Clock>,
@@ -241,6 +256,7 @@ pub fn writers_for(cores_count: usize) -> usize {
 pub struct Checkpointer {
     setup: Setup,
     buffer_limit_bytes: AtomicU64,
+    directory: Mutex<Arc<Path>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -307,6 +323,7 @@ impl Checkpointer {
             ..State::default()
         };
         Self {
+            directory: Mutex::new(Arc::from(setup.directory.as_path())),
             setup,
             buffer_limit_bytes: AtomicU64::new(BUFFER_BYTES_DEFAULT),
             state: Mutex::new(state),
@@ -448,6 +465,22 @@ impl Checkpointer {
         self.buffer_limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Says where checkpoints are to be, from the next one on. For who has made none yet: an older one
+    /// stays where it is.
+    pub fn set_directory(&self, directory: &Path) {
+        *self.locked_directory() = Arc::from(directory);
+    }
+
+    fn directory(&self) -> Arc<Path> {
+        Arc::clone(&self.locked_directory())
+    }
+
+    fn locked_directory(&self) -> MutexGuard<'_, Arc<Path>> {
+        self.directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn snapshot_limits(&self) -> SnapshotLimits {
         let soft_bytes = self.buffer_limit_bytes.load(Ordering::Relaxed);
         SnapshotLimits {
@@ -533,6 +566,7 @@ impl Checkpointer {
         if outcome.result.is_ok() {
             state.clean_changes = made.changes_at_cut;
         }
+        self.setup.surroundings.ended(&outcome);
         state.note(&outcome);
         state.keep(running.ticket, outcome.clone());
         self.changed.notify_all();

@@ -1,9 +1,9 @@
 //! The directory of the data, for one server at a time.
 //!
 //! ```text
-//!   <dir>/iolite/LOCK        locked as long as the server lives; says which process that is
-//!   <dir>/iolite/MANIFEST    the checkpoint that counts
-//!   <dir>/iolite/log/        segments of the operation log
+//!   <dir>/iolite-data/LOCK        locked as long as the server lives; says which process that is
+//!   <dir>/iolite-data/MANIFEST    the checkpoint that counts
+//!   <dir>/iolite-data/log/        segments of the operation log
 //! ```
 //!
 //! Two servers that write the same files would each destroy what the other promised. The lock is the
@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use crate::config::system_reason;
 
 /// Under the directive `dir`: everything that only this server understands.
-const NAME: &str = "iolite";
+/// It is not called as the program is, which may well lie in the same place.
+pub(super) const NAME: &str = "iolite-data";
 const LOCK_NAME: &str = "LOCK";
 const LOG_NAME: &str = "log";
 
@@ -169,11 +170,11 @@ mod tests {
     fn one_server_has_it_and_the_next_one_after_it() {
         let dir = Scratch::new("one");
         let first = DataDirectory::take(&dir.0).unwrap();
-        assert_eq!(first.path(), dir.0.join("iolite"));
-        assert_eq!(first.log_path(), dir.0.join("iolite/log"));
+        assert_eq!(first.path(), dir.0.join("iolite-data"));
+        assert_eq!(first.log_path(), dir.0.join("iolite-data/log"));
         let expected = format!(
             "Another server uses the data in {} (process {})",
-            dir.0.join("iolite").display(),
+            dir.0.join("iolite-data").display(),
             std::process::id()
         );
         let refused = DataDirectory::take(&dir.0).unwrap_err();
@@ -191,10 +192,10 @@ mod tests {
     #[test]
     fn a_lock_of_a_process_that_is_gone_is_in_nobodys_way() {
         let dir = Scratch::new("gone");
-        fs::create_dir(dir.0.join("iolite")).unwrap();
-        fs::write(dir.0.join("iolite/LOCK"), "4294967295\nand more").unwrap();
+        fs::create_dir(dir.0.join("iolite-data")).unwrap();
+        fs::write(dir.0.join("iolite-data/LOCK"), "4294967295\nand more").unwrap();
         let _taken = DataDirectory::take(&dir.0).unwrap();
-        let text = fs::read_to_string(dir.0.join("iolite/LOCK")).unwrap();
+        let text = fs::read_to_string(dir.0.join("iolite-data/LOCK")).unwrap();
         assert_eq!(text, format!("{}\n", std::process::id()));
     }
 
@@ -205,10 +206,10 @@ mod tests {
         let error = DataDirectory::take(&missing).unwrap_err();
         let expected = format!(
             "Can't use the data in {}: No such file or directory",
-            missing.join("iolite").display()
+            missing.join("iolite-data").display()
         );
         assert_eq!(error.to_string(), expected);
-        fs::write(dir.0.join("iolite"), "a file").unwrap();
+        fs::write(dir.0.join("iolite-data"), "a file").unwrap();
         let error = DataDirectory::take(&dir.0).unwrap_err();
         assert!(error.to_string().ends_with("Not a directory"), "{error}");
     }

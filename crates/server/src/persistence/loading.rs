@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::loader::LoadProgress;
+
 /// What is known about the last loading.
 #[derive(Debug, Default)]
 pub struct Loading {
@@ -13,6 +15,8 @@ pub struct Loading {
     loaded_bytes: AtomicU64,
     keys_loaded: AtomicU64,
     keys_expired: AtomicU64,
+    /// What was read of the parts of a checkpoint.
+    parts: LoadProgress,
 }
 
 /// How far a loading is.
@@ -37,6 +41,8 @@ impl Loading {
             (&self.loaded_bytes, 0),
             (&self.keys_loaded, 0),
             (&self.keys_expired, 0),
+            (&self.parts.records, 0),
+            (&self.parts.bytes, 0),
         ] {
             cell.store(value, Ordering::Relaxed);
         }
@@ -46,6 +52,11 @@ impl Loading {
     /// It is over, whatever was to be read.
     pub(crate) fn end(&self) {
         self.goes_on.store(false, Ordering::Release);
+    }
+
+    /// Where the loader of a checkpoint counts.
+    pub(crate) fn parts(&self) -> &LoadProgress {
+        &self.parts
     }
 
     /// More bytes were found that are to be read.
@@ -67,7 +78,9 @@ impl Loading {
     /// Keys loaded, and left out because their time was over.
     #[must_use]
     pub fn keys(&self) -> [u64; 2] {
-        [&self.keys_loaded, &self.keys_expired].map(|cell| cell.load(Ordering::Relaxed))
+        let of = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let loaded = of(&self.keys_loaded) + of(&self.parts.records);
+        [loaded, of(&self.keys_expired)]
     }
 
     /// How far it is.
@@ -77,7 +90,8 @@ impl Loading {
             goes_on: self.goes_on.load(Ordering::Acquire),
             began_unix_ms: self.began_unix_ms.load(Ordering::Relaxed),
             total_bytes: self.total_bytes.load(Ordering::Relaxed),
-            loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed),
+            loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed)
+                + self.parts.bytes.load(Ordering::Relaxed),
         }
     }
 }

@@ -207,7 +207,7 @@ fn config_set_answers_as_redis_does() {
 #[test]
 fn config_get_answers_as_redis_does_at_the_start() {
     let (_redis, mut client) = started_oracle(ServerBuilder::oracle());
-    let ours = SharedConfig::new(started(&[]).settings, Default::default());
+    let ours = SharedConfig::new(started(&["--save", ""]).settings, Default::default());
     let Value::Array(all) = client.command(&["CONFIG", "GET", "*"]).unwrap() else {
         panic!("CONFIG GET gives an array");
     };

@@ -29,6 +29,7 @@ mod payloads;
 mod pubsub;
 mod rdb_files;
 mod replay;
+mod saving;
 mod start;
 mod time;
 mod tracking;

@@ -11,6 +11,7 @@ mod latency;
 mod logs;
 mod memory;
 mod monitor;
+mod saves;
 mod state;
 
 use crate::spec::CommandSpec;
@@ -25,5 +26,6 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     logs::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
+    saves::COMMANDS,
     state::COMMANDS,
 ];

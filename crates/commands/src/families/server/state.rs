@@ -1,4 +1,4 @@
-//! How the server is: INFO TIME ROLE LASTSAVE SHUTDOWN LOLWUT, MODULE LIST and REPLICAOF NO ONE.
+//! How the server is: INFO TIME ROLE SHUTDOWN LOLWUT, MODULE LIST and REPLICAOF NO ONE.
 
 use protocol::Reply;
 
@@ -67,19 +67,6 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             reply.bulk(b"master");
             reply.integer(0);
             reply.array(0);
-            Ok(())
-        },
-        ..CommandSpec::BLANK
-    },
-    CommandSpec {
-        name: "LASTSAVE",
-        flags: ALWAYS.and(Flags::FAST),
-        group: Group::Server,
-        categories: &["admin", "dangerous"],
-        summary: "Gives the time of the last save, in seconds since 1970.",
-        tips: &["nondeterministic_output"],
-        handler: |context, _args, reply| {
-            reply.integer(context.server.last_save_unix());
             Ok(())
         },
         ..CommandSpec::BLANK
@@ -176,7 +163,7 @@ const REPLICA_OF: CommandSpec = CommandSpec {
 fn shutdown(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
-    _reply: &mut Reply<'_>,
+    reply: &mut Reply<'_>,
 ) -> CommandResult {
     let mut request = ShutdownRequest::default();
     let (mut save, mut no_save) = (false, false);
@@ -200,12 +187,16 @@ fn shutdown(
     if request.abort && others || save && no_save {
         return Err(CommandError::Syntax);
     }
-    if request.save == Some(true) {
-        return Err(CommandError::fixed(
-            "ERR SHUTDOWN SAVE is not available: this version keeps nothing on disk",
-        ));
+    if context.server.saves_at_shutdown(request) {
+        context.pace.admit_waiting()?;
+        context.outside(|server| server.shutdown(request))?;
+    } else {
+        context.server.shutdown(request)?;
     }
-    context.server.shutdown(request)?;
+    if request.abort {
+        reply.ok();
+        return Ok(());
+    }
     context.session.fate = Fate::Close;
     Ok(())
 }
@@ -277,11 +268,6 @@ mod tests {
         ] {
             assert_eq!(server.error(line), "ERR syntax error", "{line}");
         }
-        assert!(
-            server
-                .error("SHUTDOWN SAVE")
-                .contains("keeps nothing on disk")
-        );
         assert!(server.port.asked.is_empty());
         server.run("SHUTDOWN nosave now force");
         let asked = server.port.asked.join("");
@@ -289,6 +275,15 @@ mod tests {
             asked.contains("save: Some(false), now: true, force: true"),
             "{asked}"
         );
+    }
+
+    #[test]
+    fn who_saves_first_does_so_where_nobody_else_waits() {
+        let mut server = TestServer::of_worker();
+        assert_eq!(server.pipeline(&["SHUTDOWN SAVE"]).1, crate::Next::Aside);
+        assert!(server.port.asked.is_empty());
+        server.pipeline(&["SHUTDOWN NOSAVE"]);
+        assert_eq!(server.port.asked.len(), 1);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
 use crate::config::DurabilityLevel;
 
 const NO_LOG: &str = "keeps no append-only file";
-const NO_SNAPSHOT: &str = "keeps no snapshot file";
 
 /// Spellings of [`DurabilityLevel`].
 pub(in crate::config) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
@@ -28,16 +27,8 @@ pub(in crate::config) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
 /// The points that `durability checkpoint` sets where there are none: Redis' own.
 pub(in crate::config) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
 
-const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
-const NOTHING_TO_SAVE: &[&str] = &[
-    "nosave",
-    "now",
-    "force",
-    "nosave now",
-    "nosave force",
-    "now force",
-    "nosave now force",
-];
+/// Words that say how a signal stops the server.
+pub(in crate::config) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
 const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
 /// Less would have a checkpoint wait for itself.
@@ -48,15 +39,15 @@ const CHECKPOINT_BUFFER: Kind = Kind::Memory {
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
-    Directive::new("durability", LEVEL, "none").fixed(NO_SNAPSHOT),
-    Directive::new("save", Kind::SavePoints, "").fixed(NO_SNAPSHOT),
-    Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes").fixed(NO_SNAPSHOT),
-    Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864").fixed(NO_SNAPSHOT),
+    Directive::new("durability", LEVEL, "checkpoint").fixed(NO_LOG).or(&["none"]),
+    Directive::new("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
+    Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes"),
+    Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864"),
     Directive::new("dbfilename", TEXT, "dump.rdb").protected().admit(rdb_file_name),
     Directive::new("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default")
-        .admit(shutdown_words).fixed(NO_SNAPSHOT).or(NOTHING_TO_SAVE),
+        .admit(shutdown_words),
     Directive::new("shutdown-on-sigterm", Kind::Choices(AT_SHUTDOWN), "default")
-        .admit(shutdown_words).fixed(NO_SNAPSHOT).or(NOTHING_TO_SAVE),
+        .admit(shutdown_words),
     Directive::new("appendonly", SWITCH, "no").fixed(NO_LOG),
     Directive::new("appendfsync", LOG_LEVEL, "everysec").fixed(NO_LOG),
     Directive::new("appendfilename", TEXT, "appendonly.aof").at_start().admit(aof_file_name)

@@ -11,7 +11,7 @@ mod works;
 use super::directive::Directive;
 use super::value::Kind;
 
-pub(super) use durability::{DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
+pub(super) use durability::{AT_SHUTDOWN, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};

@@ -135,6 +135,8 @@ fn points_that_came_with_the_level_are_all_written_where_there_was_a_line() {
     for line in ["save 300 100", "save 60 10000"] {
         assert!(lines.contains(&line), "{text}");
     }
+    let text = rewritten(b"", &settings);
+    assert!(!String::from_utf8(text).unwrap().contains("save"));
 }
 
 #[test]

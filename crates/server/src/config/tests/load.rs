@@ -142,18 +142,6 @@ fn what_this_version_lacks_is_refused_by_name() {
     let version = env!("CARGO_PKG_VERSION");
     let cases = [
         (
-            "save 3600 1",
-            "keeps no snapshot file; only 'save \"\"' is accepted",
-        ),
-        (
-            "appendonly yes",
-            "keeps no append-only file; only 'appendonly no' is accepted",
-        ),
-        (
-            "appendfsync always",
-            "keeps no append-only file; only 'appendfsync everysec' is accepted",
-        ),
-        (
             "replicaof 10.0.0.1 6379",
             "has no replication; only 'replicaof \"\"' is accepted",
         ),
@@ -200,9 +188,9 @@ fn what_this_version_lacks_is_refused_by_name() {
 
 #[test]
 fn what_counts_is_the_last_value_not_an_earlier_one() {
-    load("save 3600 1 300 100\nappendonly yes\nsave \"\"\nappendonly no\n").unwrap();
-    let told = load("save \"\"\nsave 60 5\nport 1\n").unwrap_err();
-    assert!(told.contains("at line 2\n>>> 'save 60 5'"), "{told}");
+    load("tls-port 1\ncluster-enabled yes\ntls-port 0\ncluster-enabled no\n").unwrap();
+    let told = load("tls-port 0\ntls-port 5\nport 1\n").unwrap_err();
+    assert!(told.contains("at line 2\n>>> 'tls-port 5'"), "{told}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn values_are_shown_as_redis_shows_them() {
         ("shutdown-on-sigint", "nosave now"),
         ("requirepass", "a b"),
         ("loglevel", "warning"),
-        ("save", ""),
+        ("save", "3600 1 300 100 60 10000"),
         ("appendonly", "no"),
         ("slave-read-only", "yes"),
         ("databases", "16"),
@@ -206,14 +206,9 @@ fn the_first_fault_of_several_is_told() {
 fn what_this_version_lacks_is_not_switched_on() {
     for (name, value, lacks) in [
         (
-            "appendonly",
-            "yes",
-            "keeps no append-only file; only 'appendonly no' is accepted",
-        ),
-        (
-            "save",
-            "3600 1",
-            "keeps no snapshot file; only 'save \"\"' is accepted",
+            "tls-port",
+            "6380",
+            "has no TLS; only 'tls-port 0' is accepted",
         ),
         (
             "masterauth",
@@ -228,7 +223,7 @@ fn what_this_version_lacks_is_not_switched_on() {
         );
     }
     let config = shared("");
-    set(&config, &[("appendonly", "no"), ("save", "")]).unwrap();
+    set(&config, &[("appendonly", "no"), ("tls-port", "0")]).unwrap();
     assert_eq!(config.generation(), 1);
 }
 

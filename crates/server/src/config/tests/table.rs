@@ -37,9 +37,11 @@ fn every_default_survives_a_file() {
     for (at, row) in directive::all().iter().enumerate() {
         let default = default_of(row);
         let mut settings = Settings::default();
+        let mut gathering = Gathering::Anew;
         for line in row.kind.write(&default) {
             let line = words::split(&line).unwrap();
-            settings.assign(at, &line, Gathering::Onto).unwrap();
+            settings.assign(at, &line, gathering).unwrap();
+            gathering = Gathering::Onto;
         }
         assert_eq!(*settings.value(at), default, "{}", row.name);
         assert_eq!(row.check_standing(&default), Ok(()), "{}", row.name);

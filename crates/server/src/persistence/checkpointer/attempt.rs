@@ -77,7 +77,9 @@ impl Checkpointer {
         handle: &mut Handle,
         attempt: &Arc<Attempt>,
     ) -> Result<Manifest, Failure> {
-        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let (disk, directory) = (&*self.setup.disk, &*self.directory());
+        let prepared = self.setup.surroundings.prepare();
+        prepared.map_err(Failure::System)?;
         let cut = self.cut(handle, attempt)?;
         let prepared = disk
             .create_directory(directory)
@@ -111,7 +113,7 @@ impl Checkpointer {
 
     /// Removes what a failed attempt wrote, unless it may count.
     fn remove_rest(&self, own: &Path) {
-        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let (disk, directory) = (&*self.setup.disk, &*self.directory());
         let named = match read_manifest(disk, directory) {
             Ok(manifest) => manifest.map(|manifest| directory.join(manifest.directory)),
             // Nobody knows what it names.
@@ -235,7 +237,7 @@ impl Checkpointer {
 
     /// Makes the checkpoint the one that counts.
     fn put_in_force(&self, parts: Vec<Part>, cut: &Cut, name: String) -> Result<Manifest, Failure> {
-        let (disk, directory) = (&*self.setup.disk, self.setup.directory.as_path());
+        let (disk, directory) = (&*self.setup.disk, &*self.directory());
         let mut manifest = Manifest {
             lineage: self.setup.lineage,
             generation: cut.generation,

@@ -112,7 +112,7 @@ fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpoint
 /// A device with the directory on it.
 fn device(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
-    disk.create_directory(std::path::Path::new("/data"))
+    disk.create_directory(Path::new("/data"))
         .unwrap();
     disk.settle();
     disk
@@ -127,7 +127,7 @@ fn make(checkpointer: &Checkpointer) -> Result<Arc<Manifest>, Failure> {
 }
 
 fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadFault> {
-    let directory = std::path::Path::new("/data");
+    let directory = Path::new("/data");
     let manifest = read_manifest(disk, directory)?.expect("there is a checkpoint");
     let (limits, progress) = (limits(), LoadProgress::default());
     let source = Source {

@@ -1,0 +1,232 @@
+//! Checkpoints of the built server: asked for, by themselves and on the way down; what comes back.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, temporary_directory};
+
+/// A directory that goes away with its test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        Self(temporary_directory("saving").unwrap())
+    }
+
+    /// A server that keeps its data here.
+    fn server(&self, save: &str) -> Server {
+        self.builder(save).start().unwrap()
+    }
+
+    fn builder(&self, save: &str) -> ServerBuilder {
+        let dir = self.0.to_str().unwrap();
+        ServerBuilder::iolite().args(&["--dir", dir, "--save", save])
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(client: &mut Client, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    testkit::transcript::show(&client.command(&words).unwrap())
+}
+
+/// A field of INFO persistence.
+fn field(client: &mut Client, name: &str) -> String {
+    let Value::Bulk(info) = client.command(&["INFO", "persistence"]).unwrap() else {
+        panic!("INFO is a string");
+    };
+    let info = String::from_utf8(info).unwrap();
+    let mut lines = info.lines();
+    let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found.unwrap().to_owned()
+}
+
+/// Waits until a field has a value.
+fn wait_for(client: &mut Client, name: &str, value: &str) {
+    let patience = Patience::of(Duration::from_secs(60));
+    while field(client, name) != value {
+        assert!(patience.lasts(), "{name} is not {value}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Has the server end, and waits for that.
+fn shut_down(server: Server, words: &[&str]) {
+    let mut client = server.client().unwrap();
+    assert!(client.command(words).is_err(), "there is no reply");
+    let socket = server.socket();
+    let patience = Patience::of(Duration::from_secs(60));
+    while socket.exists() {
+        assert!(patience.lasts(), "it goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_was_saved_comes_back() {
+    let directory = Directory::new();
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    run(&mut client, "SET a 1");
+    run(&mut client, "RPUSH list x y z");
+    run(&mut client, "SELECT 3");
+    run(&mut client, "SET b 2 EX 1000");
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+    assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
+    run(&mut client, "SET lost 1");
+    assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "1");
+    // Killed without a word.
+    drop((client, server));
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    wait_for(&mut client, "loading", "0");
+    assert_eq!(field(&mut client, "rdb_last_load_keys_loaded"), "3");
+    assert_eq!(run(&mut client, "GET a"), "\"1\"");
+    assert_eq!(run(&mut client, "GET lost"), "(nil)");
+    assert_eq!(run(&mut client, "LRANGE list 0 -1"), r#"["x", "y", "z"]"#);
+    run(&mut client, "SELECT 3");
+    assert_eq!(run(&mut client, "GET b"), "\"2\"");
+    assert_ne!(run(&mut client, "TTL b"), ":-1");
+}
+
+#[test]
+fn the_background_saves_too() {
+    let directory = Directory::new();
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    run(&mut client, "SET a 1");
+    assert_eq!(run(&mut client, "BGSAVE"), "+Background saving started");
+    wait_for(&mut client, "rdb_saves", "1");
+    run(&mut client, "MULTI");
+    run(&mut client, "SET a 2");
+    run(&mut client, "BGSAVE");
+    run(&mut client, "SET a 3");
+    assert_eq!(
+        run(&mut client, "EXEC"),
+        "[+OK, +Background saving scheduled, +OK]"
+    );
+    wait_for(&mut client, "rdb_saves", "2");
+    let rewriting = "+Background append only file rewriting started";
+    assert_eq!(run(&mut client, "BGREWRITEAOF"), rewriting);
+    wait_for(&mut client, "aof_rewrites", "1");
+    drop((client, server));
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    wait_for(&mut client, "loading", "0");
+    assert_eq!(run(&mut client, "GET a"), "\"3\"");
+}
+
+#[test]
+fn a_save_point_saves_by_itself() {
+    let directory = Directory::new();
+    let server = directory.server("1 2");
+    let mut client = server.client().unwrap();
+    run(&mut client, "MSET a 1 b 2 c 3");
+    wait_for(&mut client, "rdb_saves", "1");
+    assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
+    assert!(server.log().contains("2 changes in 1 seconds. Saving..."));
+}
+
+#[test]
+fn a_server_with_save_points_saves_on_its_way_down() {
+    let directory = Directory::new();
+    for (round, (words, kept)) in [
+        (&["SHUTDOWN"][..], "1"),
+        (&["SHUTDOWN", "NOSAVE"], "1"),
+        (&["SHUTDOWN", "SAVE"], "3"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let server = directory.server("3600 1");
+        let mut client = server.client().unwrap();
+        wait_for(&mut client, "loading", "0");
+        run(&mut client, &format!("SET round {}", round + 1));
+        shut_down(server, words);
+        let server = directory.server("");
+        let mut client = server.client().unwrap();
+        wait_for(&mut client, "loading", "0");
+        assert_eq!(run(&mut client, "GET round"), format!("\"{kept}\""));
+    }
+}
+
+#[test]
+fn when_nothing_can_be_saved_writes_are_refused_and_the_server_stays() {
+    let directory = Directory::new();
+    let in_the_way = directory.0.join("iolite-data");
+    let server = directory.server("3600 1");
+    fs::write(&in_the_way, "").unwrap();
+    let mut client = server.client().unwrap();
+    run(&mut client, "SET a 1");
+    assert_eq!(run(&mut client, "SAVE"), "-ERR");
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
+    for line in ["SET a 2", "PING"] {
+        let refused = run(&mut client, line);
+        assert!(
+            refused.starts_with("-MISCONF Redis is configured"),
+            "{refused}"
+        );
+    }
+    assert_eq!(run(&mut client, "GET a"), "\"1\"");
+    let refused = "-ERR Errors trying to SHUTDOWN. Check logs.";
+    assert_eq!(run(&mut client, "SHUTDOWN"), refused);
+    run(&mut client, "CONFIG SET stop-writes-on-bgsave-error no");
+    assert_eq!(run(&mut client, "SET a 3"), "+OK");
+    run(&mut client, "CONFIG SET stop-writes-on-bgsave-error yes");
+    assert!(run(&mut client, "SET a 4").starts_with("-MISCONF"));
+    fs::remove_file(&in_the_way).unwrap();
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+    assert_eq!(run(&mut client, "SET a 5"), "+OK");
+}
+
+#[test]
+fn nobody_saves_over_the_data_of_another() {
+    let directory = Directory::new();
+    let (first, second) = (directory.server(""), directory.server(""));
+    let (mut one, mut other) = (first.client().unwrap(), second.client().unwrap());
+    run(&mut one, "SET a 1");
+    run(&mut other, "SET a 2");
+    assert_eq!(run(&mut one, "SAVE"), "+OK");
+    assert_eq!(run(&mut other, "SAVE"), "-ERR");
+    assert!(second.log().contains("Another server uses the data in"));
+    drop((one, first));
+    assert_eq!(run(&mut other, "SAVE"), "-ERR");
+    assert!(
+        second
+            .log()
+            .contains("data that this server has not loaded")
+    );
+    let third = directory.server("");
+    let mut client = third.client().unwrap();
+    wait_for(&mut client, "loading", "0");
+    assert_eq!(run(&mut client, "GET a"), "\"1\"");
+    let refused = directory.builder("").start().unwrap_err().to_string();
+    assert!(
+        refused.contains("Another server uses the data in"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn where_data_is_kept_stays_while_the_server_runs() {
+    let (directory, other) = (Directory::new(), Directory::new());
+    let protected = &["--enable-protected-configs", "yes"];
+    let server = directory.builder("").args(protected).start().unwrap();
+    let mut client = server.client().unwrap();
+    let line = format!("CONFIG SET dir {}", other.0.display());
+    assert_eq!(run(&mut client, &line), "+OK");
+    assert_eq!(run(&mut client, "SAVE"), "+OK", "{}", server.log());
+    assert!(other.0.join("iolite-data/MANIFEST").exists());
+    let line = format!("CONFIG SET dir {}", directory.0.display());
+    let refused = run(&mut client, &line);
+    assert!(refused.ends_with("Data is kept in the present one while the server runs."));
+}
