@@ -112,8 +112,7 @@ fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpoint
 /// A device with the directory on it.
 fn device(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
-    disk.create_directory(Path::new("/data"))
-        .unwrap();
+    disk.create_directory(Path::new("/data")).unwrap();
     disk.settle();
     disk
 }
