@@ -16,7 +16,7 @@ use crate::parts::{cargo, target_directory};
 use crate::{toolchain, workspace_root};
 
 /// The targets, and how many inputs each gets as a part of the tests: about 10 s each.
-const TARGETS: [(&str, u32); 10] = [
+const TARGETS: [(&str, u32); 11] = [
     ("glob", 400_000),
     ("words", 400_000),
     ("number", 600_000),
@@ -24,6 +24,7 @@ const TARGETS: [(&str, u32); 10] = [
     ("command_args", 15_000),
     ("restore", 150_000),
     ("log_file", 30_000),
+    ("rdb_file", 60_000),
     ("types", 3_000),
     ("manifest", 400_000),
     ("checkpoint", 60_000),
