@@ -19,6 +19,10 @@ use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reaso
 use crate::log::Log;
 use crate::{identity, system_check};
 
+mod order;
+
+use order::{Order, Wish};
+
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Invocation {
@@ -28,6 +32,22 @@ pub enum Invocation {
     Bench(Vec<String>),
     /// Read these files, and tell what is in them.
     Check(Vec<PathBuf>),
+    /// Load a file into the directory of the data.
+    Import {
+        /// Where the data is, and how it is kept.
+        startup: Box<Startup>,
+        /// The file.
+        file: PathBuf,
+    },
+    /// Write the data of the directory into a file.
+    Export {
+        /// Where the data is.
+        startup: Box<Startup>,
+        /// The file.
+        file: PathBuf,
+        /// The version of its format, if one is wanted.
+        version: Option<u16>,
+    },
     /// Print `text` on standard output and exit with `code`.
     Print {
         /// The text, with its last newline.
@@ -89,6 +109,8 @@ pub fn read(
     if let Some(printed) = special(&program, options)? {
         return Ok(printed);
     }
+    let order = Order::read(options)?;
+    let options = order.as_ref().map_or(options, |order| &order.options);
     let line = CommandLine::read(options);
     let mut loader = Loader::new();
     loader.read_environment(environment)?;
@@ -102,14 +124,25 @@ pub fn read(
         ));
     }
     remarks.extend(loaded.remark);
-    Ok(Invocation::Serve(Box::new(Startup {
+    let startup = Box::new(Startup {
         settings: loaded.settings,
         origin: Origin {
             file: line.file,
             arguments,
         },
         remarks,
-    })))
+    });
+    Ok(match order {
+        None => Invocation::Serve(startup),
+        Some(Order { file, wish, .. }) => match wish {
+            Wish::Import => Invocation::Import { startup, file },
+            Wish::Export(version) => Invocation::Export {
+                startup,
+                file,
+                version,
+            },
+        },
+    })
 }
 
 impl Startup {
@@ -257,6 +290,8 @@ fn usage(program: &OsStr) -> String {
        {program} --check-system
        {program} bench [options] (measure a server; bench --help)
        {program} check FILE... (verify files, and tell what is in them)
+       {program} import FILE.rdb [options] (load a file into the data of --dir)
+       {program} export FILE.rdb [--rdb-version N] [options] (write that data)
 
 Options are the directives of the configuration file, with their values:
        {program} (run the server with the defaults)

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use server::persistence::check;
+use server::persistence::offline::{self, OfflineError};
 use server::{cli, runtime};
 
 #[allow(
@@ -24,8 +25,32 @@ fn main() -> ExitCode {
             print!("{}", checked.text);
             ExitCode::from(u8::from(!checked.is_good))
         }
+        Ok(cli::Invocation::Import { startup, file }) => tell(offline::import(*startup, &file)),
+        Ok(cli::Invocation::Export {
+            startup,
+            file,
+            version,
+        }) => tell(offline::export(*startup, &file, version)),
         Err(error) => {
             eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "there is nobody else to tell"
+)]
+fn tell(done: Result<String, OfflineError>) -> ExitCode {
+    match done {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("iolite: {error}");
             ExitCode::FAILURE
         }
     }

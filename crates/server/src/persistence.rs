@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod loader;
 pub mod loading;
 pub mod log_tail;
+pub mod offline;
 pub mod replay;
 pub mod saving;
 pub mod sink;

@@ -56,7 +56,7 @@ fn settings(args: &[String], directory: &Path) -> io::Result<Settings> {
     match cli::read(words, std::iter::empty(), &mut io::empty()) {
         Ok(Invocation::Serve(startup)) => Ok(startup.settings),
         Ok(Invocation::Print { text, .. }) => Err(io::Error::other(text)),
-        Ok(Invocation::Bench(_) | Invocation::Check(_)) => Err(io::Error::other("no server")),
+        Ok(_) => Err(io::Error::other("no server")),
         Err(error) => Err(io::Error::other(error.to_string())),
     }
 }

@@ -71,7 +71,7 @@ impl Server {
             .engine
             .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
         if outcome.next == Next::Blocks {
-            self.engine.give_up(&mut self.session);
+            self.engine.give_up(&mut self.session, 0);
             return None;
         }
         let answers = answers && self.session.reply_mode == ReplyMode::On;

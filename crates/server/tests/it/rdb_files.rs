@@ -197,3 +197,44 @@ fn check_tells_what_is_in_a_file() {
     );
     assert!(text.ends_with(&damage), "{text}");
 }
+
+/// Runs the built program with these words; its exit code, and what it printed.
+fn iolite(words: &[&str]) -> (Option<i32>, String) {
+    let done = Command::new(iolite_program()).args(words).output().unwrap();
+    let printed = [done.stdout, done.stderr].concat();
+    (done.status.code(), String::from_utf8(printed).unwrap())
+}
+
+#[test]
+fn a_file_goes_into_a_directory_and_out_of_it_again() {
+    let redis = ServerBuilder::oracle().start().unwrap();
+    fill(&mut redis.client().unwrap());
+    run(&mut redis.client().unwrap(), "SAVE");
+    let saved = redis.directory().join("dump.rdb");
+    let data = redis.directory().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let out = redis.directory().join("out.rdb");
+    let [saved, data, out] = [&saved, &data, &out].map(|path| path.to_str().unwrap());
+    let (code, text) = iolite(&["export", out, "--dir", data]);
+    assert_eq!(code, Some(1), "there is nothing yet: {text}");
+    let (code, text) = iolite(&["import", saved, "--dir", data]);
+    assert_eq!(code, Some(0), "{text}");
+    let (code, text) = iolite(&["import", "--dir", data, saved]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("there is data already"), "{text}");
+    let (code, text) = iolite(&["export", "--dir", data, out, "--rdb-version", "10"]);
+    assert_eq!(code, Some(0), "{text}");
+    let before = state(&redis_over(Path::new(saved)));
+    let after = state(&redis_over(Path::new(out)));
+    assert_eq!(difference(&before.0, &after.0), None);
+    assert_eq!(before.1, after.1);
+    let (code, text) = iolite(&["export", out, "--dir", data, "--rdb-version", "8"]);
+    assert_eq!(code, Some(1), "{text}");
+    // Without data of our own, that of Redis is taken: a file of another version is made of it.
+    let other = redis.directory().to_str().unwrap();
+    let (code, text) = iolite(&["export", out, "--dir", other, "--rdb-version", "12"]);
+    assert_eq!(code, Some(0), "{text}");
+    let (code, text) = iolite(&["check", out]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("RDB version 12, "), "{text}");
+}

@@ -1,0 +1,121 @@
+//! `import` and `export`: a word, a file, and otherwise the options of the server.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use super::StartError;
+
+/// Something else than to serve.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// What.
+    pub(super) wish: Wish,
+    /// The file.
+    pub(super) file: PathBuf,
+    /// The rest, which are the server's options.
+    pub(super) options: Vec<OsString>,
+}
+
+/// What is to be done with the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Import,
+    /// In this version of its format, if one is wanted.
+    Export(Option<u16>),
+}
+
+impl Order {
+    /// The order that the options begin with, if it is one. Its file is the first word behind it, or the
+    /// last when options come first.
+    pub(super) fn read(options: &[OsString]) -> Result<Option<Self>, StartError> {
+        let Some((word, rest)) = options.split_first() else {
+            return Ok(None);
+        };
+        let mut rest = rest.to_vec();
+        let wish = match word.as_bytes() {
+            b"import" => Wish::Import,
+            b"export" => Wish::Export(take_version(&mut rest)?),
+            _ => return Ok(None),
+        };
+        let is_first = rest.first().is_some_and(|word| !is_option(word));
+        let file = match is_first {
+            true => Some(rest.remove(0)),
+            false => rest.pop().filter(|word| !is_option(word)),
+        };
+        let usage = || {
+            let word = word.display();
+            StartError(format!(
+                "Usage: iolite {word} FILE.rdb [options]; see iolite --help"
+            ))
+        };
+        Ok(Some(Self {
+            wish,
+            file: file.map(PathBuf::from).ok_or_else(usage)?,
+            options: rest,
+        }))
+    }
+}
+
+fn is_option(word: &OsString) -> bool {
+    word.as_bytes().starts_with(b"-")
+}
+
+/// Takes `--rdb-version` and the number behind it out of the options.
+fn take_version(options: &mut Vec<OsString>) -> Result<Option<u16>, StartError> {
+    let Some(at) = options.iter().position(|word| word == "--rdb-version") else {
+        return Ok(None);
+    };
+    let number = options
+        .get(at + 1)
+        .and_then(|word| word.to_str()?.parse().ok());
+    let number: u16 =
+        number.ok_or_else(|| StartError("--rdb-version needs a number: 9 to 12".to_owned()))?;
+    options.drain(at..at + 2);
+    Ok(Some(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(words: &[&str]) -> Result<Option<Order>, String> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        Order::read(&words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_file_stands_first_or_last() {
+        let expected = Order {
+            wish: Wish::Export(Some(10)),
+            file: "a.rdb".into(),
+            options: vec!["--dir".into(), "/data".into()],
+        };
+        for words in [
+            ["export", "a.rdb", "--rdb-version", "10", "--dir", "/data"],
+            ["export", "--dir", "/data", "a.rdb", "--rdb-version", "10"],
+            ["export", "--dir", "/data", "--rdb-version", "10", "a.rdb"],
+        ] {
+            assert_eq!(order(&words).unwrap().as_ref(), Some(&expected));
+        }
+        let import = order(&["import", "a.rdb", "a.conf", "--port", "1"])
+            .unwrap()
+            .unwrap();
+        assert_eq!(import.wish, Wish::Import);
+        assert_eq!(import.options, ["a.conf", "--port", "1"]);
+    }
+
+    #[test]
+    fn what_is_no_order_is_left_to_the_server() {
+        assert_eq!(order(&[]), Ok(None));
+        assert_eq!(order(&["./import", "a.rdb"]), Ok(None));
+        assert_eq!(order(&["--dir", "import"]), Ok(None));
+        assert!(
+            order(&["import"])
+                .unwrap_err()
+                .starts_with("Usage: iolite import")
+        );
+        assert!(order(&["export", "--daemonize"]).is_err());
+        assert!(order(&["export", "a", "--rdb-version", "x"]).is_err());
+    }
+}
