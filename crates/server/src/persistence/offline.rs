@@ -15,7 +15,7 @@ use std::sync::Arc;
 use base::clock::SystemClock;
 use durability::checkpoint::{Lineage, Manifest, read_manifest};
 use durability::disk::{Disk as _, SystemDisk};
-use durability::log::Reader;
+use durability::log::{LogError, Reader};
 use reactor::workers::available_cores;
 use store::{Options, Store};
 
@@ -181,19 +181,26 @@ impl Place {
     /// Makes sure that the log has nothing that the checkpoint has not.
     fn expect_short_log(&self, manifest: &Manifest) -> Result<(), OfflineError> {
         let path = self.directory.log_path();
-        if SystemDisk.list(&path).is_err() {
+        let Ok(names) = SystemDisk.list(&path) else {
+            return Ok(());
+        };
+        let has_more = match manifest.log_sequence {
+            // Whatever is there was begun behind the checkpoint, as far as anybody can tell.
+            None => names.iter().any(|name| name.ends_with(".log")),
+            Some(from) => has_frames(&path, from).map_err(because("the log"))?,
+        };
+        if !has_more {
             return Ok(());
         }
-        let refused = |error| OfflineError(format!("the log: {error}"));
-        let reader = Reader::open(Arc::new(SystemDisk), &path, manifest.log_sequence);
-        let mut reader = reader.map_err(|error| refused(error.to_string()))?;
-        let next = reader.next_frame();
-        match next.map_err(|error| refused(error.to_string()))? {
-            None => Ok(()),
-            Some(_) => Err(OfflineError(format!(
-                "{}: the log has writes that are in no checkpoint yet; start a server and SAVE first",
-                path.display()
-            ))),
-        }
+        Err(OfflineError(format!(
+            "{}: the log has writes that are in no checkpoint yet; start a server and SAVE first",
+            path.display()
+        )))
     }
+}
+
+/// Whether the log has anything from `from` on.
+fn has_frames(log: &Path, from: u64) -> Result<bool, LogError> {
+    let mut reader = Reader::open(Arc::new(SystemDisk), log, from)?;
+    Ok(reader.next_frame()?.is_some())
 }
