@@ -109,7 +109,7 @@ fn file(path: &Path, place: Place) -> (Findings, Result<(), Damage>) {
 fn open_file(mut file: File, place: Place, findings: &mut Findings) -> Result<(), Damage> {
     let mut offset = 0;
     let has_requests = append_only::are_requests_at(&mut file, offset)?;
-    if !has_requests && !(place.is_of_log && file.metadata()?.len() == 0) {
+    if !(has_requests || place.is_of_log && file.metadata()?.len() == 0) {
         let mut reader = rdb_file(&file, findings)?;
         offset = reader.offset();
         let mut behind = file.try_clone()?;
