@@ -35,6 +35,7 @@ mod memory;
 mod options;
 mod place;
 mod reader;
+mod remainder;
 mod segment;
 mod syncer;
 mod writer;
@@ -91,7 +92,7 @@ type Listener = Box<dyn Fn(u64) + Send + Sync>;
 impl Log {
     /// Opens the log of a directory, which is made where there is none, to go on at `start`: where a
     /// [`Reader`] ended, or the sequence of a checkpoint that is above that, or any frame's to forget what is
-    /// behind it.
+    /// behind it. What is below it is durable when this returns.
     ///
     /// # Errors
     /// Those of the system, and heads of files that are damaged.
@@ -102,13 +103,15 @@ impl Log {
         start: u64,
         options: Options,
     ) -> io::Result<Arc<Self>> {
-        let writer = Writer::open(&*disk, directory, start, &options)?;
+        let durable =
+            remainder::durable_end(&disk, directory, start).map_err(remainder::refusal)?;
+        let writer = Writer::open(&*disk, directory, durable, &options)?;
         let log = Arc::new(Self {
             directory: directory.to_owned(),
-            memory: Memory::new(start, options.chunk_bytes),
+            memory: Memory::new(durable, options.chunk_bytes),
             places: Places::new(start),
-            written: CachePadded::new(AtomicU64::new(start)),
-            durable: CachePadded::new(AtomicU64::new(start)),
+            written: CachePadded::new(AtomicU64::new(durable)),
+            durable: CachePadded::new(AtomicU64::new(durable)),
             wanted: AtomicU64::new(0),
             unsynced_since_ns: AtomicU64::new(0),
             level: AtomicU8::new(Level::EverySecond as u8),
@@ -121,6 +124,7 @@ impl Log {
             clock,
             options,
         });
+        log.write_remainder(start)?;
         log.prepare()?;
         Ok(log)
     }

@@ -11,10 +11,16 @@ pub enum Bug {
     FailedSyncBelieved,
     /// The last effect of a group is left out.
     GroupCutShort,
-    /// Files are called durable that were not synced.
+    /// A manifest is renamed that was not synced.
+    ManifestUnsynced,
+    /// A manifest is called durable whose directory was not synced.
+    ManifestNameUnsynced,
+    /// Segments are called durable that were not synced.
     SyncSkipped,
-    /// Names are called durable though their directory was not synced.
+    /// Segments are called durable whose directory was not synced.
     DirectorySyncSkipped,
+    /// What is being synced is called durable before it is.
+    AcknowledgedEarly,
 }
 
 /// Whether a bug is planted on this thread.

@@ -19,9 +19,10 @@
 //!   file, never a mixture. Whatever is in a directory whose own name is lost is lost with it. That a file
 //!   was synced says nothing about its name.
 //!
-//! Faults are asked for by the number of the operation. As with Linux, a sync that fails forgets what
+//! Faults are asked for by the number of the operation. As with Linux, a file's sync that fails forgets what
 //! was pending, while readers go on seeing it; **the next one succeeds**. Whoever believes that one loses data,
-//! and the tests see it.
+//! and the tests see it. Names stay pending when the sync of their directory fails: a file system that
+//! cannot keep those stops altogether.
 //!
 //! Everything follows from the seeds as long as one thread at a time uses the device.
 

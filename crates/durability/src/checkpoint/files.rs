@@ -88,12 +88,12 @@ pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) 
     }
     let file = disk.create(&new)?;
     file.write_at(text.as_bytes(), 0)?;
-    if !planted::is_on(Bug::SyncSkipped) {
+    if !planted::is_on(Bug::ManifestUnsynced) {
         file.sync()?;
     }
     drop(file);
     disk.rename(&new, &directory.join(MANIFEST_NAME))?;
-    if planted::is_on(Bug::DirectorySyncSkipped) {
+    if planted::is_on(Bug::ManifestNameUnsynced) {
         return Ok(());
     }
     disk.sync_directory(directory)

@@ -111,7 +111,11 @@ impl Appender {
 
 /// Writes a frame that reaches other chunks than the last one did; the one it ends in.
 #[cold]
-fn write_across(log: &Log, sequence: u64, words: &[[u8; WORD_BYTES]]) -> (u64, Arc<Chunk>) {
+pub(super) fn write_across(
+    log: &Log,
+    sequence: u64,
+    words: &[[u8; WORD_BYTES]],
+) -> (u64, Arc<Chunk>) {
     let (mut rest, mut sequence) = (words, sequence);
     loop {
         let (index, at, left) = log.memory.place_of(sequence);

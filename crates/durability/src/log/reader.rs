@@ -52,6 +52,8 @@ struct Open {
     offset: u64,
     /// What is left of the block that is being read, in bytes of frames.
     block_left: u64,
+    /// The highest durable sequence that the blocks read so far state, also those of files before.
+    stated: u64,
 }
 
 /// Where a log ends, and what stands behind.
@@ -198,12 +200,8 @@ impl Reader {
     /// # Errors
     /// See [`LogError`]. Everything given before is right nevertheless.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, LogError> {
-        let (offset, length) = loop {
-            match self.step()? {
-                Step::Frame(offset, length) => break (offset, length),
-                Step::Passed => {}
-                Step::End => return Ok(None),
-            }
+        let Some((offset, length)) = self.next_place()? else {
+            return Ok(None);
         };
         let sequence = self.sequence - length as u64;
         let Some(open) = &mut self.open else {
@@ -220,6 +218,42 @@ impl Reader {
                 sequence,
                 what,
             })
+    }
+
+    /// The sequence of the next frame, and its bytes; none at the end.
+    pub(super) fn next_bytes(&mut self) -> Result<Option<(u64, &[u8])>, LogError> {
+        let Some((offset, length)) = self.next_place()? else {
+            return Ok(None);
+        };
+        let sequence = self.sequence - length as u64;
+        let Some(open) = &mut self.open else {
+            return Ok(None);
+        };
+        let path = &self.segments[open.at].path;
+        let bytes = view(&mut open.window, path, offset, length)?;
+        Ok(bytes.map(|bytes| (sequence, bytes)))
+    }
+
+    /// Where the next frame stands in the open file, and how long it is.
+    fn next_place(&mut self) -> Result<Option<(u64, usize)>, LogError> {
+        loop {
+            match self.step()? {
+                Step::Frame(offset, length) => return Ok(Some((offset, length))),
+                Step::Passed => {}
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Passes everything below a sequence, and what is only stated there.
+    pub(super) fn pass(&mut self, end: u64) -> Result<(), LogError> {
+        while self.sequence <= end && !matches!(self.step()?, Step::End) {}
+        Ok(())
+    }
+
+    /// The highest durable sequence that the blocks read so far state.
+    pub(super) fn stated(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.stated)
     }
 
     /// How the log ends, once all frames were given.
@@ -288,6 +322,7 @@ impl Reader {
             chain: head.chain(),
             offset: SEGMENT_HEAD_BYTES as u64,
             block_left: 0,
+            stated: self.stated(),
         });
         Ok(())
     }
@@ -348,6 +383,7 @@ impl Open {
             Some(head) if head.chain != self.chain => "a block does not follow the one before",
             Some(head) => {
                 self.chain = head.next_chain(self.salt);
+                self.stated = self.stated.max(head.durable);
                 self.offset += BLOCK_HEAD_BYTES as u64;
                 let is_passed = sequence.saturating_add(head.length) <= from
                     && head.length <= self.window.size.saturating_sub(self.offset);

@@ -174,6 +174,9 @@ impl Log {
         writer.has_new_name = false;
         drop(writer);
 
+        if planted::is_on(Bug::AcknowledgedEarly) {
+            self.durable.fetch_max(target, Ordering::AcqRel);
+        }
         let result = self.sync_files(&full, current.as_ref(), has_new_name);
 
         let mut writer = lock(&self.writer);
@@ -200,6 +203,9 @@ impl Log {
         current: Option<&Segment>,
         has_new_name: bool,
     ) -> io::Result<()> {
+        if planted::is_on(Bug::SyncSkipped) {
+            return Ok(());
+        }
         for segment in full {
             segment.file.set_len(segment.offset)?;
             segment.file.sync()?;
@@ -207,7 +213,7 @@ impl Log {
         if let Some(segment) = current {
             segment.file.sync()?;
         }
-        if has_new_name {
+        if has_new_name && !planted::is_on(Bug::DirectorySyncSkipped) {
             self.disk.sync_directory(&self.directory)?;
         }
         Ok(())

@@ -15,7 +15,8 @@ use base::sync::thread;
 
 use super::fault::LogFault;
 use super::options::Options;
-use super::reader::{self, LogError};
+use super::reader;
+use super::remainder;
 use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::{Level, Log, lock};
 use crate::disk::{Disk, DiskFile};
@@ -69,7 +70,7 @@ impl Writer {
     pub(super) fn open(
         disk: &dyn Disk,
         directory: &Path,
-        start: u64,
+        durable: u64,
         options: &Options,
     ) -> io::Result<Self> {
         disk.create_directory(directory)?;
@@ -82,10 +83,7 @@ impl Writer {
         for name in names.iter().filter(|name| name.ends_with(UNUSED_EXTENSION)) {
             disk.remove(&directory.join(name))?;
         }
-        let mut found = reader::list(disk, directory).map_err(|error| match error {
-            LogError::Io { error, .. } => error,
-            other => io::Error::new(io::ErrorKind::InvalidData, other),
-        })?;
+        let mut found = reader::list(disk, directory).map_err(remainder::refusal)?;
         let ordinals = found.iter().map(|segment| segment.head.ordinal);
         let ordinal = ordinals
             .max()
@@ -99,7 +97,7 @@ impl Writer {
             full: Vec::new(),
             next: None,
             has_new_name: false,
-            stated: start,
+            stated: durable,
             files: files.collect(),
             ordinal,
             random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
@@ -268,6 +266,10 @@ impl Log {
             Some(segment) => segment,
             None => Segment::make(self, NOW_NAME, writer.head(self))?,
         };
+        // Of two names that are not durable the later one may survive alone, and nothing leads to it.
+        if writer.has_new_name {
+            self.disk.sync_directory(&self.directory)?;
+        }
         writer.name(self, &mut segment, first)?;
         writer.full.extend(writer.current.replace(segment));
         Ok(())

@@ -182,32 +182,27 @@ impl Names {
 
     /// Makes the names in a directory durable.
     pub(super) fn sync(&mut self, directory: &Path) {
-        let is_durable = self.with_those_before(|change, _| parent(change.name()) == directory);
-        self.ends(&is_durable, &is_durable);
+        let survives = self.with_those_before(|change, _| parent(change.name()) == directory);
+        self.keep(&survives);
     }
 
-    /// Some of the changes in a directory become durable, the others are forgotten.
+    /// Makes some of the names in a directory durable, and nobody knows which.
     pub(super) fn fail_sync(&mut self, directory: &Path, random: &mut Prng) {
-        let ends = self.with_those_before(|change, _| parent(change.name()) == directory);
-        let survives = self.chosen(random);
-        let survives: Vec<bool> = ends
-            .iter()
-            .zip(survives)
-            .map(|(ends, survives)| *ends && survives)
-            .collect();
-        let survives = self.with_those_before(|_, index| survives[index]);
-        self.ends(&ends, &survives);
+        let chosen = self.chosen(random);
+        let survives = self
+            .with_those_before(|change, index| parent(change.name()) == directory && chosen[index]);
+        self.keep(&survives);
     }
 
-    /// Applies the changes that become durable, and forgets those that are no longer pending.
-    fn ends(&mut self, ends: &[bool], is_durable: &[bool]) {
-        let mut index = 0;
+    /// Makes these changes durable.
+    fn keep(&mut self, survives: &[bool]) {
+        let mut survives = survives.iter();
         self.pending.retain(|change| {
-            if is_durable[index] {
+            let is_kept = survives.next() == Some(&true);
+            if is_kept {
                 change.apply(&mut self.durable);
             }
-            index += 1;
-            !(ends[index - 1] || is_durable[index - 1])
+            !is_kept
         });
     }
 

@@ -190,13 +190,13 @@ fn a_power_cut_leaves_the_newest_finished_checkpoint() {
 #[test]
 #[should_panic(expected = "MANIFEST")]
 fn a_manifest_that_is_not_synced_is_noticed() {
-    planted::plant(Some(Bug::SyncSkipped));
+    planted::plant(Some(Bug::ManifestUnsynced));
     power_cuts(0..200);
 }
 
 #[test]
 #[should_panic(expected = "was in force")]
 fn a_manifest_whose_name_is_not_synced_is_noticed() {
-    planted::plant(Some(Bug::DirectorySyncSkipped));
+    planted::plant(Some(Bug::ManifestNameUnsynced));
     power_cuts(0..200);
 }

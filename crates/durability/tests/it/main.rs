@@ -1,6 +1,14 @@
 //! What comes back after power cuts and failing devices, of log, checkpoints and manifest together.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "figures, and how to see a failure again"
+)]
 
 mod checkpoints;
+mod io_errors;
 mod ledger;
+mod life;
+mod power_cuts;

@@ -1,0 +1,84 @@
+//! The end of a log that nobody knows to be durable, when the log is opened.
+//!
+//! What a reader found may be in the system's memory alone: the process ended, the system did not. A sync now
+//! would not help, for one may have failed before, and after that another one succeeds without having
+//! kept anything. So everything above the last statement of what is durable is written again, as after a
+//! failed sync ([`Log::heal`]). After an orderly end that is nothing; otherwise it is what would have been
+//! synced next.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::appender::write_across;
+use super::reader::{LogError, Reader};
+use super::{Log, lock};
+use crate::disk::Disk;
+
+/// Up to where the log is known to be durable that is to go on at `start`. What is between them is in its files.
+pub(super) fn durable_end(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    start: u64,
+) -> Result<u64, LogError> {
+    // What a file states may be about those before it, not about itself: back to one that does.
+    let mut from = start;
+    loop {
+        let (first, stated) = match look(disk, directory, from, start) {
+            Ok(Some(found)) => found,
+            // A checkpoint holds what is missing.
+            Ok(None) => return Ok(start),
+            // What was before was cut off, and may have come back in part.
+            Err(LogError::Missing { .. }) => return Ok(from.saturating_add(1).min(start)),
+            Err(LogError::Damage { .. }) if from < start => return Ok(from + 1),
+            Err(error) => return Err(error),
+        };
+        match first.checked_sub(1) {
+            Some(before) if stated < first && first <= start => from = before,
+            _ => return Ok(stated.max(first).min(start)),
+        }
+    }
+}
+
+/// Where the file begins that holds `from`, and the highest sequence that it and those behind it state to be
+/// durable; none when they do not reach up to `start`.
+fn look(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    from: u64,
+    start: u64,
+) -> Result<Option<(u64, u64)>, LogError> {
+    let mut reader = Reader::open(Arc::clone(disk), directory, from)?;
+    let first = reader.sequence();
+    reader.pass(start)?;
+    Ok((reader.sequence() >= start).then(|| (first, reader.stated())))
+}
+
+impl Log {
+    /// Writes what is between what is durable and `start` again, and makes it durable.
+    pub(super) fn write_remainder(&self, start: u64) -> io::Result<()> {
+        let durable = self.durable();
+        if durable == start {
+            return Ok(());
+        }
+        let reader = Reader::open(Arc::clone(&self.disk), &self.directory, durable);
+        let mut reader = reader.map_err(refusal)?;
+        while let Some((sequence, bytes)) = reader.next_bytes().map_err(refusal)? {
+            if sequence >= start {
+                break;
+            }
+            let (words, _) = bytes.as_chunks();
+            let _chunk = write_across(self, sequence, words);
+        }
+        let healed = self.heal(&mut lock(&self.writer));
+        healed.map_err(|fault| io::Error::new(fault.kind, fault))
+    }
+}
+
+/// An error in opening a log, of what reading it says.
+pub(super) fn refusal(error: LogError) -> io::Error {
+    match error {
+        LogError::Io { error, .. } => error,
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
+}
