@@ -216,7 +216,7 @@ impl<'l> Life<'l> {
                 Checkpoint::Written(parts.write(&self.disk, directory, &state)?)
             }
             Checkpoint::Written(manifest) => {
-                self.make_durable(manifest.log_sequence)?;
+                self.make_durable(log_from(&manifest))?;
                 replace_manifest(&self.disk, directory, &manifest)?;
                 Checkpoint::InForce(manifest)
             }
@@ -241,7 +241,7 @@ impl<'l> Life<'l> {
 
     fn remove_what_it_replaces(&self, manifest: &Manifest) -> Outcome<()> {
         remove_replaced(&self.disk, Path::new(DIRECTORY), manifest)?;
-        self.log.cut(manifest.log_sequence)?;
+        self.log.cut(log_from(manifest))?;
         Ok(())
     }
 
@@ -273,7 +273,7 @@ fn recover(
     manifest: Option<&Manifest>,
     mut state: State,
 ) -> Outcome<(State, u64)> {
-    let from = manifest.map_or(0, |manifest| manifest.log_sequence);
+    let from = manifest.map_or(0, log_from);
     assert_eq!(state, ledger.state_at(from), "not the state of that moment");
     let mut reader = Reader::open(Arc::clone(disk), Path::new(LOG_DIRECTORY), from)?;
     let mut expected = ledger.from(from).iter();
@@ -300,6 +300,10 @@ fn recover(
     );
     ledger.ends_at(end);
     Ok((state, end))
+}
+
+fn log_from(manifest: &Manifest) -> u64 {
+    manifest.log_sequence.unwrap()
 }
 
 /// Small sizes, so that everything is at its limit soon.
