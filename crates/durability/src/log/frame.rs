@@ -84,12 +84,21 @@ impl<'a> Frame<'a> {
     /// The frame at the start of `bytes`, which is to be the one at `sequence`; or what is wrong.
     pub(super) fn decode(bytes: &'a [u8], sequence: u64) -> Result<Self, &'static str> {
         let length = frame_length(bytes, sequence)?;
-        let bytes = bytes.get(..length).ok_or("a frame is cut off")?;
-        let (summed, sum) = bytes.split_at(length - SUM_BYTES);
+        let (summed, sum) = bytes
+            .get(..length)
+            .and_then(|bytes| bytes.split_last_chunk::<SUM_BYTES>())
+            .ok_or("a frame is cut off")?;
         let own = checksum::append(checksum::crc32c(summed), &[0; SUM_BYTES]);
         if u32_at(sum, 0) != own && !planted::is_on(Bug::NoChecksum) {
             return Err("the sum of a frame is wrong");
         }
+        Self::decode_summed(&bytes[..length], sequence)
+    }
+
+    /// As [`Frame::decode`], of a whole frame whose sum was found right.
+    pub(super) fn decode_summed(bytes: &'a [u8], sequence: u64) -> Result<Self, &'static str> {
+        let length = bytes.len();
+        let summed = &bytes[..length - SUM_BYTES];
         let padding = usize::from(bytes[15]);
         if padding >= WORD_BYTES || HEAD_BYTES + padding > summed.len() {
             return Err("a frame has more padding than there is");

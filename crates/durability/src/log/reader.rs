@@ -210,7 +210,7 @@ impl Reader {
         // The window still holds what was checked.
         let path = &self.segments[open.at].path;
         let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
-        Frame::decode(bytes, sequence)
+        Frame::decode_summed(bytes, sequence)
             .map(Some)
             .map_err(|what| LogError::Damage {
                 path: path.clone(),

@@ -86,3 +86,48 @@ fn a_full_device_heals_when_there_is_room() {
     running.log.close().unwrap();
     running.check(&running.disk.crash(2), running.log.tail());
 }
+
+/// Appends, writes and syncs with an operation that fails, and cuts the power in the middle or at the
+/// end: what was promised is there. Whether there was such an operation.
+fn fail_at(operation: u64, fault: Fault, rounds: u64) -> bool {
+    let device = disk(operation);
+    device.fail(operation..operation + 1, fault);
+    let Ok(mut running) = Running::try_open(device, 0) else {
+        // Refused at the start, in words; there is nothing to lose.
+        return true;
+    };
+    for round in 0..rounds {
+        running.append();
+        let _refused = running.log.write_out(running.log.tail());
+        assert!(running.log.fault().is_none() || !running.log.has_room());
+        running.clock.advance_ms(200);
+        if round % 3 == 0 {
+            running.log.sync_step();
+        }
+    }
+    let was_met = running.disk.operations() > operation;
+    if rounds == ROUNDS {
+        running.disk.heal();
+        running.log.sync_step();
+        assert_eq!(running.log.fault(), None, "it heals");
+        running.log.close().unwrap();
+        assert_eq!(running.log.durable(), running.log.tail());
+    }
+    let durable = running.log.durable();
+    running.check(&running.disk.crash(operation), durable);
+    was_met
+}
+
+const ROUNDS: u64 = 30;
+
+#[test]
+fn every_operation_fails_once_in_each_way() {
+    for fault in Fault::ALL {
+        let mut operation = 0;
+        while fail_at(operation, fault, ROUNDS) {
+            fail_at(operation, fault, operation % ROUNDS);
+            operation += 1;
+        }
+        assert!(operation > 50, "{fault:?} {operation}");
+    }
+}

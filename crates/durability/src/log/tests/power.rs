@@ -47,9 +47,10 @@ fn cut_at(seed: u64, operation: u64) -> u64 {
     again.check(&again.disk.crash(seed.wrapping_add(operation)), durable)
 }
 
-/// Every operation in turn, each with other seeds.
-fn cuts(seeds: u64) {
-    for seed in 0..seeds {
+/// Some operations of each seed in turn, all of them over the seeds; how many cuts.
+fn cuts(seeds: std::ops::Range<u64>) -> u64 {
+    let mut count = 0;
+    for seed in seeds {
         let mut running = Running::open(disk(seed), 0);
         work(&mut running, seed);
         let operations = running.disk.operations();
@@ -58,14 +59,24 @@ fn cuts(seeds: u64) {
         let mut operation = seed % 7;
         while operation < operations {
             cut_at(seed, operation);
+            count += 1;
             operation += 1 + seed % 5;
         }
     }
+    count
 }
+
+/// More with `LOG_POWER_SEEDS=1000` in the environment.
 
 #[test]
 fn what_was_durable_survives_a_power_cut_at_any_operation() {
-    cuts(24);
+    let wanted = std::env::var("LOG_POWER_SEEDS").ok();
+    let seeds = wanted.map_or(24, |seeds| seeds.parse().unwrap());
+    let count = cuts(0..seeds);
+    assert!(count >= 40 * seeds, "{count} power cuts over {seeds} seeds");
+    if seeds > 24 {
+        eprintln!("{count} power cuts over {seeds} seeds: nothing that was durable is missing");
+    }
 }
 
 /// A sync fails once, then the power is cut.
