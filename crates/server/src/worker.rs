@@ -643,7 +643,7 @@ impl Service for Worker {
             let reply = &mut Reply::new(&mut *output, session.resp);
             self.deliveries.catch_up(session, reply);
         }
-        let log = self.departures.as_deref();
+        let log = self.departures.as_deref().filter(|log| !log.is_ended());
         let log = log.map(|log| LogView::new(log, &self.node.settings.gate, connected));
         let appended_before = self.appended.end();
         let mut port = Port::of_worker(

@@ -40,6 +40,8 @@ pub(super) struct Departures {
     /// What is flushed shows nothing that was appended behind this.
     end: u64,
     is_faulty: bool,
+    /// Nothing is appended any more; what was has yet to become durable.
+    is_ended: bool,
     /// When something was held because of a fault.
     held_since_ms: Option<u64>,
     /// Connections that wait for room in the log.
@@ -69,10 +71,26 @@ impl Departures {
             gathered: 1,
             end: 0,
             is_faulty: false,
+            is_ended: false,
             held_since_ms: None,
             without_room: Vec::new(),
             disk_waits: BTreeSet::new(),
         }
+    }
+
+    /// Nothing is appended from now on.
+    pub(super) fn end_log(&mut self) {
+        self.is_ended = true;
+    }
+
+    /// Whether nothing is appended any more.
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Whether nothing is appended any more, and all that was is durable.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_ended && self.log.durable() >= self.log.tail()
     }
 
     /// A connection is gone.
@@ -207,7 +225,7 @@ impl Departures {
     #[inline]
     pub(super) fn look_for_room(&self, gate: &Gate) -> bool {
         // Without the log they are refused, and need not wait.
-        let has_room = self.log.has_room() || self.log.fault().is_some();
+        let has_room = self.is_ended || self.log.has_room() || self.log.fault().is_some();
         if has_room == gate.is_log_full() {
             gate.set_log_full(!has_room);
             // It may have got room just before it was said that it has none.

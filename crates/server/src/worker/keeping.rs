@@ -13,35 +13,41 @@ use super::{Arena, Worker};
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 impl Worker {
-    /// Takes up the log that is in use now; what was the one before, if there was one.
-    pub(super) fn take_up_log(&mut self) -> Option<Box<Departures>> {
+    /// Takes up the log that is in use now. One that is no more is asked until all is durable that was
+    /// appended to it.
+    pub(super) fn take_up_log(&mut self) {
         let version = self.node.log_in_use.version();
         if version == self.log_taker.version() {
-            return None;
+            return;
         }
         let log = self.node.log_in_use.get();
         let sink = log.as_ref().map(|log| Arc::clone(log).sink(&self.appended));
         self.engine.store().set_sink(sink);
         self.log_taker.take_up(version);
-        let before = self.departures.take();
-        self.departures = log.map(|log| Box::new(Departures::new(log, self.appended.clone())));
-        for connected in self.sessions.iter_mut() {
-            connected.wrote = Wrote::default();
+        let Some(log) = log else {
             if let Some(departures) = &mut self.departures {
-                departures.note_asking(connected, connected.session.waits_for_disk);
+                departures.end_log();
             }
-        }
-        before
-    }
-
-    /// Another log is in use, or none: nobody waits for the one before any more.
-    pub(super) fn log_changed(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        let Some(mut before) = self.take_up_log() else {
             return;
         };
-        io.release(u64::MAX);
-        self.resume_all(io, before.take_without_room());
-        for id in before.take_disk_waits() {
+        let mut departures = Departures::new(log, self.appended.clone());
+        for connected in self.sessions.iter_mut() {
+            connected.wrote = Wrote::default();
+            departures.note_asking(connected, connected.session.waits_for_disk);
+        }
+        self.departures = Some(Box::new(departures));
+    }
+
+    /// Another log is in use, or none: nobody waits for room in the one before, or to hear that it is on
+    /// disk, any more.
+    pub(super) fn log_changed(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        let departures = self.departures.as_mut();
+        let (without_room, disk_waits) = departures
+            .map(|one| (one.take_without_room(), one.take_disk_waits()))
+            .unwrap_or_default();
+        self.take_up_log();
+        self.resume_all(io, without_room);
+        for id in disk_waits {
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
@@ -58,7 +64,12 @@ impl Worker {
         let Some(departures) = &mut self.departures else {
             return;
         };
+        let is_over = departures.is_over();
         io.release(departures.log.durable());
+        if is_over {
+            self.departures = None;
+            return;
+        }
         if departures.log.fault().is_none() {
             departures.end_fault();
         } else {

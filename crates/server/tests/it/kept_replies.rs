@@ -340,18 +340,25 @@ fn waitaof_tells_the_truth() {
 }
 
 #[test]
-fn without_the_log_nothing_is_held() {
+fn what_a_log_kept_back_leaves_when_it_is_durable_though_the_log_is_not_in_use() {
     let kept = Kept::always();
-    let mut peer = kept.rig.connect();
+    let (mut peer, mut other) = (kept.rig.connect(), kept.rig.connect());
     kept.send_and_wait(&mut peer, "SET k v");
     kept.use_log(false);
+    tell(&mut other, "SET own v");
+    for peer in [&mut peer, &mut other] {
+        expect_nothing(peer);
+    }
+    kept.sync();
     assert_eq!(line(&mut peer), "+OK");
+    assert_eq!(line(&mut other), "+OK");
+    // Nothing is appended, and nobody waits.
     let tail = kept.log.tail();
     assert_eq!(ask(&mut peer, "SET k w"), "+OK");
     assert_eq!(kept.log.tail(), tail);
-    kept.sync();
     kept.use_log(true);
     kept.send_and_wait(&mut peer, "SET k x");
+    expect_nothing(&mut peer);
     kept.sync();
     assert_eq!(line(&mut peer), "+OK");
 }
