@@ -16,13 +16,14 @@ use crate::parts::{cargo, target_directory};
 use crate::{toolchain, workspace_root};
 
 /// The targets, and how many inputs each gets as a part of the tests: about 10 s each.
-const TARGETS: [(&str, u32); 11] = [
+const TARGETS: [(&str, u32); 12] = [
     ("glob", 400_000),
     ("words", 400_000),
     ("number", 600_000),
     ("resp_decode", 150_000),
     ("command_args", 15_000),
     ("restore", 150_000),
+    ("aof_dir", 100_000),
     ("log_file", 30_000),
     ("rdb_file", 60_000),
     ("types", 3_000),
