@@ -27,13 +27,16 @@ use super::{Origin, ReplayFault, Replayed, Replayer};
 const PACKAGE_BYTES: usize = 64 * 1024;
 /// Packages that wait, per lane.
 const PACKAGES_WAITING: usize = 4;
+/// So many commands behind one that belongs to no lane are applied without lanes as well. To have all
+/// lanes idle costs as much as applying some dozen; where such commands come often, lanes do not pay.
+const ALONE_COUNT: usize = 256;
 
 /// Applies the commands that `read` feeds, on `lanes` threads besides the calling one; on the calling
 /// one alone when there are fewer than two. What `read` says, and what was applied.
 ///
 /// # Errors
-/// What `read` says, or else the first [`ReplayFault`] by position; the store holds some of what was fed
-/// then.
+/// What `read` says, or else the first [`ReplayFault`] of those that were met; the store holds some of what
+/// was fed then.
 pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     store: &Arc<Store>,
     thresholds: &Thresholds,
@@ -48,6 +51,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
             lanes: Vec::new(),
             desk: Arc::clone(&desk),
             is_own_turn: true,
+            alone_left: 0,
         };
         for number in 0..if lanes < 2 { 0 } else { lanes } {
             let (sender, packages) = sync_channel(PACKAGES_WAITING);
@@ -77,6 +81,8 @@ pub struct Feed {
     desk: Arc<Desk>,
     /// All lanes are idle, and commands may wait in the own replayer; otherwise none do.
     is_own_turn: bool,
+    /// How many commands more are applied without lanes.
+    alone_left: usize,
 }
 
 struct Lane {
@@ -119,9 +125,14 @@ impl Feed {
             return self.own.command(position, database, request);
         }
         match self.lane_of(request) {
-            Some(at) => self.hand(at, position, database, request),
+            Some(at) if self.alone_left == 0 => self.hand(at, position, database, request),
+            Some(_) => {
+                self.alone_left -= 1;
+                self.own.command(position, database, request)
+            }
             None => {
                 self.wait_for_lanes(position)?;
+                self.alone_left = ALONE_COUNT;
                 self.own.command(position, database, request)
             }
         }
