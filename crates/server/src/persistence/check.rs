@@ -2,7 +2,7 @@
 //!
 //! Every value is taken apart as if it were loaded, so a file that passes can be imported. The exit
 //! code is 0 when all files are whole, and 1 otherwise. A directory with append-only files stands for
-//! all of them.
+//! all of them, and so does one with data of our own: its checkpoint with all parts, and the log behind.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -18,6 +18,9 @@ use super::aof::Flaw;
 use crate::config::system_reason;
 
 mod append_only;
+mod native;
+
+use native::Native;
 
 /// Bytes of a value of the writer's that are shown.
 const SHOWN_BYTES_MAX: usize = 100;
@@ -41,22 +44,34 @@ pub fn files(paths: &[PathBuf]) -> Checked {
     if paths.is_empty() {
         checked.text.push_str("Usage: iolite check FILE...\n");
     }
-    let found = paths.iter().flat_map(|path| append_only::expand(path));
-    for (path, place) in found {
-        let name = path.display();
-        let (findings, outcome) = match place {
-            Ok(place) => file(&path, place),
-            Err(damage) => (Findings::default(), Err(damage)),
-        };
-        checked.is_good &= outcome.is_ok();
+    for path in paths {
+        if let Some(native) = Native::at(path) {
+            let mut words = String::new();
+            let outcome = native.check(&mut words);
+            checked.add(native.path(), &words, outcome);
+            continue;
+        }
+        for (path, place) in append_only::expand(path) {
+            let (findings, outcome) = match place {
+                Ok(place) => file(&path, place),
+                Err(damage) => (Findings::default(), Err(damage)),
+            };
+            checked.add(&path, &findings, outcome);
+        }
+    }
+    checked
+}
+
+impl Checked {
+    fn add(&mut self, path: &Path, found: &dyn fmt::Display, outcome: Result<(), Damage>) {
+        self.is_good &= outcome.is_ok();
         let verdict = match outcome {
             Ok(()) => "OK".to_owned(),
             Err(damage) => format!("DAMAGED: {damage}"),
         };
         // A text takes whatever it is given.
-        let _always = write!(checked.text, "{name}\n{findings}  {verdict}\n");
+        let _always = write!(self.text, "{}\n{found}  {verdict}\n", path.display());
     }
-    checked
 }
 
 /// Why a file is not whole.
@@ -64,6 +79,8 @@ enum Damage {
     System(io::Error),
     File(FileError),
     Log(Flaw),
+    /// In words, with the file and the place in it.
+    Native(String),
 }
 
 impl fmt::Display for Damage {
@@ -72,6 +89,7 @@ impl fmt::Display for Damage {
             Self::System(error) => f.write_str(&system_reason(error)),
             Self::File(error) => error.fmt(f),
             Self::Log(flaw) => flaw.fmt(f),
+            Self::Native(what) => f.write_str(what),
         }
     }
 }

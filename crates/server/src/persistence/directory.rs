@@ -21,7 +21,7 @@ use crate::config::system_reason;
 /// It is not called as the program is, which may well lie in the same place.
 pub(super) const NAME: &str = "iolite-data";
 const LOCK_NAME: &str = "LOCK";
-const LOG_NAME: &str = "log";
+pub(super) const LOG_NAME: &str = "log";
 
 /// The directory of the data, which no other server has while this lives.
 #[derive(Debug)]

@@ -228,6 +228,10 @@ fn a_file_goes_into_a_directory_and_out_of_it_again() {
     let after = state(&redis_over(Path::new(out)));
     assert_eq!(difference(&before.0, &after.0), None);
     assert_eq!(before.1, after.1);
+    let (code, text) = iolite(&["check", data]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("  database 0: 17 keys\n"), "{text}");
+    assert!(text.contains("  database 9: "), "{text}");
     let (code, text) = iolite(&["export", out, "--dir", data, "--rdb-version", "8"]);
     assert_eq!(code, Some(1), "{text}");
     // Without data of our own, that of Redis is taken: a file of another version is made of it.
@@ -237,4 +241,22 @@ fn a_file_goes_into_a_directory_and_out_of_it_again() {
     let (code, text) = iolite(&["check", out]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("RDB version 12, "), "{text}");
+    let part = std::fs::read_dir(Path::new(data).join("iolite-data")).unwrap();
+    let part = part.map(|entry| entry.unwrap().path());
+    let part = part
+        .filter(|path| path.is_dir())
+        .map(|path| path.join("0000.part"));
+    let part = part.last().unwrap();
+    let mut bytes = std::fs::read(&part).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    for path in [Path::new(data), &part] {
+        let (code, text) = iolite(&["check", path.to_str().unwrap()]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(
+            text.contains("DAMAGED: ") && text.contains("0000.part"),
+            "{text}"
+        );
+    }
 }
