@@ -261,7 +261,7 @@ fn a_write_that_cannot_be_kept_is_not_acknowledged() {
     expect_nothing(&mut writes);
     kept.rig.clock().advance_ms(150);
     assert!(line(&mut writes).starts_with(MISCONF));
-    assert!(is_closed(&mut writes));
+    eventually("closed", || is_closed(&mut writes));
     assert_eq!(reply_of(&mut reads, "GET k"), "v");
     kept.heal();
     assert_eq!(ask(&mut reads, "SET k w"), "+OK");
