@@ -4,8 +4,8 @@
 //! What a service may rely on
 //!  1. `opened` comes first, `closed` comes last, each exactly once per connection, and nothing is
 //!     called with an id after its `closed`.
-//!  2. `received` is never called for a connection that is paused, closing, or whose output did
-//!     not fit into its socket: a peer that does not read is not read from.
+//!  2. `received` is never called for a connection that is paused, closing, of which much is held, or
+//!     whose output did not fit into its socket: a peer that does not read is not read from.
 //!  3. No call is made from within another call: what [`Io`] is asked for happens after return.
 //!  4. Replies of one connection leave in the order in which they were written.
 
