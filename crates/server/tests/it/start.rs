@@ -103,14 +103,14 @@ fn questions_are_answered_on_standard_output() {
 
 #[test]
 fn faults_end_the_start_with_their_reason_on_standard_error() {
-    let refused = output(&["--port", "0", "--appendonly", "yes"]);
+    let refused = output(&["--port", "0", "--tls-port", "1"]);
     assert_eq!(refused.status.code(), Some(1));
     let reason = text(&refused.stderr);
     assert!(
         reason.starts_with("\n*** FATAL CONFIG FILE ERROR (Iolite "),
         "{reason}"
     );
-    assert!(reason.contains("keeps no append-only file"), "{reason}");
+    assert!(reason.contains("has no TLS"), "{reason}");
     assert!(text(&refused.stdout).is_empty());
 }
 
