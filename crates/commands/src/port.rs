@@ -162,6 +162,16 @@ pub trait ServerPort {
         0
     }
 
+    /// DEBUG RELOAD: saves, unless what was saved last is to be taken, forgets everything, and loads it
+    /// again. To be called outside of the store.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
+        let _ = saves;
+        Err(CommandError::fixed("ERR nothing is kept here"))
+    }
+
     /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
     fn last_save_unix(&self) -> i64;
 

@@ -591,6 +591,11 @@ impl ServerPort for TestPort {
         self.saves.unwrap_or(Ok(SaveStart::Started))
     }
 
+    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
+        self.asked.push(format!("reload, saves: {saves}"));
+        Ok(())
+    }
+
     fn last_save_unix(&self) -> i64 {
         7
     }

@@ -21,6 +21,7 @@ pub mod loader;
 pub mod loading;
 pub mod log_tail;
 pub mod offline;
+mod reloading;
 pub mod replay;
 pub mod saving;
 pub mod sink;

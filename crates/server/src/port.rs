@@ -275,6 +275,10 @@ impl ServerPort for Port<'_> {
         log.map_or(0, |log| log.durable())
     }
 
+    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
+        self.node.reload(saves)
+    }
+
     fn last_save_unix(&self) -> i64 {
         let unix_ms = self.node.last_save_unix_ms();
         i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX)

@@ -88,7 +88,7 @@ impl Node {
         self.save_for(Why::Asked)
     }
 
-    fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {
+    pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {
         let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
         let checkpointer = &keeper.checkpointer;
         let ticket = checkpointer.schedule(why);

@@ -230,3 +230,22 @@ fn where_data_is_kept_stays_while_the_server_runs() {
     let refused = run(&mut client, &line);
     assert!(refused.ends_with("Data is kept in the present one while the server runs."));
 }
+
+#[test]
+fn everything_is_forgotten_and_loaded_again() {
+    let directory = Directory::new();
+    let debugging = &["--enable-debug-command", "yes"];
+    let server = directory.builder("").args(debugging).start().unwrap();
+    let mut client = server.client().unwrap();
+    run(&mut client, "SET a 1");
+    run(&mut client, "HSET hash f v");
+    assert_eq!(run(&mut client, "DEBUG RELOAD"), "+OK");
+    assert_eq!(run(&mut client, "GET a"), "\"1\"");
+    assert_eq!(run(&mut client, "HGET hash f"), "\"v\"");
+    run(&mut client, "SET a 2");
+    assert_eq!(run(&mut client, "DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(run(&mut client, "GET a"), "\"1\"");
+    assert_eq!(run(&mut client, "DBSIZE"), ":2");
+    run(&mut client, "SET a 3");
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+}

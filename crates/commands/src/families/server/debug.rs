@@ -63,6 +63,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             check_threshold(args.bytes()?)?;
             reply.ok();
         }
+        (b"RELOAD", _) => reload(context, args, reply)?,
         (b"OBJECT", 1) => debug_replies::object(context, args, reply)?,
         (b"PROTOCOL", 1) => debug_replies::protocol(args, reply)?,
         (b"STRINGMATCH-LEN", 2) => {
@@ -83,6 +84,24 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP)?,
         _ => return Err(subcommand_syntax(args.request())),
     }
+    Ok(())
+}
+
+/// Saves, forgets and loads everything. Nothing but NOSAVE changes that: keys that are there already
+/// are never merged with those that are loaded.
+fn reload(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let mut saves = true;
+    while args.remaining() > 0 {
+        if !args.take_word("NOSAVE") {
+            return Err(CommandError::fixed(
+                "ERR DEBUG RELOAD only supports the NOSAVE option",
+            ));
+        }
+        saves = false;
+    }
+    context.pace.admit_waiting()?;
+    context.outside(|server| server.reload(saves))?;
+    reply.ok();
     Ok(())
 }
 
@@ -165,6 +184,9 @@ const HELP: &[&str] = &[
     "    false.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Accepted without effect: lists keep elements of any length alike.",
+    "RELOAD [NOSAVE]",
+    "    Save everything, forget it, and load it again. With NOSAVE, load what was",
+    "    saved last.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 disables expiring keys (and hash fields) in background ",
     "    when they are not accessed (otherwise the default behavior). Setting it",
@@ -188,6 +210,17 @@ mod tests {
                 .starts_with("ERR DEBUG command not allowed")
         );
         assert!(server.port.asked.is_empty());
+    }
+
+    #[test]
+    fn reload_reads_its_word() {
+        let mut server = TestServer::new();
+        server.port.allows_debug = true;
+        server.run("DEBUG RELOAD");
+        server.run("DEBUG RELOAD nosave");
+        assert!(server.error("DEBUG RELOAD MERGE").contains("only supports"));
+        let asked = ["reload, saves: true", "reload, saves: false"];
+        assert_eq!(server.port.asked, asked);
     }
 
     #[test]

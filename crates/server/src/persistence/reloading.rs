@@ -1,0 +1,64 @@
+//! DEBUG RELOAD: everything is saved, forgotten and loaded again, as if the server had been restarted.
+//!
+//! Clients are told meanwhile that data is being loaded. Nothing of it is stated to the log or to
+//! listeners: what was there before is there again.
+
+use commands::CommandError;
+use durability::checkpoint::read_manifest;
+use durability::disk::SystemDisk;
+use reactor::workers::available_cores;
+
+use super::checkpointer::Why;
+use super::directory;
+use super::loader::Source;
+use crate::node::Node;
+
+impl Node {
+    /// Saves, unless the last checkpoint is to be taken as it is, forgets everything, and loads. Not for
+    /// a thread that is in the store.
+    ///
+    /// # Errors
+    /// What the client is to read. Where it could not be loaded, the store has only a part of it.
+    pub(crate) fn reload(&self, saves: bool) -> Result<(), CommandError> {
+        if !saves && self.config.current().durability.level.has_log() {
+            return Err(CommandError::fixed(
+                "ERR DEBUG RELOAD NOSAVE would take back what the log has",
+            ));
+        }
+        self.begin_loading(0);
+        // Whoever is in the store now did not see that; who comes later does.
+        self.store.handle().exclusive(|_| ());
+        let reloaded = self.reload_alone(saves);
+        self.end_loading();
+        reloaded.map_err(|reason| {
+            self.log
+                .warning(format_args!("Reloading the data failed: {reason}"));
+            CommandError::fixed("ERR Error trying to load the data, check server logs.")
+        })
+    }
+
+    fn reload_alone(&self, saves: bool) -> Result<(), String> {
+        if saves {
+            let saved = self.save_for(Why::Asked);
+            saved.map_err(|_| "it was not saved".to_owned())?;
+        }
+        let dir = self.config.current().dir.join(directory::NAME);
+        let manifest = read_manifest(&SystemDisk, &dir).map_err(|fault| fault.to_string())?;
+        let manifest = manifest.ok_or_else(|| "nothing was saved".to_owned())?;
+        self.begin_loading(manifest.bytes());
+        self.store.handle().exclusive(|handle| handle.flush(None));
+        let source = Source {
+            disk: &SystemDisk,
+            directory: &dir,
+            manifest: &manifest,
+            limits: &self.settings.value_limits(),
+            progress: self.loading.parts(),
+        };
+        let loaded = source.load(&self.store, available_cores());
+        loaded.map_err(|fault| fault.to_string())?;
+        if let Some(keeper) = self.keeper() {
+            keeper.checkpointer.note_clean(manifest.created_unix_ms);
+        }
+        Ok(())
+    }
+}
