@@ -174,13 +174,17 @@ impl Reader {
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, LogError> {
         let mut segments = list(&*disk, directory)?;
         take_superseded(&mut segments);
-        if let Some(oldest) = segments.first()
-            && oldest.first > from
+        if let Some(oldest) = segments.first().map(|segment| segment.first)
+            && oldest > from
         {
-            return Err(LogError::Missing {
-                from,
-                first: oldest.first,
-            });
+            if durable_of(&*disk, &segments)? > from {
+                return Err(LogError::Missing {
+                    from,
+                    first: oldest,
+                });
+            }
+            // Names, too, reach a device in any order: that of the first file did not.
+            segments.clear();
         }
         let needed = segments.partition_point(|segment| segment.first <= from);
         segments.drain(..needed.saturating_sub(1));
@@ -361,13 +365,7 @@ impl Reader {
         };
         let path = &self.segments[open.at].path;
         let mut durable = durable_in(&mut open.window, path, open.offset, open.salt)?;
-        for segment in &self.segments[open.at + 1..] {
-            let path = &segment.path;
-            let mut window = Window::open(&*self.disk, path).map_err(io_error(path))?;
-            let start = SEGMENT_HEAD_BYTES as u64;
-            let here = durable_in(&mut window, path, start, segment.head.salt)?;
-            durable = durable.max(here);
-        }
+        durable = durable.max(durable_of(&*self.disk, &self.segments[open.at + 1..])?);
         Ok(durable)
     }
 }
@@ -513,6 +511,17 @@ fn head_of(window: &mut Window, path: &Path, first: u64) -> Result<SegmentHead, 
             what: "the head of the file is damaged",
         },
     })
+}
+
+/// The highest durable sequence that the blocks of some segments state.
+fn durable_of(disk: &dyn Disk, segments: &[Segment]) -> Result<u64, LogError> {
+    let mut durable = 0;
+    for Segment { path, head, .. } in segments {
+        let mut window = Window::open(disk, path).map_err(io_error(path))?;
+        let start = SEGMENT_HEAD_BYTES as u64;
+        durable = durable.max(durable_in(&mut window, path, start, head.salt)?);
+    }
+    Ok(durable)
 }
 
 /// The highest durable sequence that the blocks of a file state from a place on. Every place is looked

@@ -183,3 +183,18 @@ fn without_sums_a_flipped_byte_is_not_noticed() {
     planted::plant(None);
     assert!(caught.is_err(), "the sweep notices a bug");
 }
+
+/// A file gets its name before that is durable, and the next one may have got its own meanwhile.
+#[test]
+fn a_first_file_whose_name_was_lost_held_nothing_durable() {
+    let directory = Directory::new();
+    let mut second = Written::new(1, 128);
+    second.block(0, &[&[&[b"PING"]]]);
+    directory.put("0000000000000080.log", &second.bytes);
+    let (frames, tail) = read(&directory, 0);
+    assert_eq!((frames.len(), tail.unwrap().end), (0, 0));
+    second.block(128, &[]);
+    directory.put("0000000000000080.log", &second.bytes);
+    let (_, end) = read(&directory, 0);
+    assert!(matches!(end, Err(LogError::Missing { .. })), "{end:?}");
+}
