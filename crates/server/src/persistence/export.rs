@@ -27,9 +27,9 @@ use crate::config::system_reason;
 use crate::identity;
 use crate::node::Node;
 
-/// The version that is written if nobody asks for another: that of Redis 7.2, whose commands these
-/// are.
-pub const VERSION: u16 = 11;
+/// The version that is written if nobody asks for another and it loses nothing: as for DUMP, the oldest
+/// that all servers of these commands read.
+pub const VERSION: u16 = rdb::dump::VERSION;
 
 /// Buckets that are passed at a time.
 const BUCKETS_PER_STEP: usize = 256;

@@ -138,8 +138,8 @@ pub struct ImportOptions {
 }
 
 /// Loads the file at `path` into the store of `node`, in which none of its keys may be yet. Tells the
-/// log and [`Node::loading`] how far it has come. Unless the caller has said that loading goes on, and
-/// counted the file in, it goes on as long as this takes.
+/// log and [`Node::loading`] how far it has come. Unless the caller has said that loading goes on, it
+/// does so as long as this takes.
 ///
 /// # Errors
 /// See [`ImportError`]. The store may hold a part of the file then.
@@ -149,7 +149,13 @@ pub fn import_rdb(node: &Node, path: &Path) -> Result<Loaded, ImportError> {
     let is_whole_loading = !node.loading.progress().goes_on;
     if is_whole_loading {
         node.begin_loading(total_bytes);
+    } else {
+        node.loading.add_total(total_bytes);
     }
+    node.log.notice(format_args!(
+        "Loading RDB file {}, {total_bytes} bytes",
+        path.display()
+    ));
     let options = ImportOptions {
         keeps_expired: false,
     };
