@@ -49,7 +49,7 @@ fn run(seed: u64, operations: Range<u64>, fault: Fault) -> (u64, u64) {
 }
 
 /// Every operation of some histories; how many failed.
-fn every_operation(seeds: Range<u64>, fault: Fault, in_a_row: u64) -> u64 {
+pub(crate) fn every_operation(seeds: Range<u64>, fault: Fault, in_a_row: u64) -> u64 {
     let mut failed = 0;
     for seed in seeds {
         let (operations, _) = run(seed, 0..0, fault);

@@ -12,3 +12,4 @@ mod io_errors;
 mod ledger;
 mod life;
 mod power_cuts;
+mod soak;

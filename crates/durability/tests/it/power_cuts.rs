@@ -106,7 +106,7 @@ fn live(
     struck()
 }
 
-fn run_all(seeds: Range<u64>) -> Tally {
+pub(crate) fn run_all(seeds: Range<u64>) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds {
         // The seed of a failure.
@@ -122,7 +122,7 @@ fn run_all(seeds: Range<u64>) -> Tally {
 }
 
 /// A number from the environment.
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     let text = std::env::var(name);
     text.map_or(default, |text| text.parse().unwrap())
 }
@@ -134,10 +134,10 @@ fn what_was_promised_comes_back_and_nothing_else() {
     println!("{tally:?}");
 }
 
-#[test]
-fn every_second_loses_no_more_than_a_second_of_writes() {
+/// The longest stretch of writes, acknowledged at [`Level::EverySecond`], that a power cut takes.
+pub(crate) fn window_ms(seeds: Range<u64>) -> u64 {
     let mut window_ms = 0;
-    for seed in 0..60 {
+    for seed in seeds {
         let mut random = Prng::seeded(seed);
         let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
         let mut ledger = Ledger::default();
@@ -158,7 +158,12 @@ fn every_second_loses_no_more_than_a_second_of_writes() {
         Life::begin(&disk, &clock, &mut ledger, &mut random).unwrap();
         window_ms = window_ms.max(ledger.window_ms);
     }
-    println!("window: {window_ms} ms");
+    window_ms
+}
+
+#[test]
+fn every_second_loses_no_more_than_a_second_of_writes() {
+    let window_ms = window_ms(0..60);
     assert!((500..=1_000).contains(&window_ms), "{window_ms} ms");
 }
 
