@@ -191,6 +191,9 @@ impl Log {
         let is_all = self.written() == target;
         let since_ns = if is_all { 0 } else { began_ns };
         self.unsynced_since_ns.store(since_ns, Ordering::Relaxed);
+        if !writer.has_new_name {
+            writer.remove_superseded(&*self.disk);
+        }
         drop(writer);
         self.memory.release(target);
         Ok(())

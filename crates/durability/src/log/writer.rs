@@ -49,6 +49,8 @@ pub(super) struct Writer {
     stated: u64,
     /// All files of the log, by where they begin.
     files: Vec<(u64, PathBuf)>,
+    /// Files that count no more once the directory is synced.
+    superseded: Vec<PathBuf>,
     ordinal: u32,
     random: Prng,
     buffer: Vec<u8>,
@@ -88,7 +90,12 @@ impl Writer {
         let ordinal = ordinals
             .max()
             .map_or(0, |highest| highest.saturating_add(1));
-        for superseded in reader::take_superseded(&mut found) {
+        let superseded = reader::take_superseded(&mut found);
+        if !superseded.is_empty() {
+            // The name of what they were superseded by may not be durable yet.
+            disk.sync_directory(directory)?;
+        }
+        for superseded in superseded {
             disk.remove(&superseded.path)?;
         }
         let files = found.into_iter().map(|file| (file.first, file.path));
@@ -99,6 +106,7 @@ impl Writer {
             has_new_name: false,
             stated: durable,
             files: files.collect(),
+            superseded: Vec::new(),
             ordinal,
             random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
             buffer: Vec::new(),
@@ -119,6 +127,13 @@ impl Writer {
         Ok(())
     }
 
+    /// The directory was synced: removes what counts no more. What cannot be removed is passed over by readers.
+    pub(super) fn remove_superseded(&mut self, disk: &dyn Disk) {
+        for path in self.superseded.drain(..) {
+            let _ignored = disk.remove(&path);
+        }
+    }
+
     fn is_in_use(&self, path: &Path) -> bool {
         let mut used = self.full.iter().chain(&self.current);
         used.any(|segment| segment.path == path)
@@ -136,16 +151,15 @@ impl Writer {
     }
 
     /// Gives a segment the name of the sequence that it begins with. Files that begin there or behind count
-    /// no more, whether they can be removed or not.
+    /// no more, and are removed once that name is durable: they may hold what was promised.
     fn name(&mut self, log: &Log, segment: &mut Segment, first: u64) -> io::Result<()> {
         let path = segment::path_of(&log.directory, first);
         log.disk.rename(&segment.path, &path)?;
         self.has_new_name = true;
         while let Some((_, behind)) = self.files.pop_if(|(begin, _)| *begin >= first) {
-            if behind != path {
-                let _ignored = log.disk.remove(&behind);
-            }
+            self.superseded.push(behind);
         }
+        self.superseded.retain(|superseded| *superseded != path);
         self.files.push((first, path.clone()));
         segment.path = path;
         Ok(())
@@ -378,6 +392,7 @@ impl Log {
         writer.current = Some(segment);
         self.disk.sync_directory(&self.directory)?;
         writer.has_new_name = false;
+        writer.remove_superseded(&*self.disk);
         self.written.store(end, Ordering::Release);
         self.durable.fetch_max(end, Ordering::AcqRel);
         self.memory.release(end);
