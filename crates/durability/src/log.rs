@@ -204,9 +204,18 @@ impl Log {
     /// holds.
     ///
     /// # Errors
-    /// Those of the system; the log goes on nevertheless.
+    /// Those of the system. The log goes on nevertheless, and tries the files left again when it is next opened
+    /// and cut.
     pub fn cut(&self, sequence: u64) -> io::Result<()> {
-        lock(&self.writer).cut(&*self.disk, sequence)
+        let below = lock(&self.writer).cut(sequence);
+        // Removing a long file takes a while, in which others write.
+        for path in below {
+            match self.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether the oldest that is not durable has waited too long for a level that promises a time.

@@ -113,18 +113,13 @@ impl Writer {
         })
     }
 
-    /// Removes the files that are wholly below a sequence.
-    pub(super) fn cut(&mut self, disk: &dyn Disk, sequence: u64) -> io::Result<()> {
-        while let [(_, path), (second, _), ..] = self.files.as_slice() {
-            if *second > sequence || self.is_in_use(path) {
-                break;
-            }
-            match disk.remove(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => drop(self.files.remove(0)),
-            }
-        }
-        Ok(())
+    /// Takes the files out that are wholly below a sequence.
+    pub(super) fn cut(&mut self, sequence: u64) -> Vec<PathBuf> {
+        let is_below =
+            |pair: &[(u64, PathBuf)]| pair[1].0 <= sequence && !self.is_in_use(&pair[0].1);
+        let count = self.files.windows(2).take_while(|pair| is_below(pair));
+        let count = count.count();
+        self.files.drain(..count).map(|(_, path)| path).collect()
     }
 
     /// The directory was synced: removes what counts no more. What cannot be removed is passed over by readers.
@@ -222,6 +217,10 @@ impl Log {
     }
 
     fn write_up_to(&self, up_to: u64) -> Result<(), LogFault> {
+        // Who heals holds the writer for as long as a device takes.
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
         let mut writer = lock(&self.writer);
         if let Some(fault) = self.fault() {
             return Err(fault);
