@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use protocol::Value;
@@ -63,6 +64,10 @@ fn wait_for(client: &mut Client, name: &str, value: &str) {
 fn shut_down(server: Server, words: &[&str]) {
     let mut client = server.client().unwrap();
     assert!(client.command(words).is_err(), "there is no reply");
+    wait_for_end(&server);
+}
+
+fn wait_for_end(server: &Server) {
     let socket = server.socket();
     let patience = Patience::of(Duration::from_secs(60));
     while socket.exists() {
@@ -155,6 +160,28 @@ fn a_server_with_save_points_saves_on_its_way_down() {
         let server = directory.server("");
         let mut client = server.client().unwrap();
         wait_for(&mut client, "loading", "0");
+        assert_eq!(run(&mut client, "GET round"), format!("\"{kept}\""));
+    }
+}
+
+#[test]
+fn a_signal_is_a_shutdown_with_the_words_of_its_directive() {
+    let directory = Directory::new();
+    for (round, (words, kept)) in [("default", "0"), ("nosave", "0"), ("save now", "2")]
+        .into_iter()
+        .enumerate()
+    {
+        let words = ["--shutdown-on-sigterm", words];
+        let server = directory.builder("3600 1").args(&words).start().unwrap();
+        let mut client = server.client().unwrap();
+        run(&mut client, &format!("SET round {round}"));
+        let pid = server.pid().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.unwrap().success());
+        wait_for_end(&server);
+        drop(server);
+        let server = directory.server("");
+        let mut client = server.client().unwrap();
         assert_eq!(run(&mut client, "GET round"), format!("\"{kept}\""));
     }
 }
