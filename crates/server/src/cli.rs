@@ -17,6 +17,7 @@ use base::words;
 
 use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
 use crate::log::Log;
+use crate::persistence::offline::Form;
 use crate::{identity, system_check};
 
 mod order;
@@ -43,8 +44,10 @@ pub enum Invocation {
     Export {
         /// Where the data is.
         startup: Box<Startup>,
-        /// The file.
+        /// The file, or the directory of a log.
         file: PathBuf,
+        /// Which of them.
+        form: Form,
         /// The version of its format, if one is wanted.
         version: Option<u16>,
     },
@@ -136,9 +139,10 @@ pub fn read(
         None => Invocation::Serve(startup),
         Some(Order { file, wish, .. }) => match wish {
             Wish::Import => Invocation::Import { startup, file },
-            Wish::Export(version) => Invocation::Export {
+            Wish::Export(form, version) => Invocation::Export {
                 startup,
                 file,
+                form,
                 version,
             },
         },
@@ -290,8 +294,9 @@ fn usage(program: &OsStr) -> String {
        {program} --check-system
        {program} bench [options] (measure a server; bench --help)
        {program} check FILE... (verify files, and tell what is in them)
-       {program} import FILE.rdb [options] (load a file into the data of --dir)
+       {program} import FILE [options] (load RDB or AOF into the data of --dir)
        {program} export FILE.rdb [--rdb-version N] [options] (write that data)
+       {program} export --aof DIR [options] (the same, for Redis with appendonly)
 
 Options are the directives of the configuration file, with their values:
        {program} (run the server with the defaults)

@@ -29,8 +29,9 @@ fn main() -> ExitCode {
         Ok(cli::Invocation::Export {
             startup,
             file,
+            form,
             version,
-        }) => tell(offline::export(*startup, &file, version)),
+        }) => tell(offline::export(*startup, &file, form, version)),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

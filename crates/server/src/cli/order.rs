@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::StartError;
+use crate::persistence::offline::Form;
 
 /// Something else than to serve.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub(super) struct Order {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Import,
-    /// In this version of its format, if one is wanted.
-    Export(Option<u16>),
+    /// As what, and in this version of the format of RDB, if one is wanted.
+    Export(Form, Option<u16>),
 }
 
 impl Order {
@@ -35,7 +36,7 @@ impl Order {
         let mut rest = rest.to_vec();
         let wish = match word.as_bytes() {
             b"import" => Wish::Import,
-            b"export" => Wish::Export(take_version(&mut rest)?),
+            b"export" => Wish::Export(take_form(&mut rest), take_version(&mut rest)?),
             _ => return Ok(None),
         };
         let is_first = rest.first().is_some_and(|word| !is_option(word));
@@ -46,7 +47,7 @@ impl Order {
         let usage = || {
             let word = word.display();
             StartError(format!(
-                "Usage: iolite {word} FILE.rdb [options]; see iolite --help"
+                "Usage: iolite {word} FILE [options]; see iolite --help"
             ))
         };
         Ok(Some(Self {
@@ -59,6 +60,15 @@ impl Order {
 
 fn is_option(word: &OsString) -> bool {
     word.as_bytes().starts_with(b"-")
+}
+
+/// Takes `--aof` out of the options.
+fn take_form(options: &mut Vec<OsString>) -> Form {
+    let Some(at) = options.iter().position(|word| word == "--aof") else {
+        return Form::Rdb;
+    };
+    options.remove(at);
+    Form::Aof
 }
 
 /// Takes `--rdb-version` and the number behind it out of the options.
@@ -87,7 +97,7 @@ mod tests {
     #[test]
     fn the_file_stands_first_or_last() {
         let expected = Order {
-            wish: Wish::Export(Some(10)),
+            wish: Wish::Export(Form::Rdb, Some(10)),
             file: "a.rdb".into(),
             options: vec!["--dir".into(), "/data".into()],
         };
@@ -98,6 +108,11 @@ mod tests {
         ] {
             assert_eq!(order(&words).unwrap().as_ref(), Some(&expected));
         }
+        let export = order(&["export", "--aof", "copy", "--dir", "/data"]);
+        let export = export.unwrap().unwrap();
+        assert_eq!(export.wish, Wish::Export(Form::Aof, None));
+        assert_eq!(export.file, PathBuf::from("copy"));
+        assert_eq!(export.options, ["--dir", "/data"]);
         let import = order(&["import", "a.rdb", "a.conf", "--port", "1"])
             .unwrap()
             .unwrap();

@@ -1,8 +1,8 @@
 //! `iolite import` and `iolite export`: the data of a directory, without a server on it.
 //!
 //! ```text
-//!   dump.rdb ──► store ──► checkpoint in <dir>/iolite        import
-//!   checkpoint in <dir>/iolite, or <dir>/dump.rdb ──► store ──► file.rdb   export
+//!   RDB, AOF ──► store ──► checkpoint in <dir>/iolite                     import
+//!   checkpoint in <dir>/iolite, or RDB, AOF in <dir> ──► store ──► RDB, AOF   export
 //! ```
 //!
 //! Both take the options of the server: what it would find in its directory is what they work with. The
@@ -19,6 +19,7 @@ use durability::log::{LogError, Reader};
 use reactor::workers::available_cores;
 use store::{Options, Store};
 
+use super::aof::{self, export_aof};
 use super::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use super::directory::DataDirectory;
 use super::export::{ExportOptions, export_rdb};
@@ -40,13 +41,22 @@ impl fmt::Display for OfflineError {
 
 impl std::error::Error for OfflineError {}
 
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An RDB file.
+    Rdb,
+    /// An append-only directory of Redis 7.
+    Aof,
+}
+
 /// Puts what fails in front of why.
 fn because<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> OfflineError {
     move |error| OfflineError(format!("{what}: {error}"))
 }
 
-/// Loads the RDB file into the directory of the data, where there must be none yet; what was done, in
-/// words.
+/// Loads an RDB file, or append-only files, into the directory of the data, where there must be none yet;
+/// what was done, in words.
 ///
 /// # Errors
 /// When there is data already, another server has the directory, or the file is not whole. Nothing is
@@ -59,13 +69,7 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
         let reason = "there is data already; move it away first";
         return Err(OfflineError(format!("{native}: {reason}")));
     }
-    let loaded = import_rdb(&place.node, &file).map_err(because(file.display()))?;
-    if !loaded.functions.is_empty() {
-        place.node.log.warning(format_args!(
-            "Libraries of functions left out: {}",
-            loaded.functions.len()
-        ));
-    }
+    let loaded = place.import(&file)?;
     let lineage: Lineage = place
         .node
         .replication_id
@@ -85,22 +89,21 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
     let outcome =
         made.map_err(|_| OfflineError(format!("{native}: a checkpoint is being made")))?;
     outcome.result.map_err(because(&native))?;
-    Ok(format!(
-        "{} keys of {} are in {native} now; {} had expired, {} were empty\n",
-        loaded.keys,
-        file.display(),
-        loaded.expired_keys,
-        loaded.empty_keys,
-    ))
+    Ok(format!("{} is in {native} now: {loaded}\n", file.display()))
 }
 
-/// Writes the data of the directory into an RDB file, in this version or the oldest usual one that loses
-/// nothing; what was done, in words.
+/// Writes the data of the directory in this form, in this version of RDB or the oldest usual one that
+/// loses nothing; what was done, in words.
 ///
 /// # Errors
 /// When there is no data, another server has the directory, or something is damaged. The file is what it
 /// was then.
-pub fn export(startup: Startup, file: &Path, version: Option<u16>) -> Result<String, OfflineError> {
+pub fn export(
+    startup: Startup,
+    file: &Path,
+    form: Form,
+    version: Option<u16>,
+) -> Result<String, OfflineError> {
     let file = absolute(file)?;
     let place = Place::enter(startup)?;
     place.load()?;
@@ -109,7 +112,10 @@ pub fn export(startup: Startup, file: &Path, version: Option<u16>) -> Result<Str
         compresses: place.node.config.current().compresses_dumps,
         sums_up: true,
     };
-    let exported = export_rdb(&place.node, &SystemDisk, &file, options);
+    let exported = match form {
+        Form::Rdb => export_rdb(&place.node, &SystemDisk, &file, options),
+        Form::Aof => export_aof(&place.node, &SystemDisk, &file, options),
+    };
     let exported = exported.map_err(because(file.display()))?;
     Ok(format!(
         "{} keys are in {} now, RDB version {}, {} bytes\n",
@@ -158,10 +164,7 @@ impl Place {
     /// Loads what a server would.
     fn load(&self) -> Result<(), OfflineError> {
         let Some(manifest) = self.manifest()? else {
-            let config = self.node.config.current();
-            let path = config.dir.join(&config.durability.rdb_file_name);
-            import_rdb(&self.node, &path).map_err(because(path.display()))?;
-            return Ok(());
+            return self.load_foreign();
         };
         let limits = self.node.settings.value_limits();
         let progress = LoadProgress::default();
@@ -176,6 +179,55 @@ impl Place {
             .load(&self.node.store, available_cores())
             .map_err(because(self.directory.path().display()))?;
         self.expect_short_log(&manifest)
+    }
+
+    /// Loads what another server left behind.
+    fn load_foreign(&self) -> Result<(), OfflineError> {
+        let config = self.node.config.current();
+        let durability = &config.durability;
+        if durability.level.has_log() {
+            let (directory, file) = (&durability.aof_directory_name, &durability.aof_file_name);
+            let found = aof::Source::find(&config.dir, directory, file);
+            if let Some(source) = found.map_err(because("append-only files"))? {
+                self.import_log(&source)?;
+                return Ok(());
+            }
+        }
+        let path = config.dir.join(&durability.rdb_file_name);
+        import_rdb(&self.node, &path).map_err(because(path.display()))?;
+        Ok(())
+    }
+
+    /// Loads a file of another server; what was loaded, in words.
+    fn import(&self, file: &Path) -> Result<String, OfflineError> {
+        if aof::Source::is_log(file) {
+            let source = aof::Source::at(file);
+            return self.import_log(&source.map_err(because("append-only files"))?);
+        }
+        let loaded = import_rdb(&self.node, file).map_err(because(file.display()))?;
+        self.tell_functions(loaded.functions.len());
+        Ok(format!(
+            "{} keys, {} had expired, {} were empty",
+            loaded.keys, loaded.expired_keys, loaded.empty_keys
+        ))
+    }
+
+    fn import_log(&self, source: &aof::Source) -> Result<String, OfflineError> {
+        let accepts_short = self.node.config.current().durability.accepts_torn_log;
+        let loaded = aof::load(&self.node, source, accepts_short);
+        let loaded = loaded.map_err(because("append-only files"))?;
+        Ok(format!(
+            "{} keys, then {} commands, {} of which failed",
+            loaded.base_keys, loaded.replayed.commands, loaded.replayed.failed
+        ))
+    }
+
+    fn tell_functions(&self, count: usize) {
+        if count > 0 {
+            self.node
+                .log
+                .warning(format_args!("Libraries of functions left out: {count}"));
+        }
     }
 
     /// Makes sure that the log has nothing that the checkpoint has not.

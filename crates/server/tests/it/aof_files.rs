@@ -15,7 +15,7 @@ use testkit::client::Client;
 use testkit::differential::difference;
 use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
 
-use crate::rdb_files::{self, fill, node, run, state};
+use crate::rdb_files::{self, fill, iolite, node, run, state};
 
 const DIRECTORY: &str = "appendonlydir";
 const FILE: &str = "appendonly.aof";
@@ -347,4 +347,31 @@ fn check_tells_what_is_in_a_log() {
     fs::remove_file(&files[0]).unwrap();
     assert_eq!(check(&directory).0, Some(1));
     assert_eq!(check(&scratch.0).0, Some(1));
+}
+
+#[test]
+fn a_log_goes_into_a_directory_and_out_of_it_again() {
+    let written = redis(&[]);
+    let mut client = written.client().unwrap();
+    fill(&mut client);
+    change(&mut client);
+    let scratch = Scratch::new();
+    let (data, out) = (scratch.0.join("data"), scratch.0.join("out"));
+    for directory in [&data, &out] {
+        fs::create_dir(directory).unwrap();
+    }
+    let log = written.directory().join(DIRECTORY);
+    let to = out.join(DIRECTORY);
+    let [log, data, to] = [&log, &data, &to].map(|path| path.to_str().unwrap());
+    let (code, text) = iolite(&["import", log, "--dir", data]);
+    assert_eq!(code, Some(0), "{text}");
+    let (code, text) = iolite(&["export", "--aof", to, "--dir", data]);
+    assert_eq!(code, Some(0), "{text}");
+    let after = state(&redis_over(&out));
+    let copy = copy_of(written.directory());
+    run(&mut redis_over(&copy.0).client().unwrap(), "SAVE");
+    let before = state(&rdb_files::redis_over(&copy.0.join("dump.rdb")));
+    assert_eq!(difference(&before.0, &after.0), None);
+    assert_eq!(after.1, before.1);
+    assert_eq!(check(&out.join(DIRECTORY)).0, Some(0));
 }

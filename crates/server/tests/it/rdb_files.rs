@@ -199,7 +199,7 @@ fn check_tells_what_is_in_a_file() {
 }
 
 /// Runs the built program with these words; its exit code, and what it printed.
-fn iolite(words: &[&str]) -> (Option<i32>, String) {
+pub(super) fn iolite(words: &[&str]) -> (Option<i32>, String) {
     let done = Command::new(iolite_program()).args(words).output().unwrap();
     let printed = [done.stdout, done.stderr].concat();
     (done.status.code(), String::from_utf8(printed).unwrap())

@@ -1,7 +1,7 @@
 //! Which files make up a log, and in which order.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::manifest::Manifest;
@@ -49,6 +49,20 @@ impl Source {
             })),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Whether a path leads to append-only files, by its name or its first byte; a single file with
+    /// records in front is one by its name alone.
+    #[must_use]
+    pub fn is_log(path: &Path) -> bool {
+        let name = path.to_string_lossy();
+        let is_named = name.ends_with(MANIFEST_SUFFIX) || name.ends_with(".aof");
+        let has_requests = || {
+            let mut first = [0];
+            let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+            read.is_ok() && matches!(first, [b'*' | b'#'])
+        };
+        path.is_dir() || is_named || has_requests()
     }
 
     /// What a path leads to: a directory with one manifest, a manifest, or a single file.
