@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut files = FILES.map(|(name, bytes)| (name, bytes.to_vec()));
     let (good, end) = read(&files);
-    assert!(good.len() == 4 && end.is_ok());
+    assert!(good.len() == 5 && end.is_ok());
     rest.chunks_exact(4).for_each(|change| apply(&mut files, change));
     if choice & UNSUMMED != 0 {
         planted::plant(Some(Bug::NoChecksum));

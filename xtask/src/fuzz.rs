@@ -24,7 +24,7 @@ const TARGETS: [(&str, u32); 12] = [
     ("command_args", 15_000),
     ("restore", 150_000),
     ("aof_dir", 100_000),
-    ("log_file", 30_000),
+    ("log_file", 100_000),
     ("rdb_file", 60_000),
     ("types", 3_000),
     ("manifest", 400_000),
