@@ -268,6 +268,7 @@ impl Node {
             open_files::make_more_room(change.new)?;
         }
         self.change_doors(change)?;
+        self.change_level(change)?;
         self.apply_limits(change.new);
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::machine_bytes());
@@ -276,6 +277,17 @@ impl Node {
         self.apply_durability(change.new);
         self.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// Begins or ends the log, if that is what a change asks for.
+    fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        let (old, new) = (&change.old.durability, &change.new.durability);
+        let keeper = self.keeper().filter(|_| old.level != new.level);
+        let changed = keeper.map_or(Ok(()), |keeper| keeper.change_level(new));
+        changed.map_err(|reason| ApplyError {
+            name: "durability",
+            reason,
+        })
     }
 
     fn apply_durability(&self, config: &Config) {

@@ -7,7 +7,11 @@
 //!              ▲                          │ snapshot
 //!              └────── checkpointer ◄─────┘
 //!   dump.rdb ──► import ──► store ──► export ──► dump.rdb
+//!                           store ──► sink ──► log ──► recovery ──► replay
 //! ```
+//!
+//! `keeper` holds all of it together while a server runs: what is loaded at its start (`recovery`), who
+//! makes checkpoints and when (`checkpointer`, `saving`), and the log (`logging`).
 
 pub mod aof;
 pub mod bodies;
@@ -20,7 +24,9 @@ pub mod keeper;
 pub mod loader;
 pub mod loading;
 pub mod log_tail;
+pub mod logging;
 pub mod offline;
+pub mod recovery;
 mod reloading;
 pub mod replay;
 pub mod saving;

@@ -240,7 +240,7 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
         cause: io::Error::other(error),
     };
     let keeper = Keeper::open(&node).map_err(cannot_load)?;
-    if keeper.has_data() {
+    if keeper.has_to_load(current) {
         // Whoever connects meanwhile is told so.
         node.begin_loading(0);
     }
@@ -256,6 +256,9 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
     wait(&node, &signals);
     node.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
+    if let Some(keeper) = node.keeper() {
+        keeper.end_log(&node);
+    }
     drop(pid_file);
     node.log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));

@@ -32,8 +32,8 @@ pub struct Durability {
     pub log_growth_percent: u32,
     /// The log is left to grow up to so many bytes whatever the checkpoint behind it is.
     pub log_growth_bytes_min: u64,
-    /// Whether the log is not synced every second while a checkpoint is written.
-    pub leaves_log_unsynced_in_checkpoints: bool,
+    /// The log goes on in another file when one has so many bytes.
+    pub log_segment_bytes: u64,
     /// Whether a start goes on where the end of the log was cut off.
     pub accepts_torn_log: bool,
     /// What SIGTERM asks for.

@@ -95,7 +95,7 @@ impl Settings {
             checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),
             log_growth_percent: self.number("auto-aof-rewrite-percentage"),
             log_growth_bytes_min: self.number("auto-aof-rewrite-min-size"),
-            leaves_log_unsynced_in_checkpoints: self.switch("no-appendfsync-on-rewrite"),
+            log_segment_bytes: self.number("log-segment-size"),
             accepts_torn_log: self.switch("aof-load-truncated"),
             at_terminate: self.shutdown_request("shutdown-on-sigterm"),
             at_interrupt: self.shutdown_request("shutdown-on-sigint"),

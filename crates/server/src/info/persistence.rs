@@ -4,7 +4,9 @@ use commands::SaveKind;
 
 use super::Report;
 use crate::persistence::checkpointer::{Figures, Progress};
+use crate::persistence::keeper::Keeper;
 use crate::persistence::loading;
+use crate::persistence::logging::Logging;
 use crate::persistence::saving::{Record, kind_of};
 
 pub(super) fn write(report: &mut Report<'_>) {
@@ -103,11 +105,20 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
         if is_faulty { "err" } else { "ok" },
     );
     report.field("aof_last_cow_size", figures.last_held_bytes_max);
-    report.zeros(&[
+    let logging = report.node.keeper().map(Keeper::logging);
+    let base_bytes = logging.map_or(0, Logging::base_bytes);
+    let log_bytes = logging.and_then(Logging::bytes);
+    let held_bytes = logging
+        .and_then(Logging::log)
+        .map_or(0, |log| log.held_bytes());
+    report.field(
         "aof_current_size",
-        "aof_base_size",
+        log_bytes.map_or(0, |bytes| base_bytes + bytes),
+    );
+    report.field("aof_base_size", log_bytes.map_or(0, |_| base_bytes));
+    report.field("aof_buffer_length", held_bytes);
+    report.zeros(&[
         "aof_pending_rewrite",
-        "aof_buffer_length",
         "aof_pending_bio_fsync",
         "aof_delayed_fsync",
     ]);

@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
@@ -17,11 +17,15 @@ use durability::checkpoint::{CheckpointFault, Lineage, Manifest, read_manifest};
 use durability::disk::SystemDisk;
 use reactor::workers::available_cores;
 
+use super::aof::{self, AofFault, Source};
 use super::checkpointer::{
-    CheckpointThread, Checkpointer, Outcome, Setup, Surroundings, writers_for,
+    CheckpointThread, Checkpointer, Failure, Outcome, Setup, Surroundings, Why, writers_for,
 };
 use super::directory::{DataDirectory, DirectoryError};
-use super::loader::{LoadFault, Source};
+use super::import::{ImportError, import_rdb};
+use super::logging::Logging;
+use super::recovery::{self, Place, Recovered, RecoveryError, Target};
+use crate::config::{Config, Durability, DurabilityLevel, system_reason};
 use crate::log::Level;
 use crate::node::Node;
 
@@ -43,9 +47,17 @@ pub enum OpenError {
     /// The manifest, or what it names, is not what was written.
     Checkpoint(CheckpointFault),
     /// It was not loaded.
-    Load(LoadFault),
+    Recovery(RecoveryError),
+    /// The RDB file of another server was not loaded.
+    Rdb(ImportError),
+    /// The append-only files of another server were not loaded.
+    Aof(AofFault),
     /// There is no thread to be had.
     Thread(io::Error),
+    /// The log could not be begun.
+    Log(String),
+    /// What was loaded could not be kept.
+    Kept(Failure),
 }
 
 impl fmt::Display for OpenError {
@@ -53,8 +65,12 @@ impl fmt::Display for OpenError {
         match self {
             Self::Directory(error) => error.fmt(f),
             Self::Checkpoint(fault) => fault.fmt(f),
-            Self::Load(fault) => fault.fmt(f),
+            Self::Recovery(error) => error.fmt(f),
+            Self::Rdb(error) => error.fmt(f),
+            Self::Aof(fault) => fault.fmt(f),
             Self::Thread(error) => error.fmt(f),
+            Self::Log(reason) => write!(f, "cannot begin the log: {reason}"),
+            Self::Kept(failure) => write!(f, "cannot keep what was loaded: {failure}"),
         }
     }
 }
@@ -96,7 +112,9 @@ impl Keeper {
             .map_or_else(new_lineage, |manifest| manifest.lineage);
         let around = Arc::new(Around {
             node: Arc::downgrade(node),
+            dir: Mutex::new(config.dir.clone()),
             taken: Mutex::new(taken),
+            logging: Logging::default(),
         });
         let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
         let checkpointer = Arc::new(Checkpointer::new(Setup {
@@ -118,49 +136,119 @@ impl Keeper {
         })
     }
 
-    /// Whether there is something to load.
+    /// Whether clients have to wait until [`Keeper::load`] is done.
     #[must_use]
-    pub fn has_data(&self) -> bool {
+    pub fn has_to_load(&self, config: &Config) -> bool {
         self.found.is_some()
+            || config.durability.level.has_log()
+            || Foreign::find(config).is_ok_and(|found| found.is_some())
     }
 
-    /// Puts into the store what was found in the directory.
+    /// Puts into the store what is kept, or else what another server left, and begins the log if there is
+    /// to be one. Whatever was not kept in our own way, with what the log goes on from, is kept before this
+    /// comes back. Clients are told to wait until then.
     ///
     /// # Errors
     /// [`OpenError`]: the server must not go on then.
-    pub fn load(&self, node: &Node) -> Result<(), OpenError> {
-        let Some(manifest) = &self.found else {
+    pub fn load(&self, node: &Arc<Node>) -> Result<(), OpenError> {
+        let config = node.config.current();
+        let has_log = config.durability.level.has_log();
+        let place = Place::within(&config.dir);
+        let mut is_kept = !has_log;
+        if let Some(manifest) = &self.found {
+            let recovered = self.recover(node, &place, manifest.clone())?;
+            is_kept |= recovered.manifest.log_sequence.is_some();
+        } else if let Some(foreign) = Foreign::find(&config).map_err(OpenError::Aof)? {
+            foreign.load(node)?;
+            is_kept = config.durability.level < DurabilityLevel::Checkpoint;
+        }
+        if has_log {
+            self.begin_log(node, &place)?;
+        }
+        if !is_kept {
+            self.keep_now()?;
+        }
+        node.end_loading();
+        Ok(())
+    }
+
+    fn recover(
+        &self,
+        node: &Node,
+        place: &Place,
+        manifest: Manifest,
+    ) -> Result<Recovered, OpenError> {
+        let started_ns = node.clock.monotonic_ns();
+        let recovered = recovery::recover(node, place, manifest, Target::End, available_cores())
+            .map_err(OpenError::Recovery)?;
+        // No snapshot is in progress in a store that nobody was in.
+        let _raised = node.store.raise_generation(recovered.generation());
+        self.around.logging.set_end(recovered.next_sequence());
+        self.around.logging.set_base(&recovered.manifest);
+        self.checkpointer
+            .note_clean(recovered.manifest.created_unix_ms);
+        let ms = (node.clock.monotonic_ns() - started_ns) / 1_000_000;
+        recovered.tell(&node.log, ms);
+        Ok(recovered)
+    }
+
+    /// Has all effects go to the log from now on.
+    fn begin_log(&self, node: &Arc<Node>, place: &Place) -> Result<(), OpenError> {
+        self.around.prepare().map_err(OpenError::Log)?;
+        let durability = &node.config.current().durability;
+        let begun = self.around.logging.begin(node, place, durability);
+        begun.map_err(|error| OpenError::Log(system_reason(&error)))?;
+        Logging::wait_until_taken_up(node);
+        Ok(())
+    }
+
+    /// Makes a checkpoint, and comes back when it is in force.
+    fn keep_now(&self) -> Result<(), OpenError> {
+        let ticket = self.checkpointer.schedule(Why::Imported);
+        let outcome = ticket.map(|ticket| self.checkpointer.wait(ticket).result);
+        match outcome {
+            Ok(Err(failure)) => Err(OpenError::Kept(failure)),
+            // The server stops already.
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Keeps from now on what `durability` says. A log that is begun has something to be put behind only when a
+    /// checkpoint is in force, which is made next; until then what was kept before counts.
+    ///
+    /// # Errors
+    /// Why there can be no log; everything is as it was then.
+    pub(crate) fn change_level(&self, durability: &Durability) -> Result<(), String> {
+        let around = &self.around;
+        let Some(node) = around.node.upgrade() else {
             return Ok(());
         };
-        let started_ns = node.clock.monotonic_ns();
-        node.begin_loading(manifest.bytes());
-        let directory = node.config.current().dir.join(super::directory::NAME);
-        let source = Source {
-            disk: &SystemDisk,
-            directory: &directory,
-            manifest,
-            limits: &node.settings.value_limits(),
-            progress: node.loading.parts(),
-        };
-        source
-            .load(&node.store, available_cores())
-            .map_err(OpenError::Load)?;
-        // No snapshot is in progress in a store that nobody was in.
-        let _raised = node.store.raise_generation(manifest.generation);
-        self.checkpointer.note_clean(manifest.created_unix_ms);
-        node.end_loading();
-        let ms = (node.clock.monotonic_ns() - started_ns) / 1_000_000;
-        node.log.notice(format_args!(
-            "Checkpoint {} loaded: {} records, {} bytes in {ms} ms",
-            manifest.generation,
-            manifest.records(),
-            manifest.bytes()
-        ));
+        let level = durability.level;
+        match (around.logging.log().is_some(), level.has_log()) {
+            (true, true) => around.logging.set_level(level),
+            (false, false) => {}
+            (true, false) => {
+                let own = Arc::clone(around);
+                around.logging.change_aside(move || own.end_log(&node))?;
+            }
+            (false, true) => {
+                around.prepare()?;
+                let begun = around.logging.begin(&node, &around.place(), durability);
+                begun.map_err(|error| system_reason(&error))?;
+                let checkpointer = Arc::clone(&self.checkpointer);
+                around.logging.change_aside(move || {
+                    Logging::wait_until_taken_up(&node);
+                    // Only who stops refuses.
+                    let _scheduled = checkpointer.schedule(Why::Rewrite);
+                })?;
+            }
+        }
         Ok(())
     }
 
     /// Says in which directory data is to be kept. For who has kept none yet.
     pub(crate) fn set_dir(&self, dir: &Path) {
+        dir.clone_into(&mut lock(&self.around.dir));
         self.checkpointer
             .set_directory(&dir.join(super::directory::NAME));
     }
@@ -171,11 +259,54 @@ impl Keeper {
         lock(&self.around.taken).is_some()
     }
 
+    /// The log.
+    #[must_use]
+    pub fn logging(&self) -> &Logging {
+        &self.around.logging
+    }
+
     /// Cancels what is being made, and ends the thread.
     pub fn stop(&self) {
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             thread.stop();
+        }
+    }
+
+    /// Ends the log, with everything in it durable. For the end of the server, when nobody writes any more.
+    pub fn end_log(&self, node: &Node) {
+        self.around.end_log(node);
+    }
+}
+
+/// What another server left in the working directory.
+enum Foreign {
+    Rdb(PathBuf),
+    Aof(Source),
+}
+
+impl Foreign {
+    /// Looks for it, as that server would at its start.
+    fn find(config: &Config) -> Result<Option<Self>, AofFault> {
+        let durability = &config.durability;
+        if durability.level.has_log() {
+            let (directory, file) = (&durability.aof_directory_name, &durability.aof_file_name);
+            if let Some(source) = Source::find(&config.dir, directory, file)? {
+                return Ok(Some(Self::Aof(source)));
+            }
+        }
+        let path = config.dir.join(&durability.rdb_file_name);
+        Ok(path.is_file().then_some(Self::Rdb(path)))
+    }
+
+    fn load(&self, node: &Node) -> Result<(), OpenError> {
+        match self {
+            Self::Rdb(path) => import_rdb(node, path).map(drop).map_err(OpenError::Rdb),
+            Self::Aof(source) => {
+                let accepts_short = node.config.current().durability.accepts_torn_log;
+                let loaded = aof::load(node, source, accepts_short);
+                loaded.map(drop).map_err(OpenError::Aof)
+            }
         }
     }
 }
@@ -190,21 +321,33 @@ fn new_lineage() -> Lineage {
 /// What is around the checkpointer of a node.
 struct Around {
     node: Weak<Node>,
-    /// The directory, once there is something to do in it.
+    /// The working directory. Nobody asks the configuration, which may just be changed.
+    dir: Mutex<PathBuf>,
+    /// The directory of the data, once there is something to do in it.
     taken: Mutex<Option<DataDirectory>>,
+    logging: Logging,
+}
+
+impl Around {
+    fn place(&self) -> Place {
+        Place::within(&lock(&self.dir))
+    }
+
+    fn end_log(&self, node: &Node) {
+        if let Err(fault) = self.logging.end(node) {
+            node.log
+                .warning(format_args!("The end of the log is not on disk: {fault}"));
+        }
+    }
 }
 
 impl Surroundings for Around {
     fn prepare(&self) -> Result<(), String> {
         let mut taken = lock(&self.taken);
-        let Some(node) = self.node.upgrade() else {
-            return Ok(());
-        };
         if taken.is_some() {
             return Ok(());
         }
-        let dir = &node.config.current().dir;
-        let directory = DataDirectory::take(dir).map_err(|error| error.to_string())?;
+        let directory = DataDirectory::take(&lock(&self.dir)).map_err(|error| error.to_string())?;
         let found = read_manifest(&SystemDisk, directory.path());
         if found.map_err(|fault| fault.to_string())?.is_some() {
             let path = directory.path().display();
@@ -212,6 +355,24 @@ impl Surroundings for Around {
         }
         *taken = Some(directory);
         Ok(())
+    }
+
+    fn log_sequence(&self) -> Option<u64> {
+        self.logging.log().map(|log| log.tail())
+    }
+
+    fn make_log_durable(&self) -> io::Result<()> {
+        self.logging.make_durable()
+    }
+
+    fn in_force(&self, manifest: &Manifest) {
+        if let Err(error) = self.logging.cut(&self.place(), manifest) {
+            let error = system_reason(&error);
+            self.tell(
+                Level::Warning,
+                format_args!("Cannot remove old files of the log: {error}"),
+            );
+        }
     }
 
     fn ended(&self, outcome: &Outcome) {

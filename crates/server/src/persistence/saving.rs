@@ -13,7 +13,7 @@ use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, Shutdow
 
 use super::checkpointer::{Figures, Outcome, Refused, Why};
 use super::keeper::Keeper;
-use crate::config::{Config, SavePoint};
+use crate::config::{Config, Durability, SavePoint};
 use crate::node::Node;
 
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
@@ -146,11 +146,19 @@ impl Node {
             let _begun = self.begin_save(kind, SaveTime::WhenFree);
         }
         let config = self.config.current();
-        if config.durability.save_points.is_empty() {
-            return;
-        }
         let figures = keeper.checkpointer.figures();
         let tried_unix_ms = self.saving.known().tried_unix_ms;
+        if may_try(&figures, now_unix_ms, tried_unix_ms)
+            && let Some(bytes) = keeper.logging().bytes()
+            && has_grown(&config.durability, bytes, keeper.logging().base_bytes())
+        {
+            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.log.notice(format_args!(
+                "The log has grown to {bytes} bytes. Making a checkpoint..."
+            ));
+            let _begun = keeper.checkpointer.request(Why::LongLog);
+            return;
+        }
         let reached = reached(
             &config.durability.save_points,
             &figures,
@@ -263,6 +271,20 @@ impl Node {
     }
 }
 
+/// Whether a checkpoint may be made that nobody asked for.
+fn may_try(figures: &Figures, now_unix_ms: u64, tried_unix_ms: u64) -> bool {
+    let is_busy = figures.current.is_some() || figures.is_scheduled;
+    let may_retry = now_unix_ms.saturating_sub(tried_unix_ms) > RETRY_MS;
+    !is_busy && (figures.last_failure.is_none() || may_retry)
+}
+
+/// Whether the log has grown so much behind a checkpoint of so many bytes that another is worth while.
+fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64) -> bool {
+    let percent = u64::from(durability.log_growth_percent);
+    let worth = (base_bytes / 100).saturating_mul(percent);
+    percent > 0 && log_bytes >= durability.log_growth_bytes_min.max(worth)
+}
+
 /// The save point that is reached, if one is. Behind a failure the next try has to wait.
 fn reached(
     points: &[SavePoint],
@@ -270,9 +292,7 @@ fn reached(
     now_unix_ms: u64,
     tried_unix_ms: u64,
 ) -> Option<SavePoint> {
-    let is_busy = figures.current.is_some() || figures.is_scheduled;
-    let may_retry = now_unix_ms.saturating_sub(tried_unix_ms) > RETRY_MS;
-    if is_busy || (figures.last_failure.is_some() && !may_retry) {
+    if !may_try(figures, now_unix_ms, tried_unix_ms) {
         return None;
     }
     let since_s = now_unix_ms.saturating_sub(figures.last_save_unix_ms) / 1000;

@@ -18,6 +18,7 @@ mod info;
 mod job_queue;
 mod kept_replies;
 mod large_values;
+mod ledger;
 mod lifecycle;
 mod limits;
 mod linearizability;

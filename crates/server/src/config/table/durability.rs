@@ -8,8 +8,6 @@ use super::super::value::{Kind, Value};
 use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
 use crate::config::DurabilityLevel;
 
-const NO_LOG: &str = "keeps no append-only file";
-
 /// Spellings of [`DurabilityLevel`].
 pub(in crate::config) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
     ("none", DurabilityLevel::None),
@@ -37,27 +35,31 @@ const CHECKPOINT_BUFFER: Kind = Kind::Memory {
     max: LONG_MAX,
 };
 
+/// A file takes a sync of its own to begin.
+const LOG_SEGMENT: Kind = Kind::Memory {
+    min: 64 << 10,
+    max: 1 << 40,
+};
+
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
-    Directive::new("durability", LEVEL, "checkpoint").fixed(NO_LOG).or(&["none"]),
+    Directive::new("durability", LEVEL, "checkpoint"),
     Directive::new("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
     Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes"),
     Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864"),
+    Directive::new("log-segment-size", LOG_SEGMENT, "67108864").at_start(),
     Directive::new("dbfilename", TEXT, "dump.rdb").protected().admit(rdb_file_name),
     Directive::new("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default")
         .admit(shutdown_words),
     Directive::new("shutdown-on-sigterm", Kind::Choices(AT_SHUTDOWN), "default")
         .admit(shutdown_words),
-    Directive::new("appendonly", SWITCH, "no").fixed(NO_LOG),
-    Directive::new("appendfsync", LOG_LEVEL, "everysec").fixed(NO_LOG),
-    Directive::new("appendfilename", TEXT, "appendonly.aof").at_start().admit(aof_file_name)
-        .fixed(NO_LOG),
-    Directive::new("appenddirname", TEXT, "appendonlydir").at_start().admit(aof_directory_name)
-        .fixed(NO_LOG),
-    Directive::new("no-appendfsync-on-rewrite", SWITCH, "no").fixed(NO_LOG),
-    Directive::new("auto-aof-rewrite-percentage", COUNT, "100").fixed(NO_LOG),
-    Directive::new("auto-aof-rewrite-min-size", BYTES, "67108864").fixed(NO_LOG),
-    Directive::new("aof-load-truncated", SWITCH, "yes").fixed(NO_LOG),
+    Directive::new("appendonly", SWITCH, "no"),
+    Directive::new("appendfsync", LOG_LEVEL, "everysec"),
+    Directive::new("appendfilename", TEXT, "appendonly.aof").at_start().admit(aof_file_name),
+    Directive::new("appenddirname", TEXT, "appendonlydir").at_start().admit(aof_directory_name),
+    Directive::new("auto-aof-rewrite-percentage", COUNT, "100"),
+    Directive::new("auto-aof-rewrite-min-size", BYTES, "67108864"),
+    Directive::new("aof-load-truncated", SWITCH, "yes"),
 ];
 
 fn shutdown_words(value: Value) -> Result<Value, String> {

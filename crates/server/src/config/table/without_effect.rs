@@ -21,6 +21,7 @@ const WARNINGS: &str = "there is no such warning to ignore";
 const SANITIZED: &str = "every payload of RESTORE is checked in full";
 const CHECKED: &str = "whatever is written is checksummed, and checked when it is read";
 const STEADY: &str = "checkpoints go to the disk in pieces";
+const SYNCED: &str = "the log is synced while a checkpoint is written, too";
 const OWN_FORMAT: &str = "a checkpoint has one form, whatever the log grew from";
 const TIMED: &str = "every entry of the log says when it was made";
 const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that is verified";
@@ -52,6 +53,7 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("rdbchecksum", SWITCH, "yes", CHECKED).at_start(),
     accepted("rdb-save-incremental-fsync", SWITCH, "yes", STEADY),
     accepted("aof-rewrite-incremental-fsync", SWITCH, "yes", STEADY),
+    accepted("no-appendfsync-on-rewrite", SWITCH, "no", SYNCED),
     accepted("aof-use-rdb-preamble", SWITCH, "yes", OWN_FORMAT),
     accepted("aof-timestamp-enabled", SWITCH, "no", TIMED),
     accepted("aof-disable-auto-gc", SWITCH, "no", COLLECTED),

@@ -119,8 +119,8 @@ fn the_view_of_the_server_has_all_of_it() {
     assert_eq!(durability.aof_file_name.to_str(), Some("appendonly.aof"));
     assert_eq!(durability.log_growth_percent, 100);
     assert_eq!(durability.log_growth_bytes_min, 64 << 20);
+    assert_eq!(durability.log_segment_bytes, 64 << 20);
     assert!(durability.refuses_writes_after_failed_save && durability.accepts_torn_log);
-    assert!(!durability.leaves_log_unsynced_in_checkpoints);
 }
 
 #[test]

@@ -1,0 +1,233 @@
+//! The operation log of a running server: begun, changed and ended while it is written to.
+//!
+//! Turning it on: every thread that changes the store takes the log up, and only then a checkpoint is cut.
+//! So what is not in the checkpoint is in the log. Turning it off: everybody lets go of it, and what was
+//! appended becomes durable.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use durability::checkpoint::Manifest;
+use durability::log::{Level, Log, LogFault, Options};
+
+use super::log_tail::LogTail;
+use super::recovery::Place;
+use crate::config::{Durability, DurabilityLevel, system_reason};
+use crate::node::Node;
+
+/// How often it is looked whether everybody has taken up a log, and whether it is durable.
+const LOOK: Duration = Duration::from_millis(1);
+
+const CHANGING: &str = "the log is just being begun or ended";
+
+/// The log of a server, if it runs.
+#[derive(Default)]
+pub struct Logging {
+    running: Mutex<Option<Running>>,
+    /// Where the last one ended.
+    end: Mutex<u64>,
+    /// The checkpoint in force: its bytes, and the sequence that it is up to.
+    base: Mutex<(u64, u64)>,
+    /// A thread begins it or ends it.
+    is_changing: Arc<AtomicBool>,
+}
+
+/// A log, and the thread that syncs it.
+struct Running {
+    log: Arc<Log>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Logging {
+    /// The log, if it runs.
+    #[must_use]
+    pub fn log(&self) -> Option<Arc<Log>> {
+        lock(&self.running).as_ref().map(|it| Arc::clone(&it.log))
+    }
+
+    /// Says where a log would go on.
+    pub fn set_end(&self, sequence: u64) {
+        *lock(&self.end) = sequence;
+    }
+
+    /// Notes which checkpoint is in force.
+    pub fn set_base(&self, manifest: &Manifest) {
+        *lock(&self.base) = (manifest.bytes(), manifest.log_sequence.unwrap_or(0));
+    }
+
+    /// Bytes of the checkpoint in force.
+    #[must_use]
+    pub fn base_bytes(&self) -> u64 {
+        lock(&self.base).0
+    }
+
+    /// Bytes of the log behind the checkpoint in force; none without a log.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        let log = self.log()?;
+        Some(log.tail().saturating_sub(lock(&self.base).1))
+    }
+
+    /// Begins the log, to which all effects go from now on; comes back before everybody does so (see
+    /// [`Logging::wait_until_taken_up`]).
+    ///
+    /// # Errors
+    /// Those of the system; there is no log then.
+    pub fn begin(
+        &self,
+        node: &Arc<Node>,
+        place: &Place,
+        durability: &Durability,
+    ) -> io::Result<()> {
+        let mut running = lock(&self.running);
+        if self.is_changing.load(Ordering::Acquire) {
+            return Err(io::Error::other(CHANGING));
+        }
+        let begun = Running::begin(node, place, durability, *lock(&self.end))?;
+        let tail = LogTail::new(Arc::clone(&begun.log));
+        node.use_log(Some(Arc::new(tail)));
+        *running = Some(begun);
+        Ok(())
+    }
+
+    /// Runs `change` on a thread of its own: what a worker asks for that has to wait for all workers.
+    ///
+    /// # Errors
+    /// When one is running already.
+    #[allow(clippy::disallowed_methods, reason = "a thread that ends soon")]
+    pub fn change_aside(&self, change: impl FnOnce() + Send + 'static) -> Result<(), String> {
+        let is_changing = Arc::clone(&self.is_changing);
+        if is_changing.swap(true, Ordering::AcqRel) {
+            return Err(CHANGING.to_owned());
+        }
+        let thread = std::thread::Builder::new().name("log-change".into());
+        let spawned = thread.spawn(move || {
+            change();
+            is_changing.store(false, Ordering::Release);
+        });
+        spawned.map(drop).map_err(|error| system_reason(&error))
+    }
+
+    /// Waits until everybody states effects to the log, or the server stops.
+    pub fn wait_until_taken_up(node: &Node) {
+        while !node.log_in_use.is_taken_up() && !node.is_stopping() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Changes what is done with what is appended.
+    pub fn set_level(&self, level: DurabilityLevel) {
+        if let Some(running) = &*lock(&self.running) {
+            running.log.set_level(level_of(level));
+        }
+    }
+
+    /// Ends the log: nothing goes to it any more, and what did is durable.
+    ///
+    /// # Errors
+    /// Why the end of it is not durable.
+    pub fn end(&self, node: &Node) -> Result<(), LogFault> {
+        let Some(running) = lock(&self.running).take() else {
+            return Ok(());
+        };
+        node.use_log(None);
+        Self::wait_until_taken_up(node);
+        self.set_end(running.log.tail());
+        running.end()
+    }
+
+    /// Makes everything durable that was appended.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn make_durable(&self) -> io::Result<()> {
+        let Some(log) = self.log() else {
+            return Ok(());
+        };
+        let up_to = log.tail();
+        while log.durable() < up_to {
+            if let Some(fault) = log.fault() {
+                return Err(io::Error::new(fault.kind, fault.text));
+            }
+            log.request_sync(up_to);
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Removes what a checkpoint that is in force has replaced.
+    ///
+    /// # Errors
+    /// Those of the system; what is left is removed the next time.
+    pub fn cut(&self, place: &Place, manifest: &Manifest) -> io::Result<()> {
+        self.set_base(manifest);
+        match (self.log(), manifest.log_sequence) {
+            (Some(log), Some(sequence)) => log.cut(sequence),
+            (None, None) => place.remove_log(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Logging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logging").finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    #[allow(clippy::disallowed_methods, reason = "the one thread that syncs")]
+    fn begin(
+        node: &Arc<Node>,
+        place: &Place,
+        durability: &Durability,
+        start: u64,
+    ) -> io::Result<Self> {
+        let options = Options {
+            segment_bytes: durability.log_segment_bytes,
+            ..Options::default()
+        };
+        let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(&node.clock));
+        let log = Log::open(disk, clock, &place.log_directory, start, options)?;
+        log.set_level(level_of(durability.level));
+        let told = Arc::downgrade(node);
+        log.on_durable(Box::new(move |_| {
+            if let Some(node) = told.upgrade() {
+                node.log_moved();
+            }
+        }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (own_log, own_stop) = (Arc::clone(&log), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || own_log.run_syncer(&own_stop))?;
+        Ok(Self { log, stop, thread })
+    }
+
+    fn end(self) -> Result<(), LogFault> {
+        self.stop.store(true, Ordering::Release);
+        self.log.wake_syncer();
+        let _panicked = self.thread.join();
+        self.log.close()
+    }
+}
+
+/// The log's word for a level.
+fn level_of(level: DurabilityLevel) -> Level {
+    match level {
+        DurabilityLevel::None => Level::None,
+        DurabilityLevel::Checkpoint => Level::Checkpoint,
+        DurabilityLevel::Os => Level::Os,
+        DurabilityLevel::EverySecond => Level::EverySecond,
+        DurabilityLevel::Always => Level::Always,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,373 @@
+//! From what was kept to a store that is as it was: the checkpoint that counts, then the log behind it.
+//!
+//! ```text
+//!   MANIFEST ──► parts, loaded side by side ──► store
+//!      └─ log sequence, generation ──► log ──► effects of that generation and later, by key ──► store
+//! ```
+//!
+//! It is all or nothing: the store is as it was at the end of the log, or as it was at the place asked
+//! for, or nobody is served and the operator is told which file is wrong, where, and what can be done.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use durability::checkpoint::Manifest;
+use durability::disk::{Disk, SystemDisk};
+use durability::log::{LogError, Reader, Shape, Tail};
+
+use super::directory;
+use super::loader::{LoadFault, Source};
+use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
+use crate::config::system_reason;
+use crate::log::Log;
+use crate::node::Node;
+
+/// Progress is told whenever so many bytes of the log were read.
+const TELL_BYTES: u64 = 1 << 20;
+
+/// Up to where the log is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All of it.
+    End,
+    /// What was written before this sequence.
+    Sequence(u64),
+    /// What was written up to this time, in milliseconds since 1970 UTC.
+    Time(u64),
+}
+
+/// Where everything is kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// The directory of the manifest.
+    pub directory: PathBuf,
+    /// The directory of the log's segments.
+    pub log_directory: PathBuf,
+}
+
+impl Place {
+    /// Where a server with this working directory keeps everything.
+    #[must_use]
+    pub fn within(dir: &Path) -> Self {
+        let directory = dir.join(directory::NAME);
+        Self {
+            disk: Arc::new(SystemDisk),
+            log_directory: directory.join(directory::LOG_NAME),
+            directory,
+        }
+    }
+
+    /// Bytes of the log's segments, as far as they are to be had.
+    fn log_bytes(&self) -> u64 {
+        let names = self.disk.list(&self.log_directory).unwrap_or_default();
+        let sizes = names.iter().map(|name| {
+            let file = self.disk.open(&self.log_directory.join(name));
+            file.and_then(|file| file.size()).unwrap_or(0)
+        });
+        sizes.sum()
+    }
+
+    /// Removes the log, of which nothing is needed any more.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn remove_log(&self) -> io::Result<()> {
+        let names = match self.disk.list(&self.log_directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            names => names?,
+        };
+        for name in names {
+            self.disk.remove(&self.log_directory.join(name))?;
+        }
+        self.disk.remove_directory(&self.log_directory)
+    }
+}
+
+/// What was recovered.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The checkpoint that counted.
+    pub manifest: Manifest,
+    /// Where the log ended, if there is one.
+    pub log: Option<LogEnd>,
+}
+
+/// How the replay of a log ended.
+#[derive(Debug)]
+pub struct LogEnd {
+    /// Effects that were applied.
+    pub effects: u64,
+    /// The highest generation that was met.
+    pub generation: u64,
+    /// Behind the last frame that was applied.
+    pub sequence: u64,
+    /// How the log ends; none when the replay stopped before.
+    pub tail: Option<Tail>,
+}
+
+impl Recovered {
+    /// The highest generation that anything kept belongs to.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        let of_log = self.log.as_ref().map_or(0, |log| log.generation);
+        self.manifest.generation.max(of_log)
+    }
+
+    /// Tells the operator, who waited `ms` milliseconds.
+    pub fn tell(&self, log: &Log, ms: u64) {
+        log.notice(format_args!(
+            "Checkpoint {} loaded: {} records, {} bytes in {ms} ms",
+            self.manifest.generation,
+            self.manifest.records(),
+            self.manifest.bytes()
+        ));
+        let Some(end) = &self.log else {
+            return;
+        };
+        log.notice(format_args!(
+            "Log applied up to sequence {}: {} commands",
+            end.sequence, end.effects
+        ));
+        if let Some(tail) = &end.tail
+            && let Some((path, offset)) = &tail.place
+            && !matches!(tail.shape, Shape::Clean | Shape::Zeroed)
+        {
+            let path = path.display();
+            log.warning(format_args!(
+                "What stands in {path} from offset {offset} on was never whole, and is left out"
+            ));
+        }
+    }
+
+    /// Where a log goes on.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.sequence)
+    }
+}
+
+/// Why nothing can be served.
+#[derive(Debug)]
+pub enum RecoveryError {
+    /// A part of the checkpoint is missing or damaged.
+    Checkpoint(LoadFault),
+    /// The log is damaged, or a part of it is missing.
+    Log(LogError),
+    /// The log holds what cannot be applied.
+    Replay(ReplayFault),
+    /// The place asked for is not in what is kept.
+    Target {
+        /// What was asked for.
+        target: Target,
+        /// What the checkpoint holds is before this sequence …
+        sequence: u64,
+        /// … and this time, in milliseconds since 1970 UTC.
+        unix_ms: u64,
+    },
+    /// The checkpoint has a database that the directive `databases` leaves out.
+    Database {
+        /// The database.
+        database: u16,
+        /// How many there are.
+        databases: u16,
+    },
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint(fault) => fault.fmt(f),
+            Self::Log(LogError::Io { path, error }) => {
+                write!(f, "{}: {}", path.display(), system_reason(error))
+            }
+            Self::Log(error @ LogError::Damage { sequence, .. }) => write!(
+                f,
+                "{error}. What is before can be had with --recover-to {sequence}; what comes behind it \
+                 is lost then"
+            ),
+            Self::Log(error) => error.fmt(f),
+            Self::Replay(fault) => fault.fmt(f),
+            Self::Target {
+                target,
+                sequence,
+                unix_ms,
+            } => write!(
+                f,
+                "{} is not kept: the checkpoint holds everything up to sequence {sequence} (time \
+                 {unix_ms})",
+                match target {
+                    Target::End => "the end".to_owned(),
+                    Target::Sequence(sequence) => format!("sequence {sequence}"),
+                    Target::Time(unix_ms) => format!("time {unix_ms}"),
+                }
+            ),
+            Self::Database {
+                database,
+                databases,
+            } => write!(
+                f,
+                "there are keys in database {database}, but only {databases} databases (directive \
+                 databases)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RecoveryError {}
+
+impl From<ReplayFault> for RecoveryError {
+    fn from(fault: ReplayFault) -> Self {
+        Self::Replay(fault)
+    }
+}
+
+impl From<LogError> for RecoveryError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// Puts everything that is kept into the store of `node`, which is empty, with at most `threads`
+/// threads. Progress goes to [`Node::loading`].
+///
+/// # Errors
+/// [`RecoveryError`]: then the store has some of it and must not be served.
+pub fn recover(
+    node: &Node,
+    place: &Place,
+    manifest: Manifest,
+    target: Target,
+    threads: usize,
+) -> Result<Recovered, RecoveryError> {
+    check_target(&manifest, target)?;
+    let databases = node.store.databases();
+    if let Some((&database, _)) = manifest.databases.range(databases..).next() {
+        return Err(RecoveryError::Database {
+            database,
+            databases,
+        });
+    }
+    let log_bytes = manifest.log_sequence.map_or(0, |_| place.log_bytes());
+    node.begin_loading(manifest.bytes() + log_bytes);
+    load_checkpoint(node, place, &manifest, threads)?;
+    let log = match manifest.log_sequence {
+        Some(from) => Some(replay_log(node, place, &manifest, from, target, threads)?),
+        None => None,
+    };
+    Ok(Recovered { manifest, log })
+}
+
+fn check_target(manifest: &Manifest, target: Target) -> Result<(), RecoveryError> {
+    let sequence = manifest.log_sequence.unwrap_or(0);
+    let is_kept = match target {
+        Target::End => true,
+        Target::Sequence(wanted) => manifest.log_sequence.is_some() && wanted >= sequence,
+        Target::Time(wanted) => {
+            manifest.log_sequence.is_some() && wanted >= manifest.created_unix_ms
+        }
+    };
+    if is_kept {
+        return Ok(());
+    }
+    Err(RecoveryError::Target {
+        target,
+        sequence,
+        unix_ms: manifest.created_unix_ms,
+    })
+}
+
+fn load_checkpoint(
+    node: &Node,
+    place: &Place,
+    manifest: &Manifest,
+    threads: usize,
+) -> Result<(), RecoveryError> {
+    let limits = node.settings.value_limits();
+    let source = Source {
+        disk: &*place.disk,
+        directory: &place.directory,
+        manifest,
+        limits: &limits,
+        progress: node.loading.parts(),
+    };
+    source
+        .load(&node.store, threads)
+        .map_err(RecoveryError::Checkpoint)
+}
+
+/// Applies what the log has behind a checkpoint.
+fn replay_log(
+    node: &Node,
+    place: &Place,
+    manifest: &Manifest,
+    from: u64,
+    target: Target,
+    threads: usize,
+) -> Result<LogEnd, RecoveryError> {
+    let reader = Reader::open(Arc::clone(&place.disk), &place.log_directory, from)?;
+    let thresholds = &node.settings.thresholds;
+    let replay = Replay {
+        node,
+        reader,
+        first_generation: manifest.generation,
+        target,
+    };
+    let read = |feed: &mut Feed| replay.run(feed);
+    let (mut end, replayed) =
+        replay_in_parallel(&node.store, thresholds, Origin::Own, threads, read)?;
+    end.effects = replayed.commands;
+    Ok(end)
+}
+
+/// The reading side of a replay.
+struct Replay<'r> {
+    node: &'r Node,
+    reader: Reader,
+    /// What is of an older generation is in the checkpoint.
+    first_generation: u64,
+    target: Target,
+}
+
+impl Replay<'_> {
+    fn run(mut self, feed: &mut Feed) -> Result<LogEnd, RecoveryError> {
+        let mut end = LogEnd {
+            effects: 0,
+            generation: self.first_generation,
+            sequence: self.reader.sequence(),
+            tail: None,
+        };
+        let mut told = end.sequence;
+        while let Some(frame) = self.reader.next_frame()? {
+            let behind = frame.sequence + frame.length;
+            let is_beyond = match self.target {
+                Target::End => false,
+                Target::Sequence(wanted) => behind > wanted,
+                Target::Time(wanted) => frame.unix_ms > wanted,
+            };
+            if is_beyond {
+                return Ok(end);
+            }
+            for effect in frame.effects() {
+                end.generation = end.generation.max(effect.generation);
+                if effect.generation >= self.first_generation {
+                    feed.command(frame.sequence, effect.database, effect.resp)?;
+                }
+            }
+            end.sequence = behind;
+            if behind - told >= TELL_BYTES {
+                self.node.loading.add_bytes(behind - told);
+                told = behind;
+            }
+        }
+        self.node.loading.add_bytes(end.sequence - told);
+        end.tail = self.reader.tail().cloned();
+        if let Some(tail) = &end.tail {
+            end.sequence = tail.end;
+        }
+        Ok(end)
+    }
+}

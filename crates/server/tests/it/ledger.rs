@@ -1,0 +1,365 @@
+//! Nothing that was acknowledged is lost when the process is killed, and nothing comes back that was
+//! deleted: at every level with a log.
+//!
+//! ```text
+//!   writers ── numbered writes, in pipelines ──► server ──► kill -9, at any moment
+//!      │ ledger: what was sent, what was acknowledged           │
+//!      └───────────────── compared with ◄───────── started again, read
+//! ```
+//!
+//! The writes of one client are in the log in its order. So what is there after a restart must be what
+//! its first so-and-so many writes made, for a number that is at least that of the acknowledged ones
+//! and at most that of the sent ones: a write that is missing in the middle, a half of a transaction and
+//! a deletion undone all leave no such number.
+//!
+//! `LEDGER_CYCLES` asks for more than CI's share; `LEDGER_SEED` for other moments. The figures are
+//! printed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::random::Prng;
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{Server, ServerBuilder, temporary_directory};
+
+const WRITERS_COUNT: u64 = 4;
+const KEYS_PER_WRITER: u64 = 40;
+const PIPELINE_MAX: u64 = 24;
+const CYCLES_COUNT: u64 = 14;
+/// The server lives for this long after it answers, at most.
+const LIFE_MS_MAX: u64 = 250;
+
+/// What one write did to one key: its number, and whether the key holds it or is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    number: u64,
+    is_there: bool,
+}
+
+/// All that one client wrote.
+struct Ledger {
+    writer: u64,
+    random: Prng,
+    sent: u64,
+    acknowledged: u64,
+    /// Of each key what was done to it, oldest first; of old times only the last that counts.
+    keys: BTreeMap<u64, Vec<Step>>,
+}
+
+/// One write.
+struct Write {
+    requests: Vec<Vec<Vec<u8>>>,
+    steps: Vec<(u64, Step)>,
+}
+
+impl Ledger {
+    fn new(writer: u64, seed: u64) -> Self {
+        Self {
+            writer,
+            random: Prng::seeded(seed ^ writer),
+            sent: 0,
+            acknowledged: 0,
+            keys: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    fn name(&self, key: u64) -> Vec<u8> {
+        format!("{}:{key}", self.writer).into_bytes()
+    }
+
+    /// The next write.
+    fn draw(&mut self) -> Write {
+        let number = self.sent + 1;
+        let key = self.below(KEYS_PER_WRITER);
+        let there = |key| {
+            let is_there = true;
+            (key, Step { number, is_there })
+        };
+        let gone = |key| {
+            let is_there = false;
+            (key, Step { number, is_there })
+        };
+        let (name, value) = (self.name(key), number.to_string().into_bytes());
+        let set = |name: Vec<u8>| vec![b"SET".to_vec(), name, value.clone()];
+        match self.below(8) {
+            0 => Write {
+                requests: vec![vec![b"DEL".to_vec(), name]],
+                steps: vec![gone(key)],
+            },
+            1 => {
+                let other = (key + 1) % KEYS_PER_WRITER;
+                Write {
+                    requests: vec![
+                        vec![b"MULTI".to_vec()],
+                        set(name),
+                        vec![b"DEL".to_vec(), self.name(other)],
+                        vec![b"EXEC".to_vec()],
+                    ],
+                    steps: vec![there(key), gone(other)],
+                }
+            }
+            2 => {
+                let other = (key + 7) % KEYS_PER_WRITER;
+                let mut request = set(name);
+                request[0] = b"MSET".to_vec();
+                request.extend([self.name(other), value.clone()]);
+                Write {
+                    requests: vec![request],
+                    steps: vec![there(key), there(other)],
+                }
+            }
+            3 => {
+                let filler = vec![b'x'; usize::try_from(self.below(20_000)).unwrap()];
+                let long = [value.clone(), b" ".to_vec(), filler].concat();
+                Write {
+                    requests: vec![vec![b"SET".to_vec(), name, long]],
+                    steps: vec![there(key)],
+                }
+            }
+            _ => Write {
+                requests: vec![set(name)],
+                steps: vec![there(key)],
+            },
+        }
+    }
+
+    /// Writes until the server is gone.
+    fn write(&mut self, server: &Server, is_over: &AtomicBool) {
+        let Ok(mut client) = server.client() else {
+            return;
+        };
+        while !is_over.load(Ordering::Relaxed) {
+            if self.write_some(&mut client).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One pipeline of writes.
+    fn write_some(&mut self, client: &mut Client) -> io::Result<()> {
+        let mut replies = Vec::new();
+        for _ in 0..=self.below(PIPELINE_MAX) {
+            let write = self.draw();
+            self.sent += 1;
+            for (key, step) in write.steps {
+                self.keys.entry(key).or_default().push(step);
+            }
+            replies.push(write.requests.len());
+            for request in &write.requests {
+                client.send(request)?;
+            }
+        }
+        for count in replies {
+            for _ in 0..count {
+                match client.receive()? {
+                    None => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(Value::Error(text)) => panic!("{}", text.escape_ascii()),
+                    Some(_) => {}
+                }
+            }
+            self.acknowledged += 1;
+        }
+        Ok(())
+    }
+
+    /// Holds what is there against what was written, and forgets what did not come to be.
+    fn compare(&mut self, client: &mut Client) {
+        let keys = self.keys.keys();
+        let found: BTreeMap<u64, Option<u64>> = keys
+            .map(|&key| {
+                let get = [b"GET".to_vec(), self.name(key)];
+                (key, number_of(client.command(&get).unwrap()))
+            })
+            .collect();
+        let made = (self.acknowledged..=self.sent).rev().find(|&number| {
+            let mut keys = self.keys.iter();
+            keys.all(|(key, steps)| after(steps, number) == found[key])
+        });
+        let made = made.unwrap_or_else(|| self.fail(&found));
+        (self.sent, self.acknowledged) = (made, made);
+        for steps in self.keys.values_mut() {
+            steps.retain(|step| step.number <= made);
+            steps.drain(..steps.len().saturating_sub(1));
+        }
+    }
+
+    fn fail(&self, found: &BTreeMap<u64, Option<u64>>) -> ! {
+        let wrong: Vec<_> = self
+            .keys
+            .iter()
+            .filter(|(key, steps)| after(steps, self.acknowledged) != found[key])
+            .map(|(key, steps)| (key, found[key], steps))
+            .collect();
+        panic!(
+            "lost, half applied or come back: writer {} had {} acknowledged of {} sent, but {wrong:?}",
+            self.writer, self.acknowledged, self.sent
+        );
+    }
+}
+
+/// What a key holds after so many writes.
+fn after(steps: &[Step], number: u64) -> Option<u64> {
+    let last = steps.iter().rev().find(|step| step.number <= number)?;
+    last.is_there.then_some(last.number)
+}
+
+/// The number at the beginning of a value.
+fn number_of(value: Value) -> Option<u64> {
+    match value {
+        Value::Bulk(bytes) => {
+            let text = String::from_utf8(bytes).unwrap();
+            Some(text.split(' ').next().unwrap().parse().unwrap())
+        }
+        Value::Null => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server over `directory`.
+fn start(directory: &Path, level: &str) -> Server {
+    let directory = directory.to_str().unwrap();
+    let server = ServerBuilder::iolite().args(&[
+        "--dir",
+        directory,
+        "--durability",
+        level,
+        "--log-segment-size",
+        "256kb",
+        "--threads",
+        "2",
+    ]);
+    server.start().unwrap()
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+struct Figures {
+    cycles: u64,
+    acknowledged: u64,
+    /// Cycles that were killed while the server was still loading.
+    killed_while_loading: u64,
+    checkpoints: u64,
+}
+
+fn run(level: &str, cycles: u64, seed: u64) -> Figures {
+    let directory = temporary_directory("ledger").unwrap();
+    let mut random = Prng::seeded(seed);
+    let mut ledgers: Vec<_> = (0..WRITERS_COUNT)
+        .map(|writer| Ledger::new(writer, seed))
+        .collect();
+    let mut figures = Figures::default();
+    for _ in 0..cycles {
+        if random.below(4) == 0 {
+            kill_while_starting(&directory, level, random.below(30));
+            figures.killed_while_loading += 1;
+        }
+        let server = start(&directory, level);
+        let mut client = server.client().unwrap();
+        let before: u64 = ledgers
+            .iter_mut()
+            .map(|ledger| {
+                ledger.compare(&mut client);
+                ledger.acknowledged
+            })
+            .sum();
+        figures.checkpoints += live(&server, &mut ledgers, &mut random);
+        let after: u64 = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
+        figures.acknowledged += after - before;
+        figures.cycles += 1;
+    }
+    let server = start(&directory, level);
+    let mut client = server.client().unwrap();
+    ledgers
+        .iter_mut()
+        .for_each(|ledger| ledger.compare(&mut client));
+    fs::remove_dir_all(&directory).unwrap();
+    figures
+}
+
+/// Lets all write for a while, with checkpoints in between, and kills the server; how many checkpoints
+/// were asked for.
+fn live(server: &Server, ledgers: &mut [Ledger], random: &mut Prng) -> u64 {
+    let is_over = AtomicBool::new(false);
+    let (life_ms, checkpoint_ms) = (1 + random.below(LIFE_MS_MAX), random.below(LIFE_MS_MAX));
+    std::thread::scope(|scope| {
+        for ledger in ledgers {
+            scope.spawn(|| ledger.write(server, &is_over));
+        }
+        std::thread::sleep(Duration::from_millis(checkpoint_ms.min(life_ms)));
+        let asks = checkpoint_ms < life_ms;
+        if asks {
+            let mut client = server.client().unwrap();
+            client.command(&["BGREWRITEAOF"]).unwrap();
+            std::thread::sleep(Duration::from_millis(life_ms - checkpoint_ms));
+        }
+        kill(server);
+        is_over.store(true, Ordering::Relaxed);
+        u64::from(asks)
+    })
+}
+
+fn kill(server: &Server) {
+    let pid = server.pid().to_string();
+    let status = std::process::Command::new("kill")
+        .args(["-KILL", &pid])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Kills a server so soon after its start that it may still be loading.
+fn kill_while_starting(directory: &Path, level: &str, life_ms: u64) {
+    let own = temporary_directory("ledger-start").unwrap();
+    let mut child = std::process::Command::new(testkit::process::iolite_program())
+        .args(["--port", "0", "--unixsocket"])
+        .arg(own.join("socket"))
+        .args(["--durability", level, "--dir"])
+        .arg(directory)
+        .stdout(std::process::Stdio::null())
+        .env_remove("IOLITE_BIN")
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(life_ms));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_dir_all(&own).unwrap();
+}
+
+fn number_from(name: &str, or: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(or)
+}
+
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
+fn check(level: &str) {
+    let cycles = number_from("LEDGER_CYCLES", CYCLES_COUNT);
+    let figures = run(level, cycles, number_from("LEDGER_SEED", 2026));
+    println!("killed at {level}: {figures:?}, lost 0, wrong 0, come back 0");
+    assert!(
+        figures.acknowledged > cycles * 50,
+        "hardly anything was written"
+    );
+}
+
+#[test]
+fn nothing_is_lost_by_a_kill_at_os() {
+    check("os");
+}
+
+#[test]
+fn nothing_is_lost_by_a_kill_at_everysec() {
+    check("everysec");
+}
+
+#[test]
+fn nothing_is_lost_by_a_kill_at_always() {
+    check("always");
+}
