@@ -77,7 +77,9 @@ impl Checkpointer {
         handle: &mut Handle,
         attempt: &Arc<Attempt>,
     ) -> Result<Manifest, Failure> {
-        let (disk, directory) = (&*self.setup.disk, &*self.directory());
+        // Once for all of it: it may change meanwhile.
+        let directory = &*self.directory();
+        let disk = &*self.setup.disk;
         let prepared = self.setup.surroundings.prepare();
         prepared.map_err(Failure::System)?;
         let cut = self.cut(handle, attempt)?;
@@ -96,7 +98,7 @@ impl Checkpointer {
         };
         let own = directory.join(&name);
         let parts = self.write_parts(handle, attempt, &cut, &own);
-        let result = parts.and_then(|parts| self.put_in_force(parts, &cut, name));
+        let result = parts.and_then(|parts| self.put_in_force(parts, &cut, directory, name));
         match &result {
             Ok(manifest) => {
                 if let Err(error) = remove_replaced(disk, directory, manifest) {
@@ -106,14 +108,14 @@ impl Checkpointer {
                     );
                 }
             }
-            Err(_) => self.remove_rest(&own),
+            Err(_) => self.remove_rest(directory, &own),
         }
         result
     }
 
     /// Removes what a failed attempt wrote, unless it may count.
-    fn remove_rest(&self, own: &Path) {
-        let (disk, directory) = (&*self.setup.disk, &*self.directory());
+    fn remove_rest(&self, directory: &Path, own: &Path) {
+        let disk = &*self.setup.disk;
         let named = match read_manifest(disk, directory) {
             Ok(manifest) => manifest.map(|manifest| directory.join(manifest.directory)),
             // Nobody knows what it names.
@@ -236,8 +238,14 @@ impl Checkpointer {
     }
 
     /// Makes the checkpoint the one that counts.
-    fn put_in_force(&self, parts: Vec<Part>, cut: &Cut, name: String) -> Result<Manifest, Failure> {
-        let (disk, directory) = (&*self.setup.disk, &*self.directory());
+    fn put_in_force(
+        &self,
+        parts: Vec<Part>,
+        cut: &Cut,
+        directory: &Path,
+        name: String,
+    ) -> Result<Manifest, Failure> {
+        let disk = &*self.setup.disk;
         let mut manifest = Manifest {
             lineage: self.setup.lineage,
             generation: cut.generation,

@@ -221,3 +221,18 @@ fn changes_behind_the_cut_are_still_to_be_saved() {
     assert_eq!(checkpointer.figures().changes_since_save, 7);
     thread.stop();
 }
+
+#[test]
+fn a_directory_that_changes_meanwhile_is_for_the_next_one() {
+    let store = store();
+    fill(&store);
+    let expected = contents(&store);
+    let mut own = None;
+    let (outcome, disk) = with_cut(&store, 64 << 20, |checkpointer| {
+        checkpointer.set_directory(Path::new("/elsewhere"));
+        own = Some(checkpointer.directory());
+    });
+    outcome.result.unwrap();
+    assert_eq!(own.as_deref(), Some(Path::new("/elsewhere")));
+    assert_eq!(contents(&load(&disk.disk, 2).unwrap().0), expected);
+}
