@@ -172,7 +172,10 @@ impl<'l> Life<'l> {
 
     fn write_out(&mut self) -> Outcome<()> {
         let tail = self.log.tail();
-        self.log.write_out(tail)?;
+        if let Err(fault) = self.log.write_out(tail) {
+            assert!(self.refuses(), "it goes on as if nothing had been: {fault}");
+            return Err(fault.into());
+        }
         self.ledger.written = tail;
         Ok(())
     }
