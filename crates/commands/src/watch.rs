@@ -101,7 +101,7 @@ impl Watches {
                 name: key.bytes().into(),
                 database: key.database(),
                 hash: key.hash(),
-                existed: store.peek(key, |record| record.is_some()),
+                existed: store.inspect(key, |record| record.is_some()),
                 is_doubtful: AtomicBool::new(false),
                 client: Arc::clone(client),
             });

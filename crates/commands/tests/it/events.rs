@@ -248,6 +248,11 @@ fn a_key_looked_for_in_vain_is_an_event() {
         ("HGET a f", "m keymiss a"),
         ("LPOP a", ""),
         ("DEL a", ""),
+        ("WATCH a", ""),
+        ("UNWATCH", ""),
+        ("MULTI", ""),
+        ("BLMOVE a b LEFT LEFT 0", ""),
+        ("EXEC", ""),
         ("SET a 1", "n new a, $ set a"),
         ("GET a", ""),
     ] {

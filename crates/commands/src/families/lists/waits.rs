@@ -1,7 +1,7 @@
 //! Taking and carrying, for who waits until there is something.
 
 use protocol::Reply;
-use store::{Key, Wanted};
+use store::{Key, Record, Wanted};
 use structures::{End, List};
 
 use super::pop::{TAKEN, count_option, positive, take, take_one};
@@ -11,7 +11,6 @@ use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec};
-use crate::structure;
 use crate::waiting;
 
 const SECONDS_AS_DOUBLE: &[(&str, &str)] = &[("6.0.0", "The timeout is a double.")];
@@ -182,8 +181,9 @@ fn carry_one(
 ) -> CommandResult {
     let timeout_ms = waiting::seconds(args.bytes()?, context.now_unix_ms)?;
     context.locked(&[source, target], |context| {
-        let is_there = structure::read(context, &source, reply, |list: Option<&List>, _| {
-            list.is_some()
+        let is_there = context.store.inspect(&source, |record| {
+            let list = record.map(Record::structure::<List>).transpose();
+            list.map(|list| list.is_some())
         })?;
         // As in `take_first`: a transaction stands in no line.
         if is_there && (!context.may_block || context.turn.has_come(&source, Wanted::List)) {
