@@ -262,6 +262,8 @@ fn line_bytes(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use base::random::Prng;
+
     use super::*;
 
     /// Gives a few bytes at a time.
@@ -371,6 +373,46 @@ mod tests {
                     (2, Some(Cut::Damaged(offset))),
                     "{text:?}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_is_the_same_however_bytes_arrive() {
+        let parts = [
+            SET,
+            SET,
+            SET,
+            "*2\r\n$3\r\nDEL\r\n$1\r\na\r\n",
+            "*1\r\n$03\r\nabc\r\n",
+            "#TS:1\r\n",
+            "#\"x\r\n",
+            "*0\r\n",
+            "*01\r\n$1\r\na\r\n",
+            "\r\n",
+            "\n",
+            "abc\n",
+            "abc",
+            "*2\r\n$1\r\nab\r\n",
+            "*3\r\n$3\r\nSET\r\n$1",
+            "*",
+            "#",
+            "\0",
+        ];
+        let mut random = Prng::seeded(5);
+        for _ in 0..2_000 {
+            let count = 1 + random.below(6);
+            let mut draw = || parts[usize::try_from(random.below(parts.len() as u64)).unwrap()];
+            let text: String = (0..count).map(|_| draw()).collect();
+            let (seen, cut) = read(text.as_bytes(), 1 << 20);
+            for step in [1, 3, 20] {
+                let other = read(text.as_bytes(), step);
+                assert_eq!(other, (seen.clone(), cut), "{text:?} by {step}");
+            }
+            if let Some(Cut::Short(offset) | Cut::Damaged(offset)) = cut {
+                let at = usize::try_from(offset - 1000).unwrap();
+                let (behind, _) = read(&text.as_bytes()[at..], 1 << 20);
+                assert_eq!(behind, [], "{text:?}");
             }
         }
     }
