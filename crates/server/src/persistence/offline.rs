@@ -1,8 +1,8 @@
 //! `iolite import` and `iolite export`: the data of a directory, without a server on it.
 //!
 //! ```text
-//!   RDB, AOF ──► store ──► checkpoint in <dir>/iolite                     import
-//!   checkpoint in <dir>/iolite, or RDB, AOF in <dir> ──► store ──► RDB, AOF   export
+//!   RDB, AOF ──► store ──► checkpoint                                     import
+//!   checkpoint and log, or RDB, AOF in <dir> ──► store ──► RDB, AOF       export
 //! ```
 //!
 //! Both take the options of the server: what it would find in its directory is what they work with. The
@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use base::clock::SystemClock;
 use durability::checkpoint::{Lineage, Manifest, read_manifest};
-use durability::disk::{Disk as _, SystemDisk};
-use durability::log::{LogError, Reader};
+use durability::disk::SystemDisk;
 use reactor::workers::available_cores;
 use store::{Options, Store};
 
@@ -24,7 +23,7 @@ use super::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use super::directory::DataDirectory;
 use super::export::{ExportOptions, export_rdb};
 use super::import::import_rdb;
-use super::loader::{LoadProgress, Source};
+use super::recovery::{self, Target};
 use crate::cli::Startup;
 use crate::config::SharedConfig;
 use crate::node::Node;
@@ -166,19 +165,15 @@ impl Place {
         let Some(manifest) = self.manifest()? else {
             return self.load_foreign();
         };
-        let limits = self.node.settings.value_limits();
-        let progress = LoadProgress::default();
-        let source = Source {
-            disk: &SystemDisk,
-            directory: self.directory.path(),
-            manifest: &manifest,
-            limits: &limits,
-            progress: &progress,
-        };
-        source
-            .load(&self.node.store, available_cores())
-            .map_err(because(self.directory.path().display()))?;
-        self.expect_short_log(&manifest)
+        let place = recovery::Place::within(&self.node.config.current().dir);
+        let started_ns = self.node.clock.monotonic_ns();
+        let recovered =
+            recovery::recover(&self.node, &place, manifest, Target::End, available_cores());
+        let recovered = recovered.map_err(because("cannot load the data"))?;
+        self.node.end_loading();
+        let ms = self.node.clock.monotonic_ns().saturating_sub(started_ns) / 1_000_000;
+        recovered.tell(&self.node.log, ms);
+        Ok(())
     }
 
     /// Loads what another server left behind.
@@ -229,30 +224,4 @@ impl Place {
                 .warning(format_args!("Libraries of functions left out: {count}"));
         }
     }
-
-    /// Makes sure that the log has nothing that the checkpoint has not.
-    fn expect_short_log(&self, manifest: &Manifest) -> Result<(), OfflineError> {
-        let path = self.directory.log_path();
-        let Ok(names) = SystemDisk.list(&path) else {
-            return Ok(());
-        };
-        let has_more = match manifest.log_sequence {
-            // Whatever is there was begun behind the checkpoint, as far as anybody can tell.
-            None => names.iter().any(|name| name.ends_with(".log")),
-            Some(from) => has_frames(&path, from).map_err(because("the log"))?,
-        };
-        if !has_more {
-            return Ok(());
-        }
-        Err(OfflineError(format!(
-            "{}: the log has writes that are in no checkpoint yet; start a server and SAVE first",
-            path.display()
-        )))
-    }
-}
-
-/// Whether the log has anything from `from` on.
-fn has_frames(log: &Path, from: u64) -> Result<bool, LogError> {
-    let mut reader = Reader::open(Arc::new(SystemDisk), log, from)?;
-    Ok(reader.next_frame()?.is_some())
 }

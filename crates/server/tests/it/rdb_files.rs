@@ -154,6 +154,39 @@ fn what_redis_saves_comes_back_to_it_the_same() {
 }
 
 #[test]
+fn an_export_has_what_is_only_in_the_log() {
+    let redis = ServerBuilder::oracle().start().unwrap();
+    let data = redis.directory().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let out = redis.directory().join("out.rdb");
+    let [data, out] = [&data, &out].map(|path| path.to_str().unwrap());
+    let server = ServerBuilder::iolite().args(&["--dir", data, "--appendonly", "yes"]);
+    let server = server.start().unwrap();
+    let mut client = server.client().unwrap();
+    for line in [
+        "SET a 1",
+        "SELECT 3",
+        "SADD s x y",
+        "SET gone 1",
+        "DEL gone",
+    ] {
+        run(&mut client, line);
+    }
+    let (code, text) = iolite(&["export", out, "--dir", data]);
+    assert_eq!(code, Some(1), "a server has the data: {text}");
+    // Killed, without a word.
+    drop(server);
+    let (code, text) = iolite(&["export", out, "--dir", data]);
+    assert_eq!(code, Some(0), "{text}");
+    let other = redis_over(Path::new(out));
+    let mut client = other.client().unwrap();
+    assert_eq!(run(&mut client, "GET a"), Value::Bulk(b"1".to_vec()));
+    run(&mut client, "SELECT 3");
+    assert_eq!(run(&mut client, "DBSIZE"), Value::Integer(1));
+    assert_eq!(run(&mut client, "SCARD s"), Value::Integer(2));
+}
+
+#[test]
 fn check_tells_what_is_in_a_file() {
     let redis = ServerBuilder::oracle().start().unwrap();
     let mut client = redis.client().unwrap();
