@@ -283,6 +283,14 @@ impl Node {
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);
         let keeper = self.keeper().filter(|_| old.level != new.level);
+        let is_about_log = old.level.has_log() || new.level.has_log();
+        if keeper.is_some() && is_about_log && self.settings.refusals.is_loading() {
+            // The log is being read, and a checkpoint of what is there so far would replace the rest.
+            return Err(ApplyError {
+                name: "durability",
+                reason: "Data is being loaded.".to_owned(),
+            });
+        }
         let changed = keeper.map_or(Ok(()), |keeper| keeper.change_level(new));
         changed.map_err(|reason| ApplyError {
             name: "durability",

@@ -26,6 +26,8 @@ fn clients_are_told_to_wait_and_how_long() {
     ] {
         assert!(info.contains(shown), "{shown:?} in {info}");
     }
+    send(&mut peer, b"CONFIG SET appendonly yes\r\n");
+    assert!(line(&mut peer).ends_with("Data is being loaded."));
     rig.node().loading.add_keys(5, 2);
     rig.node().end_loading();
     send(&mut peer, b"PING\r\nINFO persistence\r\n");
