@@ -29,6 +29,7 @@ mod notifications;
 mod payloads;
 mod pubsub;
 mod rdb_files;
+mod recovery;
 mod replay;
 mod saving;
 mod start;

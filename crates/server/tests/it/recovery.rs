@@ -1,0 +1,245 @@
+//! Starts over a log: what comes back, what is refused and how, and switching while it runs.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, temporary_directory};
+
+/// A directory that goes away with its test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        Self(temporary_directory("recovery").unwrap())
+    }
+
+    fn builder(&self, args: &[&str]) -> ServerBuilder {
+        let dir = self.0.to_str().unwrap();
+        let own = ["--dir", dir, "--log-segment-size", "64kb"];
+        ServerBuilder::iolite().args(&own).args(args)
+    }
+
+    fn server(&self, level: &str) -> Server {
+        self.builder(&["--durability", level]).start().unwrap()
+    }
+
+    /// What a server says that does not start.
+    fn refusal(&self, level: &str) -> String {
+        match self.builder(&["--durability", level]).start() {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it started"),
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("iolite-data")
+    }
+
+    /// The files of the log, oldest first.
+    fn segments(&self) -> Vec<PathBuf> {
+        files_of(&self.data().join("log"), "log")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory)
+        .unwrap()
+        .map(|it| it.unwrap().path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|own| own == extension))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn run(client: &mut Client, line: &str) -> Value {
+    let words: Vec<&str> = line.split(' ').collect();
+    client.command(&words).unwrap()
+}
+
+fn fill(client: &mut Client, keys: std::ops::Range<u32>) {
+    for key in keys {
+        let name = format!("key:{key}");
+        let value = "v".repeat(1_000) + &key.to_string();
+        assert_eq!(
+            client.command(&["SET", &name, &value]).unwrap(),
+            Value::Simple(b"OK".to_vec())
+        );
+    }
+}
+
+fn keys_count(client: &mut Client) -> Value {
+    run(client, "DBSIZE")
+}
+
+fn kill(server: &Server) {
+    let pid = server.pid().to_string();
+    let status = Command::new("kill").args(["-KILL", &pid]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Changes one byte of a file.
+fn flip(path: &Path, offset: usize) -> io::Result<()> {
+    let mut bytes = fs::read(path)?;
+    bytes[offset] ^= 1;
+    fs::write(path, bytes)
+}
+
+#[test]
+fn what_is_in_the_log_comes_back() {
+    let directory = Directory::new();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    fill(&mut client, 0..500);
+    run(&mut client, "DEL key:7");
+    run(&mut client, "SELECT 3");
+    run(&mut client, "RPUSH list a b c");
+    run(&mut client, "PEXPIRE list 1000000");
+    assert!(directory.segments().len() > 3, "files are turned");
+    kill(&server);
+
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(499));
+    run(&mut client, "SELECT 3");
+    assert_eq!(run(&mut client, "LLEN list"), Value::Integer(3));
+    assert!(matches!(run(&mut client, "PTTL list"), Value::Integer(1..)));
+    // And once more, from a checkpoint in front of it.
+    assert!(matches!(run(&mut client, "SAVE"), Value::Simple(_)));
+    assert!(directory.segments().len() < 3, "what is kept twice goes");
+    run(&mut client, "RPUSH list d");
+    kill(&server);
+    let server = directory.server("always");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(499));
+    run(&mut client, "SELECT 3");
+    assert_eq!(run(&mut client, "LLEN list"), Value::Integer(4));
+}
+
+#[test]
+fn damage_is_told_with_its_place_and_nothing_is_served() {
+    let directory = Directory::new();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    fill(&mut client, 0..100);
+    assert!(matches!(run(&mut client, "SAVE"), Value::Simple(_)));
+    fill(&mut client, 100..400);
+    assert!(matches!(run(&mut client, "WAITAOF 1 0 0"), Value::Array(_)));
+    fill(&mut client, 400..500);
+    kill(&server);
+
+    let segments = directory.segments();
+    let middle = &segments[segments.len() / 2];
+    flip(middle, 40_000).unwrap();
+    let refusal = directory.refusal("everysec");
+    let name = middle.file_name().unwrap().to_str().unwrap();
+    for told in [name, "is damaged at offset", "sequence"] {
+        assert!(refusal.contains(told), "{told:?} in {refusal}");
+    }
+    flip(middle, 40_000).unwrap();
+
+    let [checkpoint] = &*fs::read_dir(directory.data())
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .filter(|path| path.to_str().unwrap().contains("checkpoint-"))
+        .collect::<Vec<_>>()
+    else {
+        panic!("there is one checkpoint");
+    };
+    let part = &files_of(checkpoint, "part")[0];
+    flip(part, 1_000).unwrap();
+    let refusal = directory.refusal("everysec");
+    assert!(refusal.contains("0000.part"), "{refusal}");
+    flip(part, 1_000).unwrap();
+
+    let aside = part.with_extension("aside");
+    fs::rename(part, &aside).unwrap();
+    let refusal = directory.refusal("everysec");
+    assert!(refusal.contains("0000.part"), "{refusal}");
+    fs::rename(&aside, part).unwrap();
+
+    let missing = &segments[1];
+    let aside = missing.with_extension("aside");
+    fs::rename(missing, &aside).unwrap();
+    let refusal = directory.refusal("everysec");
+    assert!(refusal.contains("damaged"), "{refusal}");
+    fs::rename(&aside, missing).unwrap();
+
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(500));
+}
+
+#[test]
+fn a_log_can_be_begun_and_ended_while_it_is_written_to() {
+    let directory = Directory::new();
+    let server = directory.server("checkpoint");
+    let mut client = server.client().unwrap();
+    fill(&mut client, 0..100);
+    let begun = run(&mut client, "CONFIG SET appendonly yes");
+    assert_eq!(begun, Value::Simple(b"OK".to_vec()));
+    fill(&mut client, 100..200);
+    // What the log is put behind is in force.
+    let patience = Patience::of(Duration::from_secs(60));
+    while !directory.data().join("MANIFEST").exists() {
+        assert!(patience.lasts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fill(&mut client, 200..300);
+    kill(&server);
+
+    let server = directory.server("os");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(300));
+    // What is written without a log is there as far as it was saved.
+    let ended = run(&mut client, "CONFIG SET durability checkpoint");
+    assert_eq!(ended, Value::Simple(b"OK".to_vec()));
+    let patience = Patience::of(Duration::from_secs(60));
+    while run(&mut client, "CONFIG SET durability everysec") != Value::Simple(b"OK".to_vec()) {
+        assert!(patience.lasts(), "the log before is never over");
+    }
+    fill(&mut client, 300..400);
+    assert!(matches!(run(&mut client, "SAVE"), Value::Simple(_)));
+    run(&mut client, "FLUSHALL");
+    run(&mut client, "SET last 1");
+    kill(&server);
+    let server = directory.server("os");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(1));
+}
+
+#[test]
+fn files_of_redis_are_taken_in_and_kept_in_our_own_way() {
+    let directory = Directory::new();
+    let dir = directory.0.to_str().unwrap();
+    let oracle = ServerBuilder::oracle().args(&["--dir", dir, "--save", "100 1"]);
+    let oracle = oracle.start().unwrap();
+    let mut client = oracle.client().unwrap();
+    fill(&mut client, 0..50);
+    run(&mut client, "SAVE");
+    drop(oracle);
+    assert!(directory.0.join("dump.rdb").exists());
+
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(50));
+    run(&mut client, "SET more 1");
+    kill(&server);
+    // From now on the old file does not count.
+    fs::remove_file(directory.0.join("dump.rdb")).unwrap();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(51));
+}
