@@ -17,6 +17,7 @@ use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
 use crate::node::{Message, Node, own_posts};
+use crate::persistence::tail::BEFORE_LOG;
 use crate::worker::{Deliveries, LogView};
 
 /// The port of one worker.
@@ -265,7 +266,7 @@ impl ServerPort for Port<'_> {
         }
         let log = self.node.log_in_use.get()?;
         Some(LogPosition {
-            wrote: log.tail(),
+            wrote: log.tail().max(BEFORE_LOG),
             durable: log.durable(),
         })
     }

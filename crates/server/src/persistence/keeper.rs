@@ -166,7 +166,7 @@ impl Keeper {
             self.begin_log(node, &place)?;
         }
         if !is_kept {
-            self.keep_now()?;
+            keep_now(&self.checkpointer).map_err(OpenError::Kept)?;
         }
         node.end_loading();
         Ok(())
@@ -202,17 +202,6 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes a checkpoint, and comes back when it is in force.
-    fn keep_now(&self) -> Result<(), OpenError> {
-        let ticket = self.checkpointer.schedule(Why::Imported);
-        let outcome = ticket.map(|ticket| self.checkpointer.wait(ticket).result);
-        match outcome {
-            Ok(Err(failure)) => Err(OpenError::Kept(failure)),
-            // The server stops already.
-            Ok(Ok(_)) | Err(_) => Ok(()),
-        }
-    }
-
     /// Keeps from now on what `durability` says. A log that is begun has something to be put behind only when a
     /// checkpoint is in force, which is made next; until then what was kept before counts.
     ///
@@ -224,23 +213,30 @@ impl Keeper {
             return Ok(());
         };
         let level = durability.level;
+        around.logging.expect_no_end()?;
         match (around.logging.log().is_some(), level.has_log()) {
             (true, true) => around.logging.set_level(level),
             (false, false) => {}
             (true, false) => {
                 let own = Arc::clone(around);
-                around.logging.change_aside(move || own.end_log(&node))?;
+                around.logging.end_aside(move || own.end_log(&node))?;
+            }
+            (false, true) if around.logging.is_behind_base() => {
+                around.prepare()?;
+                let (own, durability) = (Arc::clone(around), durability.clone());
+                let checkpointer = Arc::clone(&self.checkpointer);
+                around
+                    .logging
+                    .change_aside(move || own.begin_anew(&node, &checkpointer, &durability))?;
             }
             (false, true) => {
                 around.prepare()?;
                 let begun = around.logging.begin(&node, &around.place(), durability);
                 begun.map_err(|error| system_reason(&error))?;
                 let checkpointer = Arc::clone(&self.checkpointer);
-                around.logging.change_aside(move || {
-                    Logging::wait_until_taken_up(&node);
-                    // Only who stops refuses.
-                    let _scheduled = checkpointer.schedule(Why::Rewrite);
-                })?;
+                around
+                    .logging
+                    .change_aside(move || put_behind(&node, &checkpointer))?;
             }
         }
         Ok(())
@@ -311,6 +307,20 @@ impl Foreign {
     }
 }
 
+/// Makes a checkpoint, and comes back when it is in force.
+fn keep_now(checkpointer: &Checkpointer) -> Result<(), Failure> {
+    let ticket = checkpointer.schedule(Why::Imported);
+    // A server that stops already keeps nothing any more.
+    ticket.map_or(Ok(()), |ticket| checkpointer.wait(ticket).result.map(drop))
+}
+
+/// Has a log that was just begun put behind a checkpoint, which holds what nobody stated to it.
+fn put_behind(node: &Node, checkpointer: &Checkpointer) {
+    Logging::wait_until_taken_up(node);
+    // Only who stops refuses.
+    let _scheduled = checkpointer.schedule(Why::Rewrite);
+}
+
 /// Another history of writes than any before.
 fn new_lineage() -> Lineage {
     let mut lineage = Lineage::default();
@@ -331,6 +341,25 @@ struct Around {
 impl Around {
     fn place(&self) -> Place {
         Place::within(&lock(&self.dir))
+    }
+
+    /// Begins a log where an older one counts, though not all that was written since is in that: with a
+    /// checkpoint first that takes the older one out of force. Otherwise a start would put the new one
+    /// right behind the old one, without what was written between them.
+    fn begin_anew(&self, node: &Arc<Node>, checkpointer: &Checkpointer, durability: &Durability) {
+        let kept = keep_now(checkpointer).map_err(|failure| failure.to_string());
+        let begun = kept.and_then(|()| {
+            let begun = self.logging.begin_held(node, &self.place(), durability);
+            begun.map_err(|error| system_reason(&error))
+        });
+        match begun {
+            Ok(()) => put_behind(node, checkpointer),
+            Err(reason) => {
+                node.log
+                    .warning(format_args!("The log was not begun: {reason}"));
+                node.settings.refusals.set_log_fault(Some(&reason));
+            }
+        }
     }
 
     fn end_log(&self, node: &Node) {
@@ -372,6 +401,10 @@ impl Surroundings for Around {
                 Level::Warning,
                 format_args!("Cannot remove old files of the log: {error}"),
             );
+        }
+        // What is in the log may count from now on.
+        if let Some(node) = self.node.upgrade() {
+            node.log_moved();
         }
     }
 

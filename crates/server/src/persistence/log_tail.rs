@@ -1,24 +1,30 @@
 //! The operation log as [`Tail`]: what workers see of it.
+//!
+//! A log that was begun while the server runs counts only when a checkpoint is in force that it is behind.
+//! Until then a start would not look at it, so nothing in it is called durable.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use durability::log::{Level, Log};
 use store::EffectSink;
 
 use super::sink::LogSink;
-use super::tail::{Appended, Tail};
+use super::tail::{Appended, BEFORE_LOG, Tail};
 
 /// See the module.
 #[derive(Debug)]
 pub struct LogTail {
     log: Arc<Log>,
+    /// A start would find it.
+    counts: Arc<AtomicBool>,
 }
 
 impl LogTail {
-    /// The tail of `log`.
+    /// The tail of `log`, which counts once `counts` says so.
     #[must_use]
-    pub fn new(log: Arc<Log>) -> Self {
-        Self { log }
+    pub fn new(log: Arc<Log>, counts: Arc<AtomicBool>) -> Self {
+        Self { log, counts }
     }
 }
 
@@ -32,7 +38,11 @@ impl Tail for LogTail {
     }
 
     fn durable(&self) -> u64 {
-        self.log.durable()
+        if self.counts.load(Ordering::Acquire) {
+            self.log.durable().max(BEFORE_LOG)
+        } else {
+            0
+        }
     }
 
     fn holds_replies(&self) -> bool {

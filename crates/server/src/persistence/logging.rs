@@ -30,15 +30,19 @@ pub struct Logging {
     running: Mutex<Option<Running>>,
     /// Where the last one ended.
     end: Mutex<u64>,
-    /// The checkpoint in force: its bytes, and the sequence that it is up to.
-    base: Mutex<(u64, u64)>,
+    /// The checkpoint in force: its bytes, and the sequence from which on the log is behind it, if it is.
+    base: Mutex<(u64, Option<u64>)>,
     /// A thread begins it or ends it.
     is_changing: Arc<AtomicBool>,
+    /// It is ended by that thread.
+    is_ending: Arc<AtomicBool>,
 }
 
 /// A log, and the thread that syncs it.
 struct Running {
     log: Arc<Log>,
+    /// A checkpoint is in force that it is behind.
+    counts: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -57,7 +61,7 @@ impl Logging {
 
     /// Notes which checkpoint is in force.
     pub fn set_base(&self, manifest: &Manifest) {
-        *lock(&self.base) = (manifest.bytes(), manifest.log_sequence.unwrap_or(0));
+        *lock(&self.base) = (manifest.bytes(), manifest.log_sequence);
     }
 
     /// Bytes of the checkpoint in force.
@@ -66,11 +70,17 @@ impl Logging {
         lock(&self.base).0
     }
 
+    /// Whether a start would go on from the checkpoint in force to a log.
+    #[must_use]
+    pub fn is_behind_base(&self) -> bool {
+        lock(&self.base).1.is_some()
+    }
+
     /// Bytes of the log behind the checkpoint in force; none without a log.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let log = self.log()?;
-        Some(log.tail().saturating_sub(lock(&self.base).1))
+        Some(log.tail().saturating_sub(lock(&self.base).1.unwrap_or(0)))
     }
 
     /// Begins the log, to which all effects go from now on; comes back before everybody does so (see
@@ -84,15 +94,57 @@ impl Logging {
         place: &Place,
         durability: &Durability,
     ) -> io::Result<()> {
-        let mut running = lock(&self.running);
         if self.is_changing.load(Ordering::Acquire) {
             return Err(io::Error::other(CHANGING));
         }
+        self.begin_held(node, place, durability)
+    }
+
+    /// As [`Logging::begin`], for a [change](Logging::change_aside) that goes on.
+    ///
+    /// # Errors
+    /// Those of the system; there is no log then.
+    pub fn begin_held(
+        &self,
+        node: &Arc<Node>,
+        place: &Place,
+        durability: &Durability,
+    ) -> io::Result<()> {
+        let mut running = lock(&self.running);
         let begun = Running::begin(node, place, durability, *lock(&self.end))?;
-        let tail = LogTail::new(Arc::clone(&begun.log));
+        begun.counts.store(self.is_behind_base(), Ordering::Release);
+        let tail = LogTail::new(Arc::clone(&begun.log), Arc::clone(&begun.counts));
         node.use_log(Some(Arc::new(tail)));
         *running = Some(begun);
         Ok(())
+    }
+
+    /// Refuses to change anything while the log is being ended.
+    ///
+    /// # Errors
+    /// That it is so.
+    pub fn expect_no_end(&self) -> Result<(), String> {
+        if self.is_ending.load(Ordering::Acquire) {
+            return Err(CHANGING.to_owned());
+        }
+        Ok(())
+    }
+
+    /// As [`Logging::change_aside`], of a change that ends the log.
+    ///
+    /// # Errors
+    /// When one is running already.
+    pub fn end_aside(&self, end: impl FnOnce() + Send + 'static) -> Result<(), String> {
+        self.is_ending.store(true, Ordering::Release);
+        let is_ending = Arc::clone(&self.is_ending);
+        let begun = self.change_aside(move || {
+            end();
+            is_ending.store(false, Ordering::Release);
+        });
+        if begun.is_err() {
+            self.is_ending.store(false, Ordering::Release);
+        }
+        begun
     }
 
     /// Runs `change` on a thread of its own: what a worker asks for that has to wait for all workers.
@@ -166,6 +218,10 @@ impl Logging {
     /// Those of the system; what is left is removed the next time.
     pub fn cut(&self, place: &Place, manifest: &Manifest) -> io::Result<()> {
         self.set_base(manifest);
+        if let Some(running) = &*lock(&self.running) {
+            let counts = manifest.log_sequence.is_some();
+            running.counts.store(counts, Ordering::Release);
+        }
         match (self.log(), manifest.log_sequence) {
             (Some(log), Some(sequence)) => log.cut(sequence),
             (None, None) => place.remove_log(),
@@ -206,7 +262,12 @@ impl Running {
         let thread = std::thread::Builder::new()
             .name("log".into())
             .spawn(move || own_log.run_syncer(&own_stop))?;
-        Ok(Self { log, stop, thread })
+        Ok(Self {
+            log,
+            counts: Arc::default(),
+            stop,
+            thread,
+        })
     }
 
     fn end(self) -> Result<(), LogFault> {

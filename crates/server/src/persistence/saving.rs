@@ -148,9 +148,22 @@ impl Node {
         let config = self.config.current();
         let figures = keeper.checkpointer.figures();
         let tried_unix_ms = self.saving.known().tried_unix_ms;
+        let logging = keeper.logging();
+        if figures.last_failure.is_some()
+            && logging.log().is_some()
+            && !logging.is_behind_base()
+            && may_try(&figures, now_unix_ms, tried_unix_ms)
+        {
+            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.log.notice(format_args!(
+                "The log has no checkpoint before it. Making one..."
+            ));
+            let _begun = keeper.checkpointer.request(Why::Rewrite);
+            return;
+        }
         if may_try(&figures, now_unix_ms, tried_unix_ms)
-            && let Some(bytes) = keeper.logging().bytes()
-            && has_grown(&config.durability, bytes, keeper.logging().base_bytes())
+            && let Some(bytes) = logging.bytes()
+            && has_grown(&config.durability, bytes, logging.base_bytes())
         {
             self.saving.known().tried_unix_ms = now_unix_ms;
             self.log.notice(format_args!(

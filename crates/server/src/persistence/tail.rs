@@ -8,6 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::EffectSink;
 
+/// The position of everything that was written before a log was begun: it is durable as soon as the log
+/// counts, whatever is in that.
+pub const BEFORE_LOG: u64 = 1;
+
 /// A log that is written to; any thread may ask.
 pub trait Tail: Send + Sync {
     /// Behind what was appended last, by whichever thread.

@@ -22,7 +22,7 @@ use commands::{Gate, LogPosition};
 use reactor::{ConnectionId, Departure};
 
 use super::sessions::Connected;
-use crate::persistence::tail::{Appended, Tail};
+use crate::persistence::tail::{Appended, BEFORE_LOG, Tail};
 
 /// So long replies of writes wait for a log that cannot be written.
 const GRACE_MS: u64 = 100;
@@ -309,7 +309,8 @@ impl<'a> LogView<'a> {
             appended
         };
         LogPosition {
-            wrote,
+            // What was written before the log is kept when the log counts.
+            wrote: wrote.max(BEFORE_LOG),
             durable: self.departures.log.durable(),
         }
     }

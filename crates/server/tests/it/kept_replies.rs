@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use reactor::InProcessPeer;
-use server::persistence::tail::{Appended, Tail};
+use server::persistence::tail::{Appended, BEFORE_LOG, Tail};
 use store::{Cause, DatabaseId, EffectSink};
 
 use crate::limits::eventually;
@@ -39,7 +39,7 @@ impl Tail for Double {
     }
 
     fn durable(&self) -> u64 {
-        self.durable.load(Ordering::SeqCst)
+        self.durable.load(Ordering::SeqCst).max(BEFORE_LOG)
     }
 
     fn holds_replies(&self) -> bool {

@@ -55,7 +55,7 @@ impl Logged {
                 node.log_moved();
             }
         }));
-        let tail = LogTail::new(Arc::clone(&log));
+        let tail = LogTail::new(Arc::clone(&log), Arc::new(AtomicBool::new(true)));
         rig.node().use_log(Some(Arc::new(tail)));
         eventually("taken up", || rig.node().log_in_use.is_taken_up());
         Self {
