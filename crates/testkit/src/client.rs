@@ -4,7 +4,7 @@
 //! reconnection, no retry. Replies are matched to requests by the caller.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -23,15 +23,33 @@ pub trait Link: Read + Write + Send {
     /// # Errors
     /// When the system refuses.
     fn set_blocking(&mut self, blocks: bool) -> io::Result<()>;
+
+    /// Says that nothing more is sent; whether what still comes can be read, up to an end.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn end(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 impl Link for TcpStream {
+    fn end(&mut self) -> io::Result<bool> {
+        self.shutdown(Shutdown::Write)?;
+        Ok(true)
+    }
+
     fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
         self.set_nonblocking(!blocks)
     }
 }
 
 impl Link for UnixStream {
+    fn end(&mut self) -> io::Result<bool> {
+        self.shutdown(Shutdown::Write)?;
+        Ok(true)
+    }
+
     fn set_blocking(&mut self, blocks: bool) -> io::Result<()> {
         self.set_nonblocking(!blocks)
     }
@@ -154,6 +172,18 @@ impl Client {
             reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
         });
         replies.collect()
+    }
+
+    /// Ends the connection, and waits where it can until the server has done so too: it does not know the
+    /// client any more then.
+    ///
+    /// # Errors
+    /// When it takes a minute, or what comes meanwhile is no RESP.
+    pub fn finish(mut self) -> io::Result<()> {
+        if self.link.end()? {
+            while self.receive()?.is_some() {}
+        }
+        Ok(())
     }
 
     /// The next reply, or `None` when the server has closed the connection.

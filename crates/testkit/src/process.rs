@@ -198,6 +198,14 @@ impl Server {
         self.memory_bytes("VmRSS:")
     }
 
+    /// Memory that is neither a file's nor shared, in bytes: what it took for itself.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn anonymous_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("RssAnon:")
+    }
+
     /// The most memory it ever held, in bytes.
     ///
     /// # Errors
@@ -243,8 +251,7 @@ impl Server {
         let reply = self.client().and_then(|mut client| {
             let reply = client.command(&["PING"])?;
             // A test that looks at all clients does not meet this one.
-            client.command(&["QUIT"])?;
-            while client.receive()?.is_some() {}
+            client.finish()?;
             Ok(reply)
         });
         match reply {

@@ -161,6 +161,10 @@ impl<'a> Run<'a> {
     }
 
     fn reconnect(&mut self, resp3: bool) -> io::Result<()> {
+        if let Some(before) = self.clients.remove(&self.current) {
+            // It may be closed already. What matters is that the server has done with it.
+            let _ended = before.finish();
+        }
         let mut client = self.target.connect()?;
         if resp3 {
             client.hello3()?;
