@@ -107,11 +107,12 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Closes a connection at once.
+    /// Closes a connection at once. The service knows first: who sees the end of a connection can see what
+    /// the service makes of it.
     fn end(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.service.closed(id, reason);
         self.state.remove(id);
         self.balancer.leave(self.worker);
-        self.service.closed(id, reason);
     }
 
     /// Closes a connection that owes its peer nothing more, without taking anything from it.
@@ -119,13 +120,13 @@ impl<S: Service> EventLoop<S> {
         if reason == CloseReason::PeerClosed {
             return self.end(id, reason);
         }
+        self.service.closed(id, reason);
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.carrier.shutdown_send();
             connection.input = Vec::new();
             connection.phase = Phase::Lingering;
         }
         self.balancer.leave(self.worker);
-        self.service.closed(id, reason);
         self.state.watch(id);
         self.lingering.push(id);
         self.discard_input(id);
