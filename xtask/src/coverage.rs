@@ -18,11 +18,13 @@ use crate::{toolchain, tools, workspace_root};
 const COVERED_MIN: f64 = 80.0;
 /// Files named for each room, those with the most lines that no test runs.
 const FILES_SHOWN: usize = 4;
-const ROOMS: [&str; 8] = [
+const ROOMS: [&str; 10] = [
     "base",
     "protocol",
     "reactor",
     "structures",
+    "rdb",
+    "durability",
     "store",
     "commands",
     "tool",
