@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
-use durability::checkpoint::{CheckpointFault, Lineage, Manifest, read_manifest};
-use durability::disk::SystemDisk;
+use durability::checkpoint::{CheckpointFault, Lineage, Manifest};
 use reactor::workers::available_cores;
 
 use super::aof::{self, AofFault, Source};
@@ -93,14 +92,14 @@ impl Keeper {
     /// [`OpenError`]: the server must not start then.
     pub fn open(node: &Arc<Node>) -> Result<Self, OpenError> {
         let dir = node.config.current().dir.clone();
-        let directory = dir.join(super::directory::NAME);
-        let there_is = read_manifest(&SystemDisk, &directory).map_err(OpenError::Checkpoint)?;
+        let place = Place::within(&dir);
+        let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
         if there_is.is_none() {
             return Self::start(node);
         }
         let taken = DataDirectory::take(&dir).map_err(OpenError::Directory)?;
         // Who had it before may have replaced it until now.
-        let manifest = read_manifest(&SystemDisk, &directory).map_err(OpenError::Checkpoint)?;
+        let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
         Self::with(node, Some((taken, manifest.unwrap_or_default())))
     }
 
@@ -117,10 +116,11 @@ impl Keeper {
             logging: Logging::default(),
         });
         let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
+        let place = Place::within(&config.dir);
         let checkpointer = Arc::new(Checkpointer::new(Setup {
             store: Arc::clone(&node.store),
-            disk: Arc::new(SystemDisk),
-            directory: config.dir.join(super::directory::NAME),
+            disk: place.disk,
+            directory: place.directory,
             clock: Arc::clone(&node.clock),
             lineage,
             writers: writers_for(available_cores()),
@@ -246,7 +246,7 @@ impl Keeper {
     pub(crate) fn set_dir(&self, dir: &Path) {
         dir.clone_into(&mut lock(&self.around.dir));
         self.checkpointer
-            .set_directory(&dir.join(super::directory::NAME));
+            .set_directory(&self.around.place().directory);
     }
 
     /// Whether there is data of this server in the directory.
@@ -377,7 +377,7 @@ impl Surroundings for Around {
             return Ok(());
         }
         let directory = DataDirectory::take(&lock(&self.dir)).map_err(|error| error.to_string())?;
-        let found = read_manifest(&SystemDisk, directory.path());
+        let found = self.place().manifest();
         if found.map_err(|fault| fault.to_string())?.is_some() {
             let path = directory.path().display();
             return Err(format!("{path} holds data that this server has not loaded"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::SystemClock;
-use durability::checkpoint::{Lineage, Manifest, read_manifest};
+use durability::checkpoint::{Lineage, Manifest};
 use durability::disk::SystemDisk;
 use reactor::workers::available_cores;
 use store::{Options, Store};
@@ -153,8 +153,12 @@ impl Place {
         Ok(Self { directory, node })
     }
 
+    fn files(&self) -> recovery::Place {
+        recovery::Place::within(&self.node.config.current().dir)
+    }
+
     fn manifest(&self) -> Result<Option<Manifest>, OfflineError> {
-        read_manifest(&SystemDisk, self.directory.path()).map_err(|fault| {
+        self.files().manifest().map_err(|fault| {
             let path = self.directory.path().display();
             OfflineError(format!("{path}: {fault}"))
         })
@@ -165,10 +169,10 @@ impl Place {
         let Some(manifest) = self.manifest()? else {
             return self.load_foreign();
         };
-        let place = recovery::Place::within(&self.node.config.current().dir);
+        let files = self.files();
         let started_ns = self.node.clock.monotonic_ns();
         let recovered =
-            recovery::recover(&self.node, &place, manifest, Target::End, available_cores());
+            recovery::recover(&self.node, &files, manifest, Target::End, available_cores());
         let recovered = recovered.map_err(because("cannot load the data"))?;
         self.node.end_loading();
         let ms = self.node.clock.monotonic_ns().saturating_sub(started_ns) / 1_000_000;

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use durability::checkpoint::Manifest;
+use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
 use durability::log::{LogError, Reader, Shape, Tail};
 
@@ -59,6 +59,14 @@ impl Place {
             log_directory: directory.join(directory::LOG_NAME),
             directory,
         }
+    }
+
+    /// The manifest that counts, if anything is kept here.
+    ///
+    /// # Errors
+    /// When the system does not give it, or it is not what was written.
+    pub fn manifest(&self) -> Result<Option<Manifest>, CheckpointFault> {
+        read_manifest(&*self.disk, &self.directory)
     }
 
     /// Bytes of the log's segments, as far as they are to be had.
@@ -253,7 +261,7 @@ pub fn recover(
     }
     let log_bytes = manifest.log_sequence.map_or(0, |_| place.log_bytes());
     node.begin_loading(manifest.bytes() + log_bytes);
-    load_checkpoint(node, place, &manifest, threads)?;
+    load_checkpoint(node, place, &manifest, threads).map_err(RecoveryError::Checkpoint)?;
     let log = match manifest.log_sequence {
         Some(from) => Some(replay_log(node, place, &manifest, from, target, threads)?),
         None => None,
@@ -280,12 +288,16 @@ fn check_target(manifest: &Manifest, target: Target) -> Result<(), RecoveryError
     })
 }
 
-fn load_checkpoint(
+/// Puts into the store of `node`, which is empty, what a checkpoint has, and no more.
+///
+/// # Errors
+/// [`LoadFault`]: then the store has some of it and must not be served.
+pub(super) fn load_checkpoint(
     node: &Node,
     place: &Place,
     manifest: &Manifest,
     threads: usize,
-) -> Result<(), RecoveryError> {
+) -> Result<(), LoadFault> {
     let limits = node.settings.value_limits();
     let source = Source {
         disk: &*place.disk,
@@ -294,9 +306,7 @@ fn load_checkpoint(
         limits: &limits,
         progress: node.loading.parts(),
     };
-    source
-        .load(&node.store, threads)
-        .map_err(RecoveryError::Checkpoint)
+    source.load(&node.store, threads)
 }
 
 /// Applies what the log has behind a checkpoint.

@@ -4,13 +4,10 @@
 //! listeners: what was there before is there again.
 
 use commands::CommandError;
-use durability::checkpoint::read_manifest;
-use durability::disk::SystemDisk;
 use reactor::workers::available_cores;
 
 use super::checkpointer::Why;
-use super::directory;
-use super::loader::Source;
+use super::recovery::{Place, load_checkpoint};
 use crate::node::Node;
 
 impl Node {
@@ -42,19 +39,12 @@ impl Node {
             let saved = self.save_for(Why::Asked);
             saved.map_err(|_| "it was not saved".to_owned())?;
         }
-        let dir = self.config.current().dir.join(directory::NAME);
-        let manifest = read_manifest(&SystemDisk, &dir).map_err(|fault| fault.to_string())?;
+        let place = Place::within(&self.config.current().dir);
+        let manifest = place.manifest().map_err(|fault| fault.to_string())?;
         let manifest = manifest.ok_or_else(|| "nothing was saved".to_owned())?;
         self.begin_loading(manifest.bytes());
         self.store.handle().exclusive(|handle| handle.flush(None));
-        let source = Source {
-            disk: &SystemDisk,
-            directory: &dir,
-            manifest: &manifest,
-            limits: &self.settings.value_limits(),
-            progress: self.loading.parts(),
-        };
-        let loaded = source.load(&self.store, available_cores());
+        let loaded = load_checkpoint(self, &place, &manifest, available_cores());
         loaded.map_err(|fault| fault.to_string())?;
         if let Some(keeper) = self.keeper() {
             keeper.checkpointer.note_clean(manifest.created_unix_ms);
