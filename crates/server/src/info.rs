@@ -618,7 +618,7 @@ fn average_ttl_ms(store: &mut Handle, database: DatabaseId, expires: usize) -> u
     }
     let now_unix_ms = store.now_unix_ms();
     let (mut sum_ms, mut count) = (0_u128, 0_u128);
-    store.scan(database, 0, TTL_SAMPLES, |record| {
+    store.survey(database, 0, TTL_SAMPLES, |record| {
         if let Some(deadline_unix_ms) = record.deadline_unix_ms() {
             sum_ms += u128::from(deadline_unix_ms.saturating_sub(now_unix_ms));
             count += 1;

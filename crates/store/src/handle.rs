@@ -15,6 +15,7 @@ use crate::naive::{self, NaiveHandle};
 use crate::parking::{Busy, Hold, Wake};
 use crate::record::{Record, Visitor};
 use crate::room::Room;
+use crate::scan::HeldLong;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
 use crate::value::{Deadline, StoreError};
@@ -333,7 +334,19 @@ impl Handle {
         count: usize,
         visit: impl FnMut(&Record<'_>),
     ) -> u64 {
-        with_way!(&mut self.way, way => way.scan(database, cursor, count, visit))
+        with_way!(&mut self.way, way => way.scan(database, cursor, count, HeldLong::Awaited, visit))
+    }
+
+    /// The same for who only wants to know what there is, and must not wait for a command that takes
+    /// long: what such a command holds is passed by, so that a walk may miss it.
+    pub fn survey(
+        &mut self,
+        database: DatabaseId,
+        cursor: u64,
+        count: usize,
+        visit: impl FnMut(&Record<'_>),
+    ) -> u64 {
+        with_way!(&mut self.way, way => way.scan(database, cursor, count, HeldLong::PassedBy, visit))
     }
 
     /// Runs `body` with all of `keys` locked, so that what it does to them is one step for every

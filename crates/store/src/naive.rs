@@ -17,6 +17,7 @@ use crate::layout::Form;
 use crate::listeners::{ChangeKind, KeyChange, Listener, Listeners, Teller};
 use crate::owned::{Content, Owned};
 use crate::record::Record;
+use crate::scan::HeldLong;
 use crate::shared::Hasher;
 use crate::snapshot::naive::save_maps;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
@@ -327,6 +328,7 @@ impl NaiveHandle {
         database: DatabaseId,
         cursor: u64,
         count: usize,
+        _held_long: HeldLong,
         mut visit: impl FnMut(&Record<'_>),
     ) -> u64 {
         let now = self.now_unix_ms;

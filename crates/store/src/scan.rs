@@ -11,7 +11,7 @@ use crate::bucket::Bucket;
 use crate::index::{Home, Index};
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
-use crate::local::{Local, view_of};
+use crate::local::{Held, Local, view_of};
 use crate::record::Record;
 use crate::shared::Shared;
 
@@ -29,6 +29,7 @@ impl Indexed {
         database: DatabaseId,
         cursor: u64,
         count: usize,
+        held_long: HeldLong,
         mut visit: impl FnMut(&Record<'_>),
     ) -> u64 {
         let entered = self.enter();
@@ -37,9 +38,15 @@ impl Indexed {
             let mut position = cursor;
             let mut visited = 0;
             for _ in 0..count.saturating_mul(BUCKETS_PER_RECORD).max(1) {
-                let at = self.look_at(database, &index, position.reverse_bits());
-                visited += visit_all(&self.shared, &self.local, &index, at.bucket, &mut visit);
-                position = at.home.end_position();
+                let hash = position.reverse_bits();
+                position = match self.look_at_unless(held_long, database, &index, hash) {
+                    Some(at) => {
+                        visited +=
+                            visit_all(&self.shared, &self.local, &index, at.bucket, &mut visit);
+                        at.home.end_position()
+                    }
+                    None => index.state().home(hash).end_position(),
+                };
                 if position == 0 || visited >= count {
                     break;
                 }
@@ -123,26 +130,65 @@ impl Indexed {
 
     /// Holds the bucket of `hash` for a look.
     fn look_at<'i>(&self, database: DatabaseId, index: &'i Index, hash: u64) -> Look<'i> {
-        let home = index.state().home(hash);
-        let is_held = self
-            .local
-            .held
-            .iter()
-            .any(|held| held.database == database && held.home == home);
-        let home = if is_held { home } else { index.lock(hash) };
-        Look {
-            bucket: index.bucket(home.number),
-            home,
-            is_own: !is_held,
+        match self.own_look(database, index, hash) {
+            Some(look) => look,
+            None => Look::new(index, index.lock(hash)),
         }
     }
+
+    /// The same, but nothing if somebody holds it for long and that is not to be waited for.
+    fn look_at_unless<'i>(
+        &self,
+        held_long: HeldLong,
+        database: DatabaseId,
+        index: &'i Index,
+        hash: u64,
+    ) -> Option<Look<'i>> {
+        match held_long {
+            HeldLong::Awaited => Some(self.look_at(database, index, hash)),
+            HeldLong::PassedBy => self
+                .own_look(database, index, hash)
+                .or_else(|| Some(Look::new(index, index.lock_unless_long(hash)?))),
+        }
+    }
+
+    /// A look at a bucket that this thread holds already.
+    fn own_look<'i>(&self, database: DatabaseId, index: &'i Index, hash: u64) -> Option<Look<'i>> {
+        let home = index.state().home(hash);
+        let is_own = |held: &Held| held.database == database && held.home == home;
+        self.local.held.iter().any(is_own).then(|| Look {
+            bucket: index.bucket(home.number),
+            home,
+            is_own: false,
+        })
+    }
+}
+
+/// What a walk does at a bucket that a command holds for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldLong {
+    /// Waits until it is free.
+    Awaited,
+    /// Goes on without what is in it.
+    PassedBy,
 }
 
 /// A bucket held to be looked at.
 struct Look<'i> {
     bucket: &'i Bucket,
     home: Home,
+    /// Locked for this look.
     is_own: bool,
+}
+
+impl<'i> Look<'i> {
+    fn new(index: &'i Index, home: Home) -> Self {
+        Self {
+            bucket: index.bucket(home.number),
+            home,
+            is_own: true,
+        }
+    }
 }
 
 impl Drop for Look<'_> {

@@ -52,7 +52,7 @@ impl BigKeys {
         }
         let (database, cursor) = (state.database, state.cursor);
         let running = &mut state.running;
-        let next = store.scan(database, cursor, STEP_RECORDS, |record| {
+        let next = store.survey(database, cursor, STEP_RECORDS, |record| {
             let bytes = record.memory_bytes();
             let is_large = running.len() < KEYS_MAX
                 || running

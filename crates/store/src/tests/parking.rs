@@ -40,6 +40,32 @@ fn bell() -> (Wake, mpsc::Receiver<()>) {
 }
 
 #[test]
+fn a_survey_passes_by_what_is_held_for_long() {
+    let store = wide();
+    let (mut holder, mut other) = (store.handle(), store.handle());
+    for number in 0..1000 {
+        let name = format!("key:{number}");
+        let key = holder.key(0, name.as_bytes());
+        let set = holder.upsert(&key, b"value", Deadline::Never, |_| ());
+        assert!(set.is_ok());
+    }
+    let held = holder.key(0, b"key:500");
+    let seen = holder.try_locked(&[held], Hold::Long, |_| {
+        let (mut seen, mut cursor) = (0, 0);
+        loop {
+            cursor = other.survey(0, cursor, 10, |record| {
+                assert_ne!(record.key(), b"key:500");
+                seen += 1;
+            });
+            if cursor == 0 {
+                return seen;
+            }
+        }
+    });
+    assert!((900..1000).contains(&seen.unwrap()), "{seen:?}");
+}
+
+#[test]
 fn who_waits_is_called_when_the_keys_are_given_back() {
     let store = wide();
     let (mut holder, mut waiter) = (store.handle(), store.handle());
