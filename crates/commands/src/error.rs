@@ -8,6 +8,7 @@ use structures::Full;
 
 use crate::args::Args;
 use crate::context::Context;
+use crate::permission::Denied;
 
 /// What a handler gives back: the reply is written, or there is an error to write.
 pub type CommandResult = Result<(), CommandError>;
@@ -35,6 +36,8 @@ pub enum CommandError {
     /// There is nothing yet, and the client waits; nothing was done. Never sent
     /// ([`crate::Next::Blocks`]).
     Blocks,
+    /// The client's user may not do that.
+    Denied(Box<Denied>),
     /// Any other text, error code included.
     Text(Cow<'static, str>),
     /// A text that repeats what the client sent, byte for byte.
@@ -53,6 +56,7 @@ impl CommandError {
     pub fn text(&self) -> Cow<'_, [u8]> {
         let text: Cow<'_, str> = match self {
             Self::Bytes(bytes) => return Cow::Borrowed(bytes),
+            Self::Denied(denied) => return Cow::Borrowed(&denied.text),
             Self::Syntax => "ERR syntax error".into(),
             Self::NotInteger => "ERR value is not an integer or out of range".into(),
             Self::NotFloat => "ERR value is not a valid float".into(),

@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod identity;
 pub mod keys;
 pub mod observer;
+pub mod permission;
 pub mod port;
 pub mod push;
 pub mod refusals;

@@ -43,12 +43,6 @@ pub trait ServerPort {
     /// INFO: the sections asked for (lower case; empty: the default ones).
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;
 
-    /// Whether clients have to authenticate.
-    fn password_required(&self) -> bool;
-
-    /// Whether these are the credentials of a user. Takes the same time for right and wrong ones.
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
-
     /// Lines of CLIENT LIST for the clients that the filter lets through, oldest first.
     fn clients(&mut self, filter: &ClientFilter) -> String;
 

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use access::{Permit, User};
 use protocol::{Decoder, Request, Resp};
 use store::{DatabaseId, Handle, Key};
 
@@ -55,6 +56,8 @@ pub struct Session {
     pub resp: Resp,
     /// Whether it may run commands that need authentication.
     pub authenticated: bool,
+    /// Who it is, and what that user may do.
+    pub permit: Permit,
     /// Which replies it gets.
     pub reply_mode: ReplyMode,
     /// What becomes of it after the running command.
@@ -87,10 +90,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// A fresh session for `client`; `authenticated` when no password is asked for.
+    /// A fresh session for `client`, as its [user](ClientRecord::set_user); `authenticated` when no
+    /// password is asked for.
     #[must_use]
     pub fn new(client: Arc<ClientRecord>, authenticated: bool) -> Self {
         Self {
+            permit: client.permit(),
             client,
             decoder: Decoder::default(),
             arrival: None,
@@ -134,6 +139,13 @@ impl Session {
     #[must_use]
     pub fn only_listens(&self) -> bool {
         self.subscriptions.is_some() && self.resp == Resp::V2
+    }
+
+    /// Is another user from now on, and says so in the client's record.
+    pub fn log_in(&mut self, user: Arc<User>) {
+        self.client.set_user(Arc::clone(&user));
+        self.permit = Permit::new(user);
+        self.authenticated = true;
     }
 
     /// Chooses a database and says so in the client's record.
@@ -307,6 +319,8 @@ pub struct ClientRecord {
     pub output_bytes_total: AtomicU64,
     names: Mutex<ClientNames>,
     waiter: Mutex<Option<Arc<Waiter>>>,
+    /// Whose it is; `None` for what the server does by itself.
+    user: Mutex<Option<Arc<User>>>,
 }
 
 /// What a client calls itself.
@@ -387,12 +401,31 @@ impl ClientRecord {
                 ..Default::default()
             }),
             waiter: Mutex::default(),
+            user: Mutex::default(),
         }
     }
 
     /// The names, locked.
     pub fn names(&self) -> MutexGuard<'_, ClientNames> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whose it is.
+    pub fn set_user(&self, user: Arc<User>) {
+        self.names().user = String::from_utf8_lossy(user.name()).into_owned();
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);
+    }
+
+    /// Whose it is; `None` for what the server does by itself.
+    #[must_use]
+    pub fn user(&self) -> Option<Arc<User>> {
+        let user = self.user.lock();
+        user.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it may do.
+    fn permit(&self) -> Permit {
+        self.user().map_or_else(Permit::unrestricted, Permit::new)
     }
 
     /// What it waits for, if anything. The wait may have ended a moment ago.

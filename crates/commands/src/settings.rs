@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use access::{Denials, Users};
 use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
@@ -30,6 +31,10 @@ pub struct Settings {
     pub observer: Observer,
     /// What is refused at present.
     pub refusals: Refusals,
+    /// Who may do what.
+    pub users: Users,
+    /// What they were not allowed lately.
+    pub denials: Denials,
 }
 
 /// What is kept about the use of a record.
@@ -52,6 +57,8 @@ impl Default for Settings {
             thresholds: Thresholds::default(),
             observer: Observer::default(),
             refusals: Refusals::none(),
+            users: Users::new(),
+            denials: Denials::default(),
         }
     }
 }

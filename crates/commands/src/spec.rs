@@ -226,6 +226,19 @@ impl KeySpec {
     }
 }
 
+/// Which arguments of a command are channels that it sends to or hears; a user must be allowed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// None.
+    None,
+    /// The first.
+    First,
+    /// All.
+    All,
+    /// All, and they are patterns.
+    Patterns,
+}
+
 /// Family of a command, as the documentation groups it; gives its data-type category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -331,6 +344,8 @@ pub struct CommandSpec {
     pub element: Option<u16>,
     /// For keys at [`Begin::Unknown`]: those that one request names, by their arguments' indexes.
     pub keys_of: Option<KeyFinder>,
+    /// Which arguments are channels to send to or to hear.
+    pub channels: Channels,
     /// Family.
     pub group: Group,
     /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
@@ -382,6 +397,7 @@ impl CommandSpec {
         access_of: None,
         element: None,
         keys_of: None,
+        channels: Channels::None,
         group: Group::Generic,
         categories: &[],
         since: "1.0.0",

@@ -63,7 +63,9 @@ impl TestServer {
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
         let settings = Arc::new(Settings::default());
+        let user = settings.users.default_user();
         let record = ClientRecord::new(1, "test:0".into(), "test:0".into(), 0, -1, START_UNIX_MS);
+        record.set_user(Arc::clone(user));
         Self {
             engine: Engine::new(
                 handle,
@@ -101,7 +103,8 @@ impl TestServer {
     /// A server that asks for a password, with a client that has not said it.
     pub(crate) fn with_password(password: &'static str) -> Self {
         let mut server = Self::new();
-        server.port.password = Some(password);
+        let users = &server.settings.users;
+        users.set_default_password(Some(password.as_bytes()));
         server.session.authenticated = false;
         server
     }
@@ -248,6 +251,7 @@ impl TestServer {
             }
             let address = format!("test:{id}");
             let record = ClientRecord::new(id, address.clone(), address, 0, -1, START_UNIX_MS);
+            record.set_user(Arc::clone(self.settings.users.default_user()));
             Session::new(Arc::new(record), true)
         });
         if self.session.client.id != id {
@@ -421,8 +425,6 @@ impl EffectSink for Recorder {
 /// A server around the commands that notes what it is asked for.
 #[derive(Default)]
 pub(crate) struct TestPort {
-    /// What clients must say to get in.
-    pub(crate) password: Option<&'static str>,
     /// `enable-debug-command`.
     pub(crate) allows_debug: bool,
     /// What CLIENT KILL finds.
@@ -476,15 +478,6 @@ impl ServerPort for TestPort {
 
     fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
         sections.join(",")
-    }
-
-    fn password_required(&self) -> bool {
-        self.password.is_some()
-    }
-
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let fits = |wanted: &str| wanted.as_bytes() == password;
-        user == b"default" && self.password.is_none_or(fits)
     }
 
     fn clients(&mut self, filter: &ClientFilter) -> String {

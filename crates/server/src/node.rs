@@ -253,6 +253,9 @@ impl Node {
             clock,
         };
         node.apply_limits(&current);
+        if let Some(password) = &current.password {
+            node.settings.users.set_default_password(Some(password));
+        }
         node
     }
 
@@ -270,6 +273,10 @@ impl Node {
         self.change_doors(change)?;
         self.change_level(change)?;
         self.apply_limits(change.new);
+        if change.names.contains(&"requirepass") {
+            let password = change.new.password.as_deref();
+            self.settings.users.set_default_password(password);
+        }
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::machine_bytes());
             limits::enforce_client_memory(self, bytes_max);
@@ -436,23 +443,11 @@ impl Node {
         self.loading.end();
     }
 
-    /// Whether clients have to authenticate.
+    /// Whether who connects is a user that has to say no password.
     #[must_use]
-    pub fn password_required(&self) -> bool {
-        self.config.current().password.is_some()
-    }
-
-    /// Whether these are the credentials of the one user there is. The comparison takes as long for
-    /// a wrong password as for the right one.
-    #[must_use]
-    pub fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
-        let is_known = user == b"default";
-        let config = self.config.current();
-        is_known
-            && config
-                .password
-                .as_ref()
-                .is_none_or(|wanted| same_bytes(wanted, password))
+    pub fn is_open(&self) -> bool {
+        let default_user = self.settings.users.default_user();
+        default_user.rules().needs_no_password()
     }
 
     /// Says how the workers are reached; called once, before they start.
@@ -755,14 +750,4 @@ fn policy_of(policy: EvictionPolicy) -> Policy {
 fn hex_id(random: &mut Prng) -> String {
     let digits = (0..5).map(|_| format!("{:08x}", random.next_u64() >> 32));
     digits.collect()
-}
-
-/// Compares without stopping at the first difference.
-fn same_bytes(one: &[u8], other: &[u8]) -> bool {
-    let length_differs = u8::from(one.len() != other.len());
-    let differences = other
-        .iter()
-        .zip(one.iter().cycle())
-        .fold(length_differs, |differences, (a, b)| differences | (a ^ b));
-    differences == 0
 }

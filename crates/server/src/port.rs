@@ -99,14 +99,6 @@ impl ServerPort for Port<'_> {
         info::report(self.node, store, sections)
     }
 
-    fn password_required(&self) -> bool {
-        self.node.password_required()
-    }
-
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        self.node.authenticate(user, password)
-    }
-
     fn clients(&mut self, filter: &ClientFilter) -> String {
         let now_unix_ms = self.node.clock.now_unix_ms();
         let mut text = String::new();

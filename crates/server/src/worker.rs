@@ -571,7 +571,7 @@ impl Service for Worker {
         let config = self.node.config.current();
         let refusal = if self.stopping.is_some() {
             Some(&b""[..])
-        } else if config.protected_mode && config.password.is_none() && !is_local(peer) {
+        } else if config.protected_mode && self.node.is_open() && !is_local(peer) {
             Some(PROTECTED)
         } else if !self.node.clients.admit(config.clients_max) {
             Some(TOO_MANY_CLIENTS)
@@ -603,11 +603,13 @@ impl Service for Worker {
 
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         let client = Arc::new(self.record(id, peer));
+        let users = &self.node.settings.users;
+        client.set_user(Arc::clone(users.default_user()));
         self.node.clients.add(Arc::clone(&client));
         self.counters.bump(Count::Connections);
         self.sessions.insert(Connected {
             id,
-            session: Session::new(client, !self.node.password_required()),
+            session: Session::new(client, !users.must_log_in()),
             peer_is_local: is_local(peer),
             is_paused: false,
             is_waiting: false,

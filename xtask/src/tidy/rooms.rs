@@ -5,6 +5,7 @@ use super::sources::Source;
 /// For each room the rooms it may use. The table of docs/ARCHITECTURE.md; a new edge needs a decision.
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
+    ("access", &["base"]),
     ("protocol", &["base"]),
     ("reactor", &["base"]),
     ("structures", &["base"]),
@@ -13,13 +14,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["base", "structures"]),
     (
         "commands",
-        &["base", "protocol", "structures", "rdb", "store"],
+        &["base", "access", "protocol", "structures", "rdb", "store"],
     ),
     ("tool", &["base", "protocol"]),
     (
         "server",
         &[
             "base",
+            "access",
             "protocol",
             "reactor",
             "structures",

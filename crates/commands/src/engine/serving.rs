@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use access::Origin;
 use base::random::Prng;
 use protocol::{Reply, ReplyBuffer};
 use store::{Attempt, DatabaseId, Handle, Hold, Key, StoreError};
@@ -133,6 +134,10 @@ impl Serving<'_> {
         let mut reply = Reply::new(&mut buffer, waiting.resp);
         let mut args = Args::new(waiting.request.request(), 1);
         let started = self.ledger.clock.moment();
+        let (found, request) = (waiting.command, waiting.request.request());
+        if let Err(error) = context.permit((found.index, found.spec), request) {
+            return deny(&mut context, self.ledger, waiter, &error);
+        }
         let result = match is_full {
             true => Err(CommandError::OutOfMemory),
             false => (waiting.command.handler)(&mut context, &mut args, &mut reply),
@@ -153,4 +158,28 @@ impl Serving<'_> {
             buffer.to_vec()
         })
     }
+}
+
+/// Ends the wait of a request whose user may no longer run it.
+#[cold]
+fn deny(
+    context: &mut Context<'_>,
+    ledger: Ledger<'_>,
+    waiter: &Arc<Waiter>,
+    error: &CommandError,
+) -> Option<Vec<u8>> {
+    if !waiter.claim() {
+        return None;
+    }
+    context.turn.waiters.leave(context.store, waiter);
+    let waiting = &waiter.subject;
+    let index = waiting.command.index;
+    if let CommandError::Denied(denied) = error {
+        let request = waiting.request.request();
+        context.report(denied.denial, index, request, Origin::Client);
+    }
+    let text = error.text();
+    ledger.counters.count_rejection(index);
+    ledger.counters.count_error(&text);
+    Some(waiting.encoded(|reply| reply.error_bytes(&text)))
 }

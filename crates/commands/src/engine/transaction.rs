@@ -12,6 +12,7 @@
 //! a command that takes long as long as it has only read: nothing was done then. Behind a write it is
 //! too late for that, and such a command runs here.
 
+use access::Origin;
 use protocol::{Reply, Request};
 use store::{Handle, Hold, Key};
 
@@ -21,6 +22,7 @@ use super::visit::{Visit, resolve};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
+use crate::permission::denied_at_exec;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{CommandIndex, Found};
@@ -110,10 +112,10 @@ impl Visit<'_> {
                 "ERR Command not allowed inside a transaction",
             ));
         }
-        if admitted.is_err() {
-            self.ledger.counters.count_rejection(index);
+        if let Err(refusal) = admitted {
+            return Err(self.reject(refusal, index, request));
         }
-        admitted?;
+        let session = &*self.context.session;
         let bytes = match (role, &session.transaction) {
             (Role::AtOnce, _) | (Role::Exec, None) => return Ok(command),
             (Role::Exec, Some(transaction)) if !transaction.has(Flags::DENYOOM) => {
@@ -267,6 +269,10 @@ impl Running<'_, '_> {
     fn run_one(&mut self, context: &mut Context<'_>, queued: &Queued) -> CommandResult {
         let (start, output) = (self.reply.mark(), self.reply.len_with_attachments());
         context.plan.begin_unplanned();
+        if let Err(denied) = context.permit((queued.index, queued.spec), queued.request()) {
+            self.deny(context, queued, &denied);
+            return Ok(());
+        }
         context.track_reads(queued.spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
         let result = (queued.spec.handler)(context, &mut args, self.reply);
@@ -296,6 +302,19 @@ impl Running<'_, '_> {
             self.reply.error_bytes(&text);
         }
         Ok(())
+    }
+
+    /// Answers that a user may no longer run what was queued.
+    #[cold]
+    fn deny(&mut self, context: &mut Context<'_>, queued: &Queued, error: &CommandError) {
+        if let CommandError::Denied(denied) = error {
+            let (index, request) = (queued.index, queued.request());
+            context.report(denied.denial, index, request, Origin::Transaction);
+            let text = denied_at_exec(denied.denial);
+            self.ledger.counters.count_rejection(index);
+            self.ledger.counters.count_error(&text);
+            self.reply.error_bytes(&text);
+        }
     }
 
     fn suppress(&mut self, context: &Context<'_>, start: usize) {

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use access::Origin;
 use base::clock::Moment;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run};
 use store::{Key, StoreError};
@@ -23,6 +24,7 @@ use crate::context::Context;
 use crate::context::Pace;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::families::server::keys as places;
+use crate::permission::judge;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
@@ -386,6 +388,8 @@ impl Visit<'_> {
             return Next::Busy;
         }
         self.reply_start = self.reply.mark();
+        // What was changed by others holds from here on.
+        self.context.session.permit.rules();
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
         }
@@ -498,8 +502,7 @@ impl Visit<'_> {
         let session = &*self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
         if let Err(refusal) = self.check((index, spec), request) {
-            self.ledger.counters.count_rejection(index);
-            return Err(refusal);
+            return Err(self.reject(refusal, index, request));
         }
         let arrival = session.arrival.as_ref();
         let arrived_bytes = arrival.map_or(0, |arrival| arrival.held_bytes());
@@ -562,6 +565,25 @@ impl Visit<'_> {
             self.set_time(now.unix_ms);
         }
         result
+    }
+
+    /// Counts and reports that a request was refused.
+    #[cold]
+    pub(super) fn reject(
+        &mut self,
+        refusal: CommandError,
+        index: CommandIndex,
+        request: Request<'_>,
+    ) -> CommandError {
+        self.ledger.counters.count_rejection(index);
+        if let CommandError::Denied(denied) = &refusal {
+            let origin = match self.context.session.transaction {
+                Some(_) => Origin::Transaction,
+                None => Origin::Client,
+            };
+            self.context.report(denied.denial, index, request, origin);
+        }
+        refusal
     }
 
     /// Whether a command may run now, as far as can be said without running it.
@@ -667,7 +689,7 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
 /// Whether a client is in no state that a plain request would have to heed.
 #[inline]
 fn is_ordinary(session: &Session) -> bool {
-    may_defer(session) && !session.hears_pushes()
+    may_defer(session) && !session.hears_pushes() && !session.permit.is_restricted()
 }
 
 /// Whether a request of a client may run aside: in no state that matters to it but to hear pushes,
@@ -729,6 +751,7 @@ fn check(
     if !session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
         return Err(CommandError::fixed("NOAUTH Authentication required."));
     }
+    judge(session, (index, spec), request)?;
     if session.only_listens() && !is_for_listeners(spec) {
         let name = table.full_name(index).unwrap_or_default();
         return Err(CommandError::Text(

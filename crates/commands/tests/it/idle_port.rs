@@ -33,14 +33,6 @@ impl ServerPort for IdlePort {
         sections.join("\r\n")
     }
 
-    fn password_required(&self) -> bool {
-        false
-    }
-
-    fn authenticate(&mut self, user: &[u8], _password: &[u8]) -> bool {
-        user == b"default"
-    }
-
     fn clients(&mut self, _filter: &ClientFilter) -> String {
         String::new()
     }

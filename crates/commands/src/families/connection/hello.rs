@@ -1,6 +1,9 @@
 //! Who a client is and how it speaks: HELLO AUTH RESET.
 
-use protocol::{Reply, Resp};
+use std::sync::Arc;
+
+use access::{Origin, Reason};
+use protocol::{Reply, Request, Resp};
 
 use super::client::{checked_name, set_name};
 use super::tracking;
@@ -111,7 +114,7 @@ impl<'a> Greeting<'a> {
 fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let greeting = Greeting::parse(args)?;
     if let Some((user, password)) = greeting.credentials {
-        log_in(context, user, password)?;
+        log_in(context, args.request(), user, password)?;
     }
     if !context.session.authenticated {
         return Err(CommandError::fixed(
@@ -162,22 +165,34 @@ fn auth(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         _ => return Err(CommandError::Syntax),
     };
     let user_was_left_out = args.request().len() == 2;
-    if user_was_left_out && !context.server.password_required() {
+    let default_user = context.settings.users.default_user();
+    if user_was_left_out && default_user.rules().needs_no_password() {
         return Err(CommandError::fixed(
             "ERR AUTH <password> called without any password configured for the default user. Are \
              you sure your configuration is correct?",
         ));
     }
-    log_in(context, user, password)?;
+    log_in(context, args.request(), user, password)?;
     reply.ok();
     Ok(())
 }
 
-fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> CommandResult {
-    if !context.server.authenticate(user, password) {
+fn log_in(
+    context: &mut Context<'_>,
+    request: Request<'_>,
+    name: &[u8],
+    password: &[u8],
+) -> CommandResult {
+    let Some(user) = context.settings.users.log_in(name, password) else {
+        let origin = match context.session.transaction {
+            Some(_) => Origin::Transaction,
+            None => Origin::Client,
+        };
+        let command = request.name().to_vec();
+        context.log_denial(Reason::LogIn, origin, command, name.to_vec());
         return Err(WRONG_PASSWORD);
-    }
-    context.session.authenticated = true;
+    };
+    context.session.log_in(user);
     Ok(())
 }
 
@@ -192,7 +207,9 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
     session.waits_for_disk = false;
-    session.authenticated = !context.server.password_required();
+    let users = &context.settings.users;
+    session.log_in(Arc::clone(users.default_user()));
+    session.authenticated = !users.must_log_in();
     session
         .client
         .set_flag(ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH, false);

@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::CommandResult;
 use crate::help;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use crate::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::topic::TopicKind;
 
 const PUBLISHER: CommandSpec = CommandSpec {
@@ -17,6 +17,7 @@ const PUBLISHER: CommandSpec = CommandSpec {
         .and(Flags::STALE)
         .and(Flags::FAST)
         .and(Flags::MAY_REPLICATE),
+    channels: Channels::First,
     group: Group::PubSub,
     ..CommandSpec::BLANK
 };

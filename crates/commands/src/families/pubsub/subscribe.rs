@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::session::Session;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use crate::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::subscriptions::Subscriptions;
 use crate::topic::{Topic, TopicKind};
 
@@ -28,6 +28,7 @@ const SHARD_CHANNELS: &[KeySpec] = &[KeySpec::range(1, -1, 1, KeyAccess::NOT_KEY
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SUBSCRIBE",
+        channels: Channels::All,
         summary: "Listens to the messages that are published to channels.",
         complexity: "O(N) where N is the number of channels to subscribe to.",
         syntax: "channel [channel ...]",
@@ -51,6 +52,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PSUBSCRIBE",
+        channels: Channels::Patterns,
         summary: "Listens to the messages of all channels that match a pattern.",
         complexity: "O(N) where N is the number of patterns to subscribe to.",
         syntax: "pattern [pattern ...]",
@@ -74,6 +76,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SSUBSCRIBE",
+        channels: Channels::All,
         keys: SHARD_CHANNELS,
         since: "7.0.0",
         summary: "Listens to the messages that are published to shard channels.",

@@ -34,14 +34,6 @@ impl ServerPort for NoServer {
         String::new()
     }
 
-    fn password_required(&self) -> bool {
-        false
-    }
-
-    fn authenticate(&mut self, _user: &[u8], _password: &[u8]) -> bool {
-        true
-    }
-
     fn clients(&mut self, _filter: &ClientFilter) -> String {
         String::new()
     }

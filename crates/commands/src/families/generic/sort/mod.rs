@@ -25,6 +25,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::families::strings::write_string;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure;
+use crate::table::table;
 
 mod elements;
 mod pattern;
@@ -91,6 +92,9 @@ const SORTER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
+const BY_DENIED: &str = "ERR BY option of SORT denied due to insufficient ACL permissions.";
+const GET_DENIED: &str = "ERR GET option of SORT denied due to insufficient ACL permissions.";
+
 /// What a request asks for.
 struct Options<'a> {
     source: &'a [u8],
@@ -124,7 +128,8 @@ enum Get<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: &mut Args<'a>, may_store: bool) -> Result<Self, CommandError> {
+    /// `may_follow`: whether the client may read what patterns lead to.
+    fn parse(args: &mut Args<'a>, may_store: bool, may_follow: bool) -> Result<Self, CommandError> {
         let mut options = Self {
             source: args.bytes()?,
             order: Order::Elements,
@@ -145,7 +150,13 @@ impl<'a> Options<'a> {
                     options.count = args.integer()?;
                 }
                 (b"STORE", 1..) if may_store => options.destination = Some(args.bytes()?),
-                (b"BY", 1..) => options.order = Order::parse(args.bytes()?),
+                (b"BY", 1..) => {
+                    options.order = Order::parse(args.bytes()?);
+                    if !may_follow && options.sorts() {
+                        return Err(CommandError::fixed(BY_DENIED));
+                    }
+                }
+                (b"GET", 1..) if !may_follow => return Err(CommandError::fixed(GET_DENIED)),
                 (b"GET", 1..) => options.gets.push(Get::parse(args.bytes()?)),
                 _ => return Err(CommandError::Syntax),
             }
@@ -205,7 +216,12 @@ fn sort(
     reply: &mut Reply<'_>,
     may_store: bool,
 ) -> CommandResult {
-    let options = Options::parse(args, may_store)?;
+    let name = if may_store { "SORT" } else { "SORT_RO" };
+    let may_follow = match table().find(name.as_bytes()) {
+        Some(row) => context.reads_all_keys((row.index, row.spec), args.request()),
+        None => false,
+    };
+    let options = Options::parse(args, may_store, may_follow)?;
     let sorting = Sorting {
         source: context.key(options.source),
         destination: options.destination.map(|name| context.key(name)),

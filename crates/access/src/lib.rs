@@ -1,0 +1,41 @@
+//! Who may do what: users, their rules, and the checks of a request.
+//!
+//! ```text
+//!   Users ──► User ──► Rules ──► Selector ┐  commands, key patterns, channel patterns;
+//!   by name   shared   as they   Selector ┘  one of the selectors must allow all of a request
+//!             with     are now
+//!             sessions
+//!   Session holds a Permit: the user, and its rules as last seen; one load tells whether they changed
+//! ```
+//!
+//! The room knows no command by itself: what there is to allow comes as a [`Catalog`], made from the
+//! command table, and a request comes as a [`Request`], which says what it touches. Nothing here logs,
+//! reads files or ends connections; who changes users does ([`Change`] says what became of them).
+//!
+//! # Invariants
+//! - A change of a user is all or nothing, and holds for the next check on every thread.
+//! - Whatever is not allowed by a rule is denied; a new user may do nothing.
+//! - A password is kept as its SHA-256, and compared without a branch on its bytes.
+//! - An unrestricted user (every command, key and channel by one selector) is told by one load.
+
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod denials;
+mod error;
+mod file;
+mod password;
+mod rules;
+mod selector;
+mod user;
+mod users;
+
+pub use catalog::{Catalog, CommandId, CommandNames};
+pub use denials::{Denials, Entry, Origin, Reason, Report};
+pub use error::RuleError;
+pub use file::{FileError, Parsed, parse_definition, parse_file};
+pub use password::{Digest, generate};
+pub use rules::{Defaults, Rules, merge_selectors};
+pub use selector::{ChannelUse, Denial, KeyUse, Request, Selector};
+pub use user::{Permit, User};
+pub use users::{Change, DEFAULT, SetError, Users, is_valid_name};

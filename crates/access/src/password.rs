@@ -1,0 +1,111 @@
+//! Passwords: kept as SHA-256, compared in constant time, made from the system's randomness.
+
+use base::random::fill_from_os;
+use sha2::{Digest as _, Sha256};
+
+/// SHA-256 of a password.
+///
+/// What an attacker learns from a copy of the users is this; a fast hash is enough for passwords that
+/// are long and random, as [`generate`] makes them, and keeps AUTH from being a way to load the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 32]);
+
+/// Characters of a digest as it is written.
+const HEX_LEN: usize = 64;
+
+impl Digest {
+    /// Of a password.
+    #[must_use]
+    pub fn of(password: &[u8]) -> Self {
+        Self(Sha256::digest(password).into())
+    }
+
+    /// From 64 small hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(text: &[u8]) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        if text.len() != HEX_LEN {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        let (pairs, _) = text.as_chunks::<2>();
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// As 64 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        hex(&self.0)
+    }
+
+    /// Whether both are of the same password; takes as long for any two.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        let differences = pairs.fold(0, |all, (one, other)| all | (one ^ other));
+        std::hint::black_box(differences) == 0
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Digest(..)")
+    }
+}
+
+/// A password of `bits` random bits, as hexadecimal digits, a digit for each four bits begun.
+#[must_use]
+pub fn generate(bits: u16) -> String {
+    let digits = usize::from(bits).div_ceil(4);
+    let mut bytes = vec![0; digits.div_ceil(2)];
+    fill_from_os(&mut bytes);
+    let mut text = hex(&bytes);
+    text.truncate(digits);
+    text
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+    let pairs = bytes.iter().map(|byte| [digit(byte >> 4), digit(*byte)]);
+    pairs.flatten().collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_written_and_read() {
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let digest = Digest::of(b"abc");
+        assert_eq!(digest.to_hex(), expected);
+        assert!(
+            Digest::from_hex(expected.as_bytes())
+                .unwrap()
+                .is_same(&digest)
+        );
+        assert!(!digest.is_same(&Digest::of(b"abd")));
+        for wrong in [&expected[1..], &expected.replace('b', "B"), ""] {
+            assert!(Digest::from_hex(wrong.as_bytes()).is_none(), "{wrong}");
+        }
+        assert_eq!(format!("{digest:?}"), "Digest(..)");
+    }
+
+    #[test]
+    fn generated_passwords_have_the_length_asked_for() {
+        for (bits, digits) in [(256, 64), (1, 1), (5, 2), (4, 1), (4096, 1024)] {
+            assert_eq!(generate(bits).len(), digits);
+        }
+        assert_ne!(generate(256), generate(256));
+    }
+}
