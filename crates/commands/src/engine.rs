@@ -30,6 +30,7 @@ use lap::{Lap, Ledger};
 pub use series::{Series, SeriesLoop};
 use serving::{Names, Serving};
 use visit::Visit;
+pub(crate) use visit::{check, resolve};
 
 /// What one client may do before the others have their turn.
 #[derive(Clone, Copy, Debug)]

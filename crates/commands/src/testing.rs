@@ -420,6 +420,10 @@ impl EffectSink for Recorder {
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
         self.command(database, &[b"HDEL", key, member]);
     }
+
+    fn etag(&mut self, database: DatabaseId, key: &[u8], etag: u64) {
+        self.command(database, &[b"SETETAG", key, etag.to_string().as_bytes()]);
+    }
 }
 
 /// A server around the commands that notes what it is asked for.

@@ -163,6 +163,18 @@ impl Transaction {
     }
 }
 
+/// The keys that a request comes to when it begins in `database`; `None` when its arguments do not tell
+/// them all.
+pub(crate) fn keys_reached<'t>(
+    store: &Handle,
+    database: DatabaseId,
+    spec: &CommandSpec,
+    request: &Request<'t>,
+) -> Option<Vec<Key<'t>>> {
+    let mut keys = Vec::new();
+    add_keys(&mut keys, store, database, spec, request).then_some(keys)
+}
+
 /// Adds the keys of a request; `false` when its arguments do not tell them all.
 fn add_keys<'t>(
     keys: &mut Vec<Key<'t>>,

@@ -495,6 +495,12 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The request that the arguments from `first` on would be by themselves, if there are any.
+    pub fn behind(&self, first: usize) -> Option<Self> {
+        let spans = self.spans.get(first..).filter(|spans| !spans.is_empty())?;
+        Some(Self { spans, ..*self })
+    }
+
     /// How many bytes the request took on the wire.
     #[inline]
     pub fn wire_bytes(&self) -> usize {

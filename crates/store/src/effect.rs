@@ -23,6 +23,9 @@ pub trait EffectSink: Send {
     /// goes with the last one, without a word of its own.
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]);
 
+    /// The structure at a key was changed by what was just stated, and its etag is this number now.
+    fn etag(&mut self, _database: DatabaseId, _key: &[u8], _etag: u64) {}
+
     /// What is stated next belongs to this generation: to every snapshot that began with a higher one
     /// (see [`crate::Totals::generation`]) and to no other. So a snapshot and the effects from its own
     /// generation on make up the store.

@@ -183,7 +183,8 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_deadline(deadline_unix_ms))
     }
 
-    /// Sets or clears (0) the etag of an existing record; no effect on an absent key.
+    /// Sets or clears (0) the etag of an existing record, of whatever kind; no effect on an absent key.
+    /// From then on every change of the value that is stated counts it up.
     ///
     /// # Errors
     /// As [`Entry::set`].

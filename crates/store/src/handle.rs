@@ -574,6 +574,16 @@ impl Handle {
         }
     }
 
+    /// How many effects this handle has stated so far, whether somebody listened or not.
+    #[must_use]
+    pub fn stated_count(&self) -> u64 {
+        match &self.way {
+            Way::Indexed(way) => way.local.cell.events.changes.get(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.sinks.changes,
+        }
+    }
+
     /// Registers a listener for a key, which need not exist; once, however often this is called. With
     /// keys locked, only for one of these.
     pub fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {

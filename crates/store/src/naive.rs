@@ -186,6 +186,8 @@ impl Databases {
 /// Whom one thread tells what it did.
 pub(crate) struct Sinks {
     pub(crate) effects: Option<Box<dyn EffectSink>>,
+    /// Effects stated, whether somebody listened or not.
+    pub(crate) changes: u64,
     events: Outlet,
     wanted: Arc<Wanted>,
 }
@@ -223,6 +225,7 @@ impl NaiveHandle {
             now_unix_ms: 0,
             sinks: Sinks {
                 effects: None,
+                changes: 0,
                 events: Outlet::default(),
                 wanted,
             },
@@ -551,6 +554,8 @@ pub(crate) struct NaiveEntry<'a> {
     notes: &'a mut Notes,
     /// Whether the etag was raised.
     raised: bool,
+    /// Whether a structure was given out to be changed.
+    changed_structure: bool,
     /// Whether a new cell is an event by itself.
     tells_new: bool,
 }
@@ -569,6 +574,7 @@ impl<'a> NaiveEntry<'a> {
             sinks,
             notes,
             raised: false,
+            changed_structure: false,
             tells_new: true,
         };
         let found = entry.map.get(key.bytes());
@@ -691,14 +697,30 @@ impl<'a> NaiveEntry<'a> {
 
     pub(crate) fn announce(&mut self) {
         self.notes.announced = true;
+        if self.changed_structure
+            && let Some(cell) = self.map.get_mut(self.key.bytes())
+            && cell.etag != 0
+            && !std::mem::replace(&mut self.raised, true)
+        {
+            cell.etag = next_etag(cell.etag);
+        }
     }
 
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.announce();
         self.effect_elsewhere(state);
+        let found = self.map.get(self.key.bytes());
+        let etag = found.map_or(0, |cell| cell.etag);
+        if self.changed_structure
+            && etag != 0
+            && let Some(sink) = self.sinks.effects.as_deref_mut()
+        {
+            sink.etag(self.key.database(), self.key.bytes(), etag);
+        }
     }
 
     pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.sinks.changes += 1;
         if let Some(sink) = self.sinks.effects.as_deref_mut() {
             state(&mut Effect::new(sink, self.key.database()));
         }
@@ -738,6 +760,7 @@ impl<'a> NaiveEntry<'a> {
             return Err(StoreError::WrongKind);
         };
         let answer = change(S::of_mut(object).ok_or(StoreError::WrongKind)?);
+        self.changed_structure = true;
         if object.is_to_be_removed() {
             self.remove();
         }

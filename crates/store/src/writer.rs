@@ -82,6 +82,8 @@ pub(crate) struct Writer<'a> {
     inserted: bool,
     /// Whether the etag was raised: one change of a key raises it once.
     raised: bool,
+    /// Whether a structure was given out to be changed, so that who says that it was raises the etag.
+    changed_structure: bool,
     /// Whether a new record is an event by itself.
     tells_new: bool,
 }
@@ -151,6 +153,7 @@ impl<'a> Writer<'a> {
             changed: Changed::No,
             inserted: false,
             raised: false,
+            changed_structure: false,
             tells_new: true,
         };
         writer.find();
@@ -386,6 +389,7 @@ impl<'a> Writer<'a> {
             return Err(StoreError::WrongKind);
         };
         self.changed = self.changed.max(Changed::Quietly);
+        self.changed_structure = true;
         let answer = change(structure);
         if object.has_member_deadlines() {
             self.arm_members(object, due);
@@ -669,6 +673,11 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(crate) fn announce(&mut self) {
         self.changed = Changed::Announced;
+        if self.changed_structure
+            && let Some(view) = self.view()
+        {
+            self.raise_etag(&view);
+        }
     }
 
     /// Tells who listens to the key.
@@ -698,6 +707,21 @@ impl<'a> Writer<'a> {
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.announce();
         self.effect_elsewhere(state);
+        if self.changed_structure {
+            self.state_etag();
+        }
+    }
+
+    /// States the etag of a structure that was changed: who repeats what was stated about it may have
+    /// raised it more often.
+    #[inline]
+    fn state_etag(&mut self) {
+        let etag = self.view().map_or(0, |view| view.etag());
+        if etag != 0
+            && let Some(sink) = self.local.told_sink()
+        {
+            sink.etag(self.key.database(), self.key.bytes(), etag);
+        }
     }
 
     /// As [`Writer::effect`], but does not say that the key was changed.

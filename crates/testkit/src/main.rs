@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo xtask transcribe [--write] FILE...    FILE with the oracle's replies
+//! cargo xtask transcribe iolite FILE...       writes Iolite's into FILE, where the oracle has none
 //! cargo xtask transcripts [iolite|oracle] FILE...   runs files, shows every difference
 //! ```
 #![forbid(unsafe_code)]
@@ -17,8 +18,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["transcribe", "--write", files @ ..] => transcribe_files(files, true),
-        ["transcribe", files @ ..] => transcribe_files(files, false),
+        ["transcribe", "iolite", files @ ..] => transcribe_files(files, &Launcher::iolite(), true),
+        ["transcribe", "--write", files @ ..] => transcribe_files(files, &Launcher::oracle(), true),
+        ["transcribe", files @ ..] => transcribe_files(files, &Launcher::oracle(), false),
         ["transcripts", "oracle", files @ ..] => run_files(files, &Launcher::oracle()),
         ["transcripts", "iolite", files @ ..] => run_files(files, &Launcher::iolite()),
         ["differential", options @ ..] => compare(options, false),
@@ -36,9 +38,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn transcribe_files(files: &[&str], write: bool) -> io::Result<()> {
+fn transcribe_files(files: &[&str], launcher: &Launcher, write: bool) -> io::Result<()> {
     for path in files {
-        let text = transcribe(path, &std::fs::read_to_string(path)?, &Launcher::oracle())?;
+        let text = transcribe(path, &std::fs::read_to_string(path)?, launcher)?;
         match write {
             true => std::fs::write(path, text)?,
             false => io::stdout().write_all(text.as_bytes())?,

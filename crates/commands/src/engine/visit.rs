@@ -720,7 +720,7 @@ fn is_from_a_browser(request: Request<'_>) -> bool {
 
 /// The row that runs: the subcommand's where there is one. Also where its arguments start.
 #[inline]
-pub(super) fn resolve(
+pub(crate) fn resolve(
     table: &Table,
     &Found { index, spec, .. }: &Found,
     request: Request<'_>,
@@ -737,8 +737,9 @@ pub(super) fn resolve(
     }
 }
 
+/// Whether a command may run for a client, as far as its row and the client's state say.
 #[inline]
-fn check(
+pub(crate) fn check(
     table: &'static Table,
     (index, spec): (CommandIndex, &'static CommandSpec),
     request: Request<'_>,

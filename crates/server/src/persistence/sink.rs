@@ -4,6 +4,7 @@
 //! nothing and allocates nothing in the steady state. A removal that nobody asked for becomes the command
 //! that would have done it.
 
+use base::number::IntegerText;
 use durability::log::Appender;
 use store::{Cause, DatabaseId, EffectSink};
 
@@ -41,6 +42,11 @@ impl EffectSink for LogSink {
 
     fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
         self.append(database, &[b"HDEL", key, member]);
+    }
+
+    fn etag(&mut self, database: DatabaseId, key: &[u8], etag: u64) {
+        let etag = IntegerText::new_u64(etag);
+        self.append(database, &[b"SETETAG", key, etag.as_bytes()]);
     }
 
     fn stands(&mut self, generation: u64, now_unix_ms: u64) {

@@ -51,6 +51,10 @@ impl EffectSink for Recorder {
         self.command(database, &[b"HDEL", key, member]);
     }
 
+    fn etag(&mut self, database: DatabaseId, key: &[u8], etag: u64) {
+        self.command(database, &[b"SETETAG", key, etag.to_string().as_bytes()]);
+    }
+
     fn group_begin(&mut self) {}
 
     fn group_end(&mut self) {}

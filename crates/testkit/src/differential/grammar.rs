@@ -369,7 +369,16 @@ const NEWER: &str = "newer than the oracle; held by transcripts";
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("DELIFEQ", NEWER),
     ("DELIFGREATER", GARNETS),
+    ("EXECIFGREATER", GARNETS),
+    ("EXECIFMATCH", GARNETS),
+    ("EXECIFNOTMATCH", GARNETS),
+    ("EXECWITHETAG", GARNETS),
+    ("GETETAG", GARNETS),
     ("GETIFNOTMATCH", GARNETS),
+    (
+        "SETETAG",
+        "our own; held by transcripts and the replay of effects",
+    ),
     ("GETWITHETAG", GARNETS),
     ("SETIFGREATER", GARNETS),
     ("SETIFMATCH", GARNETS),

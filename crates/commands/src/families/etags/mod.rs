@@ -1,19 +1,23 @@
-//! Etags, as Garnet has them: a number beside a string that counts its changes, so that clients can
+//! Etags, as Garnet has them: a number beside a value that counts its changes, so that clients can
 //! change what they last saw, and nothing else.
 //!
 //! ```text
-//!   read     GETWITHETAG GETIFNOTMATCH
-//!   change   SETWITHETAG SETIFMATCH SETIFGREATER DELIFGREATER
+//!   read      GETWITHETAG GETIFNOTMATCH GETETAG
+//!   change    SETWITHETAG SETIFMATCH SETIFGREATER DELIFGREATER SETETAG
+//!   enclose   EXECWITHETAG EXECIFMATCH EXECIFNOTMATCH EXECIFGREATER (`enclosing`)
 //! ```
 //!
-//! A string whose clients never asked for one has no etag, and takes no memory for it; where one is
+//! A value whose clients never asked for one has no etag, and takes no memory for it; where one is
 //! compared, none is 0. What makes a key hold another value (SET, MSET, BITOP, RENAME, COPY …) clears
-//! the etag; what changes the value that is there (APPEND, INCR, SETBIT …, and SET with KEEPTTL) makes
+//! the etag; what changes the value that is there (APPEND, INCR, HSET …, and SET with KEEPTTL) makes
 //! it one higher; what changes only the deadline leaves it.
 //!
 //! # Effects
 //! `SETIFGREATER key value etag NOGET [PXAT ms]` with the etag that the string got: it is higher than
-//! the one before. `DEL` for what deletes.
+//! the one before. `DEL` for what deletes. `SETETAG key etag` behind the effects of a command that was
+//! enclosed.
+
+mod enclosing;
 
 use base::number::IntegerText;
 use protocol::Reply;
@@ -50,7 +54,10 @@ const SETTER: CommandSpec = CommandSpec {
 };
 
 /// The rows of this family.
-pub const COMMANDS: &[&[CommandSpec]] = &[&[
+pub const COMMANDS: &[&[CommandSpec]] = &[enclosing::COMMANDS, ALONE];
+
+/// The rows of those that are not about another command.
+const ALONE: &[CommandSpec] = &[
     CommandSpec {
         name: "GETWITHETAG",
         arity: Arity::Exactly(2),
@@ -104,7 +111,26 @@ pub const COMMANDS: &[&[CommandSpec]] = &[&[
         handler: del_if_greater,
         ..SETTER
     },
-]];
+    CommandSpec {
+        name: "GETETAG",
+        arity: Arity::Exactly(2),
+        group: Group::Generic,
+        summary: "Gives the etag of a value of any kind (a command of Garnet).",
+        syntax: "key",
+        handler: get_etag,
+        ..READER
+    },
+    CommandSpec {
+        name: "SETETAG",
+        arity: Arity::Exactly(3),
+        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        group: Group::Generic,
+        summary: "Gives a value of any kind an etag, or takes it away with 0.",
+        syntax: "key etag:integer",
+        handler: set_etag,
+        ..SETTER
+    },
+];
 
 /// How the etag that a client sends must compare with that of the string.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -306,6 +332,45 @@ fn del_if_greater(
     })?;
     reply.integer(i64::from(deleted));
     Ok(())
+}
+
+fn get_etag(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let etag = context
+        .store
+        .read(&key, |record| record.map_or(0, |record| record.etag()));
+    write_etag(reply, etag);
+    Ok(())
+}
+
+fn set_etag(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let etag = etag_argument(args)?;
+    let is_set = context.store.modify(&key, |entry| note(entry, etag))?;
+    reply.integer(i64::from(is_set));
+    Ok(())
+}
+
+/// Gives a value an etag, whatever it is; whether there is one.
+fn note(entry: &mut Entry<'_>, etag: u64) -> Result<bool, CommandError> {
+    if !entry.is_present() {
+        return Ok(false);
+    }
+    entry.set_etag(etag)?;
+    let key = entry.key();
+    entry.effect(|effect| {
+        let etag = IntegerText::new_u64(etag);
+        effect.command(&[b"SETETAG", key.bytes(), etag.as_bytes()]);
+    });
+    Ok(true)
 }
 
 fn set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {

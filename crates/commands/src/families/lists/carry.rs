@@ -77,34 +77,34 @@ pub(super) fn carry(
         let limit = context.settings.thresholds.list_blocks();
         // The target first: if it cannot take the element, the source keeps it. A list that is
         // carried around in itself must be shortened before it grows at the same end.
-        if source.bytes() == target.bytes() {
-            context.store.modify(source, |entry| {
-                entry.event(EventClass::LIST, push_event(to));
-                entry.change(|list: &mut List| {
-                    if from != to {
-                        list.push(to, element, limit);
-                        list.pop(from, 1, limit);
-                    }
-                })
-            })?;
-        } else {
+        let is_same = source.bytes() == target.bytes();
+        if !is_same {
             context.store.modify(target, |entry| {
                 entry.change_or_create(|list: &mut List| list.push(to, element, limit))?;
                 entry.announce();
                 entry.event(EventClass::LIST, push_event(to));
                 Ok::<_, CommandError>(())
             })?;
-            context.store.modify(source, |entry| {
-                entry.change(|list: &mut List| list.pop(from, 1, limit))
-            })?;
         }
         context.store.modify(source, |entry| {
+            if is_same {
+                entry.event(EventClass::LIST, push_event(to));
+            }
+            entry.change(|list: &mut List| {
+                if is_same && from != to {
+                    list.push(to, element, limit);
+                }
+                if !is_same || from != to {
+                    list.pop(from, 1, limit);
+                }
+            })?;
             entry.effect(|effect| {
                 let (from, to) = (word_of(from), word_of(to));
                 effect.command(&[b"LMOVE", source.bytes(), target.bytes(), from, to]);
             });
             entry.event_of_taking(EventClass::LIST, pop_event(from));
-        });
+            Ok::<_, CommandError>(())
+        })?;
         write_element(reply, element);
         Ok(())
     })

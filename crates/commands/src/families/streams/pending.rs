@@ -63,7 +63,9 @@ fn acknowledge(
             })
         })?;
         let ids = acknowledged.flatten().transpose()?.unwrap_or_default();
-        entry.effect(|effect| state_ids(effect, &[b"XACK", key.bytes(), name], &ids));
+        if !ids.is_empty() {
+            entry.effect(|effect| state_ids(effect, &[b"XACK", key.bytes(), name], &ids));
+        }
         write_count(reply, ids.len());
         Ok(())
     })
