@@ -1,0 +1,206 @@
+//! From a function of the script to the host: `redis.call` and its kin.
+//!
+//! The host is lent for the time of one run and reached through a slot of the thread, so the functions
+//! are made once a machine and hold nothing.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mlua::{Error, Function, Lua, MultiValue, Value as LuaValue, VmState};
+use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
+
+use crate::convert;
+use crate::host::{Host, Reply, Stop};
+use crate::number_text;
+use crate::wire;
+
+/// Safe points of the machine between two questions to the host. A safe point is the end of a turn
+/// of a loop, a call, a return, or a step of a pattern.
+const STEPS_PER_QUESTION: u32 = 1024;
+
+/// The host during a run.
+pub(crate) struct Lent<'a>(pub(crate) &'a mut dyn Host);
+
+impl<'a, 'b: 'a> ReborrowMut<'a> for Lent<'b> {
+    type Result = Lent<'a>;
+
+    fn reborrow_mut(&'a mut self) -> Lent<'a> {
+        Lent(&mut *self.0)
+    }
+}
+
+scoped_thread_local!(pub(crate) static mut HOST: for<'a> Lent<'a>);
+
+/// What the functions of one machine share.
+#[derive(Default)]
+pub(crate) struct Run {
+    /// The version of RESP that the script chose.
+    pub(crate) resp: Cell<u8>,
+    /// Set once the script has to end; nothing unsets it during the run.
+    pub(crate) stopped: Cell<Option<Stop>>,
+    /// Where the script was when it had to end.
+    pub(crate) stopped_line: Cell<Option<usize>>,
+    steps: Cell<u32>,
+    /// Steps left to a library that is being loaded.
+    pub(crate) load_steps: Cell<Option<u32>>,
+    /// Numbers among the arguments of a command, as text.
+    digits: RefCell<Vec<u8>>,
+}
+
+impl Run {
+    /// Before a run: nothing is left of the one before.
+    pub(crate) fn begin(&self) {
+        self.resp.set(2);
+        self.stopped.set(None);
+        self.stopped_line.set(None);
+        self.steps.set(0);
+    }
+
+    /// Ends the script: gives the error that unwinds it.
+    pub(crate) fn stop(&self, lua: &Lua, stop: Stop) -> Error {
+        if self.stopped.get().is_none() {
+            self.stopped.set(Some(stop));
+            self.stopped_line.set(line_of(lua));
+        }
+        Error::runtime(stop.text)
+    }
+
+    /// At a safe point: asks now and then whether to go on.
+    pub(crate) fn step(&self, lua: &Lua) -> mlua::Result<VmState> {
+        if let Some(stop) = self.stopped.get() {
+            return Err(Error::runtime(stop.text));
+        }
+        let steps = self.steps.get().wrapping_add(1);
+        self.steps.set(steps);
+        if !steps.is_multiple_of(STEPS_PER_QUESTION) {
+            return Ok(VmState::Continue);
+        }
+        if let Some(left) = self.load_steps.get() {
+            self.load_steps.set(left.checked_sub(STEPS_PER_QUESTION));
+            if left < STEPS_PER_QUESTION {
+                let text = "FUNCTION LOAD timeout";
+                return Err(self.stop(lua, Stop { text }));
+            }
+        }
+        self.ask(lua).map(|()| VmState::Continue)
+    }
+
+    /// Asks the host whether to go on.
+    pub(crate) fn ask(&self, lua: &Lua) -> mlua::Result<()> {
+        if !HOST.is_set() {
+            return Ok(());
+        }
+        match HOST.with(|host| host.0.interrupted()) {
+            Some(stop) => Err(self.stop(lua, stop)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The line of the innermost function that is the script's.
+fn line_of(lua: &Lua) -> Option<usize> {
+    const LEVELS_MAX: usize = 64;
+    (0..LEVELS_MAX).find_map(|level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let is_script = source
+                .short_src
+                .as_deref()
+                .is_some_and(|name| name.starts_with("user_"));
+            is_script.then(|| frame.current_line()).flatten()
+        })
+        .flatten()
+    })
+}
+
+/// `redis.call` (`raises`) and `redis.pcall`: gives the reply, and whether it is to be raised.
+pub(crate) fn command(lua: &Lua, run: &Rc<Run>, raises: bool) -> mlua::Result<Function> {
+    let run = Rc::clone(run);
+    lua.create_function(
+        move |lua, arguments: MultiValue| match call(lua, &run, &arguments)? {
+            Ok(reply) => Ok((reply, false)),
+            Err(error) => Ok((convert::error_table(lua, &error)?, raises)),
+        },
+    )
+}
+
+/// Outer errors end the script, inner ones are an error of the command.
+fn call(lua: &Lua, run: &Run, arguments: &MultiValue) -> mlua::Result<Result<LuaValue, Vec<u8>>> {
+    if arguments.is_empty() {
+        return Ok(Err(
+            b"ERR Please specify at least one argument for this redis.call() call".to_vec(),
+        ));
+    }
+    let mut digits = run.digits.try_borrow_mut().map_err(Error::external)?;
+    let Some(arguments) = texts(arguments, &mut digits) else {
+        return Ok(Err(
+            b"ERR Lua redis lib command arguments must be strings or integers".to_vec(),
+        ));
+    };
+    with_views(&arguments, &digits, |arguments| {
+        if !HOST.is_set() {
+            return Ok(Err(b"ERR redis.call is not allowed here".to_vec()));
+        }
+        HOST.with(|host| match host.0.call(arguments) {
+            Reply::Value(value) => convert::reply(lua, value),
+            Reply::Encoded(frame) => wire::reply(lua, frame),
+            Reply::Stop(stop) => Err(run.stop(lua, stop)),
+        })
+    })
+}
+
+/// An argument: the script's own bytes, or a range of the digits written for it.
+enum Argument {
+    Text(mlua::BorrowedBytes),
+    Digits(std::ops::Range<usize>),
+}
+
+fn texts(arguments: &MultiValue, digits: &mut Vec<u8>) -> Option<Vec<Argument>> {
+    digits.clear();
+    arguments
+        .iter()
+        .map(|argument| match argument {
+            LuaValue::String(text) => Some(Argument::Text(text.as_bytes())),
+            LuaValue::Number(number) => {
+                Some(written(digits, |out| number_text::argument(out, *number)))
+            }
+            LuaValue::Integer(number) => {
+                #[allow(clippy::cast_precision_loss, reason = "it came from a double")]
+                let number = *number as f64;
+                Some(written(digits, |out| number_text::argument(out, number)))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn written(digits: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Argument {
+    let start = digits.len();
+    write(digits);
+    Argument::Digits(start..digits.len())
+}
+
+/// Shows the arguments as slices; a few of them need no allocation.
+fn with_views<R>(arguments: &[Argument], digits: &[u8], use_them: impl FnOnce(&[&[u8]]) -> R) -> R {
+    const FEW: usize = 8;
+    if arguments.len() <= FEW {
+        let mut views: [&[u8]; FEW] = [b""; FEW];
+        for (place, argument) in views.iter_mut().zip(arguments) {
+            *place = bytes_of(argument, digits);
+        }
+        use_them(&views[..arguments.len()])
+    } else {
+        let views: Vec<&[u8]> = arguments
+            .iter()
+            .map(|argument| bytes_of(argument, digits))
+            .collect();
+        use_them(&views)
+    }
+}
+
+fn bytes_of<'a>(argument: &'a Argument, digits: &'a [u8]) -> &'a [u8] {
+    match argument {
+        Argument::Text(text) => text,
+        Argument::Digits(range) => digits.get(range.clone()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Values both ways: a command's reply to what the script sees, what a script returns to a reply.
+
+use mlua::{Lua, Table, Value as LuaValue};
+
+use crate::Value;
+use crate::number_text::truncated;
+
+/// How deep a reply may be nested; deeper parts become an error in their place.
+const DEPTH_MAX: usize = 500;
+
+/// A command's reply; an error is what `redis.call` raises.
+pub(crate) type Outcome = Result<LuaValue, Vec<u8>>;
+
+/// `{err = text}`.
+pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<LuaValue> {
+    wrapped(lua, "err", LuaValue::String(lua.create_string(text)?))
+}
+
+/// `{name = value}`.
+pub(crate) fn wrapped(lua: &Lua, name: &str, value: LuaValue) -> mlua::Result<LuaValue> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set(name, value)?;
+    Ok(LuaValue::Table(table))
+}
+
+fn text(lua: &Lua, bytes: &[u8]) -> mlua::Result<LuaValue> {
+    Ok(LuaValue::String(lua.create_string(bytes)?))
+}
+
+/// The reply as the script sees it.
+pub(crate) fn reply(lua: &Lua, value: Value) -> mlua::Result<Outcome> {
+    match value {
+        Value::Error(text) => Ok(Err(text)),
+        other => Ok(Ok(to_lua(lua, &other)?)),
+    }
+}
+
+fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
+    match value {
+        Value::Nil => Ok(LuaValue::Boolean(false)),
+        Value::Integer(number) => Ok(integer(*number)),
+        Value::Bulk(bytes) => text(lua, bytes),
+        Value::Status(bytes) => wrapped(lua, "ok", text(lua, bytes)?),
+        Value::Error(bytes) => error_table(lua, bytes),
+        Value::Array(items) => {
+            let table = lua.create_table_with_capacity(items.len(), 0)?;
+            for item in items {
+                table.raw_push(to_lua(lua, item)?)?;
+            }
+            Ok(LuaValue::Table(table))
+        }
+        Value::Map(pairs) => {
+            let table = lua.create_table_with_capacity(0, pairs.len())?;
+            for (key, value) in pairs {
+                table.raw_set(to_lua(lua, key)?, to_lua(lua, value)?)?;
+            }
+            wrapped(lua, "map", LuaValue::Table(table))
+        }
+        Value::Set(items) => {
+            let table = lua.create_table_with_capacity(0, items.len())?;
+            for item in items {
+                table.raw_set(to_lua(lua, item)?, true)?;
+            }
+            wrapped(lua, "set", LuaValue::Table(table))
+        }
+        Value::Double(number) => wrapped(lua, "double", LuaValue::Number(*number)),
+        Value::Boolean(truth) => Ok(LuaValue::Boolean(*truth)),
+        Value::BigNumber(digits) => wrapped(lua, "big_number", text(lua, digits)?),
+        Value::Verbatim(format, bytes) => {
+            let table = lua.create_table_with_capacity(0, 2)?;
+            table.raw_set("format", text(lua, format)?)?;
+            table.raw_set("string", text(lua, bytes)?)?;
+            wrapped(lua, "verbatim_string", LuaValue::Table(table))
+        }
+    }
+}
+
+/// Scripts know one kind of number: beyond 2^53 the lowest digits are lost.
+pub(crate) fn integer(number: i64) -> LuaValue {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "as in every Lua with doubles only"
+    )]
+    LuaValue::Number(number as f64)
+}
+
+/// The number that `value` is; the machine's interface shows whole ones as another type.
+pub(crate) fn number(value: &LuaValue) -> Option<f64> {
+    match value {
+        LuaValue::Number(number) => Some(*number),
+        #[allow(clippy::cast_precision_loss, reason = "it came from a double")]
+        LuaValue::Integer(number) => Some(*number as f64),
+        _ => None,
+    }
+}
+
+/// What the script returned, as a reply.
+pub(crate) fn from_lua(value: &LuaValue, resp: u8) -> mlua::Result<Value> {
+    nested(value, resp, DEPTH_MAX)
+}
+
+fn nested(value: &LuaValue, resp: u8, depth: usize) -> mlua::Result<Value> {
+    Ok(match value {
+        LuaValue::String(text) => Value::Bulk(text.as_bytes().to_vec()),
+        LuaValue::Number(number) => Value::Integer(truncated(*number)),
+        LuaValue::Integer(number) => Value::Integer(*number),
+        LuaValue::Boolean(truth) if resp >= 3 => Value::Boolean(*truth),
+        LuaValue::Boolean(true) => Value::Integer(1),
+        LuaValue::Table(table) => {
+            if depth == 0 {
+                return Ok(Value::Error(b"ERR reached lua stack limit".to_vec()));
+            }
+            from_table(table, resp, depth - 1)?
+        }
+        _ => Value::Nil,
+    })
+}
+
+fn from_table(table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
+    if let LuaValue::String(text) = table.raw_get("err")? {
+        return Ok(Value::Error(one_line(&text.as_bytes())));
+    }
+    if let LuaValue::String(text) = table.raw_get("ok")? {
+        return Ok(Value::Status(one_line(&text.as_bytes())));
+    }
+    if let Some(number) = number(&table.raw_get("double")?) {
+        return Ok(Value::Double(number));
+    }
+    if let LuaValue::Table(map) = table.raw_get("map")? {
+        let mut pairs = Vec::new();
+        for pair in map.pairs::<LuaValue, LuaValue>() {
+            let (key, value) = pair?;
+            pairs.push((nested(&key, resp, depth)?, nested(&value, resp, depth)?));
+        }
+        return Ok(Value::Map(pairs));
+    }
+    if let LuaValue::Table(set) = table.raw_get("set")? {
+        let mut items = Vec::new();
+        for pair in set.pairs::<LuaValue, LuaValue>() {
+            items.push(nested(&pair?.0, resp, depth)?);
+        }
+        return Ok(Value::Set(items));
+    }
+    if let LuaValue::String(digits) = table.raw_get("big_number")? {
+        return Ok(Value::BigNumber(one_line(&digits.as_bytes())));
+    }
+    if let LuaValue::Table(verbatim) = table.raw_get("verbatim_string")?
+        && let LuaValue::String(format) = verbatim.raw_get("format")?
+        && let LuaValue::String(text) = verbatim.raw_get("string")?
+        && let Ok(format) = <[u8; 3]>::try_from(&*format.as_bytes())
+    {
+        return Ok(Value::Verbatim(format, text.as_bytes().to_vec()));
+    }
+    sequence(table, resp, depth)
+}
+
+fn sequence(table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
+    let mut items = Vec::with_capacity(table.raw_len().min(1024));
+    loop {
+        match table.raw_get(items.len() + 1)? {
+            LuaValue::Nil => return Ok(Value::Array(items)),
+            item => items.push(nested(&item, resp, depth)?),
+        }
+    }
+}
+
+/// An error or a status is one line of the protocol.
+pub(crate) fn one_line(text: &[u8]) -> Vec<u8> {
+    let blank = |byte: &u8| {
+        if matches!(byte, b'\r' | b'\n') {
+            b' '
+        } else {
+            *byte
+        }
+    };
+    text.iter().map(blank).collect()
+}

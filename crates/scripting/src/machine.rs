@@ -1,0 +1,282 @@
+//! The virtual machine of one thread: compiles programs and libraries, runs them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mlua::chunk::{ChunkMode, Compiler};
+use mlua::{Error, Function as LuaFunction, Lua, MultiValue, Table, Value as LuaValue};
+
+use crate::calls::{self, HOST, Lent, Run};
+use crate::convert;
+use crate::{Host, ScriptError, Stop, Value, shebang};
+
+/// What a machine may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory of the virtual machine, all its programs included.
+    pub memory_bytes_max: usize,
+    /// Safe points that the code of a library may pass while it is loaded.
+    pub load_steps_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: 512 << 20,
+            load_steps_max: 10_000_000,
+        }
+    }
+}
+
+/// One virtual machine. It belongs to the thread that made it.
+pub struct Machine {
+    lua: Lua,
+    run: Rc<Run>,
+    limits: Limits,
+    entry: LuaFunction,
+    entry_of_functions: LuaFunction,
+    registry: Rc<RefCell<Vec<Function>>>,
+}
+
+/// A script, compiled. Cheap to clone; of use only to the machine that made it.
+#[derive(Clone)]
+pub struct Program {
+    function: LuaFunction,
+    name: Rc<str>,
+}
+
+/// A library, loaded: its code ran and registered functions.
+pub struct Library {
+    /// The library's name out of its first line.
+    pub name: Vec<u8>,
+    /// Its functions in the order in which it registered them.
+    pub functions: Vec<Function>,
+}
+
+/// A function of a library.
+#[derive(Clone)]
+pub struct Function {
+    /// Its name, unique among all libraries.
+    pub name: Vec<u8>,
+    /// What its author says about it.
+    pub description: Option<Vec<u8>>,
+    /// `no-writes` and the like, as given.
+    pub flags: Vec<Vec<u8>>,
+    callback: LuaFunction,
+}
+
+impl Machine {
+    /// A machine with all that scripts may use.
+    ///
+    /// # Errors
+    /// When there is not the memory for it.
+    pub fn new(limits: Limits) -> Result<Self, ScriptError> {
+        Self::build(limits).map_err(|error| ScriptError::Raised(error.to_string().into_bytes()))
+    }
+
+    fn build(limits: Limits) -> mlua::Result<Self> {
+        let lua = Lua::new();
+        lua.set_memory_limit(limits.memory_bytes_max)?;
+        let run = Rc::new(Run::default());
+        let server = lua.create_table()?;
+        server.raw_set("call", calls::command(&lua, &run, true)?)?;
+        let prelude: Table = lua
+            .load(include_str!("prelude.luau"))
+            .set_name("=prelude")
+            .call(server)?;
+        let redis = lua.create_table()?;
+        redis.raw_set("call", prelude.raw_get::<LuaFunction>("call")?)?;
+        redis.raw_set("pcall", calls::command(&lua, &run, false)?)?;
+        let globals = lua.globals();
+        globals.raw_set("redis", redis)?;
+        let interrupts = Rc::clone(&run);
+        lua.set_interrupt(move |lua| interrupts.step(lua));
+        Ok(Self {
+            entry: prelude.raw_get("run")?,
+            entry_of_functions: prelude.raw_get("run_function")?,
+            lua,
+            run,
+            limits,
+            registry: Rc::default(),
+        })
+    }
+
+    /// Compiles a script. `name` is what errors call it: the SHA-1 of its source.
+    ///
+    /// # Errors
+    /// [`ScriptError::Compile`] when the source is no program.
+    pub fn compile(&mut self, name: &str, source: &[u8]) -> Result<Program, ScriptError> {
+        let (_, body) = shebang::split(source);
+        let function = self.function("@user_script", b"local KEYS,ARGV=...;", body)?;
+        Ok(Program {
+            function,
+            name: name.into(),
+        })
+    }
+
+    fn function(&self, name: &str, prefix: &[u8], body: &[u8]) -> Result<LuaFunction, ScriptError> {
+        let source = [prefix, body].concat();
+        let compiler = Compiler::new().set_optimization_level(1).set_debug_level(1);
+        let chunk = self
+            .lua
+            .load(source)
+            .set_name(name)
+            .set_mode(ChunkMode::Text);
+        chunk
+            .set_compiler(compiler)
+            .into_function()
+            .map_err(|error| ScriptError::Compile(syntax_text(&error)))
+    }
+
+    /// Runs a script.
+    ///
+    /// # Errors
+    /// [`ScriptError::Raised`] with the text of the error reply, [`ScriptError::Stopped`] when the host
+    /// wanted it to end.
+    pub fn run(
+        &mut self,
+        program: &Program,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Result<Value, ScriptError> {
+        self.enter(
+            &self.entry,
+            &program.function,
+            &program.name,
+            keys,
+            args,
+            host,
+        )
+    }
+
+    /// Runs the code of a library, whose first line gives its name, and keeps what it registers.
+    ///
+    /// # Errors
+    /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails.
+    pub fn load_library(&mut self, source: &[u8]) -> Result<Library, ScriptError> {
+        let (first_line, body) = shebang::split(source);
+        let name = first_line
+            .and_then(|line| line.option(b"name").map(<[u8]>::to_vec))
+            .unwrap_or_default();
+        let code = self.function("@user_function", b"", body)?;
+        self.run.load_steps.set(Some(self.limits.load_steps_max));
+        drop(code);
+        let functions = std::mem::take(&mut *self.registry.borrow_mut());
+        Ok(Library { name, functions })
+    }
+
+    /// Calls a function of a library that this machine has loaded.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn call_function(
+        &mut self,
+        function: &Function,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Result<Value, ScriptError> {
+        let name = String::from_utf8_lossy(&function.name);
+        self.enter(
+            &self.entry_of_functions,
+            &function.callback,
+            &name,
+            keys,
+            args,
+            host,
+        )
+    }
+
+    fn enter(
+        &self,
+        entry: &LuaFunction,
+        code: &LuaFunction,
+        name: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Result<Value, ScriptError> {
+        self.run.begin();
+        let outcome = self.attempt(entry, code, keys, args, host);
+        if let Some(stop) = self.run.stopped.get() {
+            return Err(self.stopped(stop, name));
+        }
+        match outcome {
+            Ok((true, value)) => {
+                convert::from_lua(&value, self.run.resp.get()).map_err(|error| raised(&error))
+            }
+            Ok((false, error)) => Err(ScriptError::Raised(error_text(&error, name))),
+            Err(error) => Err(raised(&error)),
+        }
+    }
+
+    fn attempt(
+        &self,
+        entry: &LuaFunction,
+        code: &LuaFunction,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> mlua::Result<(bool, LuaValue)> {
+        let keys = self.texts(keys)?;
+        let args = self.texts(args)?;
+        let mut returned: MultiValue = HOST.set(Lent(host), || entry.call((code, keys, args)))?;
+        let succeeded = returned
+            .pop_front()
+            .is_some_and(|truth| truth == LuaValue::Boolean(true));
+        Ok((succeeded, returned.pop_front().unwrap_or(LuaValue::Nil)))
+    }
+
+    fn texts(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(texts.len(), 0)?;
+        for text in texts {
+            table.raw_push(self.lua.create_string(text)?)?;
+        }
+        Ok(table)
+    }
+
+    fn stopped(&self, stop: Stop, name: &str) -> ScriptError {
+        let line = self.run.stopped_line.get().unwrap_or(1);
+        let text = format!(
+            "ERR user_script:{line}: {} script: {name}, on @user_script:{line}.",
+            stop.text
+        );
+        ScriptError::Stopped(stop, text.into_bytes())
+    }
+}
+
+/// An error that reached the top, from what the script's error handler made of it.
+fn error_text(error: &LuaValue, name: &str) -> Vec<u8> {
+    let LuaValue::Table(error) = error else {
+        return format!("ERR {}", error.to_string().unwrap_or_default()).into_bytes();
+    };
+    let field = |name: &str| error.raw_get::<LuaValue>(name).ok();
+    let mut text = match field("err") {
+        Some(LuaValue::String(text)) => text.as_bytes().to_vec(),
+        _ => b"ERR unknown error".to_vec(),
+    };
+    if let (Some(LuaValue::String(source)), Some(LuaValue::Integer(line))) =
+        (field("source"), field("line"))
+    {
+        text.extend_from_slice(
+            format!(" script: {name}, on @{}:{line}.", source.display()).as_bytes(),
+        );
+    }
+    convert::one_line(&text)
+}
+
+fn raised(error: &Error) -> ScriptError {
+    ScriptError::Raised(
+        format!("ERR {error}")
+            .replace(['\r', '\n'], " ")
+            .into_bytes(),
+    )
+}
+
+fn syntax_text(error: &Error) -> Vec<u8> {
+    match error {
+        Error::SyntaxError { message, .. } => message.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    }
+}

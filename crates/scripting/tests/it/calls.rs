@@ -1,0 +1,88 @@
+//! Commands, keys and arguments, replies both ways.
+
+use scripting::Value;
+
+use crate::host::{Desk, bulk, error, run, run_with};
+
+#[test]
+fn keys_and_arguments_are_there() {
+    let got = run_with(
+        "return {KEYS[1], ARGV[2], #KEYS}",
+        &["k"],
+        &["a", "b"],
+        &mut Desk::default(),
+    );
+    assert_eq!(
+        got,
+        Ok(Value::Array(vec![
+            bulk("k"),
+            bulk("b"),
+            Value::Integer(1),
+        ]))
+    );
+}
+
+#[test]
+fn a_command_gets_numbers_as_text() {
+    let mut desk = Desk::default();
+    let got = run_with("return redis.call('echo', 0.1)", &[], &[], &mut desk);
+    assert_eq!(got, Ok(bulk("0.10000000000000001")));
+    run_with(
+        "redis.call('echo', 3) redis.call('echo', 1e20) redis.call('echo', -7)",
+        &[],
+        &[],
+        &mut desk,
+    )
+    .unwrap();
+    assert_eq!(desk.calls[1..], ["echo 3", "echo 1e+20", "echo -7"]);
+}
+
+#[test]
+fn encoded_replies_are_read_in_place() {
+    for (frame, wanted) in [
+        ("$3\\r\\nabc\\r\\n", bulk("abc")),
+        ("$-1\\r\\n", Value::Nil),
+        (
+            "*2\\r\\n:5\\r\\n+OK\\r\\n",
+            Value::Array(vec![Value::Integer(5), Value::Status(b"OK".to_vec())]),
+        ),
+        ("_\\r\\n", Value::Nil),
+        (",1.5\\r\\n", Value::Double(1.5)),
+        (
+            "%1\\r\\n$1\\r\\na\\r\\n:1\\r\\n",
+            Value::Map(vec![(bulk("a"), Value::Integer(1))]),
+        ),
+        (
+            "=7\\r\\ntxt:abc\\r\\n",
+            Value::Verbatim(*b"txt", b"abc".to_vec()),
+        ),
+    ] {
+        assert_eq!(
+            run(&format!("return redis.call('frame', '{frame}')")),
+            Ok(wanted),
+            "{frame}"
+        );
+    }
+    assert!(
+        error("return redis.call('frame', '-ERR x\\r\\n')").starts_with("ERR x script: 0123abcd")
+    );
+    assert!(error("return redis.call('frame', '*2\\r\\n:1\\r\\n')").contains("malformed"));
+}
+
+#[test]
+fn errors_have_a_place() {
+    assert_eq!(
+        error("\nerror('boom')"),
+        "ERR user_script:2: boom script: 0123abcd, on @user_script:2."
+    );
+    assert_eq!(
+        error("redis.call('nothing')"),
+        "ERR Unknown Redis command called from script script: 0123abcd, on @user_script:1."
+    );
+    assert_eq!(
+        run("return redis.pcall('nothing')"),
+        Ok(Value::Error(
+            b"ERR Unknown Redis command called from script".to_vec()
+        ))
+    );
+}

@@ -1,0 +1,4 @@
+//! Scripts against a host that answers from a table.
+
+mod calls;
+mod host;
