@@ -14,11 +14,7 @@ fn keys_and_arguments_are_there() {
     );
     assert_eq!(
         got,
-        Ok(Value::Array(vec![
-            bulk("k"),
-            bulk("b"),
-            Value::Integer(1),
-        ]))
+        Ok(Value::Array(vec![bulk("k"), bulk("b"), Value::Integer(1),]))
     );
 }
 
