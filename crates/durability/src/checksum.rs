@@ -20,6 +20,13 @@ pub fn append(sum: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(sum, bytes)
 }
 
+/// The sum of a piece that is whole words, in the fewest instructions.
+#[inline]
+#[must_use]
+pub fn of_words(words: &[[u8; 8]]) -> u32 {
+    base::crc::crc32c_of_words(words).unwrap_or_else(|| crc32c(words.as_flattened()))
+}
+
 /// The sum of two pieces, from the sum of each and how many bytes the second one has: for who summed
 /// the second before the first was known. O(log `second_len`).
 #[must_use]
@@ -57,6 +64,8 @@ mod tests {
             let (front, back) = bytes.split_at(split.index(bytes.len() + 1));
             let whole = crc32c(&bytes);
             prop_assert_eq!(whole, by_definition(&bytes));
+            let (words, _) = bytes.as_chunks();
+            prop_assert_eq!(of_words(words), by_definition(words.as_flattened()));
             prop_assert_eq!(append(crc32c(front), back), whole);
             prop_assert_eq!(combine(crc32c(front), crc32c(back), back.len()), whole);
         }

@@ -244,10 +244,12 @@ impl Builder {
     pub(super) fn words(&mut self, sequence: u64) -> &[[u8; WORD_BYTES]] {
         let bytes = &mut self.bytes[..self.len];
         bytes[..8].copy_from_slice(&sequence.to_le_bytes());
-        let sum = checksum::crc32c(bytes);
-        let at = bytes.len() - SUM_BYTES;
-        bytes[at..].copy_from_slice(&sum.to_le_bytes());
-        bytes.as_chunks().0
+        let (words, _) = bytes.as_chunks_mut();
+        let sum = checksum::of_words(words);
+        if let Some(last) = words.last_mut() {
+            last[WORD_BYTES - SUM_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        }
+        words
     }
 
     /// Forgets the frame, and gives the buffer back if it took much.
