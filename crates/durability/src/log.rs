@@ -60,7 +60,7 @@ use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail};
 pub use segment::VERSION;
 use syncer::Bell;
-use writer::Writer;
+use writer::{SPARE_EXTENSION, Writer};
 
 /// An operation log that is open for writing. See the module for what it is.
 pub struct Log {
@@ -180,11 +180,19 @@ impl Log {
         self.faults.get()
     }
 
-    /// Whether a write may begin: to be asked before any lock is taken, once for a batch of commands (it reads
-    /// the clock). `false` while there is a fault, too much is held, or the device is late.
+    /// Whether a write may begin: to be asked before any lock is taken, once for a batch of commands.
+    /// `false` while there is a fault, too much is held, or the device is late.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.faults.is_any() && self.held_bytes() < self.options.held_bytes_max && !self.is_late()
+        self.has_room_at(self.clock.monotonic_ns())
+    }
+
+    /// As [`Log::has_room`], for who knows the monotonic time: of now, or not long ago.
+    #[inline]
+    #[must_use]
+    pub fn has_room_at(&self, now_ns: u64) -> bool {
+        let is_too_much = self.held_bytes() >= self.options.held_bytes_max;
+        !self.faults.is_any() && !is_too_much && !self.is_late(now_ns)
     }
 
     /// Bytes of frames that are kept because they are not durable.
@@ -200,30 +208,52 @@ impl Log {
         self.memory.bytes()
     }
 
-    /// Removes the files that hold nothing from `sequence` on. Only for what a verified checkpoint
-    /// holds.
+    /// Removes the files that hold nothing from `sequence` on, or keeps some of them to be written again. Only
+    /// for what a verified checkpoint holds.
     ///
     /// # Errors
     /// Those of the system. The log goes on nevertheless, and tries the files left again when it is next opened
     /// and cut.
     pub fn cut(&self, sequence: u64) -> io::Result<()> {
-        let below = lock(&self.writer).cut(sequence);
+        let mut writer = lock(&self.writer);
+        let mut below = writer.cut(sequence);
+        let (kept_count, mut gone) = writer.plan_spares(below.len());
+        drop(writer);
         // Removing a long file takes a while, in which others write.
-        for path in below {
+        let kept = below.split_off(below.len().saturating_sub(kept_count));
+        gone.extend(below);
+        for path in gone {
             match self.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
+        self.set_aside(kept)
+    }
+
+    /// Keeps files to be written again, under names that are none of the log's.
+    fn set_aside(&self, files: Vec<PathBuf>) -> io::Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut spares = Vec::new();
+        for path in files {
+            let spare = path.with_extension(SPARE_EXTENSION);
+            self.disk.rename(&path, &spare)?;
+            spares.push(spare);
+        }
+        // Under its old name, and with another head, one would take the place of files that count.
+        self.disk.sync_directory(&self.directory)?;
+        lock(&self.writer).add_spares(spares);
         Ok(())
     }
 
     /// Whether the oldest that is not durable has waited too long for a level that promises a time.
-    fn is_late(&self) -> bool {
+    fn is_late(&self, now_ns: u64) -> bool {
         let since_ns = self.unsynced_since_ns.load(Ordering::Relaxed);
         since_ns != 0
             && self.level() == Level::EverySecond
-            && self.clock.monotonic_ns().saturating_sub(since_ns) > options::LATE_NS
+            && now_ns.saturating_sub(since_ns) > options::LATE_NS
     }
 
     fn tell(&self) {

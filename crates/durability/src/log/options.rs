@@ -46,7 +46,8 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// [`super::Log::has_room`] is `false` when so much is held.
     pub held_bytes_max: u64,
-    /// So much is not left unsynced at any level, however recent.
+    /// So much is not left unsynced at any level, however recent: what is in use of memory then stays in the
+    /// caches, and no sync takes long.
     pub unsynced_bytes_max: u64,
     /// Seed of the salts; none takes it from the system.
     pub seed: Option<u64>,
@@ -58,7 +59,7 @@ impl Default for Options {
             segment_bytes: 128 << 20,
             chunk_bytes: 1 << 20,
             held_bytes_max: 256 << 20,
-            unsynced_bytes_max: 32 << 20,
+            unsynced_bytes_max: 8 << 20,
             seed: None,
         }
     }

@@ -47,6 +47,8 @@ struct Open {
     at: usize,
     window: Window,
     salt: u64,
+    /// The file held other frames before.
+    was_used: bool,
     /// What the next block's head has to say.
     chain: u32,
     offset: u64,
@@ -76,6 +78,8 @@ pub enum Shape {
     Short,
     /// Zeroes.
     Zeroed,
+    /// What the file held before it was used again, or the next block in part.
+    Used,
     /// Something that is no block and no frame.
     Garbage,
     /// The next frame, in part.
@@ -323,6 +327,7 @@ impl Reader {
             at,
             window,
             salt: head.salt,
+            was_used: head.was_used,
             chain: head.chain(),
             offset: SEGMENT_HEAD_BYTES as u64,
             block_left: 0,
@@ -408,13 +413,15 @@ impl Open {
             Shape::Zeroed
         } else if left < BLOCK_HEAD_BYTES as u64 {
             Shape::Short
+        } else if self.was_used {
+            Shape::Used
         } else {
             Shape::Garbage
         };
         let what = match shape {
             Shape::Clean | Shape::Short => "the file is too short",
             Shape::Zeroed => "zeroes stand where a block should",
-            Shape::Garbage | Shape::Torn => "the head of a block is damaged",
+            Shape::Used | Shape::Garbage | Shape::Torn => "the head of a block is damaged",
         };
         Ok(Flaw { shape, what })
     }
@@ -454,6 +461,8 @@ impl Open {
     fn no_frame(&mut self, path: &Path, what: &'static str) -> Result<Flaw, LogError> {
         let shape = if is_zeroed(&mut self.window, path, self.offset)? {
             Shape::Zeroed
+        } else if self.was_used {
+            Shape::Used
         } else {
             Shape::Garbage
         };

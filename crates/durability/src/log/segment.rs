@@ -1,7 +1,7 @@
 //! Segments and blocks: the heads between frames, and the names of files.
 //!
 //! ```text
-//!   segment head   "IOLITLOG" │ version u32 │ ordinal u32 │ salt u64 │ created_unix_ms u64 │ 0 u32 │ sum u32
+//!   segment head   "IOLITLOG" │ version u32 │ ordinal u32 │ salt u64 │ created_unix_ms u64 │ used u32 │ sum u32
 //!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ 0 u32
 //! ```
 //!
@@ -31,6 +31,8 @@ pub(super) struct SegmentHead {
     /// Goes into the sums of the blocks.
     pub(super) salt: u64,
     pub(super) created_unix_ms: u64,
+    /// The file held other frames before: what stands behind its last block is what is left of them.
+    pub(super) was_used: bool,
 }
 
 impl SegmentHead {
@@ -41,6 +43,7 @@ impl SegmentHead {
         bytes[12..16].copy_from_slice(&self.ordinal.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.created_unix_ms.to_le_bytes());
+        bytes[32..36].copy_from_slice(&u32::from(self.was_used).to_le_bytes());
         let sum = checksum::crc32c(&bytes[..36]);
         bytes[36..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -58,6 +61,7 @@ impl SegmentHead {
                 ordinal: u32_at(bytes, 12),
                 salt: u64_at(bytes, 16),
                 created_unix_ms: u64_at(bytes, 24),
+                was_used: u32_at(bytes, 32) & 1 != 0,
             }),
             version => Err(HeadFlaw::Version(version)),
         }

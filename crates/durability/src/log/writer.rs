@@ -30,6 +30,10 @@ const NOW_NAME: &str = "now.new";
 /// A segment that takes the place of one that failed, before it has its name.
 const HEALING_NAME: &str = "healing.new";
 const UNUSED_EXTENSION: &str = ".new";
+/// As the one above, of a file that was a segment.
+pub(super) const SPARE_EXTENSION: &str = "new";
+/// So many files that were cut off are kept to be written again, at most.
+const SPARES_MAX: usize = 8;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
 /// How often a thread spins before it lets others run, waiting for one that copies a frame.
@@ -51,6 +55,9 @@ pub(super) struct Writer {
     files: Vec<(u64, PathBuf)>,
     /// Files that count no more once the directory is synced.
     superseded: Vec<PathBuf>,
+    /// Files that were cut off, by names that are durable: what is written again needs no new room, neither on
+    /// the device nor in the system's memory.
+    spares: Vec<PathBuf>,
     ordinal: u32,
     random: Prng,
     buffer: Vec<u8>,
@@ -107,6 +114,7 @@ impl Writer {
             stated: durable,
             files: files.collect(),
             superseded: Vec::new(),
+            spares: Vec::new(),
             ordinal,
             random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
             buffer: Vec::new(),
@@ -120,6 +128,20 @@ impl Writer {
         let count = self.files.windows(2).take_while(|pair| is_below(pair));
         let count = count.count();
         self.files.drain(..count).map(|(_, path)| path).collect()
+    }
+
+    /// How many of so many files that were cut off are to be kept, and the spares that are to go: there are
+    /// as many as the log needed since it was last cut.
+    pub(super) fn plan_spares(&mut self, cut_count: usize) -> (usize, Vec<PathBuf>) {
+        let wanted = cut_count.clamp(1, SPARES_MAX);
+        let kept = self.spares.len().min(wanted);
+        let gone = self.spares.split_off(kept);
+        (wanted - kept, gone)
+    }
+
+    /// Files that nothing leads to any more, to be written again.
+    pub(super) fn add_spares(&mut self, paths: Vec<PathBuf>) {
+        self.spares.extend(paths);
     }
 
     /// The directory was synced: removes what counts no more. What cannot be removed is passed over by readers.
@@ -142,6 +164,7 @@ impl Writer {
             ordinal,
             salt: self.random.next_u64(),
             created_unix_ms: log.clock.now_unix_ms(),
+            was_used: false,
         }
     }
 
@@ -175,14 +198,25 @@ impl Writer {
 }
 
 impl Segment {
-    /// A file with a head that is durable, but not the name of a segment.
-    fn make(log: &Log, name: &str, head: SegmentHead) -> io::Result<Self> {
+    /// A file with a head that is durable, but not the name of a segment: a spare one, if there is one.
+    fn make(
+        log: &Log,
+        name: &str,
+        mut head: SegmentHead,
+        spare: Option<PathBuf>,
+    ) -> io::Result<Self> {
         let path = log.directory.join(name);
         match log.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file: Arc<dyn DiskFile> = Arc::from(log.disk.create(&path)?);
+        // Where it cannot be had, somebody took it away.
+        let used = spare.and_then(|spare| Self::take_over(log, &spare, &path).ok());
+        head.was_used = used.is_some();
+        let file: Arc<dyn DiskFile> = match used {
+            Some(file) => Arc::from(file),
+            None => Arc::from(log.disk.create(&path)?),
+        };
         match file.allocate(log.options.segment_bytes) {
             // There may be room for what is to be written now.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
@@ -197,6 +231,16 @@ impl Segment {
             salt: head.salt,
             chain: head.chain(),
         })
+    }
+
+    /// A spare file under another name, no longer than a segment is.
+    fn take_over(log: &Log, spare: &Path, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = log.disk.open_for_writing(spare)?;
+        if file.size()? > log.options.segment_bytes {
+            file.set_len(log.options.segment_bytes)?;
+        }
+        log.disk.rename(spare, path)?;
+        Ok(file)
     }
 }
 
@@ -277,7 +321,10 @@ impl Log {
         }
         let mut segment = match writer.next.take() {
             Some(segment) => segment,
-            None => Segment::make(self, NOW_NAME, writer.head(self))?,
+            None => {
+                let spare = writer.spares.pop();
+                Segment::make(self, NOW_NAME, writer.head(self), spare)?
+            }
         };
         // Of two names that are not durable the later one may survive alone, and nothing leads to it.
         if writer.has_new_name {
@@ -343,9 +390,9 @@ impl Log {
         if !writer.wants_next(&self.options) {
             return Ok(());
         }
-        let head = writer.head(self);
+        let (head, spare) = (writer.head(self), writer.spares.pop());
         drop(writer);
-        let segment = Segment::make(self, NEXT_NAME, head)?;
+        let segment = Segment::make(self, NEXT_NAME, head, spare)?;
         let mut writer = lock(&self.writer);
         // One that was made meanwhile, because it was needed, supersedes it.
         if writer.ordinal == head.ordinal.saturating_add(1) {
@@ -381,7 +428,7 @@ impl Log {
         writer.seal();
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
-        writer.current = Some(Segment::make(self, HEALING_NAME, head)?);
+        writer.current = Some(Segment::make(self, HEALING_NAME, head, None)?);
         self.append_block(writer, first, end)?;
         let Some(mut segment) = writer.current.take() else {
             return Ok(());

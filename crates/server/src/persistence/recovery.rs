@@ -142,7 +142,7 @@ impl Recovered {
         ));
         if let Some(tail) = &end.tail
             && let Some((path, offset)) = &tail.place
-            && !matches!(tail.shape, Shape::Clean | Shape::Zeroed)
+            && !matches!(tail.shape, Shape::Clean | Shape::Zeroed | Shape::Used)
         {
             let path = path.display();
             log.warning(format_args!(

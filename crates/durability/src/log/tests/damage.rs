@@ -133,6 +133,34 @@ fn tails_have_shapes() {
     assert_eq!(shape(&[&good[..last + 72], &[0; 32]].concat()), Shape::Torn);
 }
 
+#[test]
+fn what_a_used_file_held_before_is_no_damage() {
+    let directory = Directory::new();
+    let mut before = Written::new(0, 0);
+    let frame: &[&[&[u8]]] = &[&[b"SET", b"before", b"1"]];
+    before.block(0, &[frame; 6]);
+    let mut after = Written::in_used_file(1, before.sequence);
+    after.block(0, &[&[&[b"SET", b"after", b"2"]]]);
+    let name = format!("{:016x}.log", before.sequence);
+    let last = after.bytes.len();
+    after.block(before.sequence, &[&[&[b"SET", b"last", b"3"]]]);
+    for kept in last..=after.bytes.len() {
+        // The rest of the last block did not reach the device.
+        let bytes = [&after.bytes[..kept], &before.bytes[kept..]].concat();
+        directory.put(&name, &bytes);
+        let (frames, tail) = read(&directory, before.sequence);
+        let tail = tail.unwrap();
+        let is_whole = kept == after.bytes.len();
+        assert_eq!(frames.len(), 1 + usize::from(is_whole), "{kept}");
+        let is_torn = tail.shape == Shape::Torn && !is_whole;
+        assert!(
+            is_torn || tail.shape == Shape::Used,
+            "{kept}: {:?}",
+            tail.shape
+        );
+    }
+}
+
 /// Unsynced blocks reach a device in any order, so a good one may stand behind a bad one.
 #[test]
 fn a_block_that_was_lost_before_one_that_was_not() {

@@ -221,7 +221,7 @@ fn files_below_a_checkpoint_are_removed() {
         running.log.request_sync(u64::MAX);
         running.log.sync_step();
     }
-    let files = || running.disk.list(Path::new(DIRECTORY)).unwrap().len();
+    let files = || names_of(&running.disk, ".log");
     let before = files();
     let middle = running.frames[30].1;
     running.log.cut(middle).unwrap();
@@ -232,6 +232,46 @@ fn files_below_a_checkpoint_are_removed() {
     running.log.cut(u64::MAX).unwrap();
     let (frames, _) = read_from(disk, Path::new(DIRECTORY), running.frames[58].1);
     assert_eq!(frames.len(), 1, "what is written to stays");
+}
+
+fn names_of(disk: &SimulatedDisk, extension: &str) -> usize {
+    let names = disk.list(Path::new(DIRECTORY)).unwrap();
+    names
+        .iter()
+        .filter(|name| name.ends_with(extension))
+        .count()
+}
+
+#[test]
+fn files_that_were_cut_off_are_written_again() {
+    let mut running = Running::new();
+    let append = |running: &mut Running| {
+        running.append();
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+    };
+    (0..60).for_each(|_| append(&mut running));
+    let cut_off = running.frames[59].1;
+    running.log.cut(cut_off).unwrap();
+    let spares = names_of(&running.disk, ".new");
+    assert!(spares > 2, "{spares}");
+    (0..60).for_each(|_| append(&mut running));
+    assert!(names_of(&running.disk, ".new") <= 1, "the next one");
+    let disk: Arc<dyn Disk> = Arc::new(running.disk.clone());
+    let (frames, tail) = read_from(disk, Path::new(DIRECTORY), cut_off);
+    let (tail, expected) = (tail.unwrap(), &running.frames[60..]);
+    assert!(frames.iter().eq(expected.iter().map(|(text, _)| text)));
+    assert_eq!(tail.end, running.log.tail());
+    assert!(matches!(tail.shape, Shape::Used | Shape::Zeroed));
+
+    // Who needs few files keeps few.
+    running.log.cut(running.log.tail()).unwrap();
+    running.log.cut(running.log.tail()).unwrap();
+    assert!(names_of(&running.disk, ".new") <= 2);
+    // And what is spare is nothing to a log that is opened.
+    running.log.close().unwrap();
+    let again = Running::open(running.disk.clone(), running.log.tail());
+    assert!(names_of(&again.disk, ".new") <= 1, "the next one");
 }
 
 /// As recovery to a point does: what is behind it is gone for good, also when it is read again.

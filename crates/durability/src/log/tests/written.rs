@@ -47,6 +47,7 @@ impl Written {
             ordinal,
             salt: 0x0123_4567_89ab_cdef,
             created_unix_ms: 1_700_000_000_000,
+            was_used: false,
         };
         Self {
             bytes: head.encode().to_vec(),
@@ -54,6 +55,15 @@ impl Written {
             chain: head.chain(),
             sequence: first,
         }
+    }
+
+    /// As [`Written::new`], in a file that held something else before.
+    pub(super) fn in_used_file(ordinal: u32, first: u64) -> Self {
+        let mut written = Self::new(ordinal, first);
+        written.head.was_used = true;
+        written.bytes = written.head.encode().to_vec();
+        written.chain = written.head.chain();
+        written
     }
 
     /// A block of frames: a command each, or several as a group.
