@@ -646,7 +646,10 @@ impl Service for Worker {
             self.deliveries.catch_up(session, reply);
         }
         let log = self.departures.as_deref().filter(|log| !log.is_ended());
-        let log = log.map(|log| LogView::new(log, &self.node.settings.gate, connected));
+        let log = log.map(|log| {
+            let gate = &self.node.settings.gate;
+            LogView::new(log, gate, self.turn_started_ns, connected)
+        });
         let appended_before = self.appended.end();
         let mut port = Port::of_worker(
             &self.node,

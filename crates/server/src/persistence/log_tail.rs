@@ -61,8 +61,8 @@ impl Tail for LogTail {
         self.log.fault().map(|fault| fault.text)
     }
 
-    fn has_room(&self) -> bool {
-        self.log.has_room()
+    fn has_room(&self, now_ns: u64) -> bool {
+        self.log.has_room_at(now_ns)
     }
 
     fn sink(self: Arc<Self>, appended: &Appended) -> Box<dyn EffectSink> {

@@ -19,6 +19,13 @@ use crate::node::Node;
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
 const RETRY_MS: u64 = 5_000;
 
+/// A log that has grown long asks for a checkpoint when the last one began so many times as long ago as it
+/// took. Where the log grows by the size of everything in a second, one would be behind the other otherwise.
+const REST_TIMES: u64 = 10;
+
+/// With so many bytes of log that rest is over: reading them at a start takes some seconds.
+const LOG_BYTES_UNRESTED: u64 = 1 << 30;
+
 /// What is known of checkpoints besides the checkpointer's own figures.
 #[derive(Default)]
 pub struct Saving {
@@ -163,7 +170,12 @@ impl Node {
         }
         if may_try(&figures, now_unix_ms, tried_unix_ms)
             && let Some(bytes) = logging.bytes()
-            && has_grown(&config.durability, bytes, logging.base_bytes())
+            && has_grown(
+                &config.durability,
+                bytes,
+                logging.base_bytes(),
+                has_rested(&figures, now_unix_ms),
+            )
         {
             self.saving.known().tried_unix_ms = now_unix_ms;
             self.log.notice(format_args!(
@@ -291,11 +303,21 @@ fn may_try(figures: &Figures, now_unix_ms: u64, tried_unix_ms: u64) -> bool {
     !is_busy && (figures.last_failure.is_none() || may_retry)
 }
 
-/// Whether the log has grown so much behind a checkpoint of so many bytes that another is worth while.
-fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64) -> bool {
+/// Whether the log has grown so much behind a checkpoint of so many bytes that another is worth while: sooner
+/// when checkpoints have rested.
+fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64, has_rested: bool) -> bool {
     let percent = u64::from(durability.log_growth_percent);
     let worth = (base_bytes / 100).saturating_mul(percent);
-    percent > 0 && log_bytes >= durability.log_growth_bytes_min.max(worth)
+    let least = durability.log_growth_bytes_min.max(worth);
+    let is_unrested_enough = log_bytes >= least.saturating_mul(2).max(LOG_BYTES_UNRESTED);
+    percent > 0 && log_bytes >= least && (has_rested || is_unrested_enough)
+}
+
+/// Whether the last checkpoint took but a small share of the time since it began.
+fn has_rested(figures: &Figures, now_unix_ms: u64) -> bool {
+    let since_ms = now_unix_ms.saturating_sub(figures.last_save_unix_ms);
+    let last_ms = figures.last_duration_ms.unwrap_or(0);
+    since_ms >= last_ms.saturating_mul(REST_TIMES)
 }
 
 /// The save point that is reached, if one is. Behind a failure the next try has to wait.
@@ -317,6 +339,7 @@ fn reached(
 mod tests {
     use super::super::checkpointer::{Failure, Progress};
     use super::*;
+    use crate::config::Settings;
 
     const POINTS: &[SavePoint] = &[
         SavePoint {
@@ -349,6 +372,26 @@ mod tests {
         assert_eq!(seconds(&figures(1), 101), Some(100));
         assert_eq!(seconds(&figures(49), 11), None);
         assert_eq!(seconds(&figures(50), 11), Some(10));
+    }
+
+    #[test]
+    fn a_log_that_grows_fast_asks_for_checkpoints_seldom() {
+        let durability = Settings::default().config().durability;
+        let grown = |log_mib: u64, base_mib: u64, has_rested| {
+            has_grown(&durability, log_mib << 20, base_mib << 20, has_rested)
+        };
+        assert!(!grown(63, 0, true) && grown(64, 0, true));
+        assert!(!grown(199, 200, true) && grown(200, 200, true));
+        assert!(!grown(1023, 200, false) && grown(1024, 200, false));
+        assert!(!grown(3999, 2000, false) && grown(4000, 2000, false));
+
+        let took_a_second = Figures {
+            last_duration_ms: Some(1_000),
+            ..figures(0)
+        };
+        let rested_after = |s: u64| has_rested(&took_a_second, 1_000_000 + s * 1_000);
+        assert!(!rested_after(9) && rested_after(10));
+        assert!(has_rested(&figures(0), 0), "there was none yet");
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub trait Tail: Send + Sync {
     /// Why it cannot be written at present.
     fn fault(&self) -> Option<String>;
 
-    /// Whether so little waits to be on disk that more may be written.
-    fn has_room(&self) -> bool;
+    /// Whether so little waits to be on disk that more may be written. `now_ns` is the monotonic time, of now
+    /// or not long ago.
+    fn has_room(&self, now_ns: u64) -> bool;
 
     /// What one thread's effects go to; it notes in `appended` where they end.
     fn sink(self: Arc<Self>, appended: &Appended) -> Box<dyn EffectSink>;

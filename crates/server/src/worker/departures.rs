@@ -221,15 +221,16 @@ impl Departures {
         is_over
     }
 
-    /// Whether requests may write as far as room is concerned; says so at the gate.
+    /// Whether requests may write as far as room is concerned, at the time when the turn began; says so at the
+    /// gate.
     #[inline]
-    pub(super) fn look_for_room(&self, gate: &Gate) -> bool {
+    pub(super) fn look_for_room(&self, gate: &Gate, now_ns: u64) -> bool {
         // Without the log they are refused, and need not wait.
-        let has_room = self.is_ended || self.log.has_room() || self.log.fault().is_some();
+        let has_room = self.is_ended || self.log.has_room(now_ns) || self.log.fault().is_some();
         if has_room == gate.is_log_full() {
             gate.set_log_full(!has_room);
             // It may have got room just before it was said that it has none.
-            if !has_room && self.log.has_room() {
+            if !has_room && self.log.has_room(now_ns) {
                 gate.set_log_full(false);
                 return true;
             }
@@ -291,8 +292,13 @@ pub(crate) struct LogView<'a> {
 impl<'a> LogView<'a> {
     /// The view of a connection whose requests are about to run. Looks whether there is room for them.
     #[inline]
-    pub(super) fn new(departures: &'a Departures, gate: &Gate, connected: &Connected) -> Self {
-        departures.look_for_room(gate);
+    pub(super) fn new(
+        departures: &'a Departures,
+        gate: &Gate,
+        now_ns: u64,
+        connected: &Connected,
+    ) -> Self {
+        departures.look_for_room(gate, now_ns);
         Self {
             departures,
             before: departures.appended.end(),

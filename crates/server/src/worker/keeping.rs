@@ -118,7 +118,7 @@ impl Worker {
     /// is none.
     pub(super) fn find_room(&mut self, io: &mut Io<'_>) {
         if let Some(departures) = &mut self.departures
-            && departures.look_for_room(&self.node.settings.gate)
+            && departures.look_for_room(&self.node.settings.gate, self.turn_started_ns)
             && departures.waits_for_room()
         {
             let ids = departures.take_without_room();
@@ -138,10 +138,10 @@ impl Worker {
     /// What becomes of a client whose request found no room in the log.
     #[cold]
     pub(super) fn wait_for_room(&mut self, id: ConnectionId) -> Then {
-        let gate = &self.node.settings.gate;
+        let (gate, now_ns) = (&self.node.settings.gate, self.turn_started_ns);
         match (&mut self.departures, self.sessions.get_mut(id)) {
             // It may have moved just now, and tells it only once.
-            (Some(departures), Some(connected)) if !departures.look_for_room(gate) => {
+            (Some(departures), Some(connected)) if !departures.look_for_room(gate, now_ns) => {
                 connected.begin_to_wait();
                 departures.wait_for_room(id);
                 Then::Pause

@@ -63,7 +63,7 @@ impl Tail for Double {
         self.fault.lock().unwrap().clone()
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: u64) -> bool {
         !self.is_full.load(Ordering::SeqCst)
     }
 

@@ -210,7 +210,8 @@ impl Checkpointer {
             }
             match handle.advance_snapshot(BUCKETS_AT_ONCE) {
                 SnapshotStep::Idle => return,
-                SnapshotStep::More => {}
+                // Costs nothing unless a worker wants this core, which then waits for a slice only.
+                SnapshotStep::More => std::thread::yield_now(),
                 SnapshotStep::Later => std::thread::sleep(REST),
             }
             let now_ns = self.setup.clock.monotonic_ns();
