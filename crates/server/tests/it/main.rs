@@ -11,6 +11,7 @@ mod churn;
 mod clients;
 mod config_oracle;
 mod differential;
+mod examples;
 mod fairness;
 mod hostile;
 mod idle_clients;
