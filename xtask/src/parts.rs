@@ -135,7 +135,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "clients",
-        purpose: "redis-cli, redis-benchmark, redis-py, RQ, ioredis, go-redis, jedis",
+        purpose: "redis-cli, redis-benchmark, clients, and the queues, locks and limiters built on them",
         minutes_max: 5.0,
         needs: &[
             &tools::REDIS_TOOLS,
@@ -144,7 +144,7 @@ pub const PARTS: &[Part] = &[
             &tools::GO,
             &tools::MAVEN,
         ],
-        commands: || vec![ignored("clients::")],
+        commands: || vec![ignored("clients::"), ignored("applications::")],
     },
     Part {
         name: "linearizability",

@@ -286,7 +286,7 @@ def transactions(r):
 
 
 class WatchedLock(Lock):
-    """The lock of the library; released by WATCH and MULTI, as it was before there were scripts."""
+    """The lock of the library, released by WATCH and MULTI instead of a script."""
 
     def do_release(self, expected_token):
         def release(pipe):
@@ -298,12 +298,12 @@ class WatchedLock(Lock):
         self.redis.transaction(release, self.name)
 
 
-def locks(r):
+def locks(r, kind):
     r.set("guarded", 0)
 
     def add():
         for _ in range(10):
-            with WatchedLock(r, "lock", timeout=30, sleep=0.002):
+            with kind(r, "lock", timeout=30, sleep=0.002):
                 r.set("guarded", int(r.get("guarded")) + 1)
 
     workers = [threading.Thread(target=add) for _ in range(4)]
@@ -312,17 +312,18 @@ def locks(r):
     for worker in workers:
         worker.join()
     assert r.get("guarded") == b"40"
-    held = WatchedLock(r, "lock", timeout=0.02)
+    held = kind(r, "lock", timeout=0.02)
     assert held.acquire() is True
     while r.exists("lock"):
         time.sleep(0.005)
-    other = WatchedLock(r, "lock", timeout=30)
+    other = kind(r, "lock", timeout=30)
     assert other.acquire(blocking=False) is True
     try:
         held.release()
         raise AssertionError("a lock of somebody else was released")
     except redis.exceptions.LockError:
         pass
+    assert other.extend(30) and r.pttl("lock") > 30_000
     other.release()
 
 
@@ -404,7 +405,8 @@ for protocol in (2, 3):
         connection_and_server,
         pipelines,
         transactions,
-        locks,
+        lambda r: locks(r, Lock),
+        lambda r: locks(r, WatchedLock),
         blocking,
         subscriptions,
         threads,

@@ -1,5 +1,5 @@
 """RQ against a server: rq_queue.py PORT. Jobs that depend on others, fail, are tried again and repeated
-by several workers; only what needs no scripts."""
+by several workers; queues are emptied by a script."""
 
 import sys
 import threading
@@ -51,4 +51,7 @@ assert failing.get_status(refresh=True) == JobStatus.FAILED, failing.get_status(
 assert len(FailedJobRegistry(queue=low)) == 1
 assert len(FinishedJobRegistry(queue=low)) + len(FinishedJobRegistry(queue=high)) == 46
 assert high.is_empty() and low.is_empty()
+dropped = [high.enqueue(rq_jobs.add, number, number) for number in range(10)]
+assert high.empty() == 10
+assert high.is_empty() and not r.exists(*(job.key for job in dropped))
 print("RQ: passed")

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use testkit::process::{Server, ServerBuilder};
 
-fn server() -> Server {
+pub(super) fn server() -> Server {
     let builder = match std::env::var_os("IOLITE_BIN") {
         // Another server may not know our options.
         Some(_) => ServerBuilder::iolite(),
@@ -20,12 +20,12 @@ fn server() -> Server {
     builder.tcp().start().unwrap()
 }
 
-fn port(server: &Server) -> String {
+pub(super) fn port(server: &Server) -> String {
     server.address().unwrap().port().to_string()
 }
 
 /// The programs, one directory or file a client.
-fn programs() -> PathBuf {
+pub(super) fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
@@ -224,19 +224,8 @@ fn redis_py() {
     println!("{}", run(program.arg(port(&server))));
 }
 
-#[test]
-#[ignore = "needs Python and its packages: cargo xtask test clients"]
-fn rq() {
-    let server = server();
-    let mut program = Command::new(python_with(&["redis==8.1.0", "rq==3.0.0"]));
-    program.arg(programs().join("rq_queue.py"));
-    // The jobs are imported by their name.
-    program.env("PYTHONDONTWRITEBYTECODE", "1");
-    println!("{}", run(program.arg(port(&server))));
-}
-
 /// A Python that has these packages.
-fn python_with(wanted: &[&str]) -> PathBuf {
+pub(super) fn python_with(wanted: &[&str]) -> PathBuf {
     let environment = packages("redis-py");
     let python = environment.join("bin/python");
     if !python.exists() {
@@ -256,23 +245,23 @@ fn python_with(wanted: &[&str]) -> PathBuf {
     python
 }
 
+/// A directory in which Node finds these packages.
+pub(super) fn node_with(client: &str, wanted: &[&str]) -> PathBuf {
+    let directory = packages(client);
+    if !directory.join("node_modules").exists() {
+        let mut install = Command::new("npm");
+        install.args(["install", "--no-fund", "--no-audit", "--no-save"]);
+        install.args(wanted).arg("--prefix").arg(&directory);
+        run(install.current_dir(&directory));
+    }
+    directory
+}
+
 #[test]
 #[ignore = "needs Node and its packages: cargo xtask test clients"]
 fn ioredis() {
     let server = server();
-    let directory = packages("ioredis");
-    if !directory.join("node_modules/ioredis").exists() {
-        let mut install = Command::new("npm");
-        install.args([
-            "install",
-            "--no-fund",
-            "--no-audit",
-            "--no-save",
-            "ioredis@6.0.0",
-        ]);
-        install.arg("--prefix").arg(&directory);
-        run(install.current_dir(&directory));
-    }
+    let directory = node_with("ioredis", &["ioredis@6.0.0"]);
     let mut program = Command::new("node");
     program
         .arg(programs().join("ioredis.mjs"))

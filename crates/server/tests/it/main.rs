@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 mod aof_files;
+mod applications;
 mod aside;
 mod atomicity;
 mod bench;

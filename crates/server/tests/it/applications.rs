@@ -1,0 +1,56 @@
+//! What applications are built on, unmodified from its registries, against the built server: queues, locks,
+//! limiters, adapters. Most of it is scripts that were written for Redis.
+//!
+//! As the clients' programs ([`crate::clients`]): `cargo xtask test clients` runs them.
+
+use std::process::Command;
+
+use crate::clients::{node_with, port, programs, python_with, run, server};
+
+/// What the programs for Node need.
+const NODE_PACKAGES: [&str; 8] = [
+    "ioredis@6.0.0",
+    "bullmq@6.7.0",
+    "redlock@4.2.0",
+    "rate-limiter-flexible@11.4.0",
+    "socket.io@4.8.4",
+    "socket.io-client@4.8.4",
+    "@socket.io/redis-adapter@8.3.0",
+    "@socket.io/redis-streams-adapter@0.3.1",
+];
+
+/// Runs a program in Node.
+fn node(program: &str) {
+    let server = server();
+    let mut node = Command::new("node");
+    node.arg(programs().join(program)).arg(port(&server));
+    let directory = node_with("applications", &NODE_PACKAGES);
+    println!("{}", run(node.current_dir(directory)));
+}
+
+/// Runs a program in Python with these packages.
+fn python(program: &str, packages: &[&str]) {
+    let server = server();
+    let mut python = Command::new(python_with(packages));
+    // Jobs are imported by their name, from a directory that is not ours to write to.
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    python.arg(programs().join(program)).arg(port(&server));
+    println!("{}", run(&mut python));
+}
+
+#[test]
+#[ignore = "needs Node and its packages: cargo xtask test clients"]
+fn in_node() {
+    node("bullmq.mjs");
+    node("locks_and_limits.mjs");
+    node("socket_io.mjs");
+}
+
+#[test]
+#[ignore = "needs Python and its packages: cargo xtask test clients"]
+fn in_python() {
+    let redis = "redis==8.1.0";
+    python("rq_queue.py", &[redis, "rq==3.0.0"]);
+    python("celery_queue.py", &[redis, "celery==5.7.0", "packaging==26.3"]);
+    python("rate_limits.py", &[redis, "limits==5.8.0"]);
+}
