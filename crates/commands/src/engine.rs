@@ -252,6 +252,8 @@ impl Engine {
             ),
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.looks_at_each(),
+            arguments_left: 0,
+            started_ns: now.ns,
             unserved: &mut self.unserved,
         };
         let mut outcome = visit.run(input, share, &mut self.batch);
@@ -377,7 +379,16 @@ mod tests {
     fn a_key_is_gone_when_its_time_passed_within_a_pipeline() {
         let mut server = TestServer::new();
         server.port.allows_debug = true;
-        let (output, _) = server.pipeline(&["SET k v PX 100", "DEBUG SLEEP 0.2", "GET k"]);
-        assert_eq!(output, b"+OK\r\n+OK\r\n$-1\r\n");
+        let share = Share {
+            requests_max: 1024,
+            reply_bytes_max: usize::MAX,
+        };
+        let lines = ["SET k v PX 100", "DEBUG SLEEP 0.2", "GET k"];
+        let sent = server.shares(&lines, share);
+        assert_eq!(
+            sent,
+            [&b"+OK\r\n+OK\r\n"[..], b"$-1\r\n"],
+            "others had their turn"
+        );
     }
 }

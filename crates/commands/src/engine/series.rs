@@ -137,6 +137,22 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_of_long_requests_is_cut_though_no_two_are_alike() {
+        let mut server = TestServer::new();
+        // Of different lengths, so that none continues the series of the one before.
+        let lines: Vec<String> = (0..12)
+            .map(|number| {
+                let tail = "x".repeat(number);
+                let members = (0..100).map(|member| format!("{member} m{member}{tail}"));
+                format!("ZADD ranking {}", members.collect::<Vec<_>>().join(" "))
+            })
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let sent = server.shares(&lines, ALL);
+        assert_eq!(sent, vec![b":100\r\n".repeat(3); 4]);
+    }
+
+    #[test]
     fn a_series_stops_where_the_share_ends_and_goes_on_from_there() {
         let mut server = TestServer::new();
         server.run("SET a 0123456789");

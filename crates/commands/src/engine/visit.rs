@@ -30,12 +30,12 @@ use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
 
-/// So long one client is served before the others have their turn, and one batch longer. The clock's
-/// milliseconds are counted, so half of this on average.
-const VISIT_MS_MAX: u64 = 1;
+/// So long one client is served before the others have their turn, and one batch or one request that
+/// is not plain longer.
+const VISIT_NS_MAX: u64 = 500_000;
 
-/// So many arguments of requests of one command are gone through before the time is looked at again,
-/// and one request's more.
+/// So many arguments of the plain requests of a batch are gone through before others have their turn,
+/// and one request's more: with long requests a batch would be many times as long as a visit.
 const BATCH_ARGUMENTS_MAX: usize = 512;
 
 /// Who is served, through what, and where the replies go.
@@ -54,6 +54,10 @@ pub(super) struct Visit<'a> {
     pub(super) lap: Lap,
     /// Every request is looked at by itself.
     pub(super) looks_at_each: bool,
+    /// What is left of [`BATCH_ARGUMENTS_MAX`].
+    pub(super) arguments_left: usize,
+    /// When the visit began, on the clock of the lap.
+    pub(super) started_ns: u64,
     pub(super) unserved: &'a mut Names,
 }
 
@@ -77,8 +81,7 @@ impl Visit<'_> {
             .reply
             .len_with_attachments()
             .saturating_add(share.reply_bytes_max);
-        let started_unix_ms = self.context.now_unix_ms;
-        let mut now_unix_ms = started_unix_ms;
+        let mut now_unix_ms = self.context.now_unix_ms;
         loop {
             let rest = &input[outcome.consumed..];
             // Before authentication one request at a time: it may be the one that lifts the limits.
@@ -109,7 +112,11 @@ impl Visit<'_> {
                     let request = &rest[start..batch.end_of(left.index)];
                     self.context.session.aside = Some(request.to_vec());
                 }
-                return leave(outcome, batch, &left);
+                let mut outcome = leave(outcome, batch, &left);
+                if outcome.next == Next::Yield && outcome.consumed == input.len() {
+                    outcome.next = Next::Read;
+                }
+                return outcome;
             }
             outcome.executed += batch.len();
             outcome.consumed += decoded.consumed;
@@ -127,8 +134,7 @@ impl Visit<'_> {
                 return outcome;
             }
             now_unix_ms = now.map_or(now_unix_ms, |now| now.unix_ms);
-            let is_over = now_unix_ms.saturating_sub(started_unix_ms) >= VISIT_MS_MAX;
-            if is_over || outcome.executed >= share.requests_max {
+            if self.is_over() || outcome.executed >= share.requests_max {
                 outcome.next = Next::Yield;
                 return outcome;
             }
@@ -190,6 +196,7 @@ impl Visit<'_> {
     ) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
         let mut done = 0;
+        self.arguments_left = BATCH_ARGUMENTS_MAX;
         for (number, run) in batch.runs(input).enumerate() {
             let planned = self.context.plan.run(number)?;
             let requests_count = run.requests_count;
@@ -250,9 +257,11 @@ impl Visit<'_> {
             self.prefetch_elements(run.clone(), planned, found);
         }
         let mut requests_max = run.requests_count;
-        if requests_max * run.arguments_count > BATCH_ARGUMENTS_MAX {
-            requests_max = (BATCH_ARGUMENTS_MAX / run.arguments_count).max(1);
+        let arguments = requests_max * run.arguments_count;
+        if arguments > self.arguments_left {
+            requests_max = (self.arguments_left / run.arguments_count).max(1);
         }
+        self.arguments_left = self.arguments_left.saturating_sub(arguments);
         let mut series = Series {
             visit: self,
             first,
@@ -274,7 +283,7 @@ impl Visit<'_> {
             });
         }
         let is_full = self.reply.len_with_attachments() >= reply_bytes_end;
-        let is_cut = series_done < run.requests_count;
+        let is_cut = series_done < run.requests_count || self.arguments_left == 0;
         (is_full || is_cut).then_some(Left {
             index,
             next: Next::Read,
@@ -330,11 +339,18 @@ impl Visit<'_> {
             let first_key = planned.first_key + index * planned.keys_each;
             self.context.plan.begin(first_key);
             let next = self.execute_one(request, planned.command);
-            if next != Next::Read || self.reply.len_with_attachments() >= reply_bytes_end {
+            let is_full = self.reply.len_with_attachments() >= reply_bytes_end;
+            if next != Next::Read || is_full || self.is_over() {
                 return Some(Left { index, next });
             }
         }
         None
+    }
+
+    /// Whether the client was served for so long that it is the others' turn, as far as is known
+    /// without a look at the clock.
+    fn is_over(&self) -> bool {
+        self.lap.since_ns().saturating_sub(self.started_ns) >= VISIT_NS_MAX
     }
 
     /// Whether requests may have to wait, so that each has to be looked at by itself.

@@ -51,6 +51,9 @@ fn in_node() {
 fn in_python() {
     let redis = "redis==8.1.0";
     python("rq_queue.py", &[redis, "rq==3.0.0"]);
-    python("celery_queue.py", &[redis, "celery==5.7.0", "packaging==26.3"]);
+    python(
+        "celery_queue.py",
+        &[redis, "celery==5.7.0", "packaging==26.3"],
+    );
     python("rate_limits.py", &[redis, "limits==5.8.0"]);
 }
