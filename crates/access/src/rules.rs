@@ -3,7 +3,7 @@
 use crate::catalog::Catalog;
 use crate::error::RuleError;
 use crate::password::Digest;
-use crate::selector::{Denial, Request, Selector, join};
+use crate::selector::{ChannelUse, Denial, Request, Selector, join};
 
 /// What holds for new users and selectors (`acl-pubsub-default`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Rules {
     }
 
     /// Has it ask for this password alone, or for none.
-    pub(crate) fn set_password(&mut self, password: Option<&[u8]>) {
+    pub fn set_password(&mut self, password: Option<&[u8]>) {
         self.passwords = password.map(Digest::of).into_iter().collect();
         self.needs_no_password = password.is_none();
     }
@@ -170,6 +170,13 @@ impl Rules {
     pub fn reads_all_keys(&self, request: &dyn Request) -> bool {
         let mut selectors = self.selectors.iter();
         selectors.any(|one| one.check(request).is_ok() && one.reads_all_keys())
+    }
+
+    /// Whether it may use a channel, or a pattern of channels.
+    #[must_use]
+    pub fn allows_channel(&self, channel: &[u8], wanted: ChannelUse) -> bool {
+        let mut selectors = self.selectors.iter();
+        selectors.any(|one| one.allows_channel(channel, wanted))
     }
 
     /// Whether it may read every key that begins with `prefix`.

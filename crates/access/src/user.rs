@@ -33,6 +33,12 @@ impl User {
         &self.name
     }
 
+    /// All there is to say of it, as a file of users has it.
+    #[must_use]
+    pub fn line(&self) -> Vec<u8> {
+        [b"user ", &*self.name, b" ", &self.rules().text()].concat()
+    }
+
     /// Its rules as they are now.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {

@@ -173,11 +173,10 @@ impl Users {
     }
 
     /// Has these users and the default one, and no others; those that are gone are told, and so are
-    /// users that are others now by the same name. Without new rules for the default user it may do
-    /// everything.
-    pub fn replace(&self, users: Vec<(Vec<u8>, Rules)>) -> Vec<Change> {
+    /// users that are others now by the same name. `default` is what the default user is unless they
+    /// say it.
+    pub fn replace(&self, users: Vec<(Vec<u8>, Rules)>, mut default: Rules) -> Vec<Change> {
         let mut known = self.known();
-        let mut default = Rules::unrestricted();
         let mut new = BTreeMap::new();
         for (name, rules) in users {
             if name == DEFAULT {
@@ -279,7 +278,7 @@ mod tests {
         set(&users, "old", "on &a").unwrap();
         let old = users.find(b"old").unwrap();
         let new = Rules::new(users.defaults());
-        let changed = users.replace(vec![(b"old".to_vec(), new)]);
+        let changed = users.replace(vec![(b"old".to_vec(), new)], Rules::unrestricted());
         assert_eq!(changed.len(), 2);
         assert!(!Arc::ptr_eq(&users.find(b"old").unwrap(), &old));
         assert!(!users.must_log_in());

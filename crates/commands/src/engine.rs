@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
-use crate::table::{Table, table};
+use crate::table::{Table, original_table, table};
 use crate::waiting::{Turn, Waiters};
 use lap::{Lap, Ledger};
 pub use series::{Series, SeriesLoop};
@@ -160,6 +160,15 @@ impl Engine {
     pub fn aside(self) -> Self {
         Self {
             place: Place::Aside,
+            ..self
+        }
+    }
+
+    /// As an engine that knows commands by their own names, whatever clients call them.
+    #[must_use]
+    pub fn of_log(self) -> Self {
+        Self {
+            table: original_table(),
             ..self
         }
     }

@@ -55,10 +55,11 @@ pub use gate::Gate;
 pub use histogram::Histogram;
 pub use keys::KeyList;
 pub use observer::Observer;
+pub use permission::catalog;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, Published, SaveKind,
-    SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
+    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, NO_USERS_FILE, Published,
+    SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;
@@ -66,7 +67,7 @@ pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 pub use subscriptions::Subscriptions;
-pub use table::{CommandIndex, Found, Table, table};
+pub use table::{CommandIndex, Found, Table, original_table, rename_commands, table};
 pub use thresholds::{Threshold, Thresholds};
 pub use topic::{Topic, TopicKind};
 pub use tracking::{Follower, Tracking, TrackingMode, TrackingOptions};

@@ -16,7 +16,7 @@ use crate::families::server::keys as places;
 use crate::port::{ClientCondition, ClientFilter};
 use crate::session::Session;
 use crate::spec::{CATEGORIES, Channels, CommandSpec, Flags, KeyAccess, categories_of};
-use crate::table::{CommandIndex, table};
+use crate::table::{CommandIndex, original_table, table};
 
 /// Bytes of a user's name or of an object that an error repeats.
 const SHOWN_BYTES_MAX: usize = 256;
@@ -31,9 +31,10 @@ pub struct Denied {
 }
 
 /// The rows as rules speak of them; the numbers are those of the rows.
-pub(crate) fn catalog() -> &'static Catalog {
+#[must_use]
+pub fn catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
-        let (table, count) = (table(), table().rows_count());
+        let (table, count) = (original_table(), original_table().rows_count());
         let mut rows = Vec::with_capacity(count);
         let mut subcommands = Vec::new();
         let index_of = |at: usize| CommandIndex::try_from(at).unwrap_or(CommandIndex::MAX);

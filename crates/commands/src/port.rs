@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use access::{Change as UserChange, User};
 use protocol::Reply;
 use store::{Handle, Key};
 
@@ -14,6 +15,13 @@ use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
+
+/// What ACL LOAD and ACL SAVE answer where users are in no file of their own.
+pub const NO_USERS_FILE: CommandError = CommandError::fixed(
+    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via \
+     the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
+     file set) in order to store users in the Redis configuration.",
+);
 
 /// The server, seen from a command.
 pub trait ServerPort {
@@ -56,6 +64,28 @@ pub trait ServerPort {
     /// Tells the owners of all matching clients to close them; how many they are. The caller's own
     /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
+
+    /// Has those clients of a user closed that are subscribed to what its rules no longer allow; the
+    /// caller's own connection is left to the caller.
+    fn end_subscribers(&mut self, user: &Arc<User>) {
+        let _ = user;
+    }
+
+    /// ACL LOAD: takes the users from their file, all or none; what became of those that were there.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn load_users(&mut self) -> Result<Vec<UserChange>, CommandError> {
+        Err(NO_USERS_FILE)
+    }
+
+    /// ACL SAVE: writes all users to their file.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn save_users(&mut self) -> Result<(), CommandError> {
+        Err(NO_USERS_FILE)
+    }
 
     /// Sends a message to the subscribers of a channel: `kind` is [`TopicKind::Channel`], which also
     /// reaches those of patterns, or [`TopicKind::ShardChannel`]. As little as [`ServerPort::push`] does

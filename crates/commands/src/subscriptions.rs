@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use access::{ChannelUse, Rules};
+
 use crate::session::ClientRecord;
 use crate::topic::{Topic, TopicKind};
 
@@ -39,6 +41,19 @@ impl Subscriptions {
         if self.names_mut(topic.kind).remove(&topic.name) {
             self.held_bytes -= topic.name.len() + SUBSCRIPTION_BYTES;
         }
+    }
+
+    /// Whether rules allow all of them.
+    #[must_use]
+    pub fn are_allowed(&self, rules: &Rules) -> bool {
+        TopicKind::ALL.into_iter().all(|kind| {
+            let wanted = match kind {
+                TopicKind::Pattern => ChannelUse::Pattern,
+                TopicKind::Channel | TopicKind::ShardChannel => ChannelUse::Channel,
+            };
+            let mut names = self.names(kind).iter();
+            names.all(|name| rules.allows_channel(name, wanted))
+        })
     }
 
     /// Bytes of memory behind them, about.

@@ -5,7 +5,7 @@
 //! name is found by its first eight bytes, made capitals, and the rest of it ([`Table::find`]). Both
 //! tables are open-addressed and sparse, so that a known name takes one probe nearly always.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use protocol::{NameKey, Run};
 
@@ -23,6 +23,8 @@ pub struct Table {
     slots: Vec<Slot>,
     mask: usize,
     spellings: Box<[Spelling; SPELLINGS_MAX]>,
+    /// How many commands go by another name than their own.
+    renamed_count: usize,
 }
 
 /// Places for spellings; at least twice as many as there are, so that probes stay short.
@@ -172,6 +174,7 @@ impl KeyPlaces {
 #[derive(Clone, Copy)]
 struct Slot {
     packed: u64,
+    name: &'static str,
     command: Option<&'static Found>,
 }
 
@@ -182,11 +185,62 @@ struct Spelling {
     command: Option<&'static Found>,
 }
 
-/// The one table.
+/// The one table, by the names that clients use.
 #[must_use]
 pub fn table() -> &'static Table {
-    static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::build(renamed()));
     &TABLE
+}
+
+/// The same by the commands' own names, which the log has.
+#[must_use]
+pub fn original_table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::build(&[]));
+    if renamed().is_empty() {
+        table()
+    } else {
+        &TABLE
+    }
+}
+
+/// Commands with the names that clients use for them; an empty one is used by nobody.
+static RENAMED: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
+
+fn renamed() -> &'static [(&'static str, String)] {
+    RENAMED.get().map_or(&[], Vec::as_slice)
+}
+
+/// Has clients use other names for some commands (`rename-command`), in this process, from its start:
+/// to be called once, before [`table`]. Rules about users know commands by their own names all the same.
+///
+/// # Errors
+/// What is wrong with a name, in words.
+pub fn rename_commands(renames: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
+    let mut names: Vec<(&'static str, String)> = Vec::new();
+    for (old, new) in renames {
+        let is_old = |spec: &&CommandSpec| spec.name.as_bytes().eq_ignore_ascii_case(old);
+        let spec = families::all().find(is_old);
+        let spec = spec.ok_or("No such command in rename-command")?;
+        let new = std::str::from_utf8(new).map_err(|_| "rename-command takes names in UTF-8")?;
+        names.retain(|(name, _)| *name != spec.name);
+        names.push((spec.name, new.to_ascii_uppercase()));
+    }
+    let is_taken = |(_, new): &(&str, String)| {
+        let stays = |spec: &CommandSpec| !names.iter().any(|(old, _)| *old == spec.name);
+        let is_others = families::all().any(|spec| spec.name == new && stays(spec));
+        let count = names.iter().filter(|(_, other)| other == new).count();
+        !new.is_empty() && (is_others || count > 1)
+    };
+    if names.iter().any(is_taken) {
+        return Err("Target command name already exists".to_owned());
+    }
+    let count = names.len();
+    let _already_set = RENAMED.set(names);
+    if table().renamed_count == count {
+        Ok(())
+    } else {
+        Err("Commands are renamed once, when the server starts".to_owned())
+    }
 }
 
 /// What all names lead to, by index.
@@ -201,26 +255,30 @@ fn all_found() -> &'static [Found] {
 }
 
 impl Table {
-    fn build() -> Self {
+    fn build(renamed: &'static [(&'static str, String)]) -> Self {
         let commands: Vec<&'static CommandSpec> = families::all().collect();
         let size = (commands.len() * 4).next_power_of_two();
         let mut slots = vec![
             Slot {
                 packed: 0,
+                name: "",
                 command: None
             };
             size
         ];
         let mask = size - 1;
         for found in all_found() {
-            let spec = found.spec;
-            let packed = pack(spec.name.as_bytes());
-            let mut at = place(packed, spec.name.len(), mask);
+            let Some(name) = name_of(found, renamed) else {
+                continue;
+            };
+            let packed = pack(name.as_bytes());
+            let mut at = place(packed, name.len(), mask);
             while slots[at].command.is_some() {
                 at = (at + 1) & mask;
             }
             slots[at] = Slot {
                 packed,
+                name,
                 command: Some(found),
             };
         }
@@ -229,7 +287,8 @@ impl Table {
             commands,
             slots,
             mask,
-            spellings: spellings(),
+            spellings: spellings(renamed),
+            renamed_count: renamed.len(),
         }
     }
 
@@ -298,7 +357,7 @@ impl Table {
         loop {
             let slot = &self.slots[at];
             let found = slot.command?;
-            if slot.packed == packed && is_rest_equal(found.spec.name.as_bytes(), name) {
+            if slot.packed == packed && is_rest_equal(slot.name.as_bytes(), name) {
                 return Some(found);
             }
             at = (at + 1) & self.mask;
@@ -306,8 +365,19 @@ impl Table {
     }
 }
 
+/// The name that clients use for a command, if there is one.
+fn name_of(
+    found: &'static Found,
+    renamed: &'static [(&'static str, String)],
+) -> Option<&'static str> {
+    let own = found.spec.name;
+    let new = renamed.iter().find(|(old, _)| *old == own);
+    let name = new.map_or(own, |(_, new)| new);
+    (!name.is_empty()).then_some(name)
+}
+
 /// Every name in capitals and in small letters.
-fn spellings() -> Box<[Spelling; SPELLINGS_MAX]> {
+fn spellings(renamed: &'static [(&'static str, String)]) -> Box<[Spelling; SPELLINGS_MAX]> {
     let empty = Spelling {
         key: NameKey::NONE,
         command: None,
@@ -315,7 +385,10 @@ fn spellings() -> Box<[Spelling; SPELLINGS_MAX]> {
     let mut places = Box::new([empty; SPELLINGS_MAX]);
     let mut used = 0;
     for found in all_found() {
-        for name in [found.spec.name.to_owned(), found.spec.name.to_lowercase()] {
+        let Some(name) = name_of(found, renamed) else {
+            continue;
+        };
+        for name in [name.to_owned(), name.to_lowercase()] {
             let key = NameKey::of(name.as_bytes());
             if key == NameKey::NONE {
                 continue;

@@ -23,7 +23,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::session::{ClientRecord, ReplyMode};
-use crate::table::{Found, table};
+use crate::table::{Found, original_table, table};
 
 /// All clients of a server that wait for keys.
 pub type Waiters = store::Waiters<Waiting>;
@@ -277,7 +277,8 @@ impl Context<'_> {
         (request, in_vain): (OwnedRequest, InVain),
     ) {
         let name = request.request().name();
-        let Some(command) = table().find(name) else {
+        // A request that means now has the own name, whatever its client calls it.
+        let Some(command) = table().find(name).or_else(|| original_table().find(name)) else {
             unreachable!("the command that runs is in the table");
         };
         let session = &mut *self.session;

@@ -7,6 +7,7 @@ mod persistence;
 
 use std::fmt::{Display, Write as _};
 
+use access::Reason;
 use base::memory_size::human;
 use base::words::quote;
 use commands::{ServerMemory, TopicKind, table};
@@ -410,6 +411,15 @@ fn stats(report: &mut Report<'_>) {
     report.field("tracking_total_keys", keys);
     report.field("tracking_total_items", items);
     report.field("tracking_total_prefixes", prefixes);
+    for (reason, count) in node.settings.denials.counts() {
+        let name = match reason {
+            Reason::LogIn => "acl_access_denied_auth",
+            Reason::Command => "acl_access_denied_cmd",
+            Reason::Key => "acl_access_denied_key",
+            Reason::Channel => "acl_access_denied_channel",
+        };
+        report.field(name, count);
+    }
     report.zeros(&["unexpected_error_replies"]);
     report.field("total_error_replies", counts.error_replies());
     report.field("dump_payload_sanitizations", 0);
@@ -429,12 +439,6 @@ fn stats(report: &mut Report<'_>) {
     );
     report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     event_loops(report);
-    report.zeros(&[
-        "acl_access_denied_auth",
-        "acl_access_denied_cmd",
-        "acl_access_denied_key",
-        "acl_access_denied_channel",
-    ]);
 }
 
 /// The loops of all workers together; rates are those of one of them, on average.

@@ -25,4 +25,5 @@ pub mod process;
 pub mod runtime;
 mod system_check;
 pub mod tracker;
+pub mod users;
 pub mod worker;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use access::Defaults;
 use base::clock::Clock;
 use base::random::Prng;
 use commands::{
@@ -159,6 +160,11 @@ pub enum Message {
         place: u32,
         /// What it is sent.
         reply: Answer,
+    },
+    /// Clients of a user may be subscribed to what it may hear no more: those are closed.
+    RulesChanged {
+        /// The user's name.
+        user: Box<[u8]>,
     },
     /// Keys that were held for long are free: who waits may try again.
     KeysFree,
@@ -397,6 +403,11 @@ impl Node {
     }
 
     fn apply_limits(&self, config: &Config) {
+        let defaults = Defaults {
+            all_channels: config.opens_channels,
+        };
+        self.settings.users.set_defaults(defaults);
+        self.settings.denials.set_entries_max(config.denials_max);
         self.want_events(config);
         self.tracker.set_keys_max(config.tracked_keys_max);
         self.settings

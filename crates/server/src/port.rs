@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use access::{Change as UserChange, User};
 use commands::{
     ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogPosition,
     Published, Push, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, Session,
@@ -82,7 +83,8 @@ impl ServerPort for Port<'_> {
     }
 
     fn config_rewrite(&mut self) -> Result<(), CommandError> {
-        self.node.config.rewrite().map_err(as_reply)
+        let users = self.node.configured_user_lines();
+        self.node.config.rewrite(&users).map_err(as_reply)
     }
 
     fn reset_statistics(&mut self) {
@@ -143,6 +145,21 @@ impl ServerPort for Port<'_> {
             }
         }
         count
+    }
+
+    fn end_subscribers(&mut self, user: &Arc<User>) {
+        let message = Message::RulesChanged {
+            user: user.name().into(),
+        };
+        self.node.broadcast(&message);
+    }
+
+    fn load_users(&mut self) -> Result<Vec<UserChange>, CommandError> {
+        self.node.load_users()
+    }
+
+    fn save_users(&mut self) -> Result<(), CommandError> {
+        self.node.save_users()
     }
 
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {

@@ -212,6 +212,11 @@ fn complain(error: &RunError) {
 }
 
 fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Result<(), RunError> {
+    let cannot_rename = |reason: String| RunError {
+        what: "cannot rename commands".into(),
+        cause: io::Error::other(reason),
+    };
+    commands::rename_commands(&current.renamed_commands).map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
@@ -220,6 +225,12 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
     let node = Arc::new(Node::new(store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
+    let cannot_load_users = |reason: String| RunError {
+        what: "cannot load the users".into(),
+        cause: io::Error::other(reason),
+    };
+    node.load_users_at_start(current)
+        .map_err(cannot_load_users)?;
     node.supervisor.introduce(&node.log);
     for remark in remarks {
         node.log.notice(format_args!("{remark}"));

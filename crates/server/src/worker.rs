@@ -191,6 +191,7 @@ impl Worker {
                     self.answer(io, output, id, reply);
                 }
             }
+            Message::RulesChanged { user } => self.end_subscribers(io, &user),
             Message::KeysFree => {
                 self.serve();
                 self.resume_waiting(io);
@@ -198,6 +199,20 @@ impl Worker {
             Message::LogChanged => self.log_changed(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
+            }
+        }
+    }
+
+    /// Closes those clients of a user that are subscribed to what it may hear no more.
+    fn end_subscribers(&mut self, io: &mut Io<'_>, user: &[u8]) {
+        for connected in self.sessions.iter_mut() {
+            let session = &mut connected.session;
+            let is_its = session.permit.user().name() == user;
+            if let (true, Some(own)) = (is_its, &session.subscriptions)
+                && !own.are_allowed(session.permit.rules())
+            {
+                session.client.set_flag(ClientRecord::KILLED, true);
+                io.close_after_flush(connected.id);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::spec::CommandSpec;
 
+pub mod acl;
 pub mod bitmaps;
 pub mod cluster;
 pub mod connection;
@@ -34,6 +35,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     hyper_log_log::COMMANDS,
     connection::COMMANDS,
     server::COMMANDS,
+    &[acl::COMMANDS],
     pubsub::COMMANDS,
     &[cluster::COMMANDS],
     &[transactions::COMMANDS],

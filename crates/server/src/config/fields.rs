@@ -38,6 +38,16 @@ pub struct Config {
     pub password: Option<Vec<u8>>,
     /// Who may use DEBUG.
     pub debug_command: Permission,
+    /// File of the users, when they have one.
+    pub acl_file: Option<PathBuf>,
+    /// Whether new users may use all channels.
+    pub opens_channels: bool,
+    /// Entries of ACL LOG.
+    pub denials_max: usize,
+    /// Users that lines `user` define: name and rules.
+    pub users: Vec<Vec<Vec<u8>>>,
+    /// Commands that lines `rename-command` rename; an empty name hides one.
+    pub renamed_commands: Vec<(Vec<u8>, Vec<u8>)>,
     /// Who may set protected directives with CONFIG SET.
     pub protected_configs: Permission,
 

@@ -177,6 +177,14 @@ impl Loader {
         if let ([pattern], true) = (arguments, name.eq_ignore_ascii_case(b"include")) {
             return self.include(pattern, place, depth);
         }
+        if !arguments.is_empty() && name.eq_ignore_ascii_case(b"user") {
+            self.settings.add_user(arguments);
+            return Ok(());
+        }
+        if let ([name, new], true) = (arguments, name.eq_ignore_ascii_case(b"rename-command")) {
+            self.settings.rename_command(name, new);
+            return Ok(());
+        }
         let is_forgotten = |word: &&str| name.eq_ignore_ascii_case(word.as_bytes());
         if arguments.len() == 1 && FORGOTTEN_WORDS.iter().any(is_forgotten) {
             return Ok(());

@@ -32,6 +32,7 @@ pub use fields::{
     OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
+pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
 

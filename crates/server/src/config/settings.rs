@@ -11,8 +11,8 @@ use commands::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
 use super::table::{
-    AT_SHUTDOWN, DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS,
-    SAVE_POINTS, SUPERVISORS,
+    AT_SHUTDOWN, CHANNEL_DEFAULTS, DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS,
+    PERMISSIONS, SAVE_POINTS, SUPERVISORS,
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
@@ -29,12 +29,20 @@ const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
 pub struct Settings {
     /// In the order of the table.
     values: Vec<Value>,
+    /// What lines `user` say: name and rules.
+    users: Vec<Vec<Vec<u8>>>,
+    /// What lines `rename-command` say.
+    renamed_commands: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let values = directive::all().iter().map(|row| default_of(row)).collect();
-        Self { values }
+        Self {
+            values,
+            users: Vec::new(),
+            renamed_commands: Vec::new(),
+        }
     }
 }
 
@@ -53,6 +61,11 @@ impl Settings {
             protected_mode: self.switch("protected-mode"),
             password: self.text("requirepass").map(<[u8]>::to_vec),
             debug_command: self.choice("enable-debug-command", &PERMISSIONS),
+            acl_file: self.path("aclfile"),
+            opens_channels: self.choice("acl-pubsub-default", &CHANNEL_DEFAULTS),
+            denials_max: self.number("acllog-max-len"),
+            users: self.users.clone(),
+            renamed_commands: self.renamed_commands.clone(),
             protected_configs: self.choice("enable-protected-configs", &PERMISSIONS),
             databases_count: self.number("databases"),
             threads_count: self.number("threads"),
@@ -168,6 +181,16 @@ impl Settings {
             idle_bytes_min: self.number("active-defrag-ignore-bytes"),
             idle_percent_min: self.number("active-defrag-threshold-lower"),
         })
+    }
+
+    /// Adds a user: name and rules.
+    pub(super) fn add_user(&mut self, words: &[Vec<u8>]) {
+        self.users.push(words.to_vec());
+    }
+
+    /// Has a command go by another name, or by none.
+    pub(super) fn rename_command(&mut self, name: &[u8], new: &[u8]) {
+        self.renamed_commands.push((name.to_vec(), new.to_vec()));
     }
 
     /// Makes `dir` the working directory, and its absolute path the value of `dir`.

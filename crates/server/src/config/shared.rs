@@ -163,10 +163,11 @@ impl SharedConfig {
     }
 
     /// CONFIG REWRITE: writes the settings into the file the server was started with.
+    /// `users` are the lines about users.
     ///
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; the file is as it was.
-    pub fn rewrite(&self) -> Result<(), ConfigError> {
+    pub fn rewrite(&self, users: &[Vec<u8>]) -> Result<(), ConfigError> {
         let path = self
             .origin
             .file
@@ -177,7 +178,7 @@ impl SharedConfig {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(|error| ConfigError::rewriting(&error))?,
         };
-        let new = rewrite::rewritten(&old, &current.settings);
+        let new = rewrite::rewritten(&old, &current.settings, users);
         rewrite::replace_file(path, &new).map_err(|error| ConfigError::rewriting(&error))
     }
 

@@ -192,7 +192,8 @@ impl Replayer {
             Arc::new(settings(thresholds)),
             clock,
             Prng::seeded(0),
-        );
+        )
+        .of_log();
         let address = || String::from("replay");
         let client = ClientRecord::new(0, address(), address(), 0, -1, 0);
         Self {

@@ -11,7 +11,6 @@ use super::{
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "has no TLS";
-const NO_ACL: &str = "has no access control lists";
 const NO_SCRIPTS: &str = "runs no scripts";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
@@ -25,8 +24,6 @@ const NO_USER_DATA: &str = "logs no user data";
 
 /// Words of Redis' files that are no directives with a value, and why they are refused.
 pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
-    ("user", NO_ACL),
-    ("rename-command", "renames no commands"),
     ("loadmodule", "loads no modules"),
     ("sentinel", "has no sentinel mode"),
 ];
@@ -112,9 +109,6 @@ pub(super) const SECURITY: &[Directive] = &[
     lacking("tls-session-caching", SWITCH, "yes", NO_TLS),
     lacking("tls-session-cache-size", COUNT, "20480", NO_TLS),
     lacking("tls-session-cache-timeout", COUNT, "300", NO_TLS),
-    lacking("aclfile", TEXT, "", NO_ACL).at_start(),
-    lacking("acl-pubsub-default", Kind::Choice(CHANNEL_DEFAULTS), "resetchannels", NO_ACL),
-    lacking("acllog-max-len", LONG_COUNT, "128", NO_ACL),
     lacking("hide-user-data-from-log", SWITCH, "yes", NO_USER_DATA).or(&["no"]),
 ];
 
@@ -147,7 +141,6 @@ pub(super) const OBSERVATION: &[Directive] = &[
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
-const CHANNEL_DEFAULTS: &[&str] = &["allchannels", "resetchannels"];
 const OOM_RANKS: &[&str] = &["no", "yes", "relative", "absolute"];
 const FACILITIES: &[&str] = &[
     "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",

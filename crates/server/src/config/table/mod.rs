@@ -14,7 +14,7 @@ use super::value::Kind;
 pub(super) use durability::{AT_SHUTDOWN, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use without_effect::FORGOTTEN_WORDS;
-pub(super) use works::{EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
+pub(super) use works::{CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
 
 /// All rows.
 pub(super) const SECTIONS: &[&[Directive]] = &[

@@ -31,6 +31,9 @@ pub(in crate::config) const PERMISSIONS: [(&str, Permission); 3] = [
     ("yes", Permission::Yes),
     ("local", Permission::Local),
 ];
+/// Whether new users may use all channels.
+pub(in crate::config) const CHANNEL_DEFAULTS: [(&str, bool); 2] =
+    [("allchannels", true), ("resetchannels", false)];
 /// Spellings of [`Supervised`].
 pub(in crate::config) const SUPERVISORS: [(&str, Supervised); 4] = [
     ("upstart", Supervised::Upstart),
@@ -59,6 +62,7 @@ pub(in crate::config) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
 ];
 
 pub(super) const PERMISSION: Kind = Kind::Choice(&spellings(PERMISSIONS));
+const CHANNEL_DEFAULT: Kind = Kind::Choice(&spellings(CHANNEL_DEFAULTS));
 const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
 const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
 const EVICTION_POLICY: Kind = Kind::Choice(&spellings(EVICTION_POLICIES));
@@ -102,6 +106,9 @@ pub(super) const SECURITY: &[Directive] = &[
     Directive::new("requirepass", TEXT, "").secret(),
     Directive::new("enable-debug-command", PERMISSION, "no").at_start(),
     Directive::new("enable-protected-configs", PERMISSION, "no").at_start(),
+    Directive::new("aclfile", TEXT, "").at_start(),
+    Directive::new("acl-pubsub-default", CHANNEL_DEFAULT, "resetchannels"),
+    Directive::new("acllog-max-len", LONG_COUNT, "128"),
 ];
 
 #[rustfmt::skip] // One row, one directive.

@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use commands::{Flags, Found, table};
+use commands::{Flags, Found, original_table};
 use store::DatabaseId;
 
 use super::Flaw;
@@ -96,7 +96,7 @@ pub fn read<R: Read, T: Taker>(
 
 impl<T: Taker> Course<'_, T> {
     fn step(&mut self, next: &AofRequest<'_>) -> Result<(), Flaw> {
-        let found = table().find(next.request.name());
+        let found = original_table().find(next.request.name());
         match (found.map(|found| found.spec.name), next.request.len()) {
             (Some("SELECT"), 2) => self.select(next),
             (Some("MULTI"), 1) if self.transaction.is_none() => {

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use commands::{Found, Thresholds, table};
+use commands::{Found, Thresholds, original_table};
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -157,7 +157,7 @@ impl Feed {
     /// The lane of all keys of a command, if that is one and there are no other things it touches.
     fn lane_of(&mut self, request: &[u8]) -> Option<usize> {
         let mut arguments = Arguments::new(request)?;
-        let found: &Found = table().find(arguments.next()?)?;
+        let found: &Found = original_table().find(arguments.next()?)?;
         let mut keys = found.fixed_keys(arguments.count)?;
         let first = keys.next()?;
         let key = arguments.nth(first - 1)?;

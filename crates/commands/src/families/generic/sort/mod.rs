@@ -25,7 +25,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::families::strings::write_string;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure;
-use crate::table::table;
+use crate::table::original_table;
 
 mod elements;
 mod pattern;
@@ -217,7 +217,7 @@ fn sort(
     may_store: bool,
 ) -> CommandResult {
     let name = if may_store { "SORT" } else { "SORT_RO" };
-    let may_follow = match table().find(name.as_bytes()) {
+    let may_follow = match original_table().find(name.as_bytes()) {
         Some(row) => context.reads_all_keys((row.index, row.spec), args.request()),
         None => false,
     };

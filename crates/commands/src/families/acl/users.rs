@@ -1,0 +1,216 @@
+//! Users: SETUSER DELUSER GETUSER LIST USERS WHOAMI, and DRYRUN and GENPASS.
+
+use access::{Selector, SetError};
+use protocol::{OwnedRequest, Reply};
+
+use super::{end_clients, end_subscribers};
+use crate::args::Args;
+use crate::context::Context;
+use crate::engine::resolve;
+use crate::error::{CommandError, CommandResult, shown, subcommand_syntax};
+use crate::permission::{Subject, catalog, explain};
+use crate::table::{original_table, table};
+
+/// Bytes of a name or a rule that an error repeats.
+const SHOWN_BYTES_MAX: usize = 1024;
+/// Bits of a password that is made, if nothing is said.
+const PASSWORD_BITS: u16 = 256;
+/// The most bits that can be asked for.
+const PASSWORD_BITS_MAX: u16 = 4096;
+
+pub(super) fn set(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let name = args.bytes()?;
+    let rules: Vec<&[u8]> = args.rest().collect();
+    let set = context.settings.users.set(name, &rules, catalog());
+    let change = set.map_err(|error| refuse(&error))?;
+    end_subscribers(context, &change);
+    reply.ok();
+    Ok(())
+}
+
+fn refuse(error: &SetError) -> CommandError {
+    let text = match error {
+        SetError::Name => b"ERR Usernames can't contain spaces or null characters".to_vec(),
+        SetError::Parenthesis(word) => {
+            let word = shown(word, SHOWN_BYTES_MAX);
+            let before = b"ERR Unmatched parenthesis in acl selector starting at '";
+            [before, word, b"'."].concat()
+        }
+        SetError::Rule(rule, error) => {
+            let rule = shown(rule, SHOWN_BYTES_MAX);
+            let error = error.to_string();
+            let before = b"ERR Error in ACL SETUSER modifier '";
+            [before, rule, b"': ", error.as_bytes()].concat()
+        }
+    };
+    CommandError::Bytes(text)
+}
+
+pub(super) fn remove(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let names: Vec<&[u8]> = args.rest().collect();
+    if names.contains(&access::DEFAULT) {
+        return Err(CommandError::fixed(
+            "ERR The 'default' user cannot be removed",
+        ));
+    }
+    let mut removed = 0;
+    for name in names {
+        if context.settings.users.remove(name).is_some() {
+            removed += 1;
+            end_clients(context, name);
+        }
+    }
+    reply.integer(removed);
+    Ok(())
+}
+
+pub(super) fn describe(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let Some(user) = context.settings.users.find(args.bytes()?) else {
+        reply.null();
+        return Ok(());
+    };
+    let rules = user.rules();
+    reply.map(6);
+    reply.bulk(b"flags");
+    let flags = rules.flags();
+    reply.set(flags.len());
+    for flag in flags {
+        reply.bulk(flag.as_bytes());
+    }
+    reply.bulk(b"passwords");
+    reply.array(rules.passwords().len());
+    for password in rules.passwords() {
+        reply.bulk(password.to_hex().as_bytes());
+    }
+    let mut selectors = rules.selectors().iter();
+    if let Some(own) = selectors.next() {
+        write_selector(own, reply);
+    }
+    reply.bulk(b"selectors");
+    reply.array(selectors.len());
+    for selector in selectors {
+        reply.map(3);
+        write_selector(selector, reply);
+    }
+    Ok(())
+}
+
+/// Three fields of a map.
+fn write_selector(selector: &Selector, reply: &mut Reply<'_>) {
+    reply.bulk(b"commands");
+    reply.bulk(selector.commands_text().as_bytes());
+    reply.bulk(b"keys");
+    reply.bulk(&selector.keys_text());
+    reply.bulk(b"channels");
+    reply.bulk(&selector.channels_text());
+}
+
+pub(super) fn list(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let users = context.settings.users.all();
+    reply.array(users.len());
+    for user in users {
+        reply.bulk(&user.line());
+    }
+    Ok(())
+}
+
+pub(super) fn names(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let users = context.settings.users.all();
+    reply.array(users.len());
+    for user in users {
+        reply.bulk(user.name());
+    }
+    Ok(())
+}
+
+pub(super) fn who_am_i(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    reply.bulk(context.session.permit.user().name());
+    Ok(())
+}
+
+pub(super) fn dry_run(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let name = args.bytes()?;
+    let Some(user) = context.settings.users.find(name) else {
+        let name = shown(name, SHOWN_BYTES_MAX);
+        let text = [b"ERR User '", name, b"' not found"].concat();
+        return Err(CommandError::Bytes(text));
+    };
+    let words: Vec<&[u8]> = args.rest().collect();
+    let request = OwnedRequest::new(&words);
+    let request = request.request();
+    let found = original_table().find(request.name());
+    let resolved = found.and_then(|found| resolve(table(), found, request).ok());
+    let Some((index, spec, _)) = resolved else {
+        let name = shown(request.name(), SHOWN_BYTES_MAX);
+        let text = [b"ERR Command '", name, b"' not found"].concat();
+        return Err(CommandError::Bytes(text));
+    };
+    if !spec.arity.accepts(request.len()) {
+        let full_name = table().full_name(index).unwrap_or_default();
+        return Err(CommandError::WrongArity(full_name.into()));
+    }
+    let subject = Subject {
+        index,
+        spec,
+        request,
+    };
+    match user.rules().check(&subject) {
+        Ok(()) => reply.ok(),
+        Err(denial) => reply.bulk(&explain(denial, user.name(), &subject)),
+    }
+    Ok(())
+}
+
+pub(super) fn generate_password(
+    _context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let bits = match args.remaining() {
+        0 => PASSWORD_BITS,
+        1 => {
+            let bits = args.integer()?;
+            let bits = u16::try_from(bits).ok();
+            let bits = bits.filter(|bits| (1..=PASSWORD_BITS_MAX).contains(bits));
+            bits.ok_or(CommandError::fixed(
+                "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+                 positive number up to 4096",
+            ))?
+        }
+        _ => return Err(subcommand_syntax(args.request())),
+    };
+    reply.bulk(access::generate(bits).as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "users/tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! Users from the configuration or from their own file (`aclfile`), and back.
+
+use std::io;
+use std::path::Path;
+
+use access::{Change, Parsed, Rules, parse_definition, parse_file};
+use commands::{CommandError, NO_USERS_FILE, catalog};
+
+use crate::config::{Config, replace_file, system_reason};
+use crate::node::Node;
+
+/// The largest file of users, in bytes: some hundred thousand of them.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+impl Node {
+    /// Takes the users that the configuration names, or those of their file.
+    ///
+    /// # Errors
+    /// What is wrong with them, for standard error.
+    pub fn load_users_at_start(&self, config: &Config) -> Result<(), String> {
+        let path = config.acl_file.as_deref();
+        if path.is_some() && !config.users.is_empty() {
+            return Err(
+                "Configuring users in the configuration and at the same time setting an ACL file \
+                 (aclfile) is invalid: please define them in one of the two places, but not both."
+                    .to_owned(),
+            );
+        }
+        let users = match path {
+            Some(path) => self.read_users(path)?,
+            None => self.configured_users(config)?,
+        };
+        for (name, rules) in &users {
+            if !rules.is_on() && rules.is_unrestricted() {
+                let name = String::from_utf8_lossy(name);
+                self.log.notice(format_args!(
+                    "The user '{name}' is disabled (there is no 'on' modifier in the user \
+                     description). Make sure this is not a configuration error."
+                ));
+            }
+        }
+        if path.is_some() || !users.is_empty() {
+            let default = default_rules(config);
+            let _nobody_is_connected = self.settings.users.replace(users, default);
+        }
+        Ok(())
+    }
+
+    fn configured_users(&self, config: &Config) -> Result<Parsed, String> {
+        let defaults = self.settings.users.defaults();
+        let mut users = Parsed::new();
+        for words in &config.users {
+            let definition: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let user = parse_definition(&definition, &users, catalog(), defaults);
+            users.push(user.map_err(|error| {
+                let name = definition.first().copied().unwrap_or_default();
+                let name = String::from_utf8_lossy(name);
+                format!("Error in user declaration '{name}': {error}")
+            })?);
+        }
+        Ok(users)
+    }
+
+    fn read_users(&self, path: &Path) -> Result<Parsed, String> {
+        let shown = path.display();
+        let cannot = |error: &io::Error| {
+            let reason = system_reason(error);
+            format!("Error loading ACLs, opening file '{shown}': {reason}")
+        };
+        let length = std::fs::metadata(path).map_err(|error| cannot(&error))?;
+        if length.len() > FILE_BYTES_MAX {
+            return Err(format!("Error loading ACLs, file '{shown}' is too large"));
+        }
+        let text = std::fs::read(path).map_err(|error| cannot(&error))?;
+        let defaults = self.settings.users.defaults();
+        parse_file(&text, catalog(), defaults).map_err(|errors| {
+            let lines = errors.iter();
+            let lines = lines.map(|(line, error)| format!("{shown}:{line}: {error}. "));
+            let lines: String = lines.collect();
+            format!(
+                "{lines}WARNING: ACL errors detected, no change to the previously active ACL rules \
+                 was performed"
+            )
+        })
+    }
+
+    /// ACL LOAD.
+    ///
+    /// # Errors
+    /// What the client is to read; nothing is changed then.
+    pub fn load_users(&self) -> Result<Vec<Change>, CommandError> {
+        let config = self.config.current();
+        let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
+        let users = self.read_users(path).map_err(|text| {
+            self.log.warning(format_args!("{text}"));
+            CommandError::Text(format!("ERR {text}").into())
+        })?;
+        let default = default_rules(&config);
+        Ok(self.settings.users.replace(users, default))
+    }
+
+    /// ACL SAVE.
+    ///
+    /// # Errors
+    /// What the client is to read; the file is as it was then.
+    pub fn save_users(&self) -> Result<(), CommandError> {
+        let config = self.config.current();
+        let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
+        let mut text = self.user_lines().join(&b'\n');
+        text.push(b'\n');
+        replace_file(path, &text).map_err(|error| {
+            let (path, reason) = (path.display(), system_reason(&error));
+            self.log.warning(format_args!(
+                "Writing ACL file '{path}' for ACL SAVE: {reason}"
+            ));
+            CommandError::fixed(
+                "ERR There was an error trying to save the ACLs. Please check the server logs for \
+                 more information",
+            )
+        })
+    }
+
+    fn user_lines(&self) -> Vec<Vec<u8>> {
+        let users = self.settings.users.all();
+        users.iter().map(|user| user.line()).collect()
+    }
+
+    /// The lines that the configuration file has to have about users: none where they are in a file of
+    /// their own, or where there is but the default user, as `requirepass` says.
+    pub fn configured_user_lines(&self) -> Vec<Vec<u8>> {
+        let config = self.config.current();
+        if config.acl_file.is_some() {
+            return Vec::new();
+        }
+        let users = self.settings.users.all();
+        let is_plain = |user: &access::User| {
+            user.name() == access::DEFAULT && *user.rules() == default_rules(&config)
+        };
+        let lines = users.iter().filter(|user| !is_plain(user));
+        lines.map(|user| user.line()).collect()
+    }
+}
+
+/// What the default user is where nothing is said of it but `requirepass`.
+fn default_rules(config: &Config) -> Rules {
+    let mut rules = Rules::unrestricted();
+    if let Some(password) = &config.password {
+        rules.set_password(Some(password));
+    }
+    rules
+}
