@@ -155,20 +155,8 @@ fn what_this_version_lacks_is_refused_by_name() {
         ),
         ("tls-port 6380", "has no TLS; only 'tls-port 0' is accepted"),
         (
-            "aclfile users.acl",
-            "has no access control lists; only 'aclfile \"\"' is accepted",
-        ),
-        (
-            "user alice on nopass",
-            "has no access control lists; 'user' is refused",
-        ),
-        (
             "loadmodule a.so",
             "loads no modules; 'loadmodule' is refused",
-        ),
-        (
-            "rename-command FLUSHALL \"\"",
-            "renames no commands; 'rename-command' is refused",
         ),
         (
             "syslog-enabled yes",
@@ -338,5 +326,17 @@ fn variables_that_an_orchestrator_makes_for_a_service_are_left_alone() {
     assert_eq!(
         loader.unwrap().finish().unwrap().settings.config().port,
         6379
+    );
+}
+
+#[test]
+fn lines_about_users_and_names_of_commands_are_kept() {
+    let config = load("user alice on nopass\nuser bob\nrename-command FLUSHALL \"\"\n").unwrap();
+    let config = config.config();
+    let words = |line: &str| -> Vec<Vec<u8>> { line.split(' ').map(Vec::from).collect() };
+    assert_eq!(config.users, [words("alice on nopass"), words("bob")]);
+    assert_eq!(
+        config.renamed_commands,
+        [(b"FLUSHALL".to_vec(), Vec::new())]
     );
 }
