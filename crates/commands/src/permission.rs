@@ -80,8 +80,7 @@ impl access::Request for Subject<'_> {
     }
 
     fn keys(&self) -> Vec<(usize, KeyUse)> {
-        let found = places::of(self.spec, &self.request).unwrap_or_default();
-        let keys = found.into_iter();
+        let keys = places::that_fit(self.spec, &self.request).into_iter();
         let keys = keys.filter(|(_, access)| !access.has(KeyAccess::NOT_KEY));
         keys.map(|(at, access)| (at, key_use(access))).collect()
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod access;
 mod aof_files;
 mod applications;
 mod aside;

@@ -12,38 +12,65 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
     }
     let mut found = Vec::new();
     for keys in spec.keys {
-        let Some(begin) = start(keys, request) else {
-            continue;
-        };
-        let access = spec
-            .access_of
-            .map_or(keys.access, |access_of| access_of(request));
-        match keys.find {
-            Find::Range { last, step, limit } => {
-                let last = last_of_range(begin, last, limit, request.len())?;
-                let step = usize::from(step.max(1));
-                found.extend((begin..=last).step_by(step).map(|at| (at, access)));
-            }
-            Find::Count { count, first, step } => {
-                let count = request.arg(begin + usize::from(count))?;
-                let count = usize::try_from(base::number::parse_i64(count)?).ok()?;
-                let first = begin + usize::from(first);
-                let step = usize::from(step.max(1));
-                let past = count
-                    .checked_mul(step)
-                    .and_then(|span| first.checked_add(span))?;
-                if past > request.len() {
-                    return None;
-                }
-                found.extend((first..past).step_by(step).map(|at| (at, access)));
-            }
-            Find::Unknown => {}
-        }
+        found.extend(of_group(spec, keys, request)?);
     }
-    found
-        .iter()
-        .all(|(at, _)| *at < request.len())
-        .then_some(found)
+    Some(found)
+}
+
+/// The same of those groups of keys that the arguments fit: what a request touches at least, whether
+/// it is refused for the rest of it or not.
+pub(crate) fn that_fit(spec: &CommandSpec, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
+    if let Some(keys_of) = spec.keys_of {
+        return keys_of(request);
+    }
+    let groups = spec.keys.iter();
+    groups
+        .filter_map(|keys| of_group(spec, keys, request))
+        .flatten()
+        .collect()
+}
+
+/// The keys of one group; `None` when the arguments do not fit its specification.
+fn of_group(
+    spec: &CommandSpec,
+    keys: &KeySpec,
+    request: &Request<'_>,
+) -> Option<impl Iterator<Item = (usize, KeyAccess)> + use<>> {
+    let access = spec
+        .access_of
+        .map_or(keys.access, |access_of| access_of(request));
+    let places = match start(keys, request) {
+        Some(begin) => places(keys.find, begin, request)?,
+        None => NO_PLACES,
+    };
+    let (begin, end, step) = places;
+    if end > request.len() {
+        return None;
+    }
+    Some((begin..end).step_by(step).map(move |at| (at, access)))
+}
+
+/// A beginning, an end and a step.
+const NO_PLACES: (usize, usize, usize) = (0, 0, 1);
+
+fn places(find: Find, begin: usize, request: &Request<'_>) -> Option<(usize, usize, usize)> {
+    match find {
+        Find::Range { last, step, limit } => {
+            let last = last_of_range(begin, last, limit, request.len())?;
+            Some((begin, last + 1, usize::from(step.max(1))))
+        }
+        Find::Count { count, first, step } => {
+            let count = request.arg(begin + usize::from(count))?;
+            let count = usize::try_from(base::number::parse_i64(count)?).ok()?;
+            let first = begin + usize::from(first);
+            let step = usize::from(step.max(1));
+            let past = count
+                .checked_mul(step)
+                .and_then(|span| first.checked_add(span))?;
+            Some((first, past, step))
+        }
+        Find::Unknown => Some(NO_PLACES),
+    }
 }
 
 fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
