@@ -27,6 +27,7 @@ mod file;
 mod password;
 mod rules;
 mod selector;
+mod throttle;
 mod user;
 mod users;
 
@@ -37,5 +38,6 @@ pub use file::{FileError, Parsed, parse_definition, parse_file};
 pub use password::{Digest, generate};
 pub use rules::{Defaults, Rules, merge_selectors};
 pub use selector::{ChannelUse, Denial, KeyUse, Request, Selector};
+pub use throttle::Throttle;
 pub use user::{Permit, User};
 pub use users::{Change, DEFAULT, SetError, Users, is_valid_name};

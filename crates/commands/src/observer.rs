@@ -6,6 +6,7 @@
 //! harmless requests may reach them, requests are looked at one by one
 //! ([`Observer::looks_at_each`]).
 
+mod audit;
 mod big_keys;
 mod events;
 mod hot_keys;
@@ -15,6 +16,7 @@ mod monitors;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use audit::{Audit, AuditFilter, AuditSink};
 pub use big_keys::{BigKey, BigKeys};
 pub use events::{Event, Events, Sample, Series};
 pub use hot_keys::{HotKey, HotKeyReport, HotKeys, REQUESTS_PER_SAMPLE};
@@ -103,6 +105,8 @@ pub struct Observer {
     events: Mutex<Events>,
     /// Who sees all commands.
     pub monitors: Monitors,
+    /// Who wants to know who ran what.
+    pub audit: Audit,
     /// Which keys are asked for most.
     pub hot_keys: HotKeys,
     /// Which keys take most memory.
@@ -122,6 +126,7 @@ impl Default for Observer {
             logs: Default::default(),
             events: Mutex::default(),
             monitors: Monitors::default(),
+            audit: Audit::default(),
             hot_keys: HotKeys::default(),
             big_keys: BigKeys::default(),
         };
@@ -159,7 +164,7 @@ impl Observer {
     #[inline]
     #[must_use]
     pub fn looks_at_each(&self) -> bool {
-        self.is_low.load(Ordering::Relaxed) || !self.monitors.is_empty()
+        self.is_low.load(Ordering::Relaxed) || !self.monitors.is_empty() || self.audit.is_on()
     }
 
     /// So many bytes of an argument may be shown.

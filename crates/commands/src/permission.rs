@@ -235,6 +235,11 @@ impl Context<'_> {
             Denial::Key(at) => (Reason::Key, request.arg(at).unwrap_or_default()),
             Denial::Channel(at) => (Reason::Channel, request.arg(at).unwrap_or_default()),
         };
+        let audit = &self.settings.observer.audit;
+        let name = table().full_name(index).unwrap_or_default();
+        if let (true, Some(spec)) = (audit.is_on(), table().spec(index)) {
+            audit.note(self, spec, name, request, "denied");
+        }
         let user = self.session.permit.user().name().to_vec();
         self.log_denial(reason, origin, object.to_vec(), user);
     }

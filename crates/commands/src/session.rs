@@ -410,6 +410,13 @@ impl ClientRecord {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Its peer's address without the port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let address = self.address.rsplit_once(':');
+        address.map_or(&*self.address, |(host, _)| host)
+    }
+
     /// Says whose it is.
     pub fn set_user(&self, user: Arc<User>) {
         self.names().user = String::from_utf8_lossy(user.name()).into_owned();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use access::{Denials, Users};
+use access::{Denials, Throttle, Users};
 use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
@@ -35,6 +35,8 @@ pub struct Settings {
     pub users: Users,
     /// What they were not allowed lately.
     pub denials: Denials,
+    /// Who failed to log in lately, and how often.
+    pub throttle: Throttle,
 }
 
 /// What is kept about the use of a record.
@@ -59,6 +61,7 @@ impl Default for Settings {
             refusals: Refusals::none(),
             users: Users::new(),
             denials: Denials::default(),
+            throttle: Throttle::default(),
         }
     }
 }

@@ -304,6 +304,17 @@ impl Table {
         self.rows.len()
     }
 
+    /// A row.
+    #[must_use]
+    pub fn spec(&self, index: CommandIndex) -> Option<&'static CommandSpec> {
+        let index = usize::from(index);
+        let subcommands = self.commands.iter().flat_map(|spec| spec.subcommands);
+        match self.commands.get(index) {
+            Some(spec) => Some(spec),
+            None => subcommands.clone().nth(index - self.commands.len()),
+        }
+    }
+
     /// Name of a row in lower case, the container's before a subcommand's: `client|list`.
     #[must_use]
     pub fn full_name(&self, index: CommandIndex) -> Option<&str> {

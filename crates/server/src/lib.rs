@@ -2,6 +2,7 @@
 
 pub mod announcer;
 pub mod aside;
+pub mod audit;
 pub mod banner;
 pub mod cli;
 pub mod clients;

@@ -1,6 +1,7 @@
 //! One running server: everything its workers share.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use access::Defaults;
 use base::clock::Clock;
 use base::random::Prng;
+use commands::observer::AuditSink;
 use commands::{
     ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings,
     Threshold, UseClock, Waiters,
@@ -17,8 +19,11 @@ use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::announcer::{self, Announcer, Channels};
 use crate::aside::{Answer, Job};
+use crate::audit::AuditWriter;
 use crate::clients::Clients;
-use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
+use crate::config::{
+    ApplyError, AuditConfig, Change, Config, EvictionPolicy, SharedConfig, system_reason,
+};
 use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::Doors;
@@ -85,6 +90,8 @@ pub struct Node {
     stopping: AtomicBool,
     main_waker: OnceLock<Waker>,
     /// What was counted up to the last CONFIG RESETSTAT.
+    /// What the audit log is written by.
+    audited: Mutex<Option<AuditConfig>>,
     counted_before: Mutex<(Counts, Sums, Latencies)>,
 }
 
@@ -255,6 +262,7 @@ impl Node {
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
+            audited: Mutex::default(),
             counted_before: Mutex::default(),
             clock,
         };
@@ -402,12 +410,35 @@ impl Node {
         self.store.set_wanted_events(wanted);
     }
 
+    /// Has the audit log written as the configuration says.
+    fn apply_audit(&self, config: &Config) {
+        let audit = &self.settings.observer.audit;
+        let mut applied = self.audited.lock().unwrap_or_else(PoisonError::into_inner);
+        if *applied == config.audit {
+            return;
+        }
+        applied.clone_from(&config.audit);
+        let opened = config.audit.as_ref().map(|wanted| {
+            let sink = AuditWriter::open(&wanted.file)?;
+            let sink: Box<dyn AuditSink> = Box::new(sink);
+            Ok::<_, io::Error>((wanted.filter.clone(), sink))
+        });
+        match opened.transpose() {
+            Ok(rules) => audit.set(rules),
+            Err(error) => self.log.warning(format_args!(
+                "The audit log cannot be written: {}",
+                system_reason(&error)
+            )),
+        }
+    }
+
     fn apply_limits(&self, config: &Config) {
         let defaults = Defaults {
             all_channels: config.opens_channels,
         };
         self.settings.users.set_defaults(defaults);
         self.settings.denials.set_entries_max(config.denials_max);
+        self.apply_audit(config);
         self.want_events(config);
         self.tracker.set_keys_max(config.tracked_keys_max);
         self.settings

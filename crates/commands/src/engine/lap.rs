@@ -19,7 +19,7 @@ use crate::observer::{Measured, Observer, Shown};
 use crate::plan::BATCH_MAX;
 use crate::session::ClientRecord;
 use crate::spec::{CommandSpec, Flags};
-use crate::table::{CommandIndex, Table};
+use crate::table::{CommandIndex, Table, table};
 use crate::waiting::Waiting;
 
 /// Plain requests that ran since the clock was read.
@@ -308,6 +308,12 @@ impl Ledger<'_> {
         if !monitors.is_empty() && !is_hidden {
             monitors.show(context, request, long);
         }
+        if self.observer.audit.is_on() {
+            let name = full_name(spec, request);
+            self.observer
+                .audit
+                .note(context, spec, &name, request, "ok");
+        }
     }
 
     /// A span of time as long as it can have been: it is longer when the machine's clock was set
@@ -327,4 +333,16 @@ fn hash_of(key: &[u8]) -> u64 {
     key.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     })
+}
+/// The name of the row that ran: `config|get`.
+#[cold]
+fn full_name(spec: &CommandSpec, request: Request<'_>) -> String {
+    let own = spec.name.to_lowercase();
+    let container = table().find(request.name()).map(|found| found.spec);
+    match container {
+        Some(container) if !container.subcommands.is_empty() && container.name != spec.name => {
+            format!("{}|{own}", container.name.to_lowercase())
+        }
+        _ => own,
+    }
 }

@@ -7,6 +7,7 @@ use protocol::Request;
 
 use crate::arrival::LongArgument;
 use crate::session::ClientRecord;
+use crate::table::table;
 
 /// So many arguments of a request are kept, the last one then says how many more there were.
 const ARGUMENTS_MAX: usize = 32;
@@ -82,7 +83,14 @@ fn shortened_argument(beginning: &[u8], len: usize) -> Vec<u8> {
 /// Which arguments of a request hold names and passwords that nobody else may see.
 pub(crate) fn secrets(request: Request<'_>) -> impl Fn(usize) -> bool {
     let word = |index: usize| request.arg(index).unwrap_or_default();
-    let is = |index: usize, text: &str| word(index).eq_ignore_ascii_case(text.as_bytes());
+    // By its own name, whatever clients call it.
+    let name = table()
+        .find(word(0))
+        .map_or(word(0), |found| found.spec.name.as_bytes());
+    let is = |index: usize, text: &str| {
+        let word = if index == 0 { name } else { word(index) };
+        word.eq_ignore_ascii_case(text.as_bytes())
+    };
     let range = if is(0, "AUTH") {
         1..request.len()
     } else if is(0, "HELLO") {

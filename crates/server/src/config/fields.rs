@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use commands::observer::AuditFilter;
+
 use commands::Threshold;
 use commands::observer;
 
@@ -38,6 +40,8 @@ pub struct Config {
     pub password: Option<Vec<u8>>,
     /// Who may use DEBUG.
     pub debug_command: Permission,
+    /// Where the audit log goes, and what is in it, if there is one.
+    pub audit: Option<AuditConfig>,
     /// File of the users, when they have one.
     pub acl_file: Option<PathBuf>,
     /// Whether new users may use all channels.
@@ -222,4 +226,13 @@ pub struct Origin {
     pub file: Option<PathBuf>,
     /// `argv` as given.
     pub arguments: Vec<OsString>,
+}
+
+/// Where the audit log goes, and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// A file; the word `syslog` means the machine's.
+    pub file: PathBuf,
+    /// Which requests.
+    pub filter: AuditFilter,
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use base::words;
-use commands::observer;
+use commands::observer::{self, AuditFilter};
 use commands::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
@@ -16,8 +16,8 @@ use super::table::{
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
-    BindAddress, ClientsMemory, Config, Defragmentation, Durability, DurabilityLevel, OutputLimits,
-    SavePoint,
+    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, Durability, DurabilityLevel,
+    OutputLimits, SavePoint,
 };
 use crate::notifications::Notifications;
 
@@ -61,6 +61,7 @@ impl Settings {
             protected_mode: self.switch("protected-mode"),
             password: self.text("requirepass").map(<[u8]>::to_vec),
             debug_command: self.choice("enable-debug-command", &PERMISSIONS),
+            audit: self.audit(),
             acl_file: self.path("aclfile"),
             opens_channels: self.choice("acl-pubsub-default", &CHANNEL_DEFAULTS),
             denials_max: self.number("acllog-max-len"),
@@ -96,6 +97,29 @@ impl Settings {
             percentiles: self.percentiles(),
             notifications: self.notifications(),
             durability: self.durability(),
+        }
+    }
+
+    fn audit(&self) -> Option<AuditConfig> {
+        let categories = self.words("audit-log-categories").iter();
+        let categories = categories.map(|word| {
+            let name = String::from_utf8_lossy(word).to_lowercase();
+            name.trim_start_matches('@').to_owned()
+        });
+        let filter = AuditFilter {
+            users: self.words("audit-log-users").to_vec(),
+            categories: categories.collect(),
+            keys: self.words("audit-log-keys").to_vec(),
+            lines_per_second_max: self.number("audit-log-rate"),
+        };
+        let file = self.path("audit-log-file");
+        file.map(|file| AuditConfig { file, filter })
+    }
+
+    fn words(&self, name: &'static str) -> &[Vec<u8>] {
+        match self.named(name) {
+            Value::Words(words) => words,
+            _ => &[],
         }
     }
 

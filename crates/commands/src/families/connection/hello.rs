@@ -25,6 +25,9 @@ const BEFORE_AUTH: Flags = Flags::NOSCRIPT
 const WRONG_PASSWORD: CommandError =
     CommandError::fixed("WRONGPASS invalid username-password pair or user is disabled.");
 
+const TOO_MANY_FAILURES: &str =
+    "ERR Too many failed logins from this address, please try again in a moment";
+
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HELLO",
@@ -183,7 +186,14 @@ fn log_in(
     name: &[u8],
     password: &[u8],
 ) -> CommandResult {
-    let Some(user) = context.settings.users.log_in(name, password) else {
+    let settings = context.settings;
+    let client = Arc::clone(&context.session.client);
+    let (address, now_ms) = (client.host(), context.now_unix_ms);
+    if !settings.throttle.admits(address, now_ms) {
+        return Err(CommandError::fixed(TOO_MANY_FAILURES));
+    }
+    let Some(user) = settings.users.log_in(name, password) else {
+        settings.throttle.note_failure(address, now_ms);
         let origin = match context.session.transaction {
             Some(_) => Origin::Transaction,
             None => Origin::Client,
@@ -300,6 +310,19 @@ mod tests {
             server.run("HELLO 3 AUTH default secret"),
             Value::Map(_)
         ));
+    }
+
+    #[test]
+    fn who_fails_to_log_in_too_often_has_to_wait() {
+        let mut server = TestServer::with_password("secret");
+        for _ in 0..100 {
+            assert!(server.error("AUTH wrong").starts_with("WRONGPASS"));
+        }
+        let refused = server.error("AUTH secret");
+        assert!(refused.starts_with("ERR Too many failed logins"));
+        server.advance_ms(50);
+        server.run("AUTH secret");
+        assert_eq!(server.run("PING"), Value::Simple(b"PONG".to_vec()));
     }
 
     #[test]

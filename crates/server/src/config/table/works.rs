@@ -9,7 +9,7 @@ use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
 use super::{
     BYTES, COUNT, INT_MAX, INT_MIN, LONG_BYTES, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT,
-    UINT_MAX, integer,
+    UINT_MAX, integer, words,
 };
 use crate::config::{EvictionPolicy, Permission, Supervised, system_reason};
 use crate::log::Level;
@@ -66,6 +66,9 @@ const CHANNEL_DEFAULT: Kind = Kind::Choice(&spellings(CHANNEL_DEFAULTS));
 const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
 const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
 const EVICTION_POLICY: Kind = Kind::Choice(&spellings(EVICTION_POLICIES));
+/// Patterns that the audit log is filtered by, at most.
+const PATTERNS_MAX: usize = 64;
+const PATTERNS: Kind = words(PATTERNS_MAX);
 const ADDRESSES: Kind = Kind::Words {
     max: ADDRESSES_MAX,
     excess: "Too many bind addresses specified.",
@@ -106,6 +109,11 @@ pub(super) const SECURITY: &[Directive] = &[
     Directive::new("requirepass", TEXT, "").secret(),
     Directive::new("enable-debug-command", PERMISSION, "no").at_start(),
     Directive::new("enable-protected-configs", PERMISSION, "no").at_start(),
+    Directive::new("audit-log-file", TEXT, "").at_start(),
+    Directive::new("audit-log-users", PATTERNS, ""),
+    Directive::new("audit-log-categories", PATTERNS, ""),
+    Directive::new("audit-log-keys", PATTERNS, ""),
+    Directive::new("audit-log-rate", integer(1, INT_MAX), "1000"),
     Directive::new("aclfile", TEXT, "").at_start(),
     Directive::new("acl-pubsub-default", CHANNEL_DEFAULT, "resetchannels"),
     Directive::new("acllog-max-len", LONG_COUNT, "128"),

@@ -1,0 +1,108 @@
+//! Where the lines of the audit log go: a file, or the machine's log (`audit-log-file syslog`).
+//!
+//! A thread of its own writes them, so that no worker waits for a disk. What is on the way is bounded;
+//! a line too many is dropped by who has it, and counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use commands::observer::AuditSink;
+
+/// Lines on the way, at most.
+const LINES_MAX: usize = 4096;
+/// Mode of a new file: names of users and keys are for nobody else.
+const FILE_MODE: u32 = 0o600;
+/// The word that means the machine's log instead of a file.
+const SYSLOG: &str = "syslog";
+/// Where that one listens.
+const SYSLOG_SOCKET: &str = "/dev/log";
+/// What its lines begin with: security messages (10), informational (6).
+const SYSLOG_HEAD: &str = "<86>iolite-audit: ";
+
+/// The way to the thread that writes.
+#[derive(Debug)]
+pub struct AuditWriter {
+    lines: SyncSender<String>,
+}
+
+enum Place {
+    File(File),
+    Syslog(UnixDatagram),
+}
+
+impl AuditWriter {
+    /// Appends to a file, or sends to the machine's log. The thread ends with the writer.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or nobody takes messages.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "one thread that waits for a disk"
+    )]
+    pub fn open(file: &Path) -> io::Result<Self> {
+        let place = if file == Path::new(SYSLOG) {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(SYSLOG_SOCKET)?;
+            Place::Syslog(socket)
+        } else {
+            let mut options = OpenOptions::new();
+            let options = options.append(true).create(true).mode(FILE_MODE);
+            Place::File(options.open(file)?)
+        };
+        let (lines, received) = sync_channel(LINES_MAX);
+        std::thread::Builder::new()
+            .name("audit".into())
+            .spawn(move || write(place, &received))?;
+        Ok(Self { lines })
+    }
+}
+
+impl AuditSink for AuditWriter {
+    fn take(&self, line: String) -> bool {
+        self.lines.try_send(line).is_ok()
+    }
+}
+
+fn write(mut place: Place, lines: &Receiver<String>) {
+    for mut line in lines {
+        let _lost = match &mut place {
+            Place::File(file) => {
+                line.push('\n');
+                file.write_all(line.as_bytes())
+            }
+            Place::Syslog(socket) => {
+                line.insert_str(0, SYSLOG_HEAD);
+                socket.send(line.as_bytes()).map(|_| ())
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::time::Duration;
+
+    use commands::observer::AuditSink as _;
+    use testkit::patience::Patience;
+    use testkit::process::temporary_directory;
+
+    use super::AuditWriter;
+
+    #[test]
+    fn lines_are_appended_to_the_file() {
+        let path = temporary_directory("audit").unwrap().join("audit.log");
+        std::fs::write(&path, "old\n").unwrap();
+        let writer = AuditWriter::open(&path).unwrap();
+        assert!(writer.take("one".to_owned()) && writer.take("two".to_owned()));
+        let patience = Patience::of(Duration::from_secs(60));
+        while std::fs::read_to_string(&path).unwrap() != "old\none\ntwo\n" {
+            assert!(patience.lasts());
+            std::thread::yield_now();
+        }
+    }
+}
