@@ -229,6 +229,6 @@ mod tests {
         };
         let requests = ["GET a", "MULTI", "GET b", "EXEC", "PING"];
         let (lines, dropped) = lines(filter, &requests);
-        assert_eq!((lines.len(), dropped), (2, 2));
+        assert_eq!((lines.len(), dropped), (2, 3));
     }
 }
