@@ -9,8 +9,10 @@ use std::rc::Rc;
 use mlua::{Error, Function, Lua, MultiValue, Value as LuaValue, VmState};
 use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
 
-use crate::convert;
+use crate::api::Random;
+use crate::convert::{self, Outcome};
 use crate::host::{Host, Reply, Stop};
+use crate::json::Settings;
 use crate::number_text;
 use crate::wire;
 
@@ -43,6 +45,13 @@ pub(crate) struct Run {
     steps: Cell<u32>,
     /// Steps left to a library that is being loaded.
     pub(crate) load_steps: Cell<Option<u32>>,
+    /// What the library that is being loaded has registered.
+    pub(crate) registered: RefCell<Option<Vec<crate::Function>>>,
+    /// The state of `math.random`, and whether this script has set it.
+    pub(crate) random: Cell<Random>,
+    pub(crate) is_reseeded: Cell<bool>,
+    /// The settings of `cjson`.
+    pub(crate) json: Rc<Cell<Settings>>,
     /// Numbers among the arguments of a command, as text.
     digits: RefCell<Vec<u8>>,
 }
@@ -54,6 +63,10 @@ impl Run {
         self.stopped.set(None);
         self.stopped_line.set(None);
         self.steps.set(0);
+        self.json.set(Settings::default());
+        if self.is_reseeded.take() {
+            self.random.set(Random::seeded(random_seed()));
+        }
     }
 
     /// Ends the script: gives the error that unwinds it.
@@ -125,19 +138,8 @@ pub(crate) fn command(lua: &Lua, run: &Rc<Run>, raises: bool) -> mlua::Result<Fu
 }
 
 /// Outer errors end the script, inner ones are an error of the command.
-fn call(lua: &Lua, run: &Run, arguments: &MultiValue) -> mlua::Result<Result<LuaValue, Vec<u8>>> {
-    if arguments.is_empty() {
-        return Ok(Err(
-            b"ERR Please specify at least one argument for this redis.call() call".to_vec(),
-        ));
-    }
-    let mut digits = run.digits.try_borrow_mut().map_err(Error::external)?;
-    let Some(arguments) = texts(arguments, &mut digits) else {
-        return Ok(Err(
-            b"ERR Lua redis lib command arguments must be strings or integers".to_vec(),
-        ));
-    };
-    with_views(&arguments, &digits, |arguments| {
+fn call(lua: &Lua, run: &Run, arguments: &MultiValue) -> mlua::Result<Outcome> {
+    let outcome = run.with_arguments(arguments, |arguments| {
         if !HOST.is_set() {
             return Ok(Err(b"ERR redis.call is not allowed here".to_vec()));
         }
@@ -146,61 +148,92 @@ fn call(lua: &Lua, run: &Run, arguments: &MultiValue) -> mlua::Result<Result<Lua
             Reply::Encoded(frame) => wire::reply(lua, frame),
             Reply::Stop(stop) => Err(run.stop(lua, stop)),
         })
-    })
+    });
+    outcome.unwrap_or_else(|text| Ok(Err(text)))
+}
+
+/// Arguments that need no allocation of their own.
+const FEW: usize = 8;
+
+impl Run {
+    /// Shows the arguments of a command as slices.
+    ///
+    /// # Errors
+    /// The text of the error reply when there is none, or one is neither text nor number.
+    pub(crate) fn with_arguments<R>(
+        &self,
+        arguments: &MultiValue,
+        use_them: impl FnOnce(&[&[u8]]) -> R,
+    ) -> Result<R, Vec<u8>> {
+        if arguments.is_empty() {
+            let text = b"ERR Please specify at least one argument for this redis lib call";
+            return Err(text.to_vec());
+        }
+        let mut digits = self.digits.take();
+        digits.clear();
+        let result = if arguments.len() <= FEW {
+            let mut texts = [const { Argument::Digits(0, 0) }; FEW];
+            let texts = &mut texts[..arguments.len()];
+            fill(texts, arguments, &mut digits).map(|()| {
+                let mut views: [&[u8]; FEW] = [b""; FEW];
+                for (view, text) in views.iter_mut().zip(texts.iter()) {
+                    *view = text.bytes(&digits);
+                }
+                use_them(&views[..texts.len()])
+            })
+        } else {
+            let mut texts = Vec::new();
+            texts.resize_with(arguments.len(), || Argument::Digits(0, 0));
+            fill(&mut texts, arguments, &mut digits).map(|()| {
+                let views: Vec<&[u8]> = texts.iter().map(|text| text.bytes(&digits)).collect();
+                use_them(&views)
+            })
+        };
+        self.digits.replace(digits);
+        result
+    }
 }
 
 /// An argument: the script's own bytes, or a range of the digits written for it.
 enum Argument {
     Text(mlua::BorrowedBytes),
-    Digits(std::ops::Range<usize>),
+    Digits(usize, usize),
 }
 
-fn texts(arguments: &MultiValue, digits: &mut Vec<u8>) -> Option<Vec<Argument>> {
-    digits.clear();
-    arguments
-        .iter()
-        .map(|argument| match argument {
-            LuaValue::String(text) => Some(Argument::Text(text.as_bytes())),
-            LuaValue::Number(number) => {
-                Some(written(digits, |out| number_text::argument(out, *number)))
-            }
-            LuaValue::Integer(number) => {
-                #[allow(clippy::cast_precision_loss, reason = "it came from a double")]
-                let number = *number as f64;
-                Some(written(digits, |out| number_text::argument(out, number)))
-            }
-            _ => None,
-        })
-        .collect()
-}
-
-fn written(digits: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Argument {
-    let start = digits.len();
-    write(digits);
-    Argument::Digits(start..digits.len())
-}
-
-/// Shows the arguments as slices; a few of them need no allocation.
-fn with_views<R>(arguments: &[Argument], digits: &[u8], use_them: impl FnOnce(&[&[u8]]) -> R) -> R {
-    const FEW: usize = 8;
-    if arguments.len() <= FEW {
-        let mut views: [&[u8]; FEW] = [b""; FEW];
-        for (place, argument) in views.iter_mut().zip(arguments) {
-            *place = bytes_of(argument, digits);
+impl Argument {
+    fn bytes<'a>(&'a self, digits: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Text(text) => text,
+            Self::Digits(start, end) => digits.get(*start..*end).unwrap_or_default(),
         }
-        use_them(&views[..arguments.len()])
-    } else {
-        let views: Vec<&[u8]> = arguments
-            .iter()
-            .map(|argument| bytes_of(argument, digits))
-            .collect();
-        use_them(&views)
     }
 }
 
-fn bytes_of<'a>(argument: &'a Argument, digits: &'a [u8]) -> &'a [u8] {
-    match argument {
-        Argument::Text(text) => text,
-        Argument::Digits(range) => digits.get(range.clone()).unwrap_or_default(),
+fn fill(
+    texts: &mut [Argument],
+    arguments: &MultiValue,
+    digits: &mut Vec<u8>,
+) -> Result<(), Vec<u8>> {
+    for (text, argument) in texts.iter_mut().zip(arguments) {
+        *text = match argument {
+            LuaValue::String(text) => Argument::Text(text.as_bytes()),
+            other => {
+                let Some(number) = convert::number(other) else {
+                    let text = b"ERR Lua redis lib command arguments must be strings or integers";
+                    return Err(text.to_vec());
+                };
+                let start = digits.len();
+                number_text::argument(digits, number);
+                Argument::Digits(start, digits.len())
+            }
+        };
     }
+    Ok(())
+}
+
+/// A seed that no script has chosen.
+pub(crate) fn random_seed() -> i64 {
+    let mut bytes = [0; 8];
+    base::random::fill_from_os(&mut bytes);
+    i64::from_le_bytes(bytes)
 }

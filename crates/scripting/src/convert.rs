@@ -6,7 +6,7 @@ use crate::Value;
 use crate::number_text::truncated;
 
 /// How deep a reply may be nested; deeper parts become an error in their place.
-const DEPTH_MAX: usize = 500;
+const DEPTH_MAX: usize = 200;
 
 /// A command's reply; an error is what `redis.call` raises.
 pub(crate) type Outcome = Result<LuaValue, Vec<u8>>;

@@ -17,13 +17,19 @@
 //!  3. A script has no more memory than [`Limits`] says, and ends in an error when it wants more.
 #![forbid(unsafe_code)]
 
+mod api;
 mod calls;
+mod cmsgpack;
 mod convert;
 mod error;
 mod host;
+mod json;
+mod library;
 mod machine;
 mod number_text;
+mod register;
 pub mod shebang;
+mod struct_library;
 mod value;
 mod wire;
 

@@ -1,14 +1,15 @@
 //! The virtual machine of one thread: compiles programs and libraries, runs them.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::chunk::{ChunkMode, Compiler};
+use mlua::chunk::ChunkMode;
 use mlua::{Error, Function as LuaFunction, Lua, MultiValue, Table, Value as LuaValue};
 
+use crate::api::{self, Random};
 use crate::calls::{self, HOST, Lent, Run};
 use crate::convert;
 use crate::{Host, ScriptError, Stop, Value, shebang};
+use crate::{cmsgpack, json, register, struct_library};
 
 /// What a machine may use.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,8 @@ pub struct Machine {
     limits: Limits,
     entry: LuaFunction,
     entry_of_functions: LuaFunction,
-    registry: Rc<RefCell<Vec<Function>>>,
+    environment: LuaFunction,
+    loader: LuaFunction,
 }
 
 /// A script, compiled. Cheap to clone; of use only to the machine that made it.
@@ -62,7 +64,7 @@ pub struct Function {
     pub description: Option<Vec<u8>>,
     /// `no-writes` and the like, as given.
     pub flags: Vec<Vec<u8>>,
-    callback: LuaFunction,
+    pub(crate) callback: LuaFunction,
 }
 
 impl Machine {
@@ -78,26 +80,18 @@ impl Machine {
         let lua = Lua::new();
         lua.set_memory_limit(limits.memory_bytes_max)?;
         let run = Rc::new(Run::default());
-        let server = lua.create_table()?;
-        server.raw_set("call", calls::command(&lua, &run, true)?)?;
-        let prelude: Table = lua
-            .load(include_str!("prelude.luau"))
-            .set_name("=prelude")
-            .call(server)?;
-        let redis = lua.create_table()?;
-        redis.raw_set("call", prelude.raw_get::<LuaFunction>("call")?)?;
-        redis.raw_set("pcall", calls::command(&lua, &run, false)?)?;
-        let globals = lua.globals();
-        globals.raw_set("redis", redis)?;
+        let prelude = world(&lua, &run)?;
         let interrupts = Rc::clone(&run);
         lua.set_interrupt(move |lua| interrupts.step(lua));
+        run.random.set(Random::seeded(calls::random_seed()));
         Ok(Self {
             entry: prelude.raw_get("run")?,
             entry_of_functions: prelude.raw_get("run_function")?,
+            environment: prelude.raw_get("environment")?,
+            loader: prelude.raw_get("load_library")?,
             lua,
             run,
             limits,
-            registry: Rc::default(),
         })
     }
 
@@ -107,23 +101,34 @@ impl Machine {
     /// [`ScriptError::Compile`] when the source is no program.
     pub fn compile(&mut self, name: &str, source: &[u8]) -> Result<Program, ScriptError> {
         let (_, body) = shebang::split(source);
-        let function = self.function("@user_script", b"local KEYS,ARGV=...;", body)?;
+        let function = self.function(
+            "@user_script",
+            [b"local KEYS,ARGV=...;", body].concat(),
+            None,
+        )?;
         Ok(Program {
             function,
             name: name.into(),
         })
     }
 
-    fn function(&self, name: &str, prefix: &[u8], body: &[u8]) -> Result<LuaFunction, ScriptError> {
-        let source = [prefix, body].concat();
-        let compiler = Compiler::new().set_optimization_level(1).set_debug_level(1);
+    fn function(
+        &self,
+        name: &str,
+        source: Vec<u8>,
+        environment: Option<Table>,
+    ) -> Result<LuaFunction, ScriptError> {
         let chunk = self
             .lua
             .load(source)
             .set_name(name)
             .set_mode(ChunkMode::Text);
+        let chunk = match environment {
+            Some(environment) => chunk.set_environment(environment),
+            None => chunk,
+        };
+        let chunk = chunk.set_compiler(api::compiler());
         chunk
-            .set_compiler(compiler)
             .into_function()
             .map_err(|error| ScriptError::Compile(syntax_text(&error)))
     }
@@ -156,14 +161,40 @@ impl Machine {
     /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails.
     pub fn load_library(&mut self, source: &[u8]) -> Result<Library, ScriptError> {
         let (first_line, body) = shebang::split(source);
-        let name = first_line
-            .and_then(|line| line.option(b"name").map(<[u8]>::to_vec))
-            .unwrap_or_default();
-        let code = self.function("@user_function", b"", body)?;
+        let name = first_line.and_then(|line| line.option(b"name").map(<[u8]>::to_vec));
+        let (environment, complete) = self
+            .environment
+            .call::<(Table, LuaFunction)>(())
+            .map_err(|error| raised(&error))?;
+        let code = self.function("@user_function", body.to_vec(), Some(environment.clone()))?;
+        self.run.begin();
         self.run.load_steps.set(Some(self.limits.load_steps_max));
-        drop(code);
-        let functions = std::mem::take(&mut *self.registry.borrow_mut());
-        Ok(Library { name, functions })
+        self.run.registered.replace(Some(Vec::new()));
+        let outcome = self.loader.call::<(bool, LuaValue)>(code);
+        self.run.load_steps.set(None);
+        let functions = self.run.registered.take().unwrap_or_default();
+        if let Some(stop) = self.run.stopped.get() {
+            let line = self.run.stopped_line.get().unwrap_or(1);
+            return Err(registering(&format!(
+                "@user_function: {line}: {}",
+                stop.text
+            )));
+        }
+        match outcome {
+            Ok((true, _)) => {}
+            Ok((false, error)) => {
+                return Err(registering(&String::from_utf8_lossy(&error_message(
+                    &error,
+                ))));
+            }
+            Err(error) => return Err(raised(&error)),
+        }
+        complete.call::<()>(()).map_err(|error| raised(&error))?;
+        environment.set_safeenv(true);
+        Ok(Library {
+            name: name.unwrap_or_default(),
+            functions,
+        })
     }
 
     /// Calls a function of a library that this machine has loaded.
@@ -246,24 +277,64 @@ impl Machine {
     }
 }
 
-/// An error that reached the top, from what the script's error handler made of it.
+/// Makes the world of scripts: gives the functions of the prelude that the machine calls.
+fn world(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
+    let machine = lua.create_table()?;
+    machine.raw_set("call", calls::command(lua, run, true)?)?;
+    machine.raw_set("pcall", calls::command(lua, run, false)?)?;
+    api::fill(lua, &machine, run)?;
+    machine.raw_set("register_function", register::function(lua, run)?)?;
+    machine.raw_set("version", VERSION)?;
+    machine.raw_set("version_number", VERSION_NUMBER)?;
+    machine.raw_set(
+        "null",
+        LuaValue::LightUserData(mlua::LightUserData(std::ptr::null_mut())),
+    )?;
+    machine.raw_set("struct", struct_library::table(lua)?)?;
+    machine.raw_set("cmsgpack", cmsgpack::table(lua)?)?;
+    machine.raw_set("json", json::table(lua, &run.json)?)?;
+    let new_json = lua.create_function(|lua, ()| json::table(lua, &Rc::default()))?;
+    machine.raw_set("new_json", new_json)?;
+    let prelude: Table = lua
+        .load(include_str!("prelude.luau"))
+        .set_name("=prelude")
+        .call(machine)?;
+    let globals = lua.globals();
+    globals.set_readonly(true);
+    globals.set_safeenv(true);
+    Ok(prelude)
+}
+
+/// The version of the interface that scripts see, as text and as a number.
+const VERSION: &str = "7.2.0";
+const VERSION_NUMBER: u32 = 0x0007_0200;
+
+/// An error that reached the top, from what the prelude made of it.
 fn error_text(error: &LuaValue, name: &str) -> Vec<u8> {
-    let LuaValue::Table(error) = error else {
-        return format!("ERR {}", error.to_string().unwrap_or_default()).into_bytes();
-    };
-    let field = |name: &str| error.raw_get::<LuaValue>(name).ok();
-    let mut text = match field("err") {
-        Some(LuaValue::String(text)) => text.as_bytes().to_vec(),
-        _ => b"ERR unknown error".to_vec(),
-    };
-    if let (Some(LuaValue::String(source)), Some(LuaValue::Integer(line))) =
-        (field("source"), field("line"))
+    let mut text = error_message(error);
+    if let LuaValue::Table(error) = error
+        && let Ok(LuaValue::String(source)) = error.raw_get("source")
+        && let Ok(LuaValue::Integer(line)) = error.raw_get("line")
     {
-        text.extend_from_slice(
-            format!(" script: {name}, on @{}:{line}.", source.display()).as_bytes(),
-        );
+        let place = format!(" script: {name}, on @{}:{line}.", source.display());
+        text.extend_from_slice(place.as_bytes());
     }
     convert::one_line(&text)
+}
+
+fn error_message(error: &LuaValue) -> Vec<u8> {
+    match error {
+        LuaValue::Table(error) => match error.raw_get("err") {
+            Ok(LuaValue::String(text)) => text.as_bytes().to_vec(),
+            _ => b"ERR unknown error".to_vec(),
+        },
+        other => format!("ERR {}", other.to_string().unwrap_or_default()).into_bytes(),
+    }
+}
+
+fn registering(text: &str) -> ScriptError {
+    let text = format!("ERR Error registering functions: {text}");
+    ScriptError::Raised(convert::one_line(text.as_bytes()))
 }
 
 fn raised(error: &Error) -> ScriptError {

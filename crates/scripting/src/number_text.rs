@@ -4,7 +4,6 @@ use base::float::FloatText;
 use base::number::IntegerText;
 
 /// Writes `number` as `%.<digits>g` of C would, to the end of `out`.
-#[allow(dead_code, reason = "for tostring, which follows")]
 pub(crate) fn general(out: &mut Vec<u8>, number: f64, digits: usize) {
     if number.is_nan() {
         out.extend_from_slice(if number.is_sign_negative() {
@@ -59,7 +58,7 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
 /// and what is no number, becomes the smallest.
 pub(crate) fn truncated(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-    if number >= -BEYOND && number < BEYOND {
+    if (-BEYOND..BEYOND).contains(&number) {
         #[allow(
             clippy::cast_possible_truncation,
             reason = "inside the range, just checked"
@@ -72,7 +71,6 @@ pub(crate) fn truncated(number: f64) -> i64 {
     }
 }
 
-#[allow(dead_code, reason = "as above")]
 fn trimmed(text: &str) -> &str {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')

@@ -11,7 +11,7 @@ pub(crate) struct Desk {
     pub(crate) resp: Option<u8>,
     /// Questions answered with "go on" before the script is stopped.
     pub(crate) patience: Option<u32>,
-    frame: Vec<u8>,
+    pub(crate) frame: Vec<u8>,
 }
 
 impl Host for Desk {
