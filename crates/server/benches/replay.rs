@@ -50,14 +50,14 @@ fn main() {
             replayer.finish().unwrap();
         });
     }
-    for lanes in [2, 4] {
-        let name = format!("{lanes} lanes");
+    for threads in [2, 3, 5] {
+        let name = format!("{threads} threads");
         if !is_chosen(&name) {
             continue;
         }
         let store = Store::new(&Options::default()).unwrap();
         measure(&name, || {
-            let fed = replay_in_parallel(&store, &thresholds, Origin::Own, lanes, |feed| {
+            let fed = replay_in_parallel(&store, &thresholds, Origin::Own, threads, |feed| {
                 for round in 0..ROUNDS {
                     for (position, request) in (round * KEYS..).zip(&requests) {
                         feed.command(position, 0, request)?;

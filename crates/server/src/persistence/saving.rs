@@ -21,7 +21,7 @@ const RETRY_MS: u64 = 5_000;
 
 /// A log that has grown long asks for a checkpoint when the last one began so many times as long ago as it
 /// took. Where the log grows by the size of everything in a second, one would be behind the other otherwise.
-const REST_TIMES: u64 = 10;
+const REST_TIMES: u64 = 30;
 
 /// With so many bytes of log that rest is over: reading them at a start takes some seconds.
 const LOG_BYTES_UNRESTED: u64 = 1 << 30;
@@ -390,7 +390,7 @@ mod tests {
             ..figures(0)
         };
         let rested_after = |s: u64| has_rested(&took_a_second, 1_000_000 + s * 1_000);
-        assert!(!rested_after(9) && rested_after(10));
+        assert!(!rested_after(29) && rested_after(30));
         assert!(has_rested(&figures(0), 0), "there was none yet");
     }
 

@@ -31,8 +31,12 @@ const PACKAGES_WAITING: usize = 4;
 /// lanes idle costs as much as applying some dozen; where such commands come often, lanes do not pay.
 const ALONE_COUNT: usize = 256;
 
-/// Applies the commands that `read` feeds, on `lanes` threads besides the calling one; on the calling
-/// one alone when there are fewer than two. What `read` says, and what was applied.
+/// With fewer threads there are no lanes: to sort commands for them and to wait for each other costs what a
+/// second core could do.
+const THREADS_MIN: usize = 3;
+
+/// Applies the commands that `read` feeds, on so many threads with the calling one, which reads; on the
+/// calling one alone when there are fewer than three. What `read` says, and what was applied.
 ///
 /// # Errors
 /// What `read` says, or else the first [`ReplayFault`] of those that were met; the store holds some of what
@@ -41,7 +45,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     store: &Arc<Store>,
     thresholds: &Thresholds,
     origin: Origin,
-    lanes: usize,
+    threads: usize,
     read: impl FnOnce(&mut Feed) -> Result<R, E>,
 ) -> Result<(R, Replayed), E> {
     let desk = Arc::new(Desk::default());
@@ -53,7 +57,12 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
             is_own_turn: true,
             alone_left: 0,
         };
-        for number in 0..if lanes < 2 { 0 } else { lanes } {
+        let lanes = if threads < THREADS_MIN {
+            0
+        } else {
+            threads - 1
+        };
+        for number in 0..lanes {
             let (sender, packages) = sync_channel(PACKAGES_WAITING);
             let replayer = Replayer::new(store, thresholds, origin);
             let desk = Arc::clone(&desk);
