@@ -55,6 +55,14 @@ const SHARE: Share = Share {
 };
 /// How often all clients are looked at, for those that are idle.
 const ROUND_INTERVAL_MS: u64 = 1_000;
+/// How often a piece of the keyspace is gone through for large keys. A piece is small while clients are
+/// served: one that takes a tenth of a millisecond ten times a second is all that one request in a
+/// thousand waits for.
+const SURVEY_INTERVAL_MS: u64 = 5;
+/// Records of such a piece.
+const SURVEY_RECORDS: usize = 32;
+/// The same while nobody is served; then the worker wakes up more seldom.
+const SURVEY_RECORDS_IDLE: usize = 512;
 /// How often a stopping worker looks whether it is done.
 const STOP_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -93,6 +101,7 @@ pub struct Worker {
     ticked_ms: u64,
     upkeep_due_ms: u64,
     round_due_ms: u64,
+    survey_due_ms: u64,
     machine_bytes: u64,
     more_housekeeping: bool,
 }
@@ -141,6 +150,7 @@ impl Worker {
             ticked_ms: 0,
             upkeep_due_ms: 0,
             round_due_ms: 0,
+            survey_due_ms: if index == 0 { 0 } else { u64::MAX },
             machine_bytes: process::machine_bytes(),
             more_housekeeping: false,
             node,
@@ -505,11 +515,26 @@ impl Worker {
             let store = self.engine.store();
             store.enter();
             store.begin(now_unix_ms);
-            self.node.settings.observer.big_keys.step(store);
             let listener = self.node.tracking_listener();
             self.node.tracker.keep_limits(store, &listener);
             store.leave();
         }
+    }
+
+    /// Goes through a piece of the keyspace for large keys; the first worker does.
+    fn survey(&mut self) {
+        self.survey_due_ms = self.now_ms + SURVEY_INTERVAL_MS;
+        let records = if self.turn_requests == 0 {
+            SURVEY_RECORDS_IDLE
+        } else {
+            SURVEY_RECORDS
+        };
+        let store = self.engine.store();
+        store.enter();
+        store.begin(self.node.clock.now_unix_ms());
+        let big_keys = &self.node.settings.observer.big_keys;
+        big_keys.step(store, records);
+        store.leave();
     }
 
     /// Closes clients that said nothing for `timeout` seconds, and those that connected long ago
@@ -782,6 +807,9 @@ impl Service for Worker {
             self.upkeep(io);
             let upkeep_ns = self.since_turn_started_ns().saturating_sub(before_ns);
             self.counters.cell(Count::UpkeepNs).add(upkeep_ns);
+        }
+        if self.now_ms >= self.survey_due_ms {
+            self.survey();
         }
         self.end_overdue_waits(io, output);
         self.look_after_log(io);

@@ -6,8 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::{DatabaseId, Handle, Kind};
 
-/// Records that one step goes by: about a tenth of a millisecond.
-const STEP_RECORDS: usize = 512;
 /// Keys that are kept.
 const KEYS_MAX: usize = 32;
 
@@ -41,8 +39,8 @@ struct State {
 }
 
 impl BigKeys {
-    /// Goes a little further. The store must be entered.
-    pub fn step(&self, store: &mut Handle) {
+    /// Goes further by so many records, a fifth of a microsecond each. The store must be entered.
+    pub fn step(&self, store: &mut Handle, records: usize) {
         let mut state = self.lock();
         let databases = store.store().databases();
         while state.cursor == 0 && store.len(state.database) == 0 {
@@ -52,7 +50,7 @@ impl BigKeys {
         }
         let (database, cursor) = (state.database, state.cursor);
         let running = &mut state.running;
-        let next = store.survey(database, cursor, STEP_RECORDS, |record| {
+        let next = store.survey(database, cursor, records, |record| {
             let bytes = record.memory_bytes();
             let is_large = running.len() < KEYS_MAX
                 || running
@@ -133,7 +131,7 @@ mod tests {
     fn an_empty_keyspace_ends_every_round() {
         let mut store = Store::new(&Options::default()).expect("memory").handle();
         let big_keys = BigKeys::default();
-        (0..3).for_each(|_| big_keys.step(&mut store));
+        (0..3).for_each(|_| big_keys.step(&mut store, 512));
         assert!(big_keys.report(10).is_empty());
     }
 
@@ -147,13 +145,13 @@ mod tests {
         server.run("SELECT 5");
         server.run(&format!("RPUSH bigger {}", "y ".repeat(20_000)));
         let big_keys = BigKeys::default();
-        server.with_store(|store| (0..20).for_each(|_| big_keys.step(store)));
+        server.with_store(|store| (0..20).for_each(|_| big_keys.step(store, 512)));
         let found = big_keys.report(2);
         let names: Vec<_> = found.iter().map(|big| (big.database, &*big.key)).collect();
         assert_eq!(names, [(5, &b"bigger"[..]), (0, &b"big"[..])]);
         assert!(found[1].bytes >= 10_000);
         server.run("DEL bigger");
-        server.with_store(|store| (0..20).for_each(|_| big_keys.step(store)));
+        server.with_store(|store| (0..20).for_each(|_| big_keys.step(store, 512)));
         assert_eq!(&*big_keys.report(1)[0].key, b"big");
     }
 }
