@@ -48,7 +48,7 @@ pub(crate) struct PlannedRun {
 
 /// A key that was hashed: the argument, known by its place in memory, and the hash.
 #[derive(Clone, Copy)]
-struct PlannedKey {
+pub(crate) struct PlannedKey {
     address: usize,
     bytes: usize,
     hash: u64,
@@ -145,6 +145,13 @@ impl Plan {
         self.next_key.set(KEYS_MAX);
     }
 
+    /// The keys of the requests of a run that have one each, as far as they were planned.
+    #[inline]
+    pub(crate) fn keys_of(&self, run: &PlannedRun) -> &[PlannedKey] {
+        let keys = self.keys.get(run.first_key..self.keys_count);
+        keys.unwrap_or_default()
+    }
+
     /// The hash of the key of a request of a run.
     #[inline]
     pub(crate) fn key_hash(&self, run: &PlannedRun, index: usize) -> Option<u64> {
@@ -173,6 +180,12 @@ impl PlannedKey {
         bytes: 0,
         hash: 0,
     };
+
+    /// The hash.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
 
     #[inline(always)]
     fn of(bytes: &[u8], ahead: &Lookahead<'_>) -> Self {

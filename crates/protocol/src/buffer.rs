@@ -13,6 +13,9 @@
 
 use base::shared_bytes::{Attachment, SharedBytes};
 
+/// Room for any reply that is written in one go, see [`ReplyBuffer::append_chunk`].
+pub(crate) const CHUNK_BYTES: usize = 128;
+
 /// A growing byte buffer with a write cursor; see [`Reply`](crate::Reply) for what fills it.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
@@ -172,16 +175,29 @@ impl ReplyBuffer {
         self.end = self.bytes.len().min(self.end + count);
     }
 
-    /// Appends `count` bytes with unspecified content, for the caller to write; `spare` more behind them
-    /// may be written, too, and do not count.
+    /// Appends `count` bytes with unspecified content, for the caller to write.
     #[inline]
-    pub(crate) fn append(&mut self, count: usize, spare: usize) -> &mut [u8] {
+    pub(crate) fn append(&mut self, count: usize) -> &mut [u8] {
         let start = self.end;
-        if self.bytes.len() - start < count + spare {
-            self.grow(count + spare);
+        if self.bytes.len() - start < count {
+            self.grow(count);
         }
         self.end = start + count;
-        &mut self.bytes[start..][..count + spare]
+        &mut self.bytes[start..][..count]
+    }
+
+    /// Appends `count` bytes, at most [`CHUNK_BYTES`], with unspecified content, for the caller to write;
+    /// what is behind them up to that many may be written, too, and does not count.
+    #[inline(always)]
+    pub(crate) fn append_chunk(&mut self, count: usize) -> &mut [u8; CHUNK_BYTES] {
+        let start = self.end;
+        if self.bytes.len() - start < CHUNK_BYTES {
+            self.grow(CHUNK_BYTES);
+            return self.append_chunk(count);
+        }
+        self.end = start + count.min(CHUNK_BYTES);
+        let room = self.bytes[start..].first_chunk_mut();
+        room.expect("there is room")
     }
 
     /// Appends `bytes`.
@@ -227,6 +243,22 @@ impl ReplyBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Reply, Resp};
+
+    #[test]
+    fn strings_of_any_length_fit_however_little_room_is_left() {
+        for len in 0..200 {
+            for capacity in [0, len, len + 8, CHUNK_BYTES - 1, CHUNK_BYTES, 300] {
+                let mut buffer = ReplyBuffer::with_capacity(capacity);
+                let content = vec![b'x'; len];
+                let mut reply = Reply::new(&mut buffer, Resp::V2);
+                reply.bulk(&content);
+                reply.bulk(&content);
+                let once = format!("${len}\r\n{}\r\n", "x".repeat(len));
+                assert_eq!(buffer.as_slice(), once.repeat(2).as_bytes());
+            }
+        }
+    }
 
     #[test]
     fn truncate_returns_to_a_mark() {

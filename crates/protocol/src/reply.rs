@@ -188,14 +188,11 @@ impl<'a> Reply<'a> {
             return self.blob_room(b'$', &[], len);
         };
         let header_bytes = if len < 10 { 4 } else { 5 };
-        let spare = header.len() - header_bytes;
-        let room = self
-            .buffer
-            .append(header_bytes + len + LINE_END.len(), spare);
+        let end = header_bytes + len;
+        let room = self.buffer.append_chunk(end + LINE_END.len());
         room[..header.len()].copy_from_slice(header);
-        let (content, end) = room[header_bytes..].split_at_mut(len);
-        end[..LINE_END.len()].copy_from_slice(LINE_END);
-        content
+        room[end..end + LINE_END.len()].copy_from_slice(LINE_END);
+        &mut room[header_bytes..end]
     }
 
     /// A string that is sent from where it lies: for long ones, see
@@ -411,7 +408,7 @@ impl<'a> Reply<'a> {
         let header_bytes = write_header(&mut header, marker, content_bytes);
         let room = self
             .buffer
-            .append(header_bytes + content_bytes + LINE_END.len(), 0);
+            .append(header_bytes + content_bytes + LINE_END.len());
         let (before, rest) = room.split_at_mut(header_bytes);
         before.copy_from_slice(&header[..header_bytes]);
         let (before, rest) = rest.split_at_mut(prefix.len());

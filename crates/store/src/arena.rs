@@ -194,6 +194,23 @@ impl Arena {
             .at((offset.distance() / WORD_BYTES).saturating_add(index))
     }
 
+    /// The first word of a slot, which may be one that the arena does not have.
+    ///
+    /// # Panics
+    /// As [`Arena::word`].
+    #[inline]
+    pub(crate) fn first_word(&self, offset: Offset) -> &AtomicU64 {
+        assert!(
+            offset.distance() < self.bytes(),
+            "a slot outside of the arena"
+        );
+        // SAFETY: inside, as a distance that is a multiple of a word below another such one is.
+        #[cfg(not(any(loom, shuttle)))]
+        return unsafe { self.words.at_unchecked(offset.distance() / WORD_BYTES) };
+        #[cfg(any(loom, shuttle))]
+        self.words.at(offset.distance() / WORD_BYTES)
+    }
+
     /// Starts to bring the line at `offset` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, offset: Offset) {
@@ -232,7 +249,7 @@ impl Arena {
     ///
     /// # Panics
     /// When the range does not lie in the arena.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_out(&self, offset: Offset, byte_at: usize, out: &mut [u8]) {
         let range = self.range(offset.distance(), byte_at, out.len());
         self.words.copy_out(range, out);
@@ -262,6 +279,22 @@ impl Arena {
     pub(crate) fn matches(&self, offset: Offset, byte_at: usize, data: &[u8]) -> bool {
         let range = self.range(offset.distance(), byte_at, data.len());
         self.words.matches(range, data)
+    }
+
+    /// As [`Arena::matches`], for a record that was found to end inside of the arena.
+    ///
+    /// # Safety
+    /// The range lies in the arena.
+    #[inline(always)]
+    pub(crate) unsafe fn matches_inside(
+        &self,
+        offset: Offset,
+        byte_at: usize,
+        data: &[u8],
+    ) -> bool {
+        let start = offset.distance() + byte_at;
+        debug_assert!(start + data.len() <= self.bytes());
+        self.words.matches(start..start + data.len(), data)
     }
 
     /// The bytes of `range`, counted from `offset`, without a copy.
@@ -446,7 +479,7 @@ impl Words {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_out(&self, range: Range<usize>, out: &mut [u8]) {
         debug_assert_eq!(range.len(), out.len());
         if bulk::is_bulk(out.len()) {

@@ -134,6 +134,12 @@ impl Word {
         self.0 & Self::LONG != 0
     }
 
+    /// Whether nobody holds the bucket and so many bits of a hash lead to it.
+    #[inline]
+    pub(crate) fn is_free_at(self, depth: u32) -> bool {
+        self.0 & (Self::LOCK | Self::DEPTH_MASK) == u64::from(depth) << Self::DEPTH_SHIFT
+    }
+
     /// How many bits of a hash lead to this bucket.
     #[inline]
     pub(crate) fn depth(self) -> u32 {
@@ -147,11 +153,16 @@ impl Word {
         u32::from_le_bytes([a, b, c, 0])
     }
 
-    /// Whether what was read between the two words may be believed.
+    /// Whether what was read between this word, of a bucket that nobody held, and a later one may be
+    /// believed.
     #[inline]
     pub(crate) fn validates(self, later: Self) -> bool {
+        debug_assert!(
+            !self.is_locked(),
+            "what is read beside a writer is never whole"
+        );
         let watched = Self::VERSION_MASK | Self::DEPTH_MASK | Self::LOCK;
-        (self.0 ^ later.0) & watched == 0 && !self.is_locked()
+        (self.0 ^ later.0) & watched == 0
     }
 
     #[inline]

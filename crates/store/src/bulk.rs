@@ -210,10 +210,9 @@ pub(crate) fn matches<'a>(
         rest = others;
         index += 1;
     }
-    let whole = rest.chunks_exact(WORD_BYTES);
-    let tail = whole.remainder();
+    let (whole, tail) = rest.as_chunks::<WORD_BYTES>();
     for data in whole {
-        if word(index).load(Ordering::Relaxed) != to_word(data) {
+        if to_bytes(word(index).load(Ordering::Relaxed)) != *data {
             return false;
         }
         index += 1;

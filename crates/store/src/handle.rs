@@ -199,14 +199,17 @@ impl Handle {
     }
 
     /// As [`Handle::read`], for a visitor that is to be compiled into its caller.
-    #[inline]
+    #[inline(always)]
     pub fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {
         match &mut self.way {
             Way::Indexed(way) => way.read_by(key, visitor),
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => {
                 let mut visitor = visitor;
-                way.read(key, |record| visitor.visit(record))
+                way.read(key, |record| {
+                    visitor.forget();
+                    visitor.visit(record)
+                })
             }
         }
     }

@@ -299,7 +299,7 @@ impl Index {
             let home = self.state().home(hash);
             let bucket = self.bucket(home.number);
             let word = bucket.word();
-            if !word.is_locked() && word.depth() == home.depth && bucket.try_lock(word) {
+            if word.is_free_at(home.depth) && bucket.try_lock(word) {
                 return home;
             }
             wait.pause();
@@ -313,7 +313,7 @@ impl Index {
             let home = self.state().home(hash);
             let bucket = self.bucket(home.number);
             let word = bucket.word();
-            if !word.is_locked() && word.depth() == home.depth && bucket.try_lock(word) {
+            if word.is_free_at(home.depth) && bucket.try_lock(word) {
                 return Some(home);
             }
             if word.is_long() && wait.is_long_enough() {

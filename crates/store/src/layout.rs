@@ -145,10 +145,16 @@ impl Header {
         self.0.to_le_bytes()[at]
     }
 
-    /// The flags, as an index of [`FRONT_BYTES`].
+    /// The flags, looked up in [`FRONTS`].
     #[inline]
-    fn front(self) -> usize {
-        usize::from(self.byte(3) >> 4)
+    fn front(self) -> Front {
+        FRONTS[usize::from(self.byte(3) >> 4)]
+    }
+
+    /// Length of the key, when it is in the slot.
+    #[inline]
+    fn key_field(self) -> usize {
+        usize::from(u16::from_le_bytes([self.byte(0), self.byte(1)]))
     }
 
     /// What the record has besides its value.
@@ -173,6 +179,17 @@ impl Header {
     #[inline]
     pub(crate) fn form(self) -> Option<Form> {
         Form::from_bits(self.byte(3) & 0xf)
+    }
+
+    /// The same, if it is one that [`View::load_short`] takes.
+    #[inline(always)]
+    fn short_form(self) -> Option<Form> {
+        match self.byte(3) & 0xf {
+            0 => Some(Form::Bytes),
+            1 => Some(Form::ChangedBytes),
+            2 => Some(Form::Integer),
+            _ => None,
+        }
     }
 
     /// Length of the value in bytes (not of a number, which is always a word).
@@ -209,14 +226,14 @@ impl Header {
     /// Bytes from the record's start to its key.
     #[inline]
     pub(crate) fn key_at(self) -> usize {
-        usize::from(FRONT_BYTES[self.front()].key_at)
+        usize::from(self.front().key_words) * WORD_BYTES
     }
 
     /// Bytes from the record's start to its value.
     #[inline]
     pub(crate) fn value_at(self) -> usize {
-        let key_len = u16::from_le_bytes([self.byte(0), self.byte(1)]);
-        usize::from(FRONT_BYTES[self.front()].value_at) + pad(usize::from(key_len))
+        let key_len = self.key_field();
+        usize::from(self.front().value_words) * WORD_BYTES + pad(key_len)
     }
 
     /// The same record in a slot of another class.
@@ -232,29 +249,28 @@ impl Header {
     }
 }
 
-/// What the flags of a header say about places in the record.
+/// What the flags of a header say about places in the record. In words, so that the compiler sees that
+/// keys and values begin at one.
 #[derive(Clone, Copy)]
 struct Front {
-    /// Bytes in front of the key.
-    key_at: u8,
-    /// Bytes in front of the value, but for a key in the slot.
-    value_at: u8,
+    /// Words in front of the key.
+    key_words: u8,
+    /// Words in front of the value, but for a key in the slot.
+    value_words: u8,
 }
 
 /// By the four flags; looked up, for every access to a record asks for it.
-const FRONT_BYTES: [Front; 16] = {
+const FRONTS: [Front; 16] = {
     let mut fronts = [Front {
-        key_at: 0,
-        value_at: 0,
+        key_words: 0,
+        value_words: 0,
     }; 16];
     let mut flags = 0_u8;
     while flags < 16 {
-        #[expect(clippy::cast_possible_truncation, reason = "eight")]
-        let word = WORD_BYTES as u8;
-        let key_at = word * (1 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1));
+        let key_words = 1 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1);
         fronts[flags as usize] = Front {
-            key_at,
-            value_at: key_at + word * (flags >> 3),
+            key_words,
+            value_words: key_words + (flags >> 3),
         };
         flags += 1;
     }
@@ -274,7 +290,6 @@ pub(crate) struct View<'a> {
     offset: Offset,
     header: Header,
     form: Form,
-    class: SizeClass,
     /// [`Header::value_at`], which is asked for often.
     value_at: usize,
 }
@@ -284,7 +299,7 @@ impl<'a> View<'a> {
     /// does not may get a mixture of several, but never one that leads out of the arena.
     #[inline]
     pub(crate) fn load(arena: &'a Arena, offset: Offset) -> Option<Self> {
-        let header = Header(arena.word(offset, 0).load(Ordering::Relaxed));
+        let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
         let (class, form) = (header.class()?, header.form()?);
         let value_bytes = form.value_bytes(header.value_len());
         let slot_bytes = class_bytes(class);
@@ -296,9 +311,57 @@ impl<'a> View<'a> {
             offset,
             header,
             form,
-            class,
             value_at,
         })
+    }
+
+    /// As [`View::load`], of a record that is [short](View::is_short) and has its key in the slot, as
+    /// nearly all do: it has to end inside of the arena, and then nothing that is torn in it leads
+    /// out. None for others.
+    #[inline(always)]
+    pub(crate) fn load_short(arena: &'a Arena, offset: Offset) -> Option<Self> {
+        let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
+        let form = header.short_form()?;
+        let value_len = header.value_len();
+        if header.0 & Header::LONG_KEY != 0 || value_len > OPTIMISTIC_BYTES_MAX {
+            return None;
+        }
+        let value_at = header.key_at() + pad(header.key_field());
+        // A number, too, whose length is not in the header.
+        let bytes = value_at + value_len + WORD_BYTES;
+        let inside = offset.bytes() + bytes as u64 <= arena.bytes() as u64;
+        inside.then_some(Self {
+            arena,
+            offset,
+            header,
+            form,
+            value_at,
+        })
+    }
+
+    /// As [`View::load_short`], if its key is `key`.
+    #[inline(always)]
+    pub(crate) fn find_short(arena: &'a Arena, offset: Offset, key: &[u8]) -> Option<Self> {
+        let view = Self::load_short(arena, offset)?;
+        let (len, at) = (view.header.key_field(), view.header.key_at());
+        // SAFETY: the key ends where the value begins or before, and that is inside of the arena.
+        let is_it = len == key.len() && unsafe { arena.matches_inside(offset, at, key) };
+        is_it.then_some(view)
+    }
+
+    /// What is at `offset`, for who holds the bucket, and so finds a whole record.
+    #[inline]
+    pub(crate) fn held(arena: &'a Arena, offset: Offset) -> Option<Self> {
+        let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
+        let view = Self {
+            arena,
+            offset,
+            header,
+            form: header.form()?,
+            value_at: header.value_at(),
+        };
+        debug_assert!(Self::load(arena, offset).is_some(), "a whole record");
+        Some(view)
     }
 
     /// Writes the first word of a record into a slot that was just allocated.
@@ -362,7 +425,8 @@ impl<'a> View<'a> {
     /// Size class of its slot.
     #[inline]
     pub(crate) fn class(&self) -> SizeClass {
-        self.class
+        // There is one in any that is not garbage.
+        self.header.class().unwrap_or_default()
     }
 
     /// The memory it is in.
@@ -388,6 +452,19 @@ impl<'a> View<'a> {
     pub(crate) fn inline_key_is(&self, key: &[u8]) -> Option<bool> {
         let len = usize::from(self.header.fields().inline_key?);
         Some(len == key.len() && self.arena.matches(self.offset, self.header.key_at(), key))
+    }
+
+    /// Whether it has nothing but a key and a value.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        const MORE: u64 = Header::DEADLINE | Header::ETAG | Header::CLOCK | Header::LONG_KEY;
+        self.header.0 & MORE == 0
+    }
+
+    /// Whether there is a word for a deadline or a clock.
+    #[inline]
+    pub(crate) fn has_times(&self) -> bool {
+        self.header.0 & (Header::DEADLINE | Header::CLOCK) != 0
     }
 
     /// When it stops existing.
@@ -506,7 +583,7 @@ impl<'a> View<'a> {
     /// Bytes that the value may have in this slot.
     #[inline]
     pub(crate) fn value_room(&self) -> usize {
-        class_bytes(self.class) - self.value_at
+        class_bytes(self.class()) - self.value_at
     }
 
     /// Replaces the first word; for the holder.

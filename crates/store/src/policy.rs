@@ -75,6 +75,12 @@ impl Policy {
         }
     }
 
+    /// Whether anything is kept of when records are used.
+    #[inline]
+    pub(crate) fn notes_use(self) -> bool {
+        self.uses_marks() || self.clock_kind() != ClockKind::None
+    }
+
     /// Whether the marks that readers leave in the index are looked at.
     pub(crate) fn uses_marks(self) -> bool {
         matches!(self, Self::AllKeysLru | Self::VolatileLru)

@@ -35,7 +35,7 @@ const HOPS_MAX: u32 = 16;
 
 impl Indexed {
     /// Looks a key up and shows it to `visit`, expired ones as absent.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn read<R>(
         &mut self,
         key: &Key<'_>,
@@ -45,15 +45,19 @@ impl Indexed {
     }
 
     /// As [`Indexed::read`], for a visitor that is compiled into the look.
-    #[inline]
-    pub(crate) fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {
-        let entered = self.enter();
-        self.see_index(key.database());
-        let answer = self.look(key, visitor);
-        if entered {
-            self.leave();
-        }
-        answer
+    ///
+    /// Nearly every look is a brief one; that is in line, so that what it needs is in registers.
+    #[inline(always)]
+    pub(crate) fn read_by<V: Visitor>(&mut self, key: &Key<'_>, mut visitor: V) -> V::Answer {
+        let trouble = match self.index(key) {
+            Some(index) if self.is_inside() => match self.look_briefly(index, key, &mut visitor) {
+                Ok(answer) => return answer,
+                Err(trouble) => trouble,
+            },
+            _ => None,
+        };
+        visitor.forget();
+        self.look_properly(*key, visitor, trouble)
     }
 
     /// As [`Indexed::read`], with the bucket held from the start: for keys that lead to objects
@@ -141,36 +145,81 @@ impl Indexed {
         self.seen.get(key.database()).map(|index| &**index)
     }
 
-    /// The first try is in line and by itself, and looks no further than the home bucket, so that what
-    /// it needs is in registers.
+    /// Looks once at the home bucket, for a short record or none at all. Everything else comes to
+    /// nothing, and has to be looked at [properly](Self::look_properly); for what reason is told if it
+    /// is known.
     #[inline(always)]
-    fn look<V: Visitor>(&self, key: &Key<'_>, mut visitor: V) -> V::Answer {
+    fn look_briefly<V: Visitor>(
+        &self,
+        index: &Index,
+        key: &Key<'_>,
+        visitor: &mut V,
+    ) -> Result<V::Answer, Option<Trouble>> {
         let (shared, local) = (&*self.shared, &*self.local);
-        let trouble = match look_at_home(shared, local, self.index(key), key) {
-            Ok((look, true)) => {
-                // Two visits, so that neither asks whether there is a record.
-                let answer = match look.record(local, key) {
-                    Some(record) => visitor.visit(Some(&record)),
-                    None => visitor.visit(None),
-                };
-                if look.may_be_believed() {
-                    look.note(shared, local, key);
-                    return answer;
-                }
-                Trouble::Torn
+        if !local.held.is_empty() {
+            return Err(Some(Trouble::NeedsLock));
+        }
+        let home = index.state().home(key.hash());
+        let bucket = index.bucket(home.number);
+        let word = bucket.word();
+        if !word.is_free_at(home.depth) {
+            return Err(Some(Trouble::Busy));
+        }
+        // Another record with the same tag is so rare that nothing goes on here for it.
+        let Some(at) = bucket.candidates(key.hash()).next() else {
+            if word.overflow() != 0 {
+                return Err(None);
             }
-            Ok((_, false)) => Trouble::Elsewhere,
-            Err(trouble) => trouble,
+            let answer = visitor.visit(None);
+            if !word.validates(bucket.word_after()) {
+                return Err(Some(Trouble::Torn));
+            }
+            local.note_miss(shared, key);
+            return Ok(answer);
         };
-        self.look_again(key, trouble, visitor)
+        let link = bucket.link(at);
+        if link.has(Link::LOCKED_READ) {
+            return Err(Some(Trouble::NeedsLock));
+        }
+        let offset = link.offset().ok_or(Some(Trouble::Torn))?;
+        let Some(view) = View::find_short(shared.arena_ref(), offset, key.bytes()) else {
+            return Err(None);
+        };
+        if view.has_times() && !is_current(local, &view) {
+            return Err(None);
+        }
+        let (in_force, now) = (local.in_force, local.now_unix_ms);
+        let record = Record::optimistic(key.bytes(), view, in_force, now);
+        let answer = visitor.visit(Some(&record));
+        if !word.validates(bucket.word_after()) {
+            return Err(Some(Trouble::Torn));
+        }
+        local.note_hit(&Spot { bucket, at, link });
+        Ok(answer)
     }
 
+    /// Looks a key up, whatever it holds and wherever it is; `trouble` was met before.
     #[inline(never)]
-    fn look_again<V: Visitor>(
+    fn look_properly<V: Visitor>(
+        &mut self,
+        key: Key<'_>,
+        mut visitor: V,
+        trouble: Option<Trouble>,
+    ) -> V::Answer {
+        let entered = self.enter();
+        self.see_index(key.database());
+        let answer = self.look(&key, &mut visitor, trouble);
+        if entered {
+            self.leave();
+        }
+        answer
+    }
+
+    fn look<V: Visitor>(
         &self,
         key: &Key<'_>,
-        mut trouble: Trouble,
-        mut visitor: V,
+        visitor: &mut V,
+        mut trouble: Option<Trouble>,
     ) -> V::Answer {
         let (shared, local) = (&*self.shared, &*self.local);
         let mut patience = Patience::default();
@@ -181,7 +230,8 @@ impl Indexed {
                 look.note(shared, local, key);
                 return answer;
             }
-            trouble = Trouble::Torn;
+            visitor.forget();
+            trouble = Some(Trouble::Torn);
         }
     }
 }
@@ -196,6 +246,10 @@ impl<R, F: FnMut(Option<&Record<'_>>) -> R> Visitor for Closure<F> {
     fn visit(&mut self, record: Option<&Record<'_>>) -> R {
         (self.0)(record)
     }
+
+    // It does so by itself.
+    #[inline(always)]
+    fn forget(&mut self) {}
 }
 
 /// What a look at a key came to.
@@ -216,8 +270,6 @@ enum Trouble {
     Torn,
     /// The lock is needed.
     NeedsLock,
-    /// The record, if there is one, is not in its home bucket.
-    Elsewhere,
 }
 
 impl Look<'_> {
@@ -252,16 +304,29 @@ impl Look<'_> {
     /// Counts a look, and marks the record as used if the policy wants to know.
     #[inline]
     fn note(&self, shared: &Shared, local: &Local, key: &Key<'_>) {
-        let Some((spot, _)) = self.found else {
-            local.cell.events.misses.count();
-            local.event(shared, key, EventClass::KEY_MISS, Event::MISSED);
-            return;
-        };
-        local.cell.events.hits.count();
-        let marks = local.notes_use && local.in_force.policy.uses_marks();
+        match &self.found {
+            Some((spot, _)) => local.note_hit(spot),
+            None => local.note_miss(shared, key),
+        }
+    }
+}
+
+impl Local {
+    /// Counts a look that found a record, and marks it as used if the policy wants to know.
+    #[inline(always)]
+    fn note_hit(&self, spot: &Spot<'_>) {
+        self.cell.events.hits.count();
+        let marks = self.in_force.policy.uses_marks() && self.notes_use;
         if marks && !spot.link.has(Link::VISITED) {
             spot.bucket.set_visited(spot.at);
         }
+    }
+
+    /// Counts a look that found none.
+    #[inline]
+    fn note_miss(&self, shared: &Shared, key: &Key<'_>) {
+        self.cell.events.misses.count();
+        self.event(shared, key, EventClass::KEY_MISS, Event::MISSED);
     }
 }
 
@@ -286,27 +351,26 @@ impl Drop for Held<'_> {
 }
 
 impl<'a> Patience<'a> {
-    /// Looks until something comes of it, with the lock in the end.
-    #[cold]
-    #[inline(never)]
+    /// Looks until something comes of it, with the lock in the end; what came in the way of the look
+    /// before, if there was one, is `trouble`.
     fn look(
         &mut self,
         shared: &'a Shared,
         local: &'a Local,
         index: Option<&'a Index>,
         key: &Key<'_>,
-        mut trouble: Trouble,
+        mut trouble: Option<Trouble>,
     ) -> Look<'a> {
         while self.tries + 1 < TRIES_MAX {
             self.tries += 1;
             match trouble {
-                Trouble::NeedsLock => break,
-                Trouble::Busy => self.wait.pause(),
-                Trouble::Torn | Trouble::Elsewhere => {}
+                Some(Trouble::NeedsLock) => break,
+                Some(Trouble::Busy) => self.wait.pause(),
+                Some(Trouble::Torn) | None => {}
             }
             match look_freely(shared, local, index, key) {
                 Ok(look) => return look,
-                Err(another) => trouble = another,
+                Err(another) => trouble = Some(another),
             }
         }
         self.look_held(shared, local, index, key)
@@ -377,71 +441,65 @@ fn look_locked<'a>(
     (look, changed)
 }
 
-/// Looks once, without the lock.
+/// Looks once, without the lock. What is found counts if the word stays as it was.
 fn look_freely<'a>(
     shared: &'a Shared,
     local: &Local,
     index: Option<&'a Index>,
     key: &Key<'_>,
 ) -> Result<Look<'a>, Trouble> {
-    let (mut look, is_all) = look_at_home(shared, local, index, key)?;
-    if let (None, false, Some(index), Some((_, word))) = (look.found, is_all, index, look.watched) {
-        let found = search_overflow(shared, index, word.overflow(), key)?;
-        look.found = existing(local, found)?;
-    }
-    Ok(look)
-}
-
-/// Looks into the home bucket, without the lock; whether that is all of its chain. What is found there
-/// counts if the word stays as it was.
-#[inline(always)]
-fn look_at_home<'a>(
-    shared: &'a Shared,
-    local: &Local,
-    index: Option<&'a Index>,
-    key: &Key<'_>,
-) -> Result<(Look<'a>, bool), Trouble> {
     let Some(index) = index else {
-        return Ok((Look::NOWHERE, true));
+        return Ok(Look::NOWHERE);
     };
     if !local.held.is_empty() {
         return Err(Trouble::NeedsLock);
     }
+    let (bucket, word) = home_of(index, key).ok_or(Trouble::Busy)?;
+    // An expired record is the only one of its key.
+    let found = match search_bucket(shared, bucket, key)? {
+        Some(found) => Some(found),
+        None => search_overflow(shared, index, word.overflow(), key)?,
+    };
+    Ok(Look {
+        found: existing(local, found)?,
+        watched: Some((bucket, word)),
+    })
+}
+
+/// The home bucket of a key and its word, unless somebody holds it or it was just split.
+#[inline(always)]
+fn home_of<'a>(index: &'a Index, key: &Key<'_>) -> Option<(&'a Bucket, Word)> {
     let home = index.state().home(key.hash());
     let bucket = index.bucket(home.number);
     let word = bucket.word();
-    if word.is_locked() || word.depth() != home.depth {
-        return Err(Trouble::Busy);
+    if word.is_free_at(home.depth) {
+        Some((bucket, word))
+    } else {
+        None
     }
-    let found = search_bucket(shared, bucket, key)?;
-    // An expired record is the only one of its key.
-    let is_all = found.is_some() || word.overflow() == 0;
-    let look = Look {
-        found: existing(local, found)?,
-        watched: Some((bucket, word)),
-    };
-    Ok((look, is_all))
+}
+
+/// Whether a record that has a deadline or a clock can be shown as it is: it has not expired, and its
+/// clock need not be set.
+#[inline(always)]
+fn is_current(local: &Local, view: &View<'_>) -> bool {
+    let is_used = |clock| local.notes_use && local.clock().used(clock).is_some();
+    !view.is_expired(local.now_unix_ms) && !view.clock().is_some_and(is_used)
 }
 
 /// What was found, unless it has expired.
-#[inline(always)]
 fn existing<'a>(
     local: &Local,
     found: Option<(Spot<'a>, View<'a>)>,
 ) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
-    let Some((_, view)) = found.filter(|(_, view)| !view.is_expired(local.now_unix_ms)) else {
-        return Ok(None);
-    };
-    match view.clock() {
-        Some(clock) if local.notes_use && local.clock().used(clock).is_some() => {
-            Err(Trouble::NeedsLock)
-        }
-        _ => Ok(found),
+    match found {
+        Some((_, view)) if view.is_expired(local.now_unix_ms) => Ok(None),
+        Some((_, view)) if !is_current(local, &view) => Err(Trouble::NeedsLock),
+        found => Ok(found),
     }
 }
 
 /// The rest of a chain; few keys are not in their home bucket.
-#[inline(never)]
 fn search_overflow<'a>(
     shared: &'a Shared,
     index: &'a Index,
@@ -461,7 +519,6 @@ fn search_overflow<'a>(
     Err(Trouble::NeedsLock)
 }
 
-#[inline(always)]
 fn search_bucket<'a>(
     shared: &'a Shared,
     bucket: &'a Bucket,

@@ -42,6 +42,9 @@ pub trait Visitor {
     /// Looks at the record, or learns that there is none. May be called more than once (see
     /// [`Record`]); the last answer counts.
     fn visit(&mut self, record: Option<&Record<'_>>) -> Self::Answer;
+
+    /// Undoes what visits before did: called before every visit but the first.
+    fn forget(&mut self);
 }
 
 /// Where the record is.
@@ -170,7 +173,7 @@ impl<'a> Record<'a> {
 
     /// Length of the string in bytes (of its text, when it is kept as a number); of an object
     /// nothing.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.source {
@@ -187,7 +190,7 @@ impl<'a> Record<'a> {
     }
 
     /// The number, when the value is kept as one.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match &self.source {
@@ -219,7 +222,7 @@ impl<'a> Record<'a> {
 
     /// Copies `out.len()` bytes of the string, from `start` on. The range must lie within
     /// [`Record::len`]; bytes beyond it are left as they are.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, start: usize, out: &mut [u8]) {
         match &self.source {
             Source::Slot(slot) => slot.copy_to(start, out),
@@ -311,12 +314,12 @@ impl<'a> Slot<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn number(&self) -> Option<i64> {
         (self.view.form() == Form::Integer).then(|| self.view.integer())
     }
 
-    #[inline]
+    #[inline(always)]
     fn len(&self) -> usize {
         match self.view.form() {
             Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),

@@ -23,8 +23,8 @@ pub(crate) const CLASS_COUNT: usize = 2;
 /// The largest slot; longer values are blobs.
 pub(crate) const SLOT_BYTES_MAX: usize = 16 << 10;
 
-/// A size class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A size class; by default the smallest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SizeClass(u8);
 
 impl SizeClass {

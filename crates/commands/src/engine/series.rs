@@ -8,8 +8,9 @@
 use std::sync::atomic::Ordering;
 
 use protocol::{Reply, Requests};
+use store::{Handle, Key};
 
-use super::visit::Visit;
+use super::visit::{Visit, refuse};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -77,11 +78,52 @@ impl Series<'_, '_, '_> {
                 break;
             }
         }
-        let calls = done - refused;
-        visit.ledger.counters.count_calls(found.index, calls);
-        visit.lap.add(found.index, self.first, done, calls);
+        self.note(done, done - refused);
+    }
+
+    /// As [`Series::each`], for a command that looks up its first argument, a key, and changes nothing:
+    /// then less can happen, and what the plan knows of the keys is taken in order.
+    #[inline(always)]
+    pub fn each_look(
+        &mut self,
+        look: impl Fn(&mut Handle, &Key<'_>, &mut Reply<'_>) -> CommandResult,
+    ) {
+        let (found, visit) = (self.found, &mut *self.visit);
+        let context = &mut visit.context;
+        let database = context.session.database;
+        let mut planned = context.plan.keys_of(self.planned).iter();
+        let mut done = 0;
+        for request in self.requests.clone() {
+            done += 1;
+            let Some(name) = request.arg(1) else {
+                continue;
+            };
+            let hash = match planned.next() {
+                Some(key) => key.hash(),
+                None => context.store.hash(name),
+            };
+            let key = Key::with_hash(name, hash, database);
+            let start = visit.reply.mark();
+            if let Err(error) = look(context.store, &key, &mut visit.reply) {
+                visit.ledger.counters.count_failure(found.index);
+                refuse(&visit.ledger, &mut visit.reply, start, &error);
+            }
+            let is_full = visit.reply.len_with_attachments() >= self.reply_bytes_end;
+            if is_full || done >= self.requests_max {
+                break;
+            }
+        }
+        self.note(done, done);
+    }
+
+    /// Notes how many ran, and how many of these to their end.
+    #[inline]
+    fn note(&mut self, done: usize, calls: usize) {
+        let (index, visit) = (self.found.index, &mut *self.visit);
+        visit.ledger.counters.count_calls(index, calls);
+        visit.lap.add(index, self.first, done, calls);
         let client = &visit.context.session.client;
-        client.last_command.store(found.index, Ordering::Relaxed);
+        client.last_command.store(index, Ordering::Relaxed);
         self.done = done;
     }
 

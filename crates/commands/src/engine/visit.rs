@@ -383,12 +383,8 @@ impl Visit<'_> {
     }
 
     /// Answers with an error instead of whatever was written since `start`.
-    #[cold]
     pub(super) fn refuse(&mut self, start: usize, error: &CommandError) {
-        let text = error.text();
-        self.ledger.counters.count_error(&text);
-        self.reply.rollback(start);
-        self.reply.error_bytes(&text);
+        refuse(&self.ledger, &mut self.reply, start, error);
     }
 
     /// Runs any request and writes its reply.
@@ -681,6 +677,20 @@ impl Visit<'_> {
             None
         }
     }
+}
+
+/// Answers with an error instead of whatever was written since `start`.
+#[cold]
+pub(super) fn refuse(
+    ledger: &Ledger<'_>,
+    reply: &mut Reply<'_>,
+    start: usize,
+    error: &CommandError,
+) {
+    let text = error.text();
+    ledger.counters.count_error(&text);
+    reply.rollback(start);
+    reply.error_bytes(&text);
 }
 
 /// What came of a visit that ended within a batch.

@@ -19,7 +19,7 @@ pub(super) const GET: CommandSpec = CommandSpec {
     summary: "Gives the string kept at a key.",
     syntax: "key",
     handler: get,
-    series: Some(|series| series.each(get)),
+    series: Some(|series| series.each_look(look)),
     ..CommandSpec::BLANK
 };
 
@@ -80,11 +80,16 @@ pub(super) const SUBSTR: CommandSpec = CommandSpec {
     ..GETRANGE
 };
 
-#[inline(always)]
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
+    look(context.store, &key, reply)
+}
+
+/// Writes the string at a key, or null when there is none.
+#[inline(always)]
+fn look(store: &mut Handle, key: &Key<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let mark = reply.mark();
-    if context.store.read_by(&key, StringWriter { mark, reply }) {
+    if store.read_by(key, StringWriter { mark, reply }) {
         Ok(())
     } else {
         Err(CommandError::WrongType)
@@ -102,12 +107,16 @@ impl Visitor for StringWriter<'_, '_> {
 
     #[inline(always)]
     fn visit(&mut self, record: Option<&Record<'_>>) -> bool {
-        self.reply.rollback(self.mark);
         let is_string = record.is_none_or(Record::is_string);
         if is_string {
             write_string(record, self.reply);
         }
         is_string
+    }
+
+    #[inline(always)]
+    fn forget(&mut self) {
+        self.reply.rollback(self.mark);
     }
 }
 
