@@ -6,6 +6,7 @@ use base::random::Prng;
 use protocol::Request;
 use store::{DatabaseId, Handle, Key};
 
+use crate::engine::Ledger;
 use crate::error::CommandError;
 use crate::families::server::keys as places;
 use crate::plan::Plan;
@@ -38,6 +39,8 @@ pub struct Context<'a> {
     pub(crate) turn: Turn<'a>,
     /// What is known about the batch that the command is part of.
     pub(crate) plan: &'a mut Plan,
+    /// Time, and where is counted what runs inside of the command.
+    pub(crate) ledger: Ledger<'a>,
 }
 
 /// How much a command may do where it runs.
@@ -45,6 +48,8 @@ pub struct Context<'a> {
 pub struct Pace {
     /// Whether what takes long is refused, to be run aside.
     pub(crate) defers: bool,
+    /// Whether it runs aside.
+    pub(crate) is_aside: bool,
 }
 
 /// A worker does so much for one command before its other clients have their turn: as many look-ups
@@ -178,6 +183,7 @@ impl Context<'_> {
             may_block: self.may_block,
             turn: self.turn,
             plan: self.plan,
+            ledger: self.ledger,
         };
         (self.store, rest)
     }
@@ -194,6 +200,7 @@ struct Surroundings<'a> {
     may_block: bool,
     turn: Turn<'a>,
     plan: &'a mut Plan,
+    ledger: Ledger<'a>,
 }
 
 impl Surroundings<'_> {
@@ -209,6 +216,7 @@ impl Surroundings<'_> {
             may_block: self.may_block,
             turn: self.turn,
             plan: self.plan,
+            ledger: self.ledger,
         }
     }
 }

@@ -26,7 +26,8 @@ use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::{Table, original_table, table};
 use crate::waiting::{Turn, Waiters};
-use lap::{Lap, Ledger};
+use lap::Lap;
+pub(crate) use lap::Ledger;
 pub use series::{Series, SeriesLoop};
 use serving::{Names, Serving};
 use visit::Visit;
@@ -233,6 +234,12 @@ impl Engine {
         self.store.set_author(session.client.id);
         self.store.enter();
         let output_start = output.len_with_attachments();
+        let ledger = ledger(
+            &*self.clock,
+            &self.counters,
+            &self.settings,
+            self.turn_started_ns,
+        );
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
@@ -247,18 +254,15 @@ impl Engine {
                 now_unix_ms,
                 pace: Pace {
                     defers: self.place == Place::Worker,
+                    is_aside: self.place == Place::Aside,
                 },
                 may_block: true,
                 turn: Turn::of_newcomer(&self.waiters),
                 plan: &mut self.plan,
+                ledger,
             },
             table: self.table,
-            ledger: ledger(
-                &*self.clock,
-                &self.counters,
-                &self.settings,
-                self.turn_started_ns,
-            ),
+            ledger,
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.looks_at_each(),
             arguments_left: 0,

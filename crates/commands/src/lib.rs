@@ -25,6 +25,7 @@ pub mod permission;
 pub mod port;
 pub mod push;
 pub mod refusals;
+pub mod scripts;
 pub mod session;
 pub mod settings;
 pub mod spec;
@@ -58,11 +59,13 @@ pub use observer::Observer;
 pub use permission::catalog;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientCondition, ClientFilter, ClientKind, KillCount, LogPosition, NO_USERS_FILE, Published,
+    ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition, NO_USERS_FILE,
+    Published,
     SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;
+pub use scripts::Scripts;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
 pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};

@@ -211,11 +211,36 @@ pub trait ServerPort {
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 
+    /// Writes a line into the server's log (redis.log).
+    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
+        let _ = (level, text);
+    }
+
+    /// Says, now and again, that the script that runs takes longer than it should; `is_news` the first
+    /// time. Those who wait for it are to be told
+    /// ([`Running::busy`](crate::scripts::Running::busy)).
+    fn script_is_late(&mut self, is_news: bool) {
+        let _ = is_news;
+    }
+
     /// What the server holds.
     fn memory(&mut self) -> ServerMemory;
 
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
+}
+
+/// How much a line of the server's log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Of use to who looks for a fault.
+    Debug,
+    /// Of use at times.
+    Verbose,
+    /// Of use to operators.
+    Notice,
+    /// Something is wrong.
+    Warning,
 }
 
 /// How far the log is, in bytes since it was begun.

@@ -10,6 +10,7 @@ use crate::families::sorted_sets;
 use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
+use crate::scripts::Scripts;
 use crate::thresholds::Thresholds;
 
 /// Written by CONFIG SET, read by any worker; every field by itself.
@@ -37,6 +38,8 @@ pub struct Settings {
     pub denials: Denials,
     /// Who failed to log in lately, and how often.
     pub throttle: Throttle,
+    /// Scripts and functions.
+    pub scripts: Scripts,
 }
 
 /// What is kept about the use of a record.
@@ -62,6 +65,7 @@ impl Default for Settings {
             users: Users::new(),
             denials: Denials::default(),
             throttle: Throttle::default(),
+            scripts: Scripts::default(),
         }
     }
 }

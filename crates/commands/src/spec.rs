@@ -114,6 +114,8 @@ flag_set! {
         NO_AUTH = 13, "no_auth";
         /// Not inside MULTI.
         NO_MULTI = 14, "no_multi";
+        /// It may be given no key.
+        NO_MANDATORY_KEYS = 19, "no_mandatory_keys";
         /// Its keys depend on its arguments.
         MOVABLE_KEYS = 15, "movablekeys";
         /// Runs while a script is over its time.
@@ -272,6 +274,8 @@ pub enum Group {
     Transactions,
     /// Publish/subscribe.
     PubSub,
+    /// Scripts and functions.
+    Scripting,
 }
 
 impl Group {
@@ -313,6 +317,7 @@ impl Group {
             Self::Cluster => "cluster",
             Self::Transactions => "transactions",
             Self::PubSub => "pubsub",
+            Self::Scripting => "scripting",
         }
     }
 }

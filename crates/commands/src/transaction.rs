@@ -16,7 +16,7 @@ use store::{DatabaseId, Handle, Key};
 
 use crate::families::server::keys as places;
 use crate::plan::ARGUMENTS_MAX;
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::CommandIndex;
 use crate::watch::Watches;
 
@@ -34,6 +34,8 @@ pub struct Transaction {
     queue: Vec<Queued>,
     /// Nothing but keys is touched.
     is_about_data: bool,
+    /// There is a script among them.
+    has_scripts: bool,
     arguments_count: usize,
     /// What any of the queued commands does.
     flags: Flags,
@@ -71,6 +73,7 @@ impl Default for Transaction {
         Self {
             queue: Vec::new(),
             is_about_data: true,
+            has_scripts: false,
             arguments_count: 0,
             flags: Flags::NONE,
             is_spoilt: false,
@@ -106,6 +109,12 @@ impl Transaction {
         self.is_about_data
     }
 
+    /// Whether it may come to keys that its requests do not tell, and take long: there are scripts in
+    /// it.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.has_scripts
+    }
+
     /// Whether there are so many commands or arguments that it takes long.
     pub(crate) fn is_long(&self) -> bool {
         self.queue.len() > COMMANDS_MAX || self.arguments_count > ARGUMENTS_MAX
@@ -131,6 +140,7 @@ impl Transaction {
     ) {
         self.flags = self.flags.and(spec.flags);
         self.is_about_data &= spec.group.is_data();
+        self.has_scripts |= spec.group == Group::Scripting;
         self.arguments_count += request.len();
         self.wire_bytes += request.wire_bytes();
         self.held_bytes += request.wire_bytes() + request.len() * ARGUMENT_BYTES + REQUEST_BYTES;
@@ -176,7 +186,7 @@ pub(crate) fn keys_reached<'t>(
 }
 
 /// Adds the keys of a request; `false` when its arguments do not tell them all.
-fn add_keys<'t>(
+pub(crate) fn add_keys<'t>(
     keys: &mut Vec<Key<'t>>,
     store: &Handle,
     database: DatabaseId,

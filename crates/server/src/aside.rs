@@ -14,6 +14,8 @@
 //! One job at a time: a second one would wait for the same two or three channels to memory, and two
 //! that hold keys could wait for each other.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -89,13 +91,51 @@ impl Aside {
         keeping.taker.set_idle(true);
         let thread = std::thread::Builder::new()
             .name("aside".into())
-            .spawn(move || work(&node, engine, &received, &keeping))?;
+            .spawn(move || work(&node, engine, &Queue::of(received), &keeping))?;
         Ok(Self { thread })
     }
 
     /// Waits for the end of the thread.
     pub fn join(self) {
         let _panicked = self.thread.join();
+    }
+}
+
+/// The jobs that are to be done.
+pub(crate) struct Queue {
+    jobs: Receiver<Job>,
+    /// Those that came before others that were refused.
+    first: RefCell<VecDeque<Job>>,
+}
+
+impl Queue {
+    fn of(jobs: Receiver<Job>) -> Self {
+        Self {
+            jobs,
+            first: RefCell::default(),
+        }
+    }
+
+    /// The job that comes next; waits for it.
+    fn next(&self) -> Option<Job> {
+        let first = self.first.borrow_mut().pop_front();
+        first.or_else(|| self.jobs.recv().ok())
+    }
+
+    /// Answers all that wait with an error, because what is being done takes too long. Transactions go
+    /// on waiting: what they watch can only be forgotten between jobs.
+    pub(crate) fn refuse(&self, node: &Node, text: &str) {
+        while let Ok(job) = self.jobs.try_recv() {
+            if job.transaction.is_some() {
+                self.first.borrow_mut().push_back(job);
+            } else if let Some(worker) = node.workers().get(job.client.worker) {
+                worker.post(Message::Answer {
+                    connection: job.connection,
+                    reply: in_pieces(format!("-{text}\r\n").as_bytes()),
+                    log_end: None,
+                });
+            }
+        }
     }
 }
 
@@ -118,12 +158,12 @@ impl Keeping {
     }
 }
 
-fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, keeping: &Keeping) {
-    for mut job in jobs {
+fn work(node: &Node, mut engine: Engine, queue: &Queue, keeping: &Keeping) {
+    while let Some(mut job) = queue.next() {
         keeping.taker.set_idle(false);
         keeping.take_up_log(node, &mut engine);
         let before = keeping.appended.end();
-        let mut message = run(node, &mut engine, &mut job);
+        let mut message = run(node, &mut engine, &mut job, queue);
         if let Message::Answer { log_end, .. } = &mut message {
             let end = keeping.appended.end();
             *log_end = (end != before).then_some(end);
@@ -138,12 +178,12 @@ fn work(node: &Node, mut engine: Engine, jobs: &Receiver<Job>, keeping: &Keeping
 }
 
 /// What came of a job, for the worker of its client.
-fn run(node: &Node, engine: &mut Engine, job: &mut Job) -> Message {
+fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Message {
     let mut session = Session::new(Arc::clone(&job.client), true);
     (session.database, session.resp) = (job.database, job.resp);
     session.transaction = job.transaction.take();
     session.watches = job.watches.take();
-    let mut port = Port::new(node, job.peer_is_local);
+    let mut port = Port::of_aside(node, job.peer_is_local, queue);
     let mut output = ReplyBuffer::with_capacity(0);
     let share = Share {
         requests_max: 1,

@@ -310,9 +310,10 @@ fn idle_slots(report: &Report<'_>) -> u64 {
 fn script_memory(report: &mut Report<'_>) {
     report.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
     report.field("used_memory_lua_human", human(0));
+    let (scripts, scripts_bytes) = report.node.settings.scripts.counts();
+    report.field("used_memory_scripts_eval", scripts_bytes);
+    report.field("number_of_cached_scripts", scripts);
     report.zeros(&[
-        "used_memory_scripts_eval",
-        "number_of_cached_scripts",
         "number_of_functions",
         "number_of_libraries",
         "used_memory_vm_functions",
@@ -391,8 +392,8 @@ fn stats(report: &mut Report<'_>) {
     ]);
     report.field("evicted_keys", report.statistics.evicted);
     report.field("evicted_clients", sums.of(Count::EvictedClients));
+    report.field("evicted_scripts", node.settings.scripts.evicted());
     report.zeros(&[
-        "evicted_scripts",
         "total_eviction_exceeded_time",
         "current_eviction_exceeded_time",
     ]);

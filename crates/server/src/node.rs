@@ -441,6 +441,8 @@ impl Node {
         self.apply_audit(config);
         self.want_events(config);
         self.tracker.set_keys_max(config.tracked_keys_max);
+        let threshold_ms = &self.settings.scripts.running.threshold_ms;
+        threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);

@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use commands::{
-    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogPosition,
-    Published, Push, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, Session,
-    ShutdownRequest, Topic, TopicKind,
+    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogLevel,
+    LogPosition, Published, Push, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
+    ServerPort, Session, ShutdownRequest, Topic, TopicKind,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
 use store::{Handle, Key};
 
-use crate::aside::in_pieces;
+use crate::aside::{Queue, in_pieces};
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
+use crate::log::Level;
 use crate::node::{Message, Node, own_posts};
 use crate::persistence::tail::BEFORE_LOG;
 use crate::worker::{Deliveries, LogView};
@@ -26,6 +27,8 @@ pub struct Port<'a> {
     node: &'a Node,
     peer_is_local: bool,
     local: Option<Local<'a>>,
+    /// Of the thread beside the workers, what it is to do next.
+    queue: Option<&'a Queue>,
 }
 
 /// What a worker's own clients get through it.
@@ -46,6 +49,15 @@ impl<'a> Port<'a> {
             node,
             peer_is_local,
             local: None,
+            queue: None,
+        }
+    }
+
+    /// The same for a client whose request runs aside.
+    pub(crate) fn of_aside(node: &'a Node, peer_is_local: bool, queue: &'a Queue) -> Self {
+        Self {
+            queue: Some(queue),
+            ..Self::new(node, peer_is_local)
         }
     }
 
@@ -312,6 +324,30 @@ impl ServerPort for Port<'_> {
 
     fn set_active_expire(&mut self, on: bool) {
         self.node.store.set_active_expire(on);
+    }
+
+    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
+        let level = match level {
+            LogLevel::Debug => Level::Debug,
+            LogLevel::Verbose => Level::Verbose,
+            LogLevel::Notice => Level::Notice,
+            LogLevel::Warning => Level::Warning,
+        };
+        let text = String::from_utf8_lossy(text);
+        self.node.log.log(level, format_args!("{text}"));
+    }
+
+    fn script_is_late(&mut self, is_news: bool) {
+        if is_news {
+            self.node
+                .log
+                .warning(format_args!("Slow script detected: still in execution."));
+            // Who waits for its keys looks again, and is told.
+            self.node.broadcast(&Message::KeysFree);
+        }
+        if let (Some(queue), Some(text)) = (self.queue, self.node.settings.scripts.running.busy()) {
+            queue.refuse(self.node, text);
+        }
     }
 
     fn memory(&mut self) -> ServerMemory {

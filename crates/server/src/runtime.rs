@@ -105,6 +105,7 @@ impl Workers {
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
         self.node.stop();
+        self.node.settings.scripts.running.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
             let ended = thread

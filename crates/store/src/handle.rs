@@ -411,6 +411,39 @@ impl Handle {
         self.run_locked(keys, !was_inside, body)
     }
 
+    /// Whether a key may be touched inside of [`Handle::locked`]: it is among those locked, or the
+    /// whole store is had.
+    #[must_use]
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        match &self.way {
+            Way::Indexed(way) => way.holds(key),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.is_alone(),
+        }
+    }
+
+    /// Locks further keys inside of [`Handle::locked`], for as long as those that are. Others who lock
+    /// several keys may wait for each other and for these, so this gives up after some time.
+    ///
+    /// # Errors
+    /// [`Busy`], and some of the keys may be locked now.
+    pub fn lock_more(&mut self, keys: &[Key<'_>]) -> Result<(), Busy> {
+        match self.indexed_mut() {
+            Some(way) => way.lock_more(keys),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this thread has the whole store.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        match &self.way {
+            Way::Indexed(way) => way.is_alone(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.is_alone(),
+        }
+    }
+
     /// Whether some keys are held for long, a moment ago: one load. If not, no operation of this
     /// handle waits long.
     #[inline]

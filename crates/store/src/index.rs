@@ -33,6 +33,10 @@ use crate::shrink::Shrinking;
 use crate::tally::Counts;
 use crate::wait::Wait;
 
+/// So often somebody looks whether a bucket is free before it gives up: much longer than several keys
+/// are held by who does not say that it takes long.
+const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 100_000 };
+
 /// What an index is made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -321,6 +325,21 @@ impl Index {
             }
             wait.pause();
         }
+    }
+
+    /// Locks the bucket of `hash` unless others hold it for longer than most do.
+    pub(crate) fn lock_soon(&self, hash: u64) -> Option<Home> {
+        let mut wait = Wait::default();
+        for _ in 0..PATIENCE {
+            let home = self.state().home(hash);
+            let bucket = self.bucket(home.number);
+            let word = bucket.word();
+            if !word.is_locked() && word.depth() == home.depth && bucket.try_lock(word) {
+                return Some(home);
+            }
+            wait.pause();
+        }
+        None
     }
 
     /// Locks the bucket of `hash` if it is free.

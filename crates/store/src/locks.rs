@@ -110,6 +110,60 @@ impl Indexed {
         }
     }
 
+    /// Whether a key is in the lock set, or the whole store is had.
+    pub(crate) fn holds(&self, key: &Key<'_>) -> bool {
+        if self.is_alone() {
+            return true;
+        }
+        let Some(index) = self.seen.get(key.database()) else {
+            return false;
+        };
+        let home = index.state().home(key.hash());
+        self.held_place(key.database(), home.first_position())
+            .is_ok()
+    }
+
+    /// Adds keys to a lock set. They come behind others out of order, so that waiting for somebody
+    /// might never end: it is given up after a while.
+    ///
+    /// A cut that was made since the set was taken may have passed the new buckets. What is changed from
+    /// now on belongs behind it, then; what was changed before lies in buckets that the cut has not come
+    /// to, and belongs before it.
+    pub(crate) fn lock_more(&mut self, keys: &[Key<'_>]) -> Result<(), Busy> {
+        for key in keys {
+            if self.holds(key) {
+                continue;
+            }
+            let database = key.database();
+            self.need_index(database);
+            let Some(index) = self.seen.get(database) else {
+                return Err(Busy);
+            };
+            let home = index.lock_soon(key.hash()).ok_or(Busy)?;
+            if self.local.holds_long {
+                index.bucket(home.number).set_long();
+            }
+            let at = self
+                .held_place(database, home.first_position())
+                .unwrap_or_else(|at| at);
+            let held = Held {
+                database,
+                home,
+                changed: false,
+            };
+            self.local.held.insert(at, held);
+        }
+        self.local.choose_side(&self.shared);
+        Ok(())
+    }
+
+    /// Where a bucket stands in the lock set, or where it would.
+    fn held_place(&self, database: DatabaseId, first_position: u64) -> Result<usize, usize> {
+        let place = (database, first_position);
+        let held = &self.local.held;
+        held.binary_search_by_key(&place, |held| (held.database, held.home.first_position()))
+    }
+
     /// Leaves a note at the first of `keys` that is held for long; whether there is one. `wake` is
     /// dropped if not.
     pub(crate) fn park(&mut self, keys: &[Key<'_>], wake: Wake) -> bool {

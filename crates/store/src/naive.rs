@@ -491,6 +491,11 @@ impl NaiveHandle {
         self.sinks.event(key, class, name);
     }
 
+    /// Whether this thread has all databases.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.held.is_some()
+    }
+
     pub(crate) fn group(&mut self, begins: bool) {
         match self.sinks.effects.as_deref_mut() {
             Some(sink) if begins => sink.group_begin(),

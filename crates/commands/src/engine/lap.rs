@@ -40,9 +40,9 @@ pub(super) struct Lap {
 
 /// What is needed to write down how long something took.
 #[derive(Clone, Copy)]
-pub(super) struct Ledger<'a> {
-    pub(super) clock: &'a dyn Clock,
-    pub(super) counters: &'a EngineCounters,
+pub(crate) struct Ledger<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) counters: &'a EngineCounters,
     pub(super) observer: &'a Observer,
     /// Monotonic time at which the thread's loop turn began: nothing in it took longer than since
     /// then, whatever becomes of the machine's clock.

@@ -122,13 +122,17 @@ impl Serving<'_> {
             settings: self.settings,
             random: self.random,
             now_unix_ms: self.now_unix_ms,
-            pace: Pace { defers: false },
+            pace: Pace {
+                defers: false,
+                is_aside: self.place == Place::Aside,
+            },
             may_block: true,
             turn: Turn {
                 waiters: self.waiters,
                 waiter: Some(waited),
             },
             plan: self.plan,
+            ledger: self.ledger,
         };
         let mut buffer = ReplyBuffer::with_capacity(0);
         let mut reply = Reply::new(&mut buffer, waiting.resp);

@@ -20,7 +20,7 @@ use super::Place;
 use super::lap::{Ledger, Ran};
 use super::visit::{Visit, resolve};
 use crate::args::Args;
-use crate::context::{Context, Pace};
+use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::permission::denied_at_exec;
 use crate::session::{ReplyMode, Session};
@@ -180,7 +180,7 @@ impl Visit<'_> {
             // What is read aside is not tracked.
             && session.tracking.is_none()
             && matches!(reach, Reach::Keys(_));
-        if may_defer && transaction.is_long() {
+        if may_defer && (transaction.is_long() || transaction.has_scripts()) {
             return Err(CommandError::Aside);
         }
         let place = self.place;
@@ -206,8 +206,8 @@ impl Visit<'_> {
         };
         let result = match reach {
             Reach::Keys(keys) if place == Place::Aside => self.context.locked_long(&keys, body),
-            Reach::Keys(keys) => self.context.locked(&keys, body),
-            Reach::Everything => self.context.exclusive(body),
+            Reach::Keys(keys) if !transaction.has_scripts() => self.context.locked(&keys, body),
+            Reach::Keys(_) | Reach::Everything => self.context.exclusive(body),
         };
         self.context.session.holds_pushes = false;
         self.context.may_block = true;
@@ -254,7 +254,7 @@ impl Running<'_, '_> {
         self.suppress(context, beginning);
         let mut defers = self.may_defer;
         for queued in queue {
-            context.pace = Pace { defers };
+            context.pace.defers = defers;
             let start = self.reply.mark();
             if self.run_one(context, queued) == Err(CommandError::Aside) {
                 self.reply.rollback(beginning);

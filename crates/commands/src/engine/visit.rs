@@ -21,7 +21,6 @@ use super::{Next, Outcome, Place, Share};
 use crate::args::Args;
 use crate::arrival::Arrival;
 use crate::context::Context;
-use crate::context::Pace;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
 use crate::families::server::keys as places;
 use crate::permission::judge;
@@ -396,12 +395,17 @@ impl Visit<'_> {
         {
             return next;
         }
-        if self.may_be_busy && self.has_to_wait(command, request) {
-            return Next::Busy;
-        }
         self.reply_start = self.reply.mark();
         // What was changed by others holds from here on.
         self.context.session.permit.rules();
+        if self.may_be_busy && self.has_to_wait(command, request) {
+            let Some(refusal) = self.context.settings.scripts.running.busy() else {
+                return Next::Busy;
+            };
+            self.context.session.spoil_transaction();
+            self.refuse(self.reply_start, &CommandError::fixed(refusal));
+            return Next::Read;
+        }
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
         }
@@ -533,7 +537,7 @@ impl Visit<'_> {
         };
         self.context.track_reads(spec, request);
         let defers = self.place == Place::Worker && may_defer(self.context.session);
-        self.context.pace = Pace { defers };
+        self.context.pace.defers = defers;
         let result = match self.place {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
                 Err(CommandError::Aside)

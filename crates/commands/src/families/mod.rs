@@ -13,6 +13,7 @@ pub mod hashes;
 pub mod hyper_log_log;
 pub mod lists;
 pub mod pubsub;
+pub mod scripting;
 pub mod server;
 pub mod sets;
 pub mod sorted_sets;
@@ -37,6 +38,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     server::COMMANDS,
     &[acl::COMMANDS],
     pubsub::COMMANDS,
+    scripting::COMMANDS,
     &[cluster::COMMANDS],
     &[transactions::COMMANDS],
 ];

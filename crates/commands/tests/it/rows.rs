@@ -72,6 +72,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("hpttl", "row", "newer: Redis 7.4"),
     ("hsetex", "row", "newer: Redis 8.0"),
     ("httl", "row", "newer: Redis 7.4"),
+    ("script|show", "row", "newer: Valkey 8.0"),
     ("client|setname", "tips", "7.2 has them"),
     ("config|resetstat", "tips", "7.2 has them"),
     ("config|rewrite", "tips", "7.2 has them"),

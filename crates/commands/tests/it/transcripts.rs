@@ -41,6 +41,7 @@ fn family(spec: &CommandSpec) -> &'static str {
         Group::Geo => "geo",
         Group::Transactions => "transactions",
         Group::PubSub => "pubsub",
+        Group::Scripting => "scripting",
     }
 }
 

@@ -100,6 +100,8 @@ pub struct Config {
     /// `tracking-table-max-keys`: keys of which changes are told to clients that cache them; 0 for no
     /// limit.
     pub tracked_keys_max: u64,
+    /// After how many milliseconds those who wait for a script are told so; 0 means never.
+    pub busy_reply_ms: u64,
     /// Length of one argument.
     pub bulk_bytes_max: u64,
     /// Whether DUMP compresses long texts.

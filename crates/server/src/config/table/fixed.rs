@@ -11,7 +11,6 @@ use super::{
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "has no TLS";
-const NO_SCRIPTS: &str = "runs no scripts";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
 const EVICTS_A_LITTLE: &str = "evicts as many keys as each write needs, up to a fixed number";
@@ -125,7 +124,6 @@ pub(super) const MACHINE: &[Directive] = &[
     lacking("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
     lacking("unixsocketgroup", TEXT, "", "sets no group for its socket").at_start(),
     lacking("socket-mark-id", integer(0, UINT_MAX), "0", "does not mark its sockets").at_start(),
-    lacking("busy-reply-threshold", LONG_COUNT, "5000", NO_SCRIPTS).aliases(&["lua-time-limit"]),
 ];
 
 #[rustfmt::skip] // One row, one directive.

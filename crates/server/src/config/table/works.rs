@@ -170,6 +170,7 @@ pub(super) const OBSERVATION: &[Directive] = &[
     Directive::new("commandlog-reply-larger-than", AT_LEAST, "1048576"),
     Directive::new("commandlog-large-reply-max-len", LONG_COUNT, "128"),
     Directive::new("latency-monitor-threshold", LONG_COUNT, "0"),
+    Directive::new("busy-reply-threshold", LONG_COUNT, "5000").aliases(&["lua-time-limit"]),
     Directive::new("tracking-table-max-keys", LONG_COUNT, "1000000"),
     Directive::new("latency-tracking", SWITCH, "yes"),
     Directive::new("latency-tracking-info-percentiles", PERCENTILES, "50 99 99.9")

@@ -1,0 +1,176 @@
+//! EVAL EVALSHA FCALL, and those of them that only read.
+
+use std::rc::Rc;
+
+use protocol::Reply;
+use store::StoreError;
+
+use super::Given;
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::scripts::{self, Call, Code, Compiled, Digest, RunKind, Script};
+use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+
+const COMMON: Flags = Flags::NOSCRIPT
+    .and(Flags::STALE)
+    .and(Flags::SKIP_MONITOR)
+    .and(Flags::NO_MANDATORY_KEYS)
+    .and(Flags::MOVABLE_KEYS);
+
+const fn keys(access: KeyAccess, notes: &'static str) -> KeySpec {
+    KeySpec {
+        begin: Begin::Index(2),
+        find: Find::Count {
+            count: 0,
+            first: 1,
+            step: 1,
+        },
+        access,
+        notes,
+    }
+}
+
+const WRITES: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE);
+const READS: KeyAccess = KeyAccess::RO.and(KeyAccess::ACCESS);
+const WRITES_NOTES: &str =
+    "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE";
+const READS_NOTES: &str =
+    "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS";
+
+const RUNNER: CommandSpec = CommandSpec {
+    arity: Arity::AtLeast(3),
+    flags: COMMON.and(Flags::MAY_REPLICATE),
+    keys: &[keys(WRITES, WRITES_NOTES)],
+    group: Group::Scripting,
+    categories: &["scripting"],
+    since: "2.6.0",
+    summary: "Runs a script as one step.",
+    complexity: "Depends on the script that is executed.",
+    syntax: "script numkeys:integer [key [key ...]] [arg [arg ...]]",
+    ..CommandSpec::BLANK
+};
+
+const READER: CommandSpec = CommandSpec {
+    flags: COMMON.and(Flags::READONLY),
+    keys: &[keys(READS, READS_NOTES)],
+    since: "7.0.0",
+    summary: "Runs a script that only reads.",
+    ..RUNNER
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "EVAL",
+        handler: |context, args, reply| eval(context, args, reply, false),
+        ..RUNNER
+    },
+    CommandSpec {
+        name: "EVALSHA",
+        keys: &[keys(WRITES, "")],
+        summary: "Runs a script that is known by its SHA-1.",
+        syntax: "sha1 numkeys:integer [key [key ...]] [arg [arg ...]]",
+        handler: |context, args, reply| eval_sha(context, args, reply, false),
+        ..RUNNER
+    },
+    CommandSpec {
+        name: "EVAL_RO",
+        handler: |context, args, reply| eval(context, args, reply, true),
+        ..READER
+    },
+    CommandSpec {
+        name: "EVALSHA_RO",
+        keys: &[keys(READS, "")],
+        summary: "Runs a script that is known by its SHA-1 and only reads.",
+        syntax: "sha1 numkeys:integer [key [key ...]] [arg [arg ...]]",
+        handler: |context, args, reply| eval_sha(context, args, reply, true),
+        ..READER
+    },
+];
+
+fn eval(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    reads_only: bool,
+) -> CommandResult {
+    let source = args.bytes()?;
+    let given = Given::parse(args)?;
+    let digest = scripts::digest_of(source);
+    let known = context.settings.scripts.find(&digest);
+    let (script, compiled) = match known {
+        Some(script) => {
+            let compiled = scripts::compiled(&script)?;
+            (script, compiled)
+        }
+        None => scripts::add(context.settings, digest, source, false)?,
+    };
+    run_script(context, (&script, &compiled), given, reply, reads_only)
+}
+
+fn eval_sha(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    reads_only: bool,
+) -> CommandResult {
+    let name = args.bytes()?;
+    let digest = Digest::try_from(name.to_ascii_lowercase()).map_err(|_| NO_SCRIPT)?;
+    let given = Given::parse(args)?;
+    let script = context.settings.scripts.find(&digest).ok_or(NO_SCRIPT)?;
+    let compiled = scripts::compiled(&script)?;
+    run_script(context, (&script, &compiled), given, reply, reads_only)
+}
+
+const NO_SCRIPT: CommandError =
+    CommandError::fixed("NOSCRIPT No matching script. Please use EVAL.");
+
+fn run_script(
+    context: &mut Context<'_>,
+    (script, compiled): (&Script, &Rc<Compiled>),
+    given: Given<'_>,
+    reply: &mut Reply<'_>,
+    reads_only: bool,
+) -> CommandResult {
+    let call = Call {
+        kind: RunKind::Script,
+        name: b"",
+        code: Code::Script(compiled),
+        keys: given.keys,
+        args: given.args,
+        request: given.request,
+        is_read_only: reads_only,
+        allows_oom: false,
+        history: &script.history,
+    };
+    run_with_flags(context, call, compiled.flags, reads_only, reply)
+}
+
+/// Runs what its flags let run here.
+fn run_with_flags(
+    context: &mut Context<'_>,
+    mut call: Call<'_>,
+    flags: Option<scripts::RunFlags>,
+    reads_only: bool,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let bytes = call.request.wire_bytes();
+    let is_inside = context.store.holds_keys() || context.store.is_alone();
+    let is_full = !is_inside && context.store.make_room(bytes) == Err(StoreError::OutOfMemory);
+    if let Some(flags) = flags {
+        if reads_only && !flags.no_writes {
+            return Err(CommandError::fixed(
+                "ERR Can not execute a script with write flag using *_ro command.",
+            ));
+        }
+        if is_full && !flags.allow_oom && !flags.no_writes {
+            return Err(CommandError::fixed(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+                 'maxmemory'",
+            ));
+        }
+        call.is_read_only |= flags.no_writes;
+        call.allows_oom = flags.allow_oom;
+    }
+    scripts::run(context, &call, is_full, reply)
+}

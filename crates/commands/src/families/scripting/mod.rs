@@ -1,0 +1,62 @@
+//! Scripts and functions: EVAL, FCALL and their kin, SCRIPT, FUNCTION.
+//!
+//! How they run is told in [`crate::scripts`]; here are the commands.
+
+mod evaluate;
+mod script;
+
+use protocol::Request;
+
+use crate::args::Args;
+use crate::error::CommandError;
+use crate::spec::CommandSpec;
+
+/// The rows of this family, by theme.
+pub const COMMANDS: &[&[CommandSpec]] = &[evaluate::COMMANDS, script::COMMANDS];
+
+/// Keys and arguments of a call, behind `numkeys`.
+struct Given<'r> {
+    keys: Vec<&'r [u8]>,
+    args: Vec<&'r [u8]>,
+    request: Request<'r>,
+}
+
+impl<'r> Given<'r> {
+    /// # Errors
+    /// When the number of keys is none, negative, or larger than there are arguments.
+    fn parse(args: &mut Args<'r>) -> Result<Self, CommandError> {
+        let count = args.integer()?;
+        let given = args.remaining();
+        let too_many = i64::try_from(given).is_ok_and(|given| count > given);
+        if too_many {
+            return Err(CommandError::fixed(
+                "ERR Number of keys can't be greater than number of args",
+            ));
+        }
+        let count = usize::try_from(count)
+            .map_err(|_| CommandError::fixed("ERR Number of keys can't be negative"))?;
+        Ok(Self {
+            keys: args.by_ref().take(count).collect(),
+            args: args.by_ref().collect(),
+            request: args.request(),
+        })
+    }
+}
+
+/// SYNC or ASYNC, or nothing; both forget at once here.
+///
+/// # Errors
+/// `complaint`, when it is something else.
+fn take_mode(args: &mut Args<'_>, complaint: &'static str) -> Result<(), CommandError> {
+    if args.remaining() > 1 {
+        return Err(CommandError::fixed(complaint));
+    }
+    if args.remaining() == 0 || args.take_word("SYNC") || args.take_word("ASYNC") {
+        return Ok(());
+    }
+    Err(CommandError::fixed(complaint))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests;

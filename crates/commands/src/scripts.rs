@@ -1,0 +1,136 @@
+//! Scripts and functions: what the server knows of them, and how they run.
+//!
+//! ```text
+//!   EVAL, FCALL ─► cache (shared: source, flags, history) ─► machine (one per thread, compiled there)
+//!                                                                 │ redis.call
+//!   run: which keys are locked, and where ◄── caller: one command inside of the script ◄┘
+//! ```
+//!
+//! A script is one step for everybody else. Its keys are those it declares; keys it comes to beyond
+//! those are found out, and it begins anew with them locked, as long as it has changed nothing. Behind
+//! its first change further keys are locked as it comes to them.
+//!
+//! A script that may take long never runs on a worker's thread beyond its first change: one with loops is
+//! left to the engine aside before that, until it has proved to be quick. So a script that never ends
+//! keeps nobody waiting but who wants its keys.
+
+mod caller;
+mod history;
+mod machine;
+mod run;
+mod running;
+mod values;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use machine::{Compiled, RunFlags, add, compiled};
+pub(crate) use run::{Call, Code, run};
+pub use running::{Killing, RunKind, Running};
+
+use history::History;
+
+/// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
+const EVALUATED_MAX: usize = 500;
+
+/// What a script is known by: the SHA-1 of its source, in hexadecimal digits.
+pub type Digest = [u8; 40];
+
+/// The name of a script.
+pub(crate) fn digest_of(source: &[u8]) -> Digest {
+    let hex = sha1_smol::Sha1::from(source).digest().to_string();
+    let mut digest = [b'0'; 40];
+    for (place, digit) in digest.iter_mut().zip(hex.bytes()) {
+        *place = digit;
+    }
+    digest
+}
+
+/// All that is shared about scripts by the threads of a server.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    cache: Mutex<Cache>,
+    /// Scripts forgotten to make room for others.
+    evicted: AtomicU64,
+    /// Those that run, as far as others hear of them.
+    pub running: Running,
+}
+
+/// A script.
+#[derive(Debug)]
+pub struct Script {
+    /// Its name.
+    pub digest: Digest,
+    /// What it was compiled from.
+    pub source: Box<[u8]>,
+    /// How it behaved.
+    pub(crate) history: History,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    scripts: HashMap<Digest, Arc<Script>>,
+    /// Those that came with EVAL, the oldest first.
+    evaluated: VecDeque<Digest>,
+    bytes: usize,
+}
+
+impl Scripts {
+    /// The script with this name, if it is known.
+    pub(crate) fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
+        self.cache().scripts.get(digest).cloned()
+    }
+
+    /// Remembers a script; `stays` if it is not to be forgotten for others (SCRIPT LOAD).
+    pub(crate) fn add(&self, digest: Digest, source: &[u8], stays: bool) -> Arc<Script> {
+        let mut cache = self.cache();
+        let cache = &mut *cache;
+        if let Some(known) = cache.scripts.get(&digest) {
+            if stays {
+                cache.evaluated.retain(|one| *one != digest);
+            }
+            return Arc::clone(known);
+        }
+        let script = Arc::new(Script {
+            digest,
+            source: source.into(),
+            history: History::of(source),
+        });
+        cache.bytes += source.len();
+        cache.scripts.insert(digest, Arc::clone(&script));
+        if !stays {
+            cache.evaluated.push_back(digest);
+            if cache.evaluated.len() > EVALUATED_MAX
+                && let Some(oldest) = cache.evaluated.pop_front()
+                && let Some(gone) = cache.scripts.remove(&oldest)
+            {
+                cache.bytes -= gone.source.len();
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        script
+    }
+
+    /// Forgets all scripts.
+    pub(crate) fn flush(&self) {
+        *self.cache() = Cache::default();
+    }
+
+    /// How many scripts are known, and the bytes of their sources.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        let cache = self.cache();
+        (cache.scripts.len(), cache.bytes)
+    }
+
+    /// Scripts forgotten to make room for others.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

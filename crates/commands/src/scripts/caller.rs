@@ -1,0 +1,343 @@
+//! One command inside of a script: whether it may run, whether its keys are held, and its reply.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use protocol::{OwnedRequest, Reply, ReplyBuffer, Request, Resp};
+use scripting::{Host, Level, Refused, Stop};
+use store::{DatabaseId, Key};
+
+use super::history::QUICK_NS_MAX;
+use super::run::Call;
+use super::running::{Killing, LongRun, RunKind};
+use super::values;
+use crate::args::Args;
+use crate::context::{Context, Pace};
+use crate::engine::resolve;
+use crate::error::{CommandError, CommandResult};
+use crate::spec::{CommandSpec, Flags, Group};
+use crate::table::{CommandIndex, table};
+use crate::transaction;
+
+/// After so long a script is one that others hear of.
+const LONG_NS: u64 = 5_000_000;
+
+/// Keys by name, each with its database.
+pub(super) type Names = Vec<(DatabaseId, Box<[u8]>)>;
+
+/// Why a run ends so that another can begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// These keys are to be locked, too.
+    Lock(Names),
+    /// The whole store is to be had.
+    LockAll,
+    /// It is to run aside.
+    Aside,
+}
+
+/// What a run may do where it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leave {
+    /// It may be begun anew.
+    pub(super) may_restart: bool,
+    /// It may be left to the engine aside.
+    pub(super) may_defer: bool,
+    /// It may change something here.
+    pub(super) may_write: bool,
+}
+
+/// A command, ready to run.
+struct Command<'r> {
+    index: CommandIndex,
+    spec: &'static CommandSpec,
+    first: usize,
+    request: Request<'r>,
+}
+
+/// The server as one run of a script sees it.
+pub(super) struct Caller<'h, 'c> {
+    context: &'h mut Context<'c>,
+    call: &'h Call<'h>,
+    leave: Leave,
+    /// Memory was full when it began.
+    is_full: bool,
+    /// The protocol that replies come in.
+    resp: Resp,
+    buffer: ReplyBuffer,
+    /// The last reply, in one piece.
+    whole: Vec<u8>,
+    started_ns: u64,
+    long: Option<Arc<LongRun>>,
+    wrote: bool,
+    halt: Option<Halt>,
+}
+
+impl<'h, 'c> Caller<'h, 'c> {
+    pub(super) fn new(
+        context: &'h mut Context<'c>,
+        call: &'h Call<'h>,
+        leave: Leave,
+        is_full: bool,
+    ) -> Self {
+        let started_ns = context.ledger.clock.monotonic_ns();
+        Self {
+            context,
+            call,
+            leave,
+            is_full,
+            resp: Resp::V2,
+            buffer: ReplyBuffer::with_capacity(0),
+            whole: Vec::new(),
+            started_ns,
+            long: None,
+            wrote: false,
+            halt: None,
+        }
+    }
+
+    /// Ends the run; why it ended before its end, if it did.
+    pub(super) fn end(mut self) -> Option<Halt> {
+        if let Some(long) = &self.long {
+            self.context.settings.scripts.running.leave(long);
+        }
+        let ns = self.elapsed_ns();
+        if self.halt.is_none() {
+            self.call.history.note_run(ns);
+        }
+        self.halt.take()
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        let now_ns = self.context.ledger.clock.monotonic_ns();
+        now_ns.saturating_sub(self.started_ns)
+    }
+
+    /// Finds the command, and whether scripts may run it.
+    fn admit<'r>(&mut self, request: Request<'r>) -> Result<Command<'r>, CommandError> {
+        let found = table().find(request.name());
+        let resolved = found.map(|found| resolve(table(), found, request));
+        let Some(Ok((index, spec, first))) = resolved else {
+            return Err(CommandError::fixed(
+                "ERR Unknown Redis command called from script",
+            ));
+        };
+        if !spec.arity.accepts(request.len()) {
+            return Err(CommandError::fixed(
+                "ERR Wrong number of args calling Redis command from script",
+            ));
+        }
+        if spec.flags.has(Flags::NOSCRIPT) {
+            return Err(CommandError::fixed(
+                "ERR This Redis command is not allowed from script",
+            ));
+        }
+        if is_effectful(spec) && self.call.is_read_only {
+            return Err(CommandError::fixed(
+                "ERR Write commands are not allowed from read-only scripts.",
+            ));
+        }
+        let settings = self.context.settings;
+        settings.refusals.pass(spec, self.context.session)?;
+        let has_room = !self.is_full || self.wrote || self.call.allows_oom;
+        if spec.flags.has(Flags::DENYOOM) && !has_room {
+            return Err(CommandError::OutOfMemory);
+        }
+        Ok(Command {
+            index,
+            spec,
+            first,
+            request,
+        })
+    }
+
+    /// Sees to it that the keys of a command are held; whether it may go on.
+    fn reach(&mut self, command: &Command<'_>) -> Result<bool, CommandError> {
+        let context = &mut *self.context;
+        let database = context.session.database;
+        let mut keys = Vec::new();
+        let (spec, request) = (command.spec, command.request);
+        let tells_all = transaction::add_keys(&mut keys, context.store, database, spec, &request);
+        let may_restart = self.leave.may_restart && !self.wrote;
+        if !tells_all && !context.store.is_alone() {
+            if may_restart {
+                self.halt = Some(Halt::LockAll);
+                return Ok(false);
+            }
+            self.call.history.note_stray();
+            if spec.flags.has(Flags::WRITE) {
+                return Err(CommandError::fixed(REACHES_ALL));
+            }
+        }
+        keys.retain(|key| !context.store.holds(key));
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        if may_restart {
+            let name = |key: &Key<'_>| (key.database(), key.bytes().into());
+            self.halt = Some(Halt::Lock(keys.iter().map(name).collect()));
+            return Ok(false);
+        }
+        self.call.history.note_stray();
+        let locked = context.store.lock_more(&keys);
+        locked.map_err(|_| CommandError::fixed(UNDECLARED))?;
+        Ok(true)
+    }
+
+    /// Notes that a command is about to change something; whether it may here.
+    fn begin_to_write(&mut self) -> bool {
+        if self.wrote {
+            return true;
+        }
+        if !self.leave.may_write && self.leave.may_defer {
+            self.halt = Some(Halt::Aside);
+            return false;
+        }
+        self.wrote = true;
+        if let Some(long) = &self.long {
+            long.note_write();
+        }
+        true
+    }
+
+    /// Runs a command, if it may run here, and leaves its reply in the buffer.
+    fn run(&mut self, arguments: &[&[u8]]) -> CommandResult {
+        let owned = OwnedRequest::new(arguments);
+        let command = self.admit(owned.request())?;
+        let may_go_on =
+            self.reach(&command)? && (!is_effectful(command.spec) || self.begin_to_write());
+        if may_go_on {
+            self.execute(&command)?;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, command: &Command<'_>) -> CommandResult {
+        let context = &mut *self.context;
+        let before = (context.pace, context.may_block);
+        context.pace = Pace {
+            defers: false,
+            ..context.pace
+        };
+        context.may_block = false;
+        context.plan.begin_unplanned();
+        context.track_reads(command.spec, command.request);
+        let mut args = Args::new(command.request, command.first);
+        let mut reply = Reply::new(&mut self.buffer, self.resp);
+        let result = (command.spec.handler)(context, &mut args, &mut reply);
+        (context.pace, context.may_block) = before;
+        let counters = context.ledger.counters;
+        counters.count_calls(command.index, 1);
+        if let Err(error) = &result {
+            counters.count_failure(command.index);
+            counters.count_error(&error.text());
+        }
+        result
+    }
+
+    /// Has others hear of the run, as long as it takes.
+    fn enter_long(&mut self) -> Arc<LongRun> {
+        let (call, started_ns) = (self.call, self.started_ns);
+        let running = &self.context.settings.scripts.running;
+        let long = self.long.get_or_insert_with(|| {
+            let command = call.request.iter().map(<[u8]>::to_vec).collect();
+            let long = LongRun::new(call.kind, call.name, command, started_ns);
+            running.enter(&long);
+            long
+        });
+        if self.wrote {
+            long.note_write();
+        }
+        Arc::clone(long)
+    }
+}
+
+impl Host for Caller<'_, '_> {
+    fn call(&mut self, arguments: &[&[u8]]) -> scripting::Reply<'_> {
+        self.buffer.clear();
+        if let Err(error) = self.run(arguments) {
+            self.buffer.clear();
+            Reply::new(&mut self.buffer, self.resp).error_bytes(&error.text());
+        }
+        if self.halt.is_some() {
+            return scripting::Reply::Stop(BEGINS_ANEW);
+        }
+        self.whole = self.buffer.to_vec();
+        scripting::Reply::Encoded(&self.whole)
+    }
+
+    fn log(&mut self, level: Level, text: &[u8]) {
+        self.context.server.log_line(values::level(level), text);
+    }
+
+    fn acl_allows(&mut self, arguments: &[&[u8]]) -> Result<bool, Refused> {
+        let owned = OwnedRequest::new(arguments);
+        let request = owned.request();
+        let found = table().find(request.name());
+        let resolved = found.map(|found| resolve(table(), found, request));
+        match resolved {
+            Some(Ok((_, spec, _))) if spec.arity.accepts(request.len()) => Ok(true),
+            _ => Err(Refused {
+                text: "ERR Invalid command passed to redis.acl_check_cmd()",
+            }),
+        }
+    }
+
+    fn set_resp(&mut self, version: u8) {
+        self.resp = if version == 3 { Resp::V3 } else { Resp::V2 };
+    }
+
+    fn interrupted(&mut self) -> Option<Stop> {
+        if self.halt.is_some() {
+            return Some(BEGINS_ANEW);
+        }
+        let ns = self.elapsed_ns();
+        if ns <= QUICK_NS_MAX {
+            return None;
+        }
+        if self.leave.may_defer && !self.wrote {
+            self.halt = Some(Halt::Aside);
+            return Some(BEGINS_ANEW);
+        }
+        if ns <= LONG_NS {
+            return None;
+        }
+        let long = self.enter_long();
+        let running = &self.context.settings.scripts.running;
+        if let Some(killing) = running.verdict(&long) {
+            return Some(killed(self.call.kind, killing));
+        }
+        let threshold_ms = running.threshold_ms.load(Ordering::Relaxed);
+        if threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
+            let is_news = running.set_late(self.call.kind);
+            self.context.server.script_is_late(is_news);
+        }
+        None
+    }
+}
+
+/// Never seen: another run takes the place of this one.
+const BEGINS_ANEW: Stop = Stop {
+    text: "ERR The script begins anew",
+};
+
+fn killed(kind: RunKind, killing: Killing) -> Stop {
+    let text = match (killing, kind) {
+        (Killing::Stopping, _) => "ERR Script ended because the server stops",
+        (Killing::Asked, RunKind::Script) => "ERR Script killed by user with SCRIPT KILL.",
+        (Killing::Asked, RunKind::Function) => "ERR Script killed by user with FUNCTION KILL.",
+    };
+    Stop { text }
+}
+
+/// Whether a command does what cannot be taken back, or done twice.
+fn is_effectful(spec: &CommandSpec) -> bool {
+    spec.flags.has(Flags::WRITE)
+        || spec.flags.has(Flags::MAY_REPLICATE)
+        || (spec.flags.has(Flags::PUBSUB) && spec.group == Group::PubSub && spec.name != "PUBSUB")
+}
+
+const REACHES_ALL: &str = "ERR This command needs all keys, and the script has changed some already. \
+    It will be given all when it is run again.";
+const UNDECLARED: &str = "ERR The script has not declared this key, and others hold it. Declare all \
+    keys.";

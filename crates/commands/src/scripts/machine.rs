@@ -1,0 +1,170 @@
+//! The virtual machine of a thread, made when its first script runs, and what is compiled in it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use scripting::{Limits, Machine, Program, ScriptError, shebang};
+
+use super::{Digest, Script, Scripts};
+use crate::error::CommandError;
+use crate::settings::Settings;
+
+/// Programs that are kept compiled, at most; then all are compiled anew as they are asked for.
+const PROGRAMS_MAX: usize = 1024;
+
+thread_local! {
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// A machine with what it has compiled.
+struct Place {
+    machine: Machine,
+    programs: HashMap<Digest, Rc<Compiled>>,
+}
+
+/// A script, compiled on this thread.
+pub(crate) struct Compiled {
+    pub(super) program: Program,
+    /// What its first line says; `None` when it has no such line.
+    pub(crate) flags: Option<RunFlags>,
+}
+
+/// What a script or function says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunFlags {
+    /// It changes nothing.
+    pub(crate) no_writes: bool,
+    /// It may run when memory is full.
+    pub(crate) allow_oom: bool,
+}
+
+impl RunFlags {
+    /// Adds a flag; whether there is such a one. Some say nothing that matters here.
+    pub(crate) fn add(&mut self, flag: &[u8]) -> bool {
+        match flag {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Runs `body` with the machine of this thread.
+///
+/// # Errors
+/// When there is no memory for one, or a script of this thread runs already.
+fn with_place<R>(
+    body: impl FnOnce(&mut Place) -> Result<R, ScriptError>,
+) -> Result<R, ScriptError> {
+    PLACE.with(|place| {
+        let Ok(mut place) = place.try_borrow_mut() else {
+            return Err(ScriptError::Raised(b"ERR A script runs already".to_vec()));
+        };
+        if place.is_none() {
+            *place = Some(Place {
+                machine: Machine::new(Limits::default())?,
+                programs: HashMap::new(),
+            });
+        }
+        match place.as_mut() {
+            Some(place) => body(place),
+            None => unreachable!("made before"),
+        }
+    })
+}
+
+/// Runs `body` with the machine of this thread.
+pub(super) fn with<R>(
+    body: impl FnOnce(&mut Machine) -> Result<R, ScriptError>,
+) -> Result<R, ScriptError> {
+    with_place(|place| body(&mut place.machine))
+}
+
+/// A script that is known, compiled on this thread.
+pub(crate) fn compiled(script: &Script) -> Result<Rc<Compiled>, CommandError> {
+    compile(&script.digest, &script.source)
+}
+
+/// Adds a script to those that are known, if it can be compiled.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn add(
+    settings: &Settings,
+    digest: Digest,
+    source: &[u8],
+    stays: bool,
+) -> Result<(Arc<Script>, Rc<Compiled>), CommandError> {
+    let compiled = compile(&digest, source)?;
+    let scripts: &Scripts = &settings.scripts;
+    Ok((scripts.add(digest, source, stays), compiled))
+}
+
+fn compile(digest: &Digest, source: &[u8]) -> Result<Rc<Compiled>, CommandError> {
+    let compiled = with_place(|place| {
+        if let Some(known) = place.programs.get(digest) {
+            return Ok(Ok(Rc::clone(known)));
+        }
+        let flags = match flags_of(source) {
+            Ok(flags) => flags,
+            Err(error) => return Ok(Err(error)),
+        };
+        let name = String::from_utf8_lossy(digest);
+        let program = place.machine.compile(&name, source)?;
+        let compiled = Rc::new(Compiled { program, flags });
+        if place.programs.len() >= PROGRAMS_MAX {
+            place.programs.clear();
+        }
+        place.programs.insert(*digest, Rc::clone(&compiled));
+        Ok(Ok(compiled))
+    });
+    compiled.unwrap_or_else(|error| {
+        let mut text = match &error {
+            ScriptError::Compile(_) => b"ERR Error compiling script (new function): ".to_vec(),
+            _ => Vec::new(),
+        };
+        text.extend_from_slice(error.text());
+        Err(CommandError::Bytes(text))
+    })
+}
+
+/// What the first line of a script says.
+fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
+    let (first_line, _) = shebang::split(source);
+    let Some(first_line) = first_line else {
+        return Ok(None);
+    };
+    if !source.contains(&b'\n') {
+        return Err(CommandError::fixed("ERR Invalid script shebang"));
+    }
+    if first_line.engine != b"lua" {
+        return Err(about(
+            b"ERR Unexpected engine in script shebang: #!",
+            &first_line.engine,
+        ));
+    }
+    if let Some(word) = first_line.others.first() {
+        return Err(about(b"ERR Unknown lua shebang option: ", word));
+    }
+    let mut flags = RunFlags::default();
+    for (name, value) in &first_line.options {
+        if name != b"flags" {
+            let word = [name, b"=".as_slice(), value].concat();
+            return Err(about(b"ERR Unknown lua shebang option: ", &word));
+        }
+        for flag in value.split(|byte| *byte == b',') {
+            if !flags.add(flag) {
+                return Err(about(b"ERR Unexpected flag in script shebang: ", flag));
+            }
+        }
+    }
+    Ok(Some(flags))
+}
+
+fn about(complaint: &[u8], word: &[u8]) -> CommandError {
+    CommandError::Bytes([complaint, word].concat())
+}

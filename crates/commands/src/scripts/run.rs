@@ -1,0 +1,158 @@
+//! A run of a script: which keys are locked for it, and where it runs.
+//!
+//! | Where | Locked | Beyond that |
+//! |---|---|---|
+//! | in EXEC | what EXEC locked | locked as it is needed |
+//! | a worker | declared keys | begun anew with it, up to some times; then all |
+//! | aside | declared keys, for long | the same, then locked as it is needed |
+
+use protocol::{Reply, Request};
+use scripting::ScriptError;
+use store::{DatabaseId, Key};
+
+use super::caller::{Caller, Halt, Leave, Names};
+use super::history::History;
+use super::machine::{self, Compiled};
+use super::running::RunKind;
+use super::values;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+
+/// So often a script begins anew because of keys that it did not declare; then it gets the whole store.
+const RESTARTS_MAX: usize = 6;
+
+/// A script or function that was called.
+pub(crate) struct Call<'r> {
+    pub(crate) kind: RunKind,
+    /// Of a function, its name.
+    pub(crate) name: &'r [u8],
+    pub(crate) code: Code<'r>,
+    pub(crate) keys: Vec<&'r [u8]>,
+    pub(crate) args: Vec<&'r [u8]>,
+    pub(crate) request: Request<'r>,
+    /// It may change nothing.
+    pub(crate) is_read_only: bool,
+    /// It may write though memory is full.
+    pub(crate) allows_oom: bool,
+    pub(crate) history: &'r History,
+}
+
+/// What runs.
+pub(crate) enum Code<'r> {
+    /// A script.
+    Script(&'r Compiled),
+}
+
+/// What is locked for a run.
+enum Hold {
+    /// Nothing more than there is.
+    Given,
+    /// These keys.
+    Keys,
+    /// The whole store.
+    All,
+}
+
+/// Runs a script, and writes its reply.
+pub(crate) fn run(
+    context: &mut Context<'_>,
+    call: &Call<'_>,
+    is_full: bool,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let before = (context.session.database, context.session.holds_pushes);
+    context.session.holds_pushes = true;
+    let result = run_until_done(context, call, is_full, reply);
+    (context.session.database, context.session.holds_pushes) = before;
+    result
+}
+
+fn run_until_done(
+    context: &mut Context<'_>,
+    call: &Call<'_>,
+    is_full: bool,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let database = context.session.database;
+    let is_inside = context.store.holds_keys() || context.store.is_alone();
+    let is_aside = context.pace.is_aside;
+    let may_defer = context.pace.defers && context.session.tracking.is_none();
+    let history = call.history;
+    if may_defer && history.was_slow() {
+        return Err(CommandError::Aside);
+    }
+    let mut names: Names = call
+        .keys
+        .iter()
+        .map(|key| (database, (*key).into()))
+        .collect();
+    let mut hold = match is_inside {
+        true => Hold::Given,
+        false if history.strays() && !is_aside => Hold::All,
+        false => Hold::Keys,
+    };
+    let mut restarts = 0;
+    loop {
+        let leave = Leave {
+            may_restart: !is_inside,
+            may_defer,
+            may_write: is_aside || history.is_trusted(),
+        };
+        let attempt = |context: &mut Context<'_>| attempt(context, call, leave, is_full);
+        let keys: Vec<Key<'_>> = keys_of(context, &names);
+        let (halt, result) = match hold {
+            Hold::Given => attempt(context),
+            Hold::Keys if is_aside => context.locked_long(&keys, attempt),
+            Hold::Keys => context.locked(&keys, attempt),
+            // What is held for long would keep everybody waiting.
+            Hold::All if may_defer && context.store.may_be_busy() => {
+                return Err(CommandError::Aside);
+            }
+            Hold::All => context.exclusive(attempt),
+        };
+        context.session.database = database;
+        match halt {
+            None => return conclude(result, reply),
+            Some(Halt::Aside) => return Err(CommandError::Aside),
+            Some(Halt::LockAll) => hold = Hold::All,
+            Some(Halt::Lock(more)) => {
+                drop(keys);
+                names.extend(more);
+                restarts += 1;
+                if restarts >= RESTARTS_MAX && !is_aside {
+                    history.note_stray();
+                    hold = Hold::All;
+                }
+            }
+        }
+    }
+}
+
+fn keys_of<'n>(context: &Context<'_>, names: &'n Names) -> Vec<Key<'n>> {
+    let key = |(database, name): &'n (DatabaseId, Box<[u8]>)| context.store.key(*database, name);
+    names.iter().map(key).collect()
+}
+
+/// One run, with what it needs locked.
+fn attempt(
+    context: &mut Context<'_>,
+    call: &Call<'_>,
+    leave: Leave,
+    is_full: bool,
+) -> (Option<Halt>, Result<scripting::Value, ScriptError>) {
+    let mut caller = Caller::new(context, call, leave, is_full);
+    let result = machine::with(|machine| match call.code {
+        Code::Script(script) => machine.run(&script.program, &call.keys, &call.args, &mut caller),
+    });
+    (caller.end(), result)
+}
+
+fn conclude(result: Result<scripting::Value, ScriptError>, reply: &mut Reply<'_>) -> CommandResult {
+    match result {
+        Ok(value) => {
+            values::write(&value, reply);
+            Ok(())
+        }
+        Err(error) => Err(CommandError::Bytes(error.text().to_vec())),
+    }
+}
