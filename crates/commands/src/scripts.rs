@@ -16,6 +16,7 @@
 
 mod caller;
 mod history;
+mod libraries;
 mod machine;
 mod run;
 mod running;
@@ -25,11 +26,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use machine::{Compiled, RunFlags, add, compiled};
+pub use libraries::{FunctionFacts, Libraries, LibraryError, LoadedLibrary, State};
+pub(crate) use machine::{Compiled, RunFlags, add, compiled, load_library, loaded};
 pub(crate) use run::{Call, Code, run};
 pub use running::{Killing, RunKind, Running};
 
 use history::History;
+
+use crate::error::CommandError;
+use crate::settings::Settings;
 
 /// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
 const EVALUATED_MAX: usize = 500;
@@ -55,6 +60,8 @@ pub struct Scripts {
     evicted: AtomicU64,
     /// Those that run, as far as others hear of them.
     pub running: Running,
+    /// The libraries of functions.
+    pub libraries: Libraries,
 }
 
 /// A script.
@@ -66,6 +73,22 @@ pub struct Script {
     pub source: Box<[u8]>,
     /// How it behaved.
     pub(crate) history: History,
+}
+
+/// Puts libraries of functions, by their sources, in the place of those that are known: they were kept
+/// somewhere.
+///
+/// # Errors
+/// What is wrong with one of them; none is taken then.
+pub fn install(settings: &Settings, sources: &[Vec<u8>]) -> Result<(), CommandError> {
+    let load = |source: &Vec<u8>| load_library(source).map(Arc::new);
+    let libraries: Vec<_> = sources.iter().map(load).collect::<Result<_, _>>()?;
+    let installed = settings.scripts.libraries.change(|state| {
+        *state = State::default();
+        let mut libraries = libraries.iter();
+        libraries.try_for_each(|library| state.add(library, false))
+    });
+    installed.map_err(|_| CommandError::fixed("ERR two libraries have the same names"))
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +151,13 @@ impl Scripts {
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// What the libraries of functions were loaded from.
+    #[must_use]
+    pub fn sources(&self) -> Vec<Vec<u8>> {
+        let state = self.libraries.now();
+        state.libraries().map(|one| one.source.to_vec()).collect()
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {

@@ -31,6 +31,7 @@
 
 pub mod dump;
 pub mod file;
+pub mod functions;
 pub mod lzf;
 pub mod reader;
 pub mod value;

@@ -313,11 +313,10 @@ fn script_memory(report: &mut Report<'_>) {
     let (scripts, scripts_bytes) = report.node.settings.scripts.counts();
     report.field("used_memory_scripts_eval", scripts_bytes);
     report.field("number_of_cached_scripts", scripts);
-    report.zeros(&[
-        "number_of_functions",
-        "number_of_libraries",
-        "used_memory_vm_functions",
-    ]);
+    let (libraries, functions) = report.node.settings.scripts.libraries.now().counts();
+    report.field("number_of_functions", functions);
+    report.field("number_of_libraries", libraries);
+    report.zeros(&["used_memory_vm_functions"]);
     report.bytes("used_memory_vm_total", 0);
     report.field("used_memory_functions", 0);
     report.bytes("used_memory_scripts", 0);

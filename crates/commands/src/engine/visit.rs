@@ -542,7 +542,8 @@ impl Visit<'_> {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
                 Err(CommandError::Aside)
             }
-            Place::Aside if is_about_keys(spec) => {
+            // A script sees to its keys itself.
+            Place::Aside if is_about_keys(spec) && spec.group != Group::Scripting => {
                 let keys = self.keys_of(spec, request);
                 let reply = &mut self.reply;
                 self.context

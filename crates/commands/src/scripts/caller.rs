@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use access::Origin;
 use protocol::{OwnedRequest, Reply, ReplyBuffer, Request, Resp};
 use scripting::{Host, Level, Refused, Stop};
 use store::{DatabaseId, Key};
@@ -15,6 +16,7 @@ use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::engine::resolve;
 use crate::error::{CommandError, CommandResult};
+use crate::permission::{self, Subject};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, table};
 use crate::transaction;
@@ -132,6 +134,7 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR This Redis command is not allowed from script",
             ));
         }
+        self.permit((index, spec), request)?;
         if is_effectful(spec) && self.call.is_read_only {
             return Err(CommandError::fixed(
                 "ERR Write commands are not allowed from read-only scripts.",
@@ -149,6 +152,29 @@ impl<'h, 'c> Caller<'h, 'c> {
             first,
             request,
         })
+    }
+
+    /// Whether the user who runs the script may run a command.
+    fn permit(
+        &mut self,
+        (index, spec): (CommandIndex, &'static CommandSpec),
+        request: Request<'_>,
+    ) -> CommandResult {
+        let permitted = self.context.permit((index, spec), request);
+        let Err(CommandError::Denied(denied)) = permitted else {
+            return permitted;
+        };
+        let denial = denied.denial;
+        self.context.report(denial, index, request, Origin::Script);
+        let subject = Subject {
+            index,
+            spec,
+            request,
+        };
+        let user = self.context.session.permit.user().name().to_vec();
+        let mut text = b"NOPERM ACL failure in script: ".to_vec();
+        text.extend(permission::explain(denial, &user, &subject));
+        Err(CommandError::Bytes(text))
     }
 
     /// Sees to it that the keys of a command are held; whether it may go on.
@@ -276,7 +302,9 @@ impl Host for Caller<'_, '_> {
         let found = table().find(request.name());
         let resolved = found.map(|found| resolve(table(), found, request));
         match resolved {
-            Some(Ok((_, spec, _))) if spec.arity.accepts(request.len()) => Ok(true),
+            Some(Ok((index, spec, _))) if spec.arity.accepts(request.len()) => {
+                Ok(self.context.permit((index, spec), request).is_ok())
+            }
             _ => Err(Refused {
                 text: "ERR Invalid command passed to redis.acl_check_cmd()",
             }),

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use scripting::{Limits, Machine, Program, ScriptError, shebang};
+use scripting::{Library, Limits, Machine, Program, ScriptError, shebang};
 
+use super::libraries::{FunctionFacts, LoadedLibrary};
 use super::{Digest, Script, Scripts};
 use crate::error::CommandError;
 use crate::settings::Settings;
@@ -22,6 +23,8 @@ thread_local! {
 struct Place {
     machine: Machine,
     programs: HashMap<Digest, Rc<Compiled>>,
+    /// By the number of the library.
+    libraries: HashMap<u64, Rc<Library>>,
 }
 
 /// A script, compiled on this thread.
@@ -68,6 +71,7 @@ fn with_place<R>(
             *place = Some(Place {
                 machine: Machine::new(Limits::default())?,
                 programs: HashMap::new(),
+                libraries: HashMap::new(),
             });
         }
         match place.as_mut() {
@@ -130,6 +134,103 @@ fn compile(digest: &Digest, source: &[u8]) -> Result<Rc<Compiled>, CommandError>
         text.extend_from_slice(error.text());
         Err(CommandError::Bytes(text))
     })
+}
+
+/// A library, as it is after its code ran; nobody knows it yet.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn load_library(source: &[u8]) -> Result<LoadedLibrary, CommandError> {
+    let name = name_of_library(source)?;
+    let library = load_here(source)?;
+    if library.functions.is_empty() {
+        return Err(CommandError::fixed("ERR No functions registered"));
+    }
+    let mut functions = Vec::with_capacity(library.functions.len());
+    for function in &library.functions {
+        let mut run_flags = RunFlags::default();
+        for flag in &function.flags {
+            run_flags.add(flag);
+        }
+        functions.push(FunctionFacts {
+            name: function.name.clone(),
+            description: function.description.clone(),
+            flags: function.flags.clone(),
+            run_flags,
+        });
+    }
+    Ok(LoadedLibrary::new(name, source, functions))
+}
+
+/// A library that is known, loaded on this thread.
+pub(crate) fn loaded(library: &LoadedLibrary) -> Result<Rc<Library>, CommandError> {
+    let known = with_place(|place| Ok(place.libraries.get(&library.number).cloned()));
+    if let Ok(Some(known)) = known {
+        return Ok(known);
+    }
+    let loaded = Rc::new(load_here(&library.source)?);
+    let kept = with_place(|place| {
+        if place.libraries.len() >= PROGRAMS_MAX {
+            place.libraries.clear();
+        }
+        place.libraries.insert(library.number, Rc::clone(&loaded));
+        Ok(())
+    });
+    kept.map_err(|error| CommandError::Bytes(error.text().to_vec()))?;
+    Ok(loaded)
+}
+
+fn load_here(source: &[u8]) -> Result<Library, CommandError> {
+    with_place(|place| place.machine.load_library(source)).map_err(|error| {
+        let complaint: &[u8] = match &error {
+            ScriptError::Compile(_) => b"ERR Error compiling function: ",
+            _ => b"ERR Error registering functions: ",
+        };
+        let text = error.text();
+        about(complaint, text.strip_prefix(b"ERR ").unwrap_or(text))
+    })
+}
+
+/// The name that the first line of a library gives it.
+fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
+    let (Some(first_line), _) = shebang::split(source) else {
+        return Err(CommandError::fixed("ERR Missing library metadata"));
+    };
+    if !source.contains(&b'\n') {
+        return Err(CommandError::fixed("ERR Invalid library metadata"));
+    }
+    if !first_line.engine.eq_ignore_ascii_case(b"lua") {
+        let text = [
+            b"ERR Engine '",
+            first_line.engine.as_slice(),
+            b"' not found",
+        ]
+        .concat();
+        return Err(CommandError::Bytes(text));
+    }
+    let stray = first_line.options.iter().find(|(name, _)| name != b"name");
+    if let Some((name, value)) = stray {
+        let word = [name, b"=".as_slice(), value].concat();
+        return Err(about(b"ERR Invalid metadata value given: ", &word));
+    }
+    if let Some(word) = first_line.others.first() {
+        return Err(about(b"ERR Invalid metadata value given: ", word));
+    }
+    let name = match first_line.options.as_slice() {
+        [] => Err(CommandError::fixed("ERR Library name was not given")),
+        [(_, name)] => Ok(name),
+        _ => Err(CommandError::fixed(
+            "ERR Invalid metadata value, name argument was given multiple times",
+        )),
+    }?;
+    let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    if name.is_empty() || !name.iter().all(is_good) {
+        return Err(CommandError::fixed(
+            "ERR Library names can only contain letters, numbers, or underscores(_) and must be at \
+             least one character long",
+        ));
+    }
+    Ok(name.clone())
 }
 
 /// What the first line of a script says.

@@ -41,6 +41,8 @@ pub(crate) struct Call<'r> {
 pub(crate) enum Code<'r> {
     /// A script.
     Script(&'r Compiled),
+    /// A function of a library.
+    Function(&'r scripting::Function),
 }
 
 /// What is locked for a run.
@@ -143,6 +145,9 @@ fn attempt(
     let mut caller = Caller::new(context, call, leave, is_full);
     let result = machine::with(|machine| match call.code {
         Code::Script(script) => machine.run(&script.program, &call.keys, &call.args, &mut caller),
+        Code::Function(function) => {
+            machine.call_function(function, &call.keys, &call.args, &mut caller)
+        }
     });
     (caller.end(), result)
 }

@@ -11,6 +11,7 @@
 //!   part 0001.part 1179648 8100 0123456789abcdef
 //!   database 0 17000
 //!   database 3 100
+//!   library 23216c7561206e616d653d61
 //!   end 5ad9c2e1f0b3a487
 //! ```
 //!
@@ -46,14 +47,7 @@ impl FromStr for Lineage {
 
     /// From 40 hexadecimal digits.
     fn from_str(text: &str) -> Result<Self, ManifestFlaw> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let bytes: Option<Vec<u8>> = pairs
-            .iter()
-            .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok())
-            .collect();
-        let bytes = bytes.filter(|_| rest.is_empty());
-        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        let bytes = bytes_of(text).and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or(ManifestFlaw::Line)
     }
 }
@@ -89,6 +83,8 @@ pub struct Manifest {
     pub parts: Vec<PartEntry>,
     /// How many records of each database there are, where there are any.
     pub databases: BTreeMap<u16, u64>,
+    /// The libraries of functions: what each was loaded from.
+    pub libraries: Vec<Vec<u8>>,
 }
 
 /// What is wrong with a manifest.
@@ -167,6 +163,13 @@ impl Manifest {
         for (database, records) in &self.databases {
             writeln!(text, "database {database} {records}")?;
         }
+        for library in &self.libraries {
+            text.push_str("library ");
+            library
+                .iter()
+                .try_for_each(|byte| write!(text, "{byte:02x}"))?;
+            text.push('\n');
+        }
         Ok(())
     }
 
@@ -224,6 +227,7 @@ impl Manifest {
                     let (database, records) = (database.parse().ok()?, records.parse().ok()?);
                     manifest.databases.insert(database, records);
                 }
+                ["library", digits] => manifest.libraries.push(bytes_of(digits)?),
                 ["end", _] => break,
                 _ => return None,
             }
@@ -253,6 +257,16 @@ impl Manifest {
             Err(ManifestFlaw::Counts)
         }
     }
+}
+
+/// The bytes that these hexadecimal digits stand for.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok());
+    rest.is_empty().then(|| bytes.collect()).flatten()
 }
 
 /// Checks the last line.

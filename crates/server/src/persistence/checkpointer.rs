@@ -203,6 +203,11 @@ pub trait Surroundings: Send + Sync {
         None
     }
 
+    /// The libraries of functions that there are. Asked right behind a cut.
+    fn libraries(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     /// Makes everything durable that the log has now: nothing is in a checkpoint that is in force and not
     /// in the log before it.
     ///

@@ -181,6 +181,9 @@ fn write(
     };
     let mut writer = FileWriter::new(growing, style, options.sums_up);
     write_origin(node, &mut writer)?;
+    for library in node.settings.scripts.sources() {
+        writer.function(&library)?;
+    }
     let mut handle = node.store.handle();
     let sizes = (0..node.store.databases()).map(|database| Sizes {
         keys: handle.len(database) as u64,

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use commands::scripts;
 use rdb::file::{Checksum, Fault, FileError, FileReader, Item, Record, Usage, read_body};
 use rdb::{Limits, Malformed, Reader, Value, value};
 use store::{DatabaseId, Deadline, Handle, Owned, StoreError, Use};
@@ -57,7 +58,7 @@ pub struct Loaded {
     pub empty_keys: u64,
     /// Whether the bytes were held against a checksum.
     pub is_summed: bool,
-    /// Libraries of functions: their code.
+    /// Libraries of functions that are not taken: their code.
     pub functions: Vec<Vec<u8>>,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
@@ -213,6 +214,10 @@ pub fn import_stream<R: Read>(
         Some(error) => return Err(error),
         None => functions?,
     };
+    let left_out = match scripts::install(&node.settings, &functions) {
+        Ok(()) => Vec::new(),
+        Err(_) => functions,
+    };
     let elapsed_ns = node.clock.monotonic_ns().saturating_sub(started_ns);
     let loaded = Loaded {
         version: reader.version(),
@@ -221,7 +226,7 @@ pub fn import_stream<R: Read>(
         expired_keys: context.expired_keys.load(Ordering::Relaxed),
         empty_keys: context.empty_keys.load(Ordering::Relaxed),
         is_summed: matches!(reader.checksum(), Some(Checksum::Right(_))),
-        functions,
+        functions: left_out,
         elapsed_ms: elapsed_ns / 1_000_000,
     };
     Ok((loaded, reader))

@@ -390,6 +390,11 @@ impl Surroundings for Around {
         self.logging.log().map(|log| log.tail())
     }
 
+    fn libraries(&self) -> Vec<Vec<u8>> {
+        let node = self.node.upgrade();
+        node.map_or_else(Vec::new, |node| node.settings.scripts.sources())
+    }
+
     fn make_log_durable(&self) -> io::Result<()> {
         self.logging.make_durable()
     }

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use commands::scripts;
 use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
 use durability::log::{LogError, Reader, Shape, Tail};
@@ -262,6 +263,13 @@ pub fn recover(
     let log_bytes = manifest.log_sequence.map_or(0, |_| place.log_bytes());
     node.begin_loading(manifest.bytes() + log_bytes);
     load_checkpoint(node, place, &manifest, threads).map_err(RecoveryError::Checkpoint)?;
+    scripts::install(&node.settings, &manifest.libraries).unwrap_or_else(|error| {
+        let text = error.text();
+        let reason = String::from_utf8_lossy(&text);
+        node.log.warning(format_args!(
+            "The libraries of functions of the checkpoint are not loaded: {reason}"
+        ));
+    });
     let log = match manifest.log_sequence {
         Some(from) => Some(replay_log(node, place, &manifest, from, target, threads)?),
         None => None,

@@ -86,6 +86,23 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| eval_sha(context, args, reply, true),
         ..READER
     },
+    CommandSpec {
+        name: "FCALL",
+        since: "7.0.0",
+        summary: "Runs a function as one step.",
+        complexity: "Depends on the function that is executed.",
+        syntax: "function numkeys:integer [key [key ...]] [arg [arg ...]]",
+        handler: |context, args, reply| call_function(context, args, reply, false),
+        ..RUNNER
+    },
+    CommandSpec {
+        name: "FCALL_RO",
+        summary: "Runs a function that only reads.",
+        complexity: "Depends on the function that is executed.",
+        syntax: "function numkeys:integer [key [key ...]] [arg [arg ...]]",
+        handler: |context, args, reply| call_function(context, args, reply, true),
+        ..READER
+    },
 ];
 
 fn eval(
@@ -144,6 +161,34 @@ fn run_script(
         history: &script.history,
     };
     run_with_flags(context, call, compiled.flags, reads_only, reply)
+}
+
+fn call_function(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    reads_only: bool,
+) -> CommandResult {
+    let name = args.bytes()?;
+    let library = context.settings.scripts.libraries.of_function(name);
+    let library = library.ok_or(CommandError::fixed("ERR Function not found"))?;
+    let given = Given::parse(args)?;
+    let loaded = scripts::loaded(&library)?;
+    let function = loaded.functions.iter().find(|one| one.name == name);
+    let function = function.ok_or(CommandError::fixed("ERR Function not found"))?;
+    let call = Call {
+        kind: RunKind::Function,
+        name,
+        code: Code::Function(function),
+        keys: given.keys,
+        args: given.args,
+        request: given.request,
+        is_read_only: reads_only,
+        allows_oom: false,
+        history: &library.history,
+    };
+    let flags = library.flags_of(name);
+    run_with_flags(context, call, flags, reads_only, reply)
 }
 
 /// Runs what its flags let run here.

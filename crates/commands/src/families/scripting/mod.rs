@@ -3,6 +3,7 @@
 //! How they run is told in [`crate::scripts`]; here are the commands.
 
 mod evaluate;
+mod function;
 mod script;
 
 use protocol::Request;
@@ -12,7 +13,7 @@ use crate::error::CommandError;
 use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
-pub const COMMANDS: &[&[CommandSpec]] = &[evaluate::COMMANDS, script::COMMANDS];
+pub const COMMANDS: &[&[CommandSpec]] = &[evaluate::COMMANDS, script::COMMANDS, function::COMMANDS];
 
 /// Keys and arguments of a call, behind `numkeys`.
 struct Given<'r> {

@@ -23,7 +23,7 @@ pub struct Loaded {
     pub replayed: Replayed,
     /// Records that the files began with.
     pub base_keys: u64,
-    /// Libraries of functions among these: their code.
+    /// Libraries of functions among these that are not taken: their code.
     pub functions: Vec<Vec<u8>>,
     /// What was left out: from an offset on in the last file.
     pub left_out: Option<(PathBuf, u64)>,

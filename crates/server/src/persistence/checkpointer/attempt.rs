@@ -187,6 +187,7 @@ impl Checkpointer {
                     generation,
                     log_sequence,
                     created_unix_ms,
+                    libraries: self.setup.surroundings.libraries(),
                     batches: Mutex::new(batches),
                 });
             }
@@ -255,6 +256,7 @@ impl Checkpointer {
             directory: name,
             parts: Vec::new(),
             databases: BTreeMap::new(),
+            libraries: cut.libraries.clone(),
         };
         for part in parts {
             manifest.parts.push(part.entry);
@@ -277,6 +279,7 @@ struct Cut {
     generation: u64,
     log_sequence: Option<u64>,
     created_unix_ms: u64,
+    libraries: Vec<Vec<u8>>,
     batches: Mutex<Receiver<Batch>>,
 }
 

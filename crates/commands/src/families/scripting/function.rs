@@ -1,0 +1,385 @@
+//! FUNCTION: libraries of functions come, go, and are told of.
+//!
+//! A change is stated as all libraries that there are behind it, so that it may be applied to any state:
+//! a checkpoint may have been told of it already.
+
+use std::sync::Arc;
+
+use base::glob::{self, Case};
+use protocol::Reply;
+
+use super::take_mode;
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult, subcommand_syntax};
+use crate::help;
+use crate::scripts::{self, LibraryError, LoadedLibrary, RunKind};
+use crate::spec::{Arity, CommandSpec, Flags, Group};
+
+const MEMBER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(2),
+    flags: Flags::NOSCRIPT,
+    group: Group::Scripting,
+    categories: &["scripting"],
+    since: "7.0.0",
+    ..CommandSpec::BLANK
+};
+
+const CHANGER: CommandSpec = CommandSpec {
+    flags: Flags::NOSCRIPT.and(Flags::WRITE),
+    tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    ..MEMBER
+};
+
+pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
+    name: "FUNCTION",
+    arity: Arity::AtLeast(2),
+    group: Group::Scripting,
+    since: "7.0.0",
+    summary: "Keeps libraries of functions.",
+    complexity: "Depends on subcommand.",
+    subcommands: &[
+        CommandSpec {
+            name: "LOAD",
+            arity: Arity::AtLeast(3),
+            flags: Flags::NOSCRIPT.and(Flags::WRITE).and(Flags::DENYOOM),
+            summary: "Keeps a library.",
+            complexity: "O(1) (considering compilation time is redundant)",
+            syntax: "[REPLACE] function-code",
+            handler: load,
+            ..CHANGER
+        },
+        CommandSpec {
+            name: "DELETE",
+            arity: Arity::Exactly(3),
+            summary: "Forgets a library.",
+            syntax: "library-name",
+            handler: delete,
+            ..CHANGER
+        },
+        CommandSpec {
+            name: "FLUSH",
+            arity: Arity::AtLeast(2),
+            summary: "Forgets all libraries.",
+            complexity: "O(N) where N is the number of functions deleted",
+            syntax: "[ASYNC | SYNC]",
+            handler: flush,
+            ..CHANGER
+        },
+        CommandSpec {
+            name: "RESTORE",
+            arity: Arity::AtLeast(3),
+            flags: Flags::NOSCRIPT.and(Flags::WRITE).and(Flags::DENYOOM),
+            summary: "Keeps the libraries of a payload.",
+            complexity: "O(N) where N is the number of functions on the payload",
+            syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
+            handler: restore,
+            ..CHANGER
+        },
+        CommandSpec {
+            name: "DUMP",
+            summary: "Gives all libraries as a payload.",
+            complexity: "O(N) where N is the number of functions",
+            handler: dump,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "LIST",
+            arity: Arity::AtLeast(2),
+            summary: "Tells of libraries.",
+            complexity: "O(N) where N is the number of functions",
+            syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+            tips: &["nondeterministic_output_order"],
+            handler: list,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "STATS",
+            flags: Flags::NOSCRIPT.and(Flags::ALLOW_BUSY),
+            summary: "Tells of the function that runs.",
+            tips: &[
+                "nondeterministic_output",
+                "request_policy:all_shards",
+                "response_policy:special",
+            ],
+            handler: stats,
+            ..MEMBER
+        },
+        CommandSpec {
+            name: "KILL",
+            flags: Flags::NOSCRIPT.and(Flags::ALLOW_BUSY),
+            summary: "Ends the function that runs, if it has changed nothing.",
+            tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+            handler: |context, _args, reply| {
+                context.settings.scripts.running.kill(RunKind::Function)?;
+                reply.ok();
+                Ok(())
+            },
+            ..MEMBER
+        },
+        CommandSpec {
+            categories: &["scripting"],
+            ..CommandSpec::help(Group::Scripting, "7.0.0", |_context, _args, reply| {
+                help::write(reply, "FUNCTION", HELP)
+            })
+        },
+    ],
+    ..CommandSpec::BLANK
+}];
+
+const HELP: &[&str] = &[
+    "LOAD [REPLACE] <FUNCTION CODE>",
+    "    Create a new library with the given library name and code.",
+    "DELETE <LIBRARY NAME>",
+    "    Delete the given library.",
+    "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+    "    Return general information on all the libraries:",
+    "    * Library name",
+    "    * The engine used to run the Library",
+    "    * Library description",
+    "    * Functions list",
+    "    * Library code (if WITHCODE is given)",
+    "    It also possible to get only function that matches a pattern using LIBRARYNAME argument.",
+    "STATS",
+    "    Return information about the current function running:",
+    "    * Function name",
+    "    * Command used to run the function",
+    "    * Duration in MS that the function is running",
+    "    If no function is running, return nil",
+    "    In addition, returns a list of available engines.",
+    "KILL",
+    "    Kill the current running function.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Delete all the libraries.",
+    "    When called without the optional mode argument, the behavior is determined by the",
+    "    lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+    "    * ASYNC: Asynchronously flush the libraries.",
+    "    * SYNC: Synchronously flush the libraries.",
+    "DUMP",
+    "    Return a serialized payload representing the current libraries, can be restored using \
+     FUNCTION RESTORE command",
+    "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+    "    Restore the libraries represented by the given payload, it is possible to give a restore \
+     policy to",
+    "    control how to handle existing libraries (default APPEND):",
+    "    * FLUSH: delete all existing libraries.",
+    "    * APPEND: appends the restored libraries to the existing libraries. On collision, abort.",
+    "    * REPLACE: appends the restored libraries to the existing libraries, On collision, replace \
+     the old",
+    "      libraries with the new libraries (notice that even on this option there is a chance of \
+     failure",
+    "      in case of functions name collision with another library).",
+];
+
+/// Makes a change and states it, as one step for who keeps either.
+fn change(
+    context: &mut Context<'_>,
+    change: impl FnOnce(&mut scripts::State) -> Result<(), LibraryError>,
+    refusal: impl FnOnce(LibraryError) -> CommandError,
+) -> CommandResult {
+    context.exclusive(|context| {
+        let libraries = &context.settings.scripts.libraries;
+        libraries.change(change).map_err(refusal)?;
+        let payload = payload_of(&libraries.now());
+        context.store.effect(0, |effect| {
+            effect.command(&[b"FUNCTION", b"RESTORE", &payload, b"FLUSH"]);
+        });
+        Ok(())
+    })
+}
+
+/// All libraries as FUNCTION DUMP gives them.
+fn payload_of(state: &scripts::State) -> Vec<u8> {
+    let mut payload = Vec::new();
+    rdb::functions::write(state.libraries().map(|one| &*one.source), &mut payload);
+    payload
+}
+
+const UNKNOWN: CommandError = CommandError::fixed("ERR Library not found");
+
+fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let mut replaces = false;
+    while args.remaining() > 1 {
+        if !args.take_word("REPLACE") {
+            let word = args.bytes()?;
+            return Err(about(b"ERR Unknown option given: ", word, b""));
+        }
+        replaces = true;
+    }
+    let source = args.bytes()?;
+    let library = Arc::new(scripts::load_library(source)?);
+    change(
+        context,
+        |state| state.add(&library, replaces),
+        |error| match error {
+            LibraryError::Library(name) => about(b"ERR Library '", &name, b"' already exists"),
+            LibraryError::Function(name) => about(b"ERR Function ", &name, b" already exists"),
+            LibraryError::Unknown => UNKNOWN,
+        },
+    )?;
+    reply.bulk(&library.name);
+    Ok(())
+}
+
+fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let name = args.bytes()?;
+    change(
+        context,
+        |state| {
+            state
+                .remove(name)
+                .then_some(())
+                .ok_or(LibraryError::Unknown)
+        },
+        |_| UNKNOWN,
+    )?;
+    reply.ok();
+    Ok(())
+}
+
+fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    take_mode(args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
+    change(
+        context,
+        |state| {
+            *state = scripts::State::default();
+            Ok(())
+        },
+        |_| UNKNOWN,
+    )?;
+    reply.ok();
+    Ok(())
+}
+
+fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let payload = args.bytes()?;
+    let (mut flushes, mut replaces) = (false, false);
+    if args.remaining() > 1 {
+        return Err(subcommand_syntax(args.request()));
+    }
+    if args.take_word("FLUSH") {
+        flushes = true;
+    } else if args.take_word("REPLACE") {
+        replaces = true;
+    } else if args.remaining() > 0 && !args.take_word("APPEND") {
+        return Err(CommandError::fixed(
+            "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+        ));
+    }
+    let limits = context.settings.value_limits();
+    let sources = rdb::functions::read(payload, &limits)
+        .map_err(|_| CommandError::fixed("ERR DUMP payload version or checksum are wrong"))?;
+    let load = |source: &Vec<u8>| scripts::load_library(source).map(Arc::new);
+    let libraries: Vec<Arc<LoadedLibrary>> = sources.iter().map(load).collect::<Result<_, _>>()?;
+    change(
+        context,
+        |state| {
+            if flushes {
+                *state = scripts::State::default();
+            }
+            let mut libraries = libraries.iter();
+            libraries.try_for_each(|library| state.add(library, replaces))
+        },
+        |error| match error {
+            LibraryError::Library(name) => about(b"ERR Library ", &name, b" already exists"),
+            LibraryError::Function(name) => about(b"ERR Function ", &name, b" already exists"),
+            LibraryError::Unknown => UNKNOWN,
+        },
+    )?;
+    reply.ok();
+    Ok(())
+}
+
+fn dump(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    reply.bulk(&payload_of(&context.settings.scripts.libraries.now()));
+    Ok(())
+}
+
+fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let (mut pattern, mut with_code) = (None, false);
+    while args.remaining() > 0 {
+        if !with_code && args.take_word("WITHCODE") {
+            with_code = true;
+        } else if pattern.is_none() && args.take_word("LIBRARYNAME") {
+            let given = args.next();
+            pattern = Some(given.ok_or(CommandError::fixed(
+                "ERR library name argument was not given",
+            ))?);
+        } else {
+            return Err(about(b"ERR Unknown argument ", args.bytes()?, b""));
+        }
+    }
+    let state = context.settings.scripts.libraries.now();
+    let is_asked_for = |library: &&Arc<LoadedLibrary>| {
+        pattern.is_none_or(|it| glob::matches(it, &library.name, Case::Insensitive))
+    };
+    let asked_for: Vec<_> = state.libraries().filter(is_asked_for).collect();
+    reply.array(asked_for.len());
+    for library in asked_for {
+        write_library(library, with_code, reply);
+    }
+    Ok(())
+}
+
+fn write_library(library: &LoadedLibrary, with_code: bool, reply: &mut Reply<'_>) {
+    reply.map(if with_code { 4 } else { 3 });
+    reply.bulk_str("library_name");
+    reply.bulk(&library.name);
+    reply.bulk_str("engine");
+    reply.bulk_str("LUA");
+    reply.bulk_str("functions");
+    reply.array(library.functions.len());
+    for function in &library.functions {
+        reply.map(3);
+        reply.bulk_str("name");
+        reply.bulk(&function.name);
+        reply.bulk_str("description");
+        match &function.description {
+            Some(text) => reply.bulk(text),
+            None => reply.null(),
+        }
+        reply.bulk_str("flags");
+        reply.set(function.flags.len());
+        for flag in &function.flags {
+            reply.simple(&String::from_utf8_lossy(flag));
+        }
+    }
+    if with_code {
+        reply.bulk_str("library_code");
+        reply.bulk(&library.source);
+    }
+}
+
+fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    reply.map(2);
+    reply.bulk_str("running_script");
+    match context.settings.scripts.running.longest() {
+        Some(run) => {
+            reply.map(3);
+            reply.bulk_str("name");
+            reply.bulk(&run.name);
+            reply.bulk_str("command");
+            reply.array(run.command.len());
+            run.command.iter().for_each(|word| reply.bulk(word));
+            reply.bulk_str("duration_ms");
+            let ns = context.ledger.clock.monotonic_ns();
+            let ms = ns.saturating_sub(run.started_ns) / 1_000_000;
+            reply.integer(i64::try_from(ms).unwrap_or(i64::MAX));
+        }
+        None => reply.null(),
+    }
+    let (libraries, functions) = context.settings.scripts.libraries.now().counts();
+    reply.bulk_str("engines");
+    reply.map(1);
+    reply.bulk_str("LUA");
+    reply.map(2);
+    reply.bulk_str("libraries_count");
+    reply.count(libraries);
+    reply.bulk_str("functions_count");
+    reply.count(functions);
+    Ok(())
+}
+
+fn about(before: &[u8], word: &[u8], behind: &[u8]) -> CommandError {
+    CommandError::Bytes([before, word, behind].concat())
+}
