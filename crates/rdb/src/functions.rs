@@ -57,7 +57,7 @@ mod tests {
         let sources: [&[u8]; 2] = [b"#!lua name=a\n", &[b'x'; 4000]];
         let mut payload = Vec::new();
         write(sources.into_iter(), &mut payload);
-        let limits = Limits::default();
+        let limits = crate::tests::limits(128);
         assert_eq!(read(&payload, &limits).unwrap(), sources);
         payload[3] ^= 1;
         assert_eq!(read(&payload, &limits), Err(Refused::Footer));

@@ -28,7 +28,7 @@ pub enum Killing {
 
 /// One that runs for long.
 #[derive(Debug)]
-pub struct LongRun {
+pub(crate) struct LongRun {
     pub(crate) kind: RunKind,
     /// Of a function, its name.
     pub(crate) name: Vec<u8>,

@@ -299,6 +299,7 @@ proptest! {
             directory: "checkpoint-1-1".into(),
             parts,
             databases: BTreeMap::from([(3, records)]),
+            libraries: vec![b"#!lua name=a".to_vec(), Vec::new()],
         };
         prop_assert_eq!(Manifest::decode(manifest.encode().as_bytes()), Ok(manifest));
     }

@@ -35,6 +35,7 @@ mod rdb_files;
 mod recovery;
 mod replay;
 mod saving;
+mod scripts;
 mod start;
 mod time;
 mod tracking;

@@ -80,6 +80,7 @@ fn golden_manifest() {
             part(1, 1_179_648, 8_100, 0x0123_4567_89ab_cdef),
         ],
         databases: BTreeMap::from([(0, 17_000), (3, 100)]),
+        libraries: Vec::new(),
     };
     let golden = compare("checkpoint.manifest", manifest.encode().as_bytes());
     let bytes = std::fs::read(golden).unwrap();
