@@ -346,14 +346,14 @@ impl Host for Caller<'_, '_> {
 
 /// Never seen: another run takes the place of this one.
 const BEGINS_ANEW: Stop = Stop {
-    text: "ERR The script begins anew",
+    text: "The script begins anew",
 };
 
 fn killed(kind: RunKind, killing: Killing) -> Stop {
     let text = match (killing, kind) {
-        (Killing::Stopping, _) => "ERR Script ended because the server stops",
-        (Killing::Asked, RunKind::Script) => "ERR Script killed by user with SCRIPT KILL.",
-        (Killing::Asked, RunKind::Function) => "ERR Script killed by user with FUNCTION KILL.",
+        (Killing::Stopping, _) => "Script ended because the server stops",
+        (Killing::Asked, RunKind::Script) => "Script killed by user with SCRIPT KILL.",
+        (Killing::Asked, RunKind::Function) => "Script killed by user with FUNCTION KILL.",
     };
     Stop { text }
 }

@@ -172,6 +172,10 @@ fn call_function(
     let name = args.bytes()?;
     let library = context.settings.scripts.libraries.of_function(name);
     let library = library.ok_or(CommandError::fixed("ERR Function not found"))?;
+    let count = args.peek().and_then(base::number::parse_i64);
+    if count.is_none() {
+        return Err(CommandError::fixed("ERR Bad number of keys provided"));
+    }
     let given = Given::parse(args)?;
     let loaded = scripts::loaded(&library)?;
     let function = loaded.functions.iter().find(|one| one.name == name);
