@@ -11,8 +11,8 @@ pub(super) const QUICK_NS_MAX: u64 = 1_000_000;
 /// Without one of these words no code runs for ever.
 const LOOPS: [&[u8]; 4] = [b"while", b"repeat", b"for", b"function"];
 
-/// Commands that no lock set lets run, as scripts write them.
-const REACH_ALL: [&[u8]; 3] = [b"flushall", b"flushdb", b"swapdb"];
+/// Commands that no lock set lets run, or that see less than all in one, as scripts write them.
+const REACH_ALL: [&[u8]; 5] = [b"flushall", b"flushdb", b"swapdb", b"dbsize", b"randomkey"];
 
 /// What is known of a script.
 #[derive(Debug)]
