@@ -59,7 +59,7 @@ pub use options::{Level, Options};
 use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail};
 pub use segment::VERSION;
-use syncer::Bell;
+use syncer::{Bell, Group};
 use writer::{SPARE_EXTENSION, Writer};
 
 /// An operation log that is open for writing. See the module for what it is.
@@ -84,6 +84,7 @@ pub struct Log {
     /// Held by the one who syncs. Never waited for with the writer held.
     syncing: Mutex<()>,
     bell: Bell,
+    group: Group,
     on_durable: OnceLock<Listener>,
 }
 
@@ -119,6 +120,7 @@ impl Log {
             writer: Mutex::new(writer),
             syncing: Mutex::default(),
             bell: Bell::default(),
+            group: Group::default(),
             on_durable: OnceLock::new(),
             disk,
             clock,

@@ -74,5 +74,10 @@ pub(super) const LATE_NS: u64 = 900 * NS_PER_MS;
 pub(super) const LAZY_SYNC_NS: u64 = 5_000 * NS_PER_MS;
 /// How long to wait before a file is tried again after a fault.
 pub(super) const HEAL_MS: u64 = 50;
+/// At [`Level::Always`] a sync waits for such a share of what the last one took, until all but such a share are
+/// there of those who could be.
+pub(super) const GATHER_SHARE: u64 = 4;
+/// And no longer than this.
+pub(super) const GATHER_NS_MAX: u64 = NS_PER_MS;
 /// How long the one who syncs waits at most before it looks again.
 pub(super) const LOOK_MS: u64 = 250;

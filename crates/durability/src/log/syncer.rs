@@ -8,12 +8,19 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use base::sync::atomic::Ordering;
+use base::sync::atomic::{AtomicU64, Ordering};
 
-use super::options::{HEAL_MS, LAZY_SYNC_NS, LOOK_MS, SYNC_NS};
+use super::options::{GATHER_NS_MAX, GATHER_SHARE, HEAL_MS, LAZY_SYNC_NS, LOOK_MS, SYNC_NS};
 use super::writer::Segment;
 use super::{Level, Log, LogFault, lock};
 use crate::planted::{self, Bug};
+
+/// What the last sync made durable and what had been appended meanwhile, together; and how long it took.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    bytes: AtomicU64,
+    took_ns: AtomicU64,
+}
 
 /// What the one who syncs sleeps on. Not a model's: it only shortens a sleep.
 #[derive(Debug, Default)]
@@ -35,12 +42,11 @@ impl Bell {
     }
 
     /// Sleeps so long, or until it is rung.
-    fn wait(&self, ms: u64) {
+    fn wait(&self, patience: Duration) {
         let rung = self
             .rung
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let patience = Duration::from_millis(ms);
         let waited = self
             .changed
             .wait_timeout_while(rung, patience, |rung| !*rung);
@@ -63,10 +69,30 @@ impl Log {
     /// [`Log::request_sync`] wakes it.
     pub fn run_syncer(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
+            self.gather();
             let ms = self.sync_step();
             if ms > 0 {
-                self.bell.wait(ms);
+                self.bell.wait(Duration::from_millis(ms));
             }
+        }
+    }
+
+    /// Waits until those are back who were answered by the last sync, for a small share of what that took.
+    /// Otherwise clients fall into two halves, each of which waits for the sync of the other.
+    fn gather(&self) {
+        let began_ns = self.clock.monotonic_ns();
+        let took_ns = self.group.took_ns.load(Ordering::Relaxed);
+        let patience_ns = (took_ns / GATHER_SHARE).min(GATHER_NS_MAX);
+        let all_bytes = self.group.bytes.load(Ordering::Relaxed);
+        while self.level() == Level::Always && !self.faults.is_any() {
+            let held_bytes = self.held_bytes();
+            let waited_ns = self.clock.monotonic_ns().saturating_sub(began_ns);
+            let are_back = held_bytes >= all_bytes - all_bytes / GATHER_SHARE;
+            if held_bytes == 0 || are_back || waited_ns >= patience_ns {
+                return;
+            }
+            self.bell
+                .wait(Duration::from_nanos(patience_ns - waited_ns));
         }
     }
 
@@ -185,7 +211,11 @@ impl Log {
         {
             return Err(self.fail(&mut writer, &error));
         }
-        self.durable.fetch_max(target, Ordering::AcqRel);
+        let before = self.durable.fetch_max(target, Ordering::AcqRel);
+        let took_ns = self.clock.monotonic_ns().saturating_sub(began_ns);
+        self.group.took_ns.store(took_ns, Ordering::Relaxed);
+        let bytes = self.tail().saturating_sub(before);
+        self.group.bytes.store(bytes, Ordering::Relaxed);
         // A write that failed meanwhile has taken back what was written.
         self.written.fetch_max(target, Ordering::AcqRel);
         let is_all = self.written() == target;
