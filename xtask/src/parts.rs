@@ -40,7 +40,7 @@ pub const PARTS: &[Part] = &[
         name: "lints",
         purpose: "clippy, no warning",
         minutes_max: 5.0,
-        needs: &[],
+        needs: &[&tools::CPP_COMPILER],
         commands: || {
             let words = [
                 "clippy",
@@ -57,21 +57,21 @@ pub const PARTS: &[Part] = &[
         name: "build",
         purpose: "the server",
         minutes_max: 4.0,
-        needs: &[],
+        needs: &[&tools::CPP_COMPILER],
         commands: || vec![cargo(&["build", "--workspace"])],
     },
     Part {
         name: "tests",
         purpose: "unit, property, transcript and process tests of all rooms",
         minutes_max: 10.0,
-        needs: &[&tools::REDIS_SERVER, &tools::REDIS_TOOLS],
+        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER, &tools::REDIS_TOOLS],
         commands: || vec![cargo(&["test", "--workspace", "--no-fail-fast"])],
     },
     Part {
         name: "docs",
         purpose: "rustdoc, no warning",
         minutes_max: 3.0,
-        needs: &[],
+        needs: &[&tools::CPP_COMPILER],
         commands: || {
             let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
             doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -103,7 +103,7 @@ pub const PARTS: &[Part] = &[
         name: "differential",
         purpose: "two million random commands, and schedules of several sessions, beside Redis",
         minutes_max: 10.0,
-        needs: &[&tools::REDIS_SERVER],
+        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
         commands: || {
             let mut test = cargo(&["test", "-p", "server", "--test", "it", "differential::"]);
             test.args(["--", "--nocapture"]);
@@ -116,7 +116,7 @@ pub const PARTS: &[Part] = &[
         name: "instructions",
         purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
         minutes_max: 4.0,
-        needs: &[&tools::VALGRIND, &tools::REDIS_SERVER],
+        needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
         commands: || vec![xtask(&["instructions"])],
     },
     Part {
@@ -138,6 +138,7 @@ pub const PARTS: &[Part] = &[
         purpose: "redis-cli, redis-benchmark, clients, and the queues, locks and limiters built on them",
         minutes_max: 5.0,
         needs: &[
+            &tools::CPP_COMPILER,
             &tools::REDIS_TOOLS,
             &tools::PYTHON,
             &tools::NODE,
@@ -150,14 +151,14 @@ pub const PARTS: &[Part] = &[
         name: "linearizability",
         purpose: "histories of four clients with transactions and watches, checked by porcupine",
         minutes_max: 4.0,
-        needs: &[&tools::GO],
+        needs: &[&tools::CPP_COMPILER, &tools::GO],
         commands: || vec![ignored("linearizability::")],
     },
     Part {
         name: "hostile",
         purpose: "a thousand bad clients beside a good one",
         minutes_max: 3.0,
-        needs: &[],
+        needs: &[&tools::CPP_COMPILER],
         commands: || vec![ignored("hostile::")],
     },
 ];

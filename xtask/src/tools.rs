@@ -51,7 +51,7 @@ pub static S390X_COMPILER: Tool = Tool {
     programs: &["s390x-linux-gnu-gcc"],
     packages: &["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross"],
 };
-/// Compiles the fuzzer that the fuzz targets are linked with.
+/// Compiles the virtual machine of scripts, and the fuzzer that the fuzz targets are linked with.
 pub static CPP_COMPILER: Tool = Tool {
     programs: &["c++"],
     packages: &["g++"],
