@@ -26,11 +26,17 @@ impl Host for Answers {
 }
 
 fn main() {
-    let calls: u32 = std::env::args().nth(1).map_or(1000, |text| text.parse().unwrap());
+    let calls: u32 = std::env::args()
+        .nth(1)
+        .map_or(1000, |text| text.parse().unwrap());
     let mut machine = Machine::new(Limits::default()).unwrap();
-    let program = machine.compile("name", b"return redis.call('get', KEYS[1])").unwrap();
+    let program = machine
+        .compile("name", b"return redis.call('get', KEYS[1])")
+        .unwrap();
     for _ in 0..calls {
-        let value = machine.run(&program, &[b"some:key"], &[], &mut Answers).unwrap();
+        let value = machine
+            .run(&program, &[b"some:key"], &[], &mut Answers)
+            .unwrap();
         assert_eq!(value, Value::Bulk(b"value".to_vec()));
     }
 }

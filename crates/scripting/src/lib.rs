@@ -29,6 +29,7 @@ mod machine;
 mod number_text;
 mod register;
 pub mod shebang;
+mod straight;
 mod struct_library;
 mod value;
 mod wire;

@@ -1,15 +1,18 @@
 //! The virtual machine of one thread: compiles programs and libraries, runs them.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Error, Function as LuaFunction, Lua, MultiValue, Table, Value as LuaValue};
+use mlua::{
+    Error, Function as LuaFunction, Lua, LuaString, MultiValue, Table, Value as LuaValue, Variadic,
+};
 
 use crate::api::{self, Random};
 use crate::calls::{self, HOST, Lent, Run};
 use crate::convert;
 use crate::{Host, ScriptError, Stop, Value, shebang};
-use crate::{cmsgpack, json, register, struct_library};
+use crate::{cmsgpack, json, register, straight, struct_library};
 
 /// What a machine may use.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,9 @@ pub struct Machine {
     entry: LuaFunction,
     entry_of_functions: LuaFunction,
     environment: LuaFunction,
+    scratch: RefCell<Vec<u8>>,
+    /// Whether safe points ask.
+    is_asking: Cell<bool>,
     loader: LuaFunction,
 }
 
@@ -45,6 +51,8 @@ pub struct Machine {
 pub struct Program {
     function: LuaFunction,
     name: Rc<str>,
+    /// It ends by itself: nobody has to ask at its safe points.
+    is_straight: bool,
 }
 
 /// A library, loaded: its code ran and registered functions.
@@ -81,14 +89,14 @@ impl Machine {
         lua.set_memory_limit(limits.memory_bytes_max)?;
         let run = Rc::new(Run::default());
         let prelude = world(&lua, &run)?;
-        let interrupts = Rc::clone(&run);
-        lua.set_interrupt(move |lua| interrupts.step(lua));
         run.random.set(Random::seeded(calls::random_seed()));
         Ok(Self {
             entry: prelude.raw_get("run")?,
             entry_of_functions: prelude.raw_get("run_function")?,
             environment: prelude.raw_get("environment")?,
             loader: prelude.raw_get("load_library")?,
+            scratch: RefCell::default(),
+            is_asking: Cell::new(false),
             lua,
             run,
             limits,
@@ -109,6 +117,7 @@ impl Machine {
         Ok(Program {
             function,
             name: name.into(),
+            is_straight: straight::is_straight(body),
         })
     }
 
@@ -145,6 +154,7 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Result<Value, ScriptError> {
+        self.ask(!program.is_straight);
         self.enter(
             &self.entry,
             &program.function,
@@ -167,6 +177,7 @@ impl Machine {
             .call::<(Table, LuaFunction)>(())
             .map_err(|error| raised(&error))?;
         let code = self.function("@user_function", body.to_vec(), Some(environment.clone()))?;
+        self.ask(true);
         self.run.begin();
         self.run.load_steps.set(Some(self.limits.load_steps_max));
         self.run.registered.replace(Some(Vec::new()));
@@ -197,6 +208,19 @@ impl Machine {
         })
     }
 
+    /// From now on safe points ask whether to go on, or cost next to nothing.
+    fn ask(&self, asks: bool) {
+        if self.is_asking.replace(asks) == asks {
+            return;
+        }
+        if asks {
+            let run = Rc::clone(&self.run);
+            self.lua.set_interrupt(move |lua| run.step(lua));
+        } else {
+            self.lua.remove_interrupt();
+        }
+    }
+
     /// Calls a function of a library that this machine has loaded.
     ///
     /// # Errors
@@ -208,6 +232,7 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Result<Value, ScriptError> {
+        self.ask(true);
         let name = String::from_utf8_lossy(&function.name);
         self.enter(
             &self.entry_of_functions,
@@ -250,13 +275,43 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> mlua::Result<(bool, LuaValue)> {
-        let keys = self.texts(keys)?;
-        let args = self.texts(args)?;
-        let mut returned: MultiValue = HOST.set(Lent(host), || entry.call((code, keys, args)))?;
-        let succeeded = returned
-            .pop_front()
-            .is_some_and(|truth| truth == LuaValue::Boolean(true));
+        let texts = keys.iter().chain(args);
+        let mut returned: MultiValue = match (keys.len() + args.len(), texts.clone().next()) {
+            (0, _) | (_, None) => HOST.set(Lent(host), || entry.call((code, LuaValue::Nil, 0)))?,
+            (1, Some(only)) => {
+                let only = self.lua.create_string(only)?;
+                HOST.set(Lent(host), || entry.call((code, only, keys.len(), 1)))?
+            }
+            (2..=PACKED_MAX, _) => {
+                let (all, ends) = self.packed(texts)?;
+                HOST.set(Lent(host), || entry.call((code, all, keys.len(), ends)))?
+            }
+            _ => {
+                let (keys, args) = (self.texts(keys)?, self.texts(args)?);
+                HOST.set(Lent(host), || entry.call((code, keys, args)))?
+            }
+        };
+        let succeeded = returned.pop_front() == Some(LuaValue::Boolean(true));
         Ok((succeeded, returned.pop_front().unwrap_or(LuaValue::Nil)))
+    }
+
+    /// The texts as one, and where each ends.
+    fn packed<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a &'a [u8]>,
+    ) -> mlua::Result<(LuaString, Variadic<usize>)> {
+        let mut all = self.scratch.take();
+        all.clear();
+        let mut ends = Variadic::with_capacity(PACKED_MAX);
+        for text in texts {
+            all.extend_from_slice(text);
+            ends.push(all.len());
+        }
+        let string = self.lua.create_string(&all);
+        if all.capacity() <= SCRATCH_BYTES_MAX {
+            self.scratch.replace(all);
+        }
+        Ok((string?, ends))
     }
 
     fn texts(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
@@ -304,6 +359,11 @@ fn world(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     globals.set_safeenv(true);
     Ok(prelude)
 }
+
+/// Keys and arguments that go into a run as one text.
+const PACKED_MAX: usize = 200;
+/// Bytes of the buffer for it that are kept for the next run.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// The version of the interface that scripts see, as text and as a number.
 const VERSION: &str = "7.2.0";

@@ -82,3 +82,32 @@ fn errors_have_a_place() {
         ))
     );
 }
+
+#[test]
+fn any_number_of_keys_and_arguments_arrives() {
+    for (keys_count, args_count) in [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (2, 3),
+        (100, 100),
+        (150, 60),
+        (300, 3000),
+    ] {
+        let words = |count: usize, letter: &str| {
+            (0..count).map(|i| letter.repeat(i % 5)).collect::<Vec<_>>()
+        };
+        let (keys, args) = (words(keys_count, "k"), words(args_count, "a"));
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let got = run_with(
+            "return table.concat(KEYS, ',') .. ';' .. table.concat(ARGV, ',')",
+            &keys,
+            &args,
+            &mut Desk::default(),
+        );
+        let wanted = format!("{};{}", keys.join(","), args.join(","));
+        assert_eq!(got, Ok(bulk(&wanted)));
+    }
+}
