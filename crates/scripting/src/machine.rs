@@ -168,7 +168,8 @@ impl Machine {
     /// Runs the code of a library, whose first line gives its name, and keeps what it registers.
     ///
     /// # Errors
-    /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails.
+    /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails: the text
+    /// is that of the error alone, for the caller to say what failed.
     pub fn load_library(&mut self, source: &[u8]) -> Result<Library, ScriptError> {
         let (first_line, body) = shebang::split(source);
         let name = first_line.and_then(|line| line.option(b"name").map(<[u8]>::to_vec));
@@ -254,6 +255,7 @@ impl Machine {
         host: &mut dyn Host,
     ) -> Result<Value, ScriptError> {
         self.run.begin();
+        self.make_room();
         let outcome = self.attempt(entry, code, keys, args, host);
         if let Some(stop) = self.run.stopped.get() {
             return Err(self.stopped(stop, name));
@@ -264,6 +266,15 @@ impl Machine {
             }
             Ok((false, error)) => Err(ScriptError::Raised(error_text(&error, name))),
             Err(error) => Err(raised(&error)),
+        }
+    }
+
+    /// What earlier scripts left is collected before it could make this one fail: the machine itself
+    /// collects by the rate of allocation, not by what is left.
+    fn make_room(&self) {
+        if self.lua.used_memory() > self.limits.memory_bytes_max / 2 {
+            // A collection that fails leaves the memory as it was: the script may fail then.
+            let _collected = self.lua.gc_collect();
         }
     }
 
@@ -393,7 +404,6 @@ fn error_message(error: &LuaValue) -> Vec<u8> {
 }
 
 fn registering(text: &str) -> ScriptError {
-    let text = format!("ERR Error registering functions: {text}");
     ScriptError::Raised(convert::one_line(text.as_bytes()))
 }
 

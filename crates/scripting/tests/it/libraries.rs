@@ -98,7 +98,6 @@ fn a_library_sees_little_while_it_is_loaded() {
             "@user_function: 2: FUNCTION LOAD timeout",
         ),
     ] {
-        let wanted = format!("ERR Error registering functions: {wanted}");
         assert_eq!(refusal(&format!("#!lua name=l\n{body}")), wanted, "{body}");
     }
 }

@@ -136,3 +136,15 @@ fn deep_replies_end_in_an_error() {
     );
     assert!(depth > 100);
 }
+
+#[test]
+fn what_a_script_leaves_is_no_loss_to_the_next() {
+    let mut machine = machine();
+    let mut desk = Desk::default();
+    let source = b"local t = {} for i = 1, 6000 do t[i] = string.rep('x', 1000) .. i end return #t";
+    let program = machine.compile("0123abcd", source).unwrap();
+    for _ in 0..10 {
+        let got = machine.run(&program, &[], &[], &mut desk);
+        assert_eq!(got, Ok(Value::Integer(6000)));
+    }
+}
