@@ -64,7 +64,11 @@ pub const PARTS: &[Part] = &[
         name: "tests",
         purpose: "unit, property, transcript and process tests of all rooms",
         minutes_max: 10.0,
-        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER, &tools::REDIS_TOOLS],
+        needs: &[
+            &tools::CPP_COMPILER,
+            &tools::REDIS_SERVER,
+            &tools::REDIS_TOOLS,
+        ],
         commands: || vec![cargo(&["test", "--workspace", "--no-fail-fast"])],
     },
     Part {
