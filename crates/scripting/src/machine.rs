@@ -103,6 +103,12 @@ impl Machine {
         })
     }
 
+    /// Bytes of memory that the machine has now, programs and what scripts left included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
     /// Compiles a script. `name` is what errors call it: the SHA-1 of its source.
     ///
     /// # Errors

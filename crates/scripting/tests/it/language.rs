@@ -132,3 +132,26 @@ fn replies_of_the_third_version() {
         Ok(Value::BigNumber(b"12".to_vec()))
     );
 }
+
+#[test]
+fn tables_are_packed_with_what_was_there_first() {
+    let source = "local a = {x=nil,y=5} local b = {x=a} a['x'] = b
+        local encoded, h = cmsgpack.pack(a), ''
+        for i = 1, #encoded do h = h .. string.format('%02x', string.byte(encoded, i)) end
+        return h";
+    let unit = "82a17905a17881a178";
+    assert_eq!(text(source), format!("{}c0", unit.repeat(8)));
+}
+
+#[test]
+fn a_thousand_arguments_of_a_command() {
+    let mut desk = Desk::default();
+    run_with(
+        "local a = {} for i = 1, 7999 do a[i] = 1 end redis.pcall('lpush', unpack(a))",
+        &[],
+        &[],
+        &mut desk,
+    )
+    .unwrap();
+    assert_eq!(desk.calls[0].split(' ').count(), 8000);
+}
