@@ -186,8 +186,7 @@ fn load_here(source: &[u8]) -> Result<Library, CommandError> {
             ScriptError::Compile(_) => b"ERR Error compiling function: ",
             _ => b"ERR Error registering functions: ",
         };
-        let text = error.text();
-        about(complaint, text.strip_prefix(b"ERR ").unwrap_or(text))
+        about(complaint, error.text())
     })
 }
 
