@@ -177,6 +177,8 @@ impl Machine {
     /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails: the text
     /// is that of the error alone, for the caller to say what failed.
     pub fn load_library(&mut self, source: &[u8]) -> Result<Library, ScriptError> {
+        // What ended the last run is not to end this.
+        self.run.begin();
         let (first_line, body) = shebang::split(source);
         let name = first_line.and_then(|line| line.option(b"name").map(<[u8]>::to_vec));
         let (environment, complete) = self
@@ -185,7 +187,6 @@ impl Machine {
             .map_err(|error| raised(&error))?;
         let code = self.function("@user_function", body.to_vec(), Some(environment.clone()))?;
         self.ask(true);
-        self.run.begin();
         self.run.load_steps.set(Some(self.limits.load_steps_max));
         self.run.registered.replace(Some(Vec::new()));
         let outcome = self.loader.call::<(bool, LuaValue)>(code);

@@ -635,6 +635,10 @@ impl Visit<'_> {
         if self.place != Place::Worker || self.check((index, spec), request).is_err() {
             return false;
         }
+        // Whoever watches over the server with it is to see that a script takes too long.
+        if spec.name == "PING" {
+            return self.context.settings.scripts.running.busy().is_some();
+        }
         if spec.keys.is_empty() {
             let of_keyspace = spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY);
             return of_keyspace && !spec.flags.has(Flags::FAST);

@@ -67,7 +67,7 @@ pub(super) struct Caller<'h, 'c> {
     /// The protocol that replies come in.
     resp: Resp,
     buffer: ReplyBuffer,
-    /// The last reply, in one piece.
+    /// The last reply in one piece, where it had several.
     whole: Vec<u8>,
     started_ns: u64,
     long: Option<Arc<LongRun>>,
@@ -287,6 +287,9 @@ impl Host for Caller<'_, '_> {
         }
         if self.halt.is_some() {
             return scripting::Reply::Stop(BEGINS_ANEW);
+        }
+        if self.buffer.len_with_attachments() == self.buffer.len() {
+            return scripting::Reply::Encoded(self.buffer.as_slice());
         }
         self.whole = self.buffer.to_vec();
         scripting::Reply::Encoded(&self.whole)

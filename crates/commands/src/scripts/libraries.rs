@@ -21,7 +21,7 @@ pub struct Libraries {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     libraries: BTreeMap<Vec<u8>, Arc<LoadedLibrary>>,
-    /// Where each function is.
+    /// Where each function is, by its name in small letters: case makes no difference.
     functions: HashMap<Vec<u8>, Arc<LoadedLibrary>>,
 }
 
@@ -76,7 +76,10 @@ impl LoadedLibrary {
     }
 
     pub(crate) fn flags_of(&self, function: &[u8]) -> Option<RunFlags> {
-        let found = self.functions.iter().find(|one| one.name == function);
+        let found = self
+            .functions
+            .iter()
+            .find(|one| one.name.eq_ignore_ascii_case(function));
         found.map(|facts| facts.run_flags)
     }
 }
@@ -106,7 +109,7 @@ impl State {
             return Err(LibraryError::Library(library.name.clone()));
         }
         for function in &library.functions {
-            let other = self.functions.get(&function.name);
+            let other = self.functions.get(&function.name.to_ascii_lowercase());
             if other.is_some_and(|other| other.name != library.name) {
                 return Err(LibraryError::Function(function.name.clone()));
             }
@@ -114,7 +117,7 @@ impl State {
         self.remove(&library.name);
         for function in &library.functions {
             self.functions
-                .insert(function.name.clone(), Arc::clone(library));
+                .insert(function.name.to_ascii_lowercase(), Arc::clone(library));
         }
         self.libraries
             .insert(library.name.clone(), Arc::clone(library));
@@ -131,7 +134,10 @@ impl State {
 impl Libraries {
     /// The library that has a function.
     pub(crate) fn of_function(&self, name: &[u8]) -> Option<Arc<LoadedLibrary>> {
-        self.state().functions.get(name).cloned()
+        self.state()
+            .functions
+            .get(&name.to_ascii_lowercase())
+            .cloned()
     }
 
     /// The libraries of this moment.

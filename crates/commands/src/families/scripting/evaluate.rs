@@ -178,7 +178,10 @@ fn call_function(
     }
     let given = Given::parse(args)?;
     let loaded = scripts::loaded(&library)?;
-    let function = loaded.functions.iter().find(|one| one.name == name);
+    let function = loaded
+        .functions
+        .iter()
+        .find(|one| one.name.eq_ignore_ascii_case(name));
     let function = function.ok_or(CommandError::fixed("ERR Function not found"))?;
     let call = Call {
         kind: RunKind::Function,

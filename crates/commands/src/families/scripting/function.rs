@@ -238,6 +238,9 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 }
 
 fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.remaining() > 1 {
+        return Err(subcommand_syntax(args.request()));
+    }
     take_mode(args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
     change(
         context,
