@@ -57,7 +57,7 @@ pub use frame::{Effect, Effects, Frame};
 use memory::Memory;
 pub use options::{Level, Options};
 use place::Places;
-pub use reader::{LogError, Reader, Shape, Tail};
+pub use reader::{LogError, Reader, Shape, Tail, bound, has_file_of, remove_from};
 pub use segment::VERSION;
 use syncer::{Bell, Group};
 use writer::{SPARE_EXTENSION, Writer};
@@ -93,7 +93,7 @@ type Listener = Box<dyn Fn(u64) + Send + Sync>;
 impl Log {
     /// Opens the log of a directory, which is made where there is none, to go on at `start`: where a
     /// [`Reader`] ended, or the sequence of a checkpoint that is above that, or any frame's to forget what is
-    /// behind it. What is below it is durable when this returns.
+    /// behind it. What is below it is durable when this returns, and so is a file that begins at it or before.
     ///
     /// # Errors
     /// Those of the system, and heads of files that are damaged.

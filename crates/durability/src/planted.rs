@@ -9,6 +9,8 @@ pub enum Bug {
     NoChecksum,
     /// A sync that failed counts as one that did not.
     FailedSyncBelieved,
+    /// Deletions are passed over when the log is read: what was deleted comes back.
+    DeletePassedOver,
     /// The last effect of a group is left out.
     GroupCutShort,
     /// A manifest is renamed that was not synced.

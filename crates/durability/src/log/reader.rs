@@ -15,6 +15,7 @@ use super::segment::{
     self, BLOCK_HEAD_BYTES, BlockHead, HeadFlaw, SEGMENT_HEAD_BYTES, SegmentHead,
 };
 use crate::disk::{Disk, DiskFile};
+use crate::planted::{self, Bug};
 
 /// What is read at once.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -176,7 +177,22 @@ impl Reader {
     /// # Errors
     /// [`LogError::Missing`] when the log begins later, and what the system says.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, LogError> {
-        let mut segments = list(&*disk, directory)?;
+        Self::open_below(disk, directory, from, u64::MAX)
+    }
+
+    /// As [`Reader::open`], for who wants nothing from the sequence `below` on: files that begin there or
+    /// behind are not looked at, in whatever state they are. So the end is not always where
+    /// [`Reader::tail`] says it is when that is below `below`.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_below(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        from: u64,
+        below: u64,
+    ) -> Result<Self, LogError> {
+        let mut segments = list(&*disk, directory, below)?;
         take_superseded(&mut segments);
         if let Some(oldest) = segments.first().map(|segment| segment.first)
             && oldest > from
@@ -246,11 +262,27 @@ impl Reader {
     fn next_place(&mut self) -> Result<Option<(u64, usize)>, LogError> {
         loop {
             match self.step()? {
+                Step::Frame(offset, length) if self.is_passed_over(offset, length)? => {}
                 Step::Frame(offset, length) => return Ok(Some((offset, length))),
                 Step::Passed => {}
                 Step::End => return Ok(None),
             }
         }
+    }
+
+    /// Whether a [planted bug](Bug::DeletePassedOver) loses the frame at this place.
+    fn is_passed_over(&mut self, offset: u64, length: usize) -> Result<bool, LogError> {
+        if !planted::is_on(Bug::DeletePassedOver) {
+            return Ok(false);
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(false);
+        };
+        let path = &self.segments[open.at].path;
+        let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
+        let deletion = b"*2\r\n$3\r\nDEL\r\n";
+        let payload = bytes.get(frame::HEAD_BYTES..);
+        Ok(payload.is_some_and(|payload| payload.starts_with(deletion)))
     }
 
     /// Passes everything below a sequence, and what is only stated there.
@@ -338,6 +370,9 @@ impl Reader {
 
     /// A flaw: the log ends here, unless something that was durable is behind.
     fn end(&mut self, flaw: Flaw) -> Result<Step, LogError> {
+        if self.stated() > self.sequence {
+            return Err(self.damage("the file behind it is missing"));
+        }
         if self.durable_behind()? > self.sequence {
             return Err(self.damage(flaw.what));
         }
@@ -473,15 +508,16 @@ impl Open {
 /// A step and how many bytes of frames it passed; or what is wrong.
 type Found = Result<(Step, u64), Flaw>;
 
-/// The segments of a directory, by where they begin. One that does not exist has none.
-pub(super) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<Segment>, LogError> {
-    let names = match disk.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(io_error(directory))?,
-    };
+/// The segments of a directory that begin below a sequence, by where they begin. One that does not exist
+/// has none.
+pub(super) fn list(
+    disk: &dyn Disk,
+    directory: &Path,
+    below: u64,
+) -> Result<Vec<Segment>, LogError> {
     let mut segments = Vec::new();
-    for name in names {
-        if let Some(first) = segment::first_of(&name) {
+    for (first, name) in names(disk, directory).map_err(io_error(directory))? {
+        if first < below {
             let path = directory.join(name);
             let mut window = Window::open(disk, &path).map_err(io_error(&path))?;
             let head = head_of(&mut window, &path, first)?;
@@ -490,6 +526,59 @@ pub(super) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<Segment>, Lo
     }
     segments.sort_unstable_by_key(|segment| segment.first);
     Ok(segments)
+}
+
+/// The names of the segments in a directory, with where they begin, oldest first.
+fn names(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, String)>> {
+    let names = match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names?,
+    };
+    let named = names.into_iter();
+    let mut named: Vec<_> = named
+        .filter_map(|name| Some((segment::first_of(&name)?, name)))
+        .collect();
+    named.sort_unstable();
+    Ok(named)
+}
+
+/// Whether a directory has a file of a log that begins at or below a sequence. One that was open for writing
+/// there always has.
+///
+/// # Errors
+/// Those of the system.
+pub fn has_file_of(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Result<bool> {
+    let oldest = names(disk, directory)?.first().map(|(first, _)| *first);
+    Ok(oldest.is_some_and(|first| first <= sequence))
+}
+
+/// A sequence that no frame in a directory reaches, whatever state its files are in.
+///
+/// # Errors
+/// Those of the system.
+pub fn bound(disk: &dyn Disk, directory: &Path) -> io::Result<u64> {
+    let mut bound: u64 = 0;
+    for (first, name) in names(disk, directory)? {
+        let bytes = disk.open(&directory.join(name))?.size()?;
+        bound = bound.max(first.saturating_add(bytes));
+    }
+    Ok(bound.next_multiple_of(8))
+}
+
+/// Removes the files that begin at `sequence` or behind, the newest first, in whatever state they are. For who
+/// gives up what is in them; a log that is then [opened](super::Log::open) there goes on as if they had never
+/// been.
+///
+/// # Errors
+/// Those of the system; what was not removed is whole.
+pub fn remove_from(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Result<()> {
+    let names = names(disk, directory)?;
+    let behind = names.iter().filter(|(first, _)| *first >= sequence);
+    for (_, name) in behind.rev() {
+        disk.remove(&directory.join(name))?;
+        disk.sync_directory(directory)?;
+    }
+    Ok(())
 }
 
 /// Takes out the segments whose contents were written again, in one that begins earlier and was made

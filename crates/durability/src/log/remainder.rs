@@ -50,28 +50,37 @@ fn look(
 ) -> Result<Option<(u64, u64)>, LogError> {
     let mut reader = Reader::open(Arc::clone(disk), directory, from)?;
     let first = reader.sequence();
-    reader.pass(start)?;
+    match reader.pass(start) {
+        // What is behind is given up.
+        Err(LogError::Damage { sequence, .. }) if sequence >= start => {}
+        passed => passed?,
+    }
     Ok((reader.sequence() >= start).then(|| (first, reader.stated())))
 }
 
 impl Log {
-    /// Writes what is between what is durable and `start` again, and makes it durable.
+    /// Begins a file at what is durable, with what is between that and `start`, and makes both durable. It
+    /// is made even for nothing: so what stands behind `start` does not come back, and a directory
+    /// without a file is one that lost it.
     pub(super) fn write_remainder(&self, start: u64) -> io::Result<()> {
         let durable = self.durable();
-        if durable == start {
-            return Ok(());
-        }
-        let reader = Reader::open(Arc::clone(&self.disk), &self.directory, durable);
-        let mut reader = reader.map_err(refusal)?;
-        while let Some((sequence, bytes)) = reader.next_bytes().map_err(refusal)? {
-            if sequence >= start {
-                break;
-            }
-            let (words, _) = bytes.as_chunks();
-            let _chunk = write_across(self, sequence, words);
+        if durable < start {
+            self.take_from_files(durable, start).map_err(refusal)?;
         }
         let healed = self.heal(&mut lock(&self.writer));
         healed.map_err(|fault| io::Error::new(fault.kind, fault))
+    }
+
+    /// Takes the frames of a range into memory.
+    fn take_from_files(&self, from: u64, end: u64) -> Result<(), LogError> {
+        let mut reader = Reader::open(Arc::clone(&self.disk), &self.directory, from)?;
+        while reader.sequence() < end
+            && let Some((sequence, bytes)) = reader.next_bytes()?
+        {
+            let (words, _) = bytes.as_chunks();
+            let _chunk = write_across(self, sequence, words);
+        }
+        Ok(())
     }
 }
 

@@ -224,6 +224,9 @@ impl Log {
         if !writer.has_new_name {
             writer.remove_superseded(&*self.disk);
         }
+        full.iter()
+            .try_for_each(|segment| segment.state_next(target))
+            .map_err(|error| self.fail(&mut writer, &error))?;
         drop(writer);
         self.memory.release(target);
         Ok(())

@@ -70,6 +70,8 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     /// Where the next block goes.
     pub(super) offset: u64,
+    /// Behind the last frame.
+    end: u64,
     salt: u64,
     chain: u32,
 }
@@ -92,7 +94,7 @@ impl Writer {
         for name in names.iter().filter(|name| name.ends_with(UNUSED_EXTENSION)) {
             disk.remove(&directory.join(name))?;
         }
-        let mut found = reader::list(disk, directory).map_err(remainder::refusal)?;
+        let mut found = reader::list(disk, directory, u64::MAX).map_err(remainder::refusal)?;
         let ordinals = found.iter().map(|segment| segment.head.ordinal);
         let ordinal = ordinals
             .max()
@@ -228,6 +230,7 @@ impl Segment {
             file,
             path,
             offset: SEGMENT_HEAD_BYTES as u64,
+            end: 0,
             salt: head.salt,
             chain: head.chain(),
         })
@@ -241,6 +244,19 @@ impl Segment {
         }
         log.disk.rename(spare, path)?;
         Ok(file)
+    }
+
+    /// Says behind the last block that more than this file holds is durable: so the next file is missed when
+    /// it is gone. Nobody writes to this one any more. Not synced, for the system will see to it: a power cut
+    /// that takes it takes no promise.
+    pub(super) fn state_next(&self, durable: u64) -> io::Result<()> {
+        let head = BlockHead {
+            sequence: self.end,
+            length: 0,
+            durable,
+            chain: self.chain,
+        };
+        self.file.write_at(&head.encode(self.salt), self.offset)
     }
 }
 
@@ -369,6 +385,7 @@ impl Log {
             }
         }
         segment.offset = offset;
+        segment.end = end;
         segment.chain = head.next_chain(segment.salt);
         *stated = head.durable;
         Ok(())

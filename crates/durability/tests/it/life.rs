@@ -285,6 +285,12 @@ fn recover(
         let entry = expected.next();
         let entry = entry.unwrap_or_else(|| panic!("resurrected: a frame at {sequence}"));
         let place = (frame.sequence, frame.sequence + frame.length);
+        let is_deletion = matches!(entry.changes[..], [Change::Delete(_)]);
+        assert!(
+            place.0 == entry.start || !is_deletion,
+            "wrong: a deletion is missing at {}",
+            entry.start
+        );
         assert_eq!(place, (entry.start, entry.end), "another frame");
         let effects: Vec<&[u8]> = frame.effects().map(|effect| effect.resp).collect();
         let changes: Vec<Vec<u8>> = entry.changes.iter().map(|change| change.resp()).collect();

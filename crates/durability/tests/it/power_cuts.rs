@@ -186,7 +186,7 @@ fn an_early_acknowledgement_is_noticed() {
 }
 
 #[test]
-#[should_panic(expected = "lost: ")]
+#[should_panic(expected = "the file behind it is missing")]
 fn a_directory_that_is_not_synced_is_noticed() {
     with(Bug::DirectorySyncSkipped);
 }
@@ -201,6 +201,12 @@ fn a_failed_sync_that_is_believed_is_noticed() {
 #[should_panic(expected = "wrong: ")]
 fn sums_that_are_not_looked_at_are_noticed() {
     with(Bug::NoChecksum);
+}
+
+#[test]
+#[should_panic(expected = "wrong: a deletion is missing")]
+fn a_deletion_that_is_undone_is_noticed() {
+    with(Bug::DeletePassedOver);
 }
 
 #[test]

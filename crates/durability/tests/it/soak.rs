@@ -16,12 +16,13 @@ use crate::power_cuts::{Tally, run_all, setting, window_ms};
 use crate::{io_errors, power_cuts};
 
 /// Each bug, as the record calls it.
-const BUGS: [(Bug, &str); 6] = [
+const BUGS: [(Bug, &str); 7] = [
     (Bug::SyncSkipped, "segments are not synced"),
     (Bug::DirectorySyncSkipped, "their directory is not synced"),
     (Bug::AcknowledgedEarly, "acknowledged before the sync"),
     (Bug::FailedSyncBelieved, "a failed sync is believed"),
     (Bug::NoChecksum, "sums of frames are not looked at"),
+    (Bug::DeletePassedOver, "deletions are not replayed"),
     (Bug::GroupCutShort, "a transaction lacks its last effect"),
 ];
 

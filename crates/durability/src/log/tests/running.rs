@@ -7,7 +7,7 @@ use base::clock::ManualClock;
 
 use super::written::read_from;
 use crate::disk::Disk;
-use crate::log::{Appender, Level, Log, Options, Shape};
+use crate::log::{Appender, Level, Log, Options, Shape, has_file_of, remove_from};
 use crate::planted::{self, Bug};
 use crate::simulated::SimulatedDisk;
 
@@ -293,4 +293,66 @@ fn a_log_goes_on_from_an_earlier_place() {
     assert_eq!(again.check(&again.disk, again.log.tail()), again.log.tail());
     let third = Running::open(again.disk.clone(), again.log.tail());
     assert_eq!(again.check(&third.disk, again.log.tail()), again.log.tail());
+}
+
+/// As [`a_log_goes_on_from_an_earlier_place`], with nothing written after it and with damage behind.
+#[test]
+fn what_is_behind_an_earlier_place_is_gone_before_anything_is_written() {
+    for damages in [false, true] {
+        let mut running = Running::new();
+        let mut kept = 0;
+        for count in 0..40 {
+            running.append();
+            running.log.request_sync(u64::MAX);
+            running.log.sync_step();
+            if count == 9 {
+                kept = running.log.tail();
+            }
+        }
+        running.log.close().unwrap();
+        let directory = Path::new(DIRECTORY);
+        if damages {
+            let last = running.disk.list(directory).unwrap();
+            let last = last.iter().rfind(|name| name.ends_with(".log")).unwrap();
+            let file = running.disk.open_for_writing(&directory.join(last));
+            file.unwrap().write_at(b"no head", 0).unwrap();
+            assert!(Running::try_open(running.disk.clone(), kept).is_err());
+            remove_from(&running.disk, directory, kept).unwrap();
+        }
+        let again = Running::open(running.disk.clone(), kept);
+        drop(again);
+        assert_eq!(running.check(&running.disk, kept), kept);
+    }
+}
+
+/// Removed by hand, or by a file system that repaired itself: however many files of the end.
+#[test]
+fn a_log_whose_last_files_are_gone_is_missed() {
+    let mut running = Running::new();
+    for _ in 0..60 {
+        running.append();
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+    }
+    running.log.close().unwrap();
+    let directory = Path::new(DIRECTORY);
+    let names = running.disk.list(directory).unwrap();
+    let mut files: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
+    assert!(files.len() > 10, "{files:?}");
+    let disk: Arc<dyn Disk> = Arc::new(running.disk.clone());
+    while files.len() > 1 {
+        running
+            .disk
+            .remove(&directory.join(files.pop().unwrap()))
+            .unwrap();
+        let (_, tail) = read_from(Arc::clone(&disk), directory, 0);
+        let error = tail.unwrap_err().to_string();
+        assert!(error.contains("the file behind it is missing"), "{error}");
+        assert!(has_file_of(&*disk, directory, 0).unwrap());
+    }
+    running.disk.remove(&directory.join(files[0])).unwrap();
+    assert!(!has_file_of(&*disk, directory, 0).unwrap());
+    let opened = Running::open(running.disk.clone(), 0);
+    assert!(has_file_of(&*disk, directory, 0).unwrap(), "from the first");
+    assert_eq!(opened.log.durable(), 0);
 }
