@@ -18,9 +18,11 @@ use base::words;
 use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
 use crate::log::Log;
 use crate::persistence::offline::Form;
+use crate::persistence::recovery::Target;
 use crate::{identity, system_check};
 
 mod order;
+mod point;
 
 use order::{Order, Wish};
 
@@ -67,6 +69,8 @@ pub struct Startup {
     pub settings: Settings,
     /// Where they came from.
     pub origin: Origin,
+    /// Up to where the data is loaded.
+    pub recover_to: Target,
     /// Lines for the log, once there is one: settings accepted without effect, and the like.
     pub remarks: Vec<String>,
 }
@@ -114,7 +118,8 @@ pub fn read(
     }
     let order = Order::read(options)?;
     let options = order.as_ref().map_or(options, |order| &order.options);
-    let line = CommandLine::read(options);
+    let (options, recover_to) = point::take(options)?;
+    let line = CommandLine::read(&options);
     let mut loader = Loader::new();
     loader.read_environment(environment)?;
     loader.read_text(&line.gather(stdin)?)?;
@@ -133,6 +138,7 @@ pub fn read(
             file: line.file,
             arguments,
         },
+        recover_to,
         remarks,
     });
     Ok(match order {
@@ -293,6 +299,7 @@ fn usage(program: &OsStr) -> String {
        {program} -h or --help
        {program} --check-system
        {program} bench [options] (measure a server; bench --help)
+       {program} --recover-to POINT [options] (start with the data as it was then)
        {program} check FILE... (verify files, and tell what is in them)
        {program} import FILE [options] (load RDB or AOF into the data of --dir)
        {program} export FILE.rdb [--rdb-version N] [options] (write that data)
@@ -307,6 +314,9 @@ Options are the directives of the configuration file, with their values:
 
 The environment sets directives too, below the file: IOLITE_MAXMEMORY=128mb,
 or IOLITE_REQUIREPASS_FILE=/run/secrets/password for a secret kept in a file.
+
+POINT is a sequence of the log (a number), a time as 2026-11-21T18:30:00Z, or one
+in seconds since 1970 as @1795285800.250. What is behind it is set aside.
 "
     )
 }

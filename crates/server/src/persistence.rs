@@ -15,6 +15,7 @@
 
 pub mod aof;
 pub mod bodies;
+pub mod branch;
 pub mod check;
 pub mod checkpointer;
 pub mod directory;

@@ -4,11 +4,13 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::clock::{Clock, SystemClock};
 use protocol::ReplyBuffer;
+use reactor::Waker;
 use reactor::signals::{Signal, Signals, Wakening};
 use reactor::workers::available_cores;
 use reactor::{Balancer, Endpoint, EventLoop, Listener};
@@ -22,6 +24,7 @@ use crate::daemon::{self, PidFile, Supervisor};
 use crate::doors::{self, Doors};
 use crate::node::{Node, WorkerLink};
 use crate::persistence::keeper::{Keeper, OpenError};
+use crate::persistence::recovery::Target;
 use crate::worker::{Arena, Worker};
 use crate::{identity, open_files};
 
@@ -187,7 +190,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
         });
         return ExitCode::FAILURE;
     }
-    match serve(&config, &current, &startup.remarks) {
+    match serve(&config, &current, &startup.remarks, startup.recover_to) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.warning(format_args!("{error}"));
@@ -212,7 +215,12 @@ fn complain(error: &RunError) {
     eprintln!("iolite: {error}");
 }
 
-fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Result<(), RunError> {
+fn serve(
+    config: &Arc<SharedConfig>,
+    current: &Config,
+    remarks: &[String],
+    target: Target,
+) -> Result<(), RunError> {
     let cannot_rename = |reason: String| RunError {
         what: "cannot rename commands".into(),
         cause: io::Error::other(reason),
@@ -251,7 +259,7 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
         what: "cannot load the data".into(),
         cause: io::Error::other(error),
     };
-    let keeper = Keeper::open(&node).map_err(cannot_load)?;
+    let keeper = Keeper::open(&node, target).map_err(cannot_load)?;
     if keeper.has_to_load(current) {
         // Whoever connects meanwhile is told so.
         node.begin_loading(0);
@@ -260,9 +268,19 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();
-    if let Some(Err(error)) = node.keeper().map(|keeper| keeper.load(&node)) {
-        let _ended = workers.stop();
-        return Err(cannot_load(error));
+    match load(&node, &signals) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            let _ended = workers.stop();
+            return Err(cannot_load(error));
+        }
+        None => {
+            // Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
+            drop(pid_file);
+            node.log
+                .warning(format_args!("Stopped while loading, exiting now."));
+            std::process::exit(0);
+        }
     }
     announce(&node, current, &endpoints);
     wait(&node, &signals);
@@ -275,6 +293,63 @@ fn serve(config: &Arc<SharedConfig>, current: &Config, remarks: &[String]) -> Re
     node.log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Loads what is kept; none when somebody asks the server to stop meanwhile, which may be long before the end.
+fn load(node: &Arc<Node>, signals: &Signals) -> Option<Result<(), OpenError>> {
+    let load = |node: &Arc<Node>| node.keeper().map_or(Ok(()), |keeper| keeper.load(node));
+    if !node.settings.refusals.is_loading() {
+        return Some(load(node));
+    }
+    let (sender, loaded) = sync_channel(1);
+    let (own, waker) = (Arc::clone(node), signals.waker());
+    let load = move || {
+        // Behind the sender's end, also when that comes by a panic.
+        let _ring = RingAtEnd(waker);
+        let sender = sender;
+        // Nobody listens when the server stops.
+        let _sent = sender.send(load(&own));
+    };
+    if let Err(error) = spawn_loader(load) {
+        return Some(Err(OpenError::Thread(error)));
+    }
+    loop {
+        match signals.wait() {
+            Ok(Wakening::Woken) => {}
+            Ok(Wakening::Signal(_)) | Err(_) => {
+                node.supervisor.stopping();
+                return None;
+            }
+        }
+        match loaded.try_recv() {
+            Ok(outcome) => return Some(outcome),
+            Err(TryRecvError::Empty) if node.is_stopping() => return None,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                let error = io::Error::other("the loading thread failed");
+                return Some(Err(OpenError::Thread(error)));
+            }
+        }
+    }
+}
+
+/// Wakes somebody when it goes.
+struct RingAtEnd(Waker);
+
+impl Drop for RingAtEnd {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread that ends with the start"
+)]
+fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("loader".into())
+        .spawn(load)
 }
 
 fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {

@@ -31,6 +31,8 @@ pub(super) fn durable_end(
             // What was before was cut off, and may have come back in part.
             Err(LogError::Missing { .. }) => return Ok(from.saturating_add(1).min(start)),
             Err(LogError::Damage { .. }) if from < start => return Ok(from + 1),
+            // Nothing in the files leads up to `start`: a checkpoint holds what is before it.
+            Err(LogError::Damage { .. }) => return Ok(start),
             Err(error) => return Err(error),
         };
         match first.checked_sub(1) {

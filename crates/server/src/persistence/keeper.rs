@@ -17,6 +17,7 @@ use durability::checkpoint::{CheckpointFault, Lineage, Manifest};
 use reactor::workers::available_cores;
 
 use super::aof::{self, AofFault, Source};
+use super::branch;
 use super::checkpointer::{
     CheckpointThread, Checkpointer, Failure, Outcome, Setup, Surroundings, Why, writers_for,
 };
@@ -36,6 +37,8 @@ pub struct Keeper {
     around: Arc<Around>,
     /// What is to be loaded.
     found: Option<Manifest>,
+    /// Up to where.
+    target: Target,
 }
 
 /// Why a server cannot start with the data that it finds.
@@ -45,6 +48,10 @@ pub enum OpenError {
     Directory(DirectoryError),
     /// The manifest, or what it names, is not what was written.
     Checkpoint(CheckpointFault),
+    /// A point in time is asked for, and there is nothing of that kind.
+    NothingToRecover(PathBuf),
+    /// What is behind the point asked for could not be set aside.
+    Aside(io::Error),
     /// It was not loaded.
     Recovery(RecoveryError),
     /// The RDB file of another server was not loaded.
@@ -64,6 +71,15 @@ impl fmt::Display for OpenError {
         match self {
             Self::Directory(error) => error.fmt(f),
             Self::Checkpoint(fault) => fault.fmt(f),
+            Self::NothingToRecover(path) => {
+                let path = path.display();
+                write!(f, "--recover-to: there is no data in {path}")
+            }
+            Self::Aside(error) => write!(
+                f,
+                "cannot set aside what is behind the point of --recover-to: {}",
+                system_reason(error)
+            ),
             Self::Recovery(error) => error.fmt(f),
             Self::Rdb(error) => error.fmt(f),
             Self::Aof(fault) => fault.fmt(f),
@@ -82,33 +98,40 @@ impl Keeper {
     /// # Errors
     /// When the process may have no more threads.
     pub fn start(node: &Arc<Node>) -> Result<Self, OpenError> {
-        Self::with(node, None)
+        Self::with(node, None, Target::End)
     }
 
     /// For a node with an empty store: takes the directory if there is data in it, which is to be
-    /// [loaded](Keeper::load) then.
+    /// [loaded](Keeper::load) then, up to `target`.
     ///
     /// # Errors
     /// [`OpenError`]: the server must not start then.
-    pub fn open(node: &Arc<Node>) -> Result<Self, OpenError> {
+    pub fn open(node: &Arc<Node>, target: Target) -> Result<Self, OpenError> {
         let dir = node.config.current().dir.clone();
         let place = Place::within(&dir);
         let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
         if there_is.is_none() {
-            return Self::start(node);
+            return match target {
+                Target::End => Self::start(node),
+                _ => Err(OpenError::NothingToRecover(place.directory)),
+            };
         }
         let taken = DataDirectory::take(&dir).map_err(OpenError::Directory)?;
         // Who had it before may have replaced it until now.
         let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
-        Self::with(node, Some((taken, manifest.unwrap_or_default())))
+        Self::with(node, Some((taken, manifest.unwrap_or_default())), target)
     }
 
-    fn with(node: &Arc<Node>, found: Option<(DataDirectory, Manifest)>) -> Result<Self, OpenError> {
+    fn with(
+        node: &Arc<Node>,
+        found: Option<(DataDirectory, Manifest)>,
+        target: Target,
+    ) -> Result<Self, OpenError> {
         let config = node.config.current();
         let (taken, found) = found.unzip();
-        let lineage = found
-            .as_ref()
-            .map_or_else(new_lineage, |manifest| manifest.lineage);
+        // What goes on from an earlier point is another history.
+        let goes_on = found.as_ref().filter(|_| target == Target::End);
+        let lineage = goes_on.map_or_else(new_lineage, |manifest| manifest.lineage);
         let around = Arc::new(Around {
             node: Arc::downgrade(node),
             dir: Mutex::new(config.dir.clone()),
@@ -133,6 +156,7 @@ impl Keeper {
             thread: Mutex::new(Some(thread)),
             around,
             found,
+            target,
         })
     }
 
@@ -158,6 +182,11 @@ impl Keeper {
         if let Some(manifest) = &self.found {
             let recovered = self.recover(node, &place, manifest.clone())?;
             is_kept |= recovered.manifest.log_sequence.is_some();
+            if self.target != Target::End {
+                self.leave(node, &place, &recovered)
+                    .map_err(OpenError::Aside)?;
+                is_kept = false;
+            }
         } else if let Some(foreign) = Foreign::find(&config).map_err(OpenError::Aof)? {
             foreign.load(node)?;
             is_kept = config.durability.level < DurabilityLevel::Checkpoint;
@@ -179,7 +208,7 @@ impl Keeper {
         manifest: Manifest,
     ) -> Result<Recovered, OpenError> {
         let started_ns = node.clock.monotonic_ns();
-        let recovered = recovery::recover(node, place, manifest, Target::End, available_cores())
+        let recovered = recovery::recover(node, place, manifest, self.target, available_cores())
             .map_err(OpenError::Recovery)?;
         // No snapshot is in progress in a store that nobody was in.
         let _raised = node.store.raise_generation(recovered.generation());
@@ -190,6 +219,21 @@ impl Keeper {
         let ms = (node.clock.monotonic_ns() - started_ns) / 1_000_000;
         recovered.tell(&node.log, ms);
         Ok(recovered)
+    }
+
+    /// Sets aside what is behind the point that was recovered, and has the log go on somewhere else: no sequence
+    /// ever stands for two things. The next checkpoint, which is made before anybody is served, takes the rest
+    /// out of force.
+    fn leave(&self, node: &Node, place: &Place, recovered: &Recovered) -> io::Result<()> {
+        let aside = branch::set_aside(&place.directory, &recovered.manifest)?;
+        let end = recovered.next_sequence();
+        let next = place.give_up_from(end)?;
+        self.around.logging.set_end(next);
+        node.log.warning(format_args!(
+            "What was kept is set aside in {}; the server goes on from sequence {end}, as {next}",
+            aside.display()
+        ));
+        Ok(())
     }
 
     /// Has all effects go to the log from now on.

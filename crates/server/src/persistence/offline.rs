@@ -134,6 +134,8 @@ fn absolute(file: &Path) -> Result<PathBuf, OfflineError> {
 struct Place {
     directory: DataDirectory,
     node: Node,
+    /// Up to where it is loaded.
+    target: Target,
 }
 
 impl Place {
@@ -150,7 +152,11 @@ impl Place {
         let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
         let config = SharedConfig::new(startup.settings, startup.origin);
         let node = Node::new(store, Arc::new(config), Arc::new(SystemClock::new()));
-        Ok(Self { directory, node })
+        Ok(Self {
+            directory,
+            node,
+            target: startup.recover_to,
+        })
     }
 
     fn files(&self) -> recovery::Place {
@@ -172,7 +178,7 @@ impl Place {
         let files = self.files();
         let started_ns = self.node.clock.monotonic_ns();
         let recovered =
-            recovery::recover(&self.node, &files, manifest, Target::End, available_cores());
+            recovery::recover(&self.node, &files, manifest, self.target, available_cores());
         let recovered = recovered.map_err(because("cannot load the data"))?;
         self.node.end_loading();
         let ms = self.node.clock.monotonic_ns().saturating_sub(started_ns) / 1_000_000;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use commands::scripts;
 use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
-use durability::log::{LogError, Reader, Shape, Tail};
+use durability::log::{self, LogError, Reader, Shape, Tail};
 
 use super::directory;
 use super::loader::{LoadFault, Source};
@@ -37,6 +37,22 @@ pub enum Target {
     Sequence(u64),
     /// What was written up to this time, in milliseconds since 1970 UTC.
     Time(u64),
+}
+
+impl Target {
+    /// Whether a frame that ends at this sequence, and was written at this time, is behind it.
+    fn leaves_out(self, end: u64, unix_ms: u64) -> bool {
+        match self {
+            Self::End => false,
+            Self::Sequence(wanted) => end > wanted,
+            Self::Time(wanted) => unix_ms > wanted,
+        }
+    }
+
+    /// Whether nothing is wanted from this sequence on.
+    fn is_below(self, sequence: u64) -> bool {
+        matches!(self, Self::Sequence(wanted) if wanted <= sequence)
+    }
 }
 
 /// Where everything is kept.
@@ -78,6 +94,17 @@ impl Place {
             file.and_then(|file| file.size()).unwrap_or(0)
         });
         sizes.sum()
+    }
+
+    /// Gives up what the log has from a sequence on; what was kept aside of it stays. A sequence that was
+    /// never used, from which the log can go on.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn give_up_from(&self, sequence: u64) -> io::Result<u64> {
+        let bound = log::bound(&*self.disk, &self.log_directory)?;
+        log::remove_from(&*self.disk, &self.log_directory, sequence)?;
+        Ok(bound.max(sequence))
     }
 
     /// Removes the log, of which nothing is needed any more.
@@ -177,6 +204,20 @@ pub enum RecoveryError {
         /// … and this time, in milliseconds since 1970 UTC.
         unix_ms: u64,
     },
+    /// The log does not reach the place asked for.
+    Beyond {
+        /// What was asked for.
+        sequence: u64,
+        /// Where the log ends.
+        end: u64,
+    },
+    /// There is no file of the log.
+    NoLog {
+        /// The directory.
+        path: PathBuf,
+        /// From where it is needed.
+        sequence: u64,
+    },
     /// The checkpoint has a database that the directive `databases` leaves out.
     Database {
         /// The database.
@@ -193,12 +234,22 @@ impl fmt::Display for RecoveryError {
             Self::Log(LogError::Io { path, error }) => {
                 write!(f, "{}: {}", path.display(), system_reason(error))
             }
-            Self::Log(error @ LogError::Damage { sequence, .. }) => write!(
-                f,
-                "{error}. What is before can be had with --recover-to {sequence}; what comes behind it \
-                 is lost then"
-            ),
+            Self::Log(error @ LogError::Damage { sequence, .. }) => {
+                write!(f, "{error}{}", way_out(*sequence))
+            }
+            Self::Log(error @ LogError::Missing { from, .. }) => {
+                write!(f, "{error}{}", way_out(*from))
+            }
             Self::Log(error) => error.fmt(f),
+            Self::NoLog { path, sequence } => write!(
+                f,
+                "{}: the log is missing, which is needed from sequence {sequence} on{}",
+                path.display(),
+                way_out(*sequence)
+            ),
+            Self::Beyond { sequence, end } => {
+                write!(f, "sequence {sequence} is not kept: the log ends at {end}")
+            }
             Self::Replay(fault) => fault.fmt(f),
             Self::Target {
                 target,
@@ -224,6 +275,14 @@ impl fmt::Display for RecoveryError {
             ),
         }
     }
+}
+
+/// What can be done about a log that is good up to a sequence.
+fn way_out(sequence: u64) -> String {
+    format!(
+        ". `iolite check` with this directory tells more. A start with --recover-to {sequence} serves what \
+         is before that, and sets everything aside as it is now"
+    )
 }
 
 impl std::error::Error for RecoveryError {}
@@ -326,12 +385,27 @@ fn replay_log(
     target: Target,
     threads: usize,
 ) -> Result<LogEnd, RecoveryError> {
-    let reader = Reader::open(Arc::clone(&place.disk), &place.log_directory, from)?;
+    let below = match target {
+        Target::Sequence(wanted) => wanted,
+        Target::End | Target::Time(_) => u64::MAX,
+    };
+    let has_file = log::has_file_of(&*place.disk, &place.log_directory, from);
+    let has_file = has_file.map_err(|error| LogError::Io {
+        path: place.log_directory.clone(),
+        error,
+    })?;
+    // Nothing of it is wanted by who asks for the checkpoint alone.
+    if !has_file && below > from {
+        return Err(no_log(place, from)?);
+    }
+    let disk = Arc::clone(&place.disk);
+    let reader = Reader::open_below(disk, &place.log_directory, from, below)?;
     let thresholds = &node.settings.thresholds;
     let replay = Replay {
         node,
         reader,
         first_generation: manifest.generation,
+        from,
         target,
     };
     let read = |feed: &mut Feed| replay.run(feed);
@@ -341,12 +415,24 @@ fn replay_log(
     Ok(end)
 }
 
+/// Why a log without a file at or below `from` is refused.
+fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
+    // It may have files behind, of which the reader says what they are.
+    let _reader = Reader::open(Arc::clone(&place.disk), &place.log_directory, from)?;
+    Ok(RecoveryError::NoLog {
+        path: place.log_directory.clone(),
+        sequence: from,
+    })
+}
+
 /// The reading side of a replay.
 struct Replay<'r> {
     node: &'r Node,
     reader: Reader,
     /// What is of an older generation is in the checkpoint.
     first_generation: u64,
+    /// What is below it is in the checkpoint.
+    from: u64,
     target: Target,
 }
 
@@ -355,18 +441,22 @@ impl Replay<'_> {
         let mut end = LogEnd {
             effects: 0,
             generation: self.first_generation,
-            sequence: self.reader.sequence(),
+            sequence: self.from,
             tail: None,
         };
         let mut told = end.sequence;
-        while let Some(frame) = self.reader.next_frame()? {
-            let behind = frame.sequence + frame.length;
-            let is_beyond = match self.target {
-                Target::End => false,
-                Target::Sequence(wanted) => behind > wanted,
-                Target::Time(wanted) => frame.unix_ms > wanted,
+        loop {
+            let frame = match self.reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                // Everything that is wanted was read.
+                Err(LogError::Damage { sequence, .. }) if self.target.is_below(sequence) => {
+                    return Ok(end);
+                }
+                Err(error) => return Err(error.into()),
             };
-            if is_beyond {
+            let behind = frame.sequence + frame.length;
+            if self.target.leaves_out(behind, frame.unix_ms) {
                 return Ok(end);
             }
             for effect in frame.effects() {
@@ -382,10 +472,26 @@ impl Replay<'_> {
             }
         }
         self.node.loading.add_bytes(end.sequence - told);
-        end.tail = self.reader.tail().cloned();
-        if let Some(tail) = &end.tail {
-            end.sequence = tail.end;
+        self.at_the_tail(end)
+    }
+
+    /// The log has no more frames, or none below the place asked for.
+    fn at_the_tail(&self, mut end: LogEnd) -> Result<LogEnd, RecoveryError> {
+        let Some(tail) = self.reader.tail() else {
+            return Ok(end);
+        };
+        end.sequence = tail.end.max(self.from);
+        match self.target {
+            Target::Sequence(sequence) if sequence > end.sequence => Err(RecoveryError::Beyond {
+                sequence,
+                end: end.sequence,
+            }),
+            // Files that begin there were not looked at.
+            Target::Sequence(_) => Ok(end),
+            Target::End | Target::Time(_) => {
+                end.tail = Some(tail.clone());
+                Ok(end)
+            }
         }
-        Ok(end)
     }
 }

@@ -30,6 +30,7 @@ mod logged;
 mod memory;
 mod notifications;
 mod payloads;
+mod point_in_time;
 mod pubsub;
 mod rdb_files;
 mod recovery;

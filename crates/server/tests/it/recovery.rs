@@ -11,37 +11,37 @@ use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, temporary_directory};
 
 /// A directory that goes away with its test.
-struct Directory(PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(temporary_directory("recovery").unwrap())
     }
 
-    fn builder(&self, args: &[&str]) -> ServerBuilder {
+    pub(crate) fn builder(&self, args: &[&str]) -> ServerBuilder {
         let dir = self.0.to_str().unwrap();
         let own = ["--dir", dir, "--log-segment-size", "64kb"];
         ServerBuilder::iolite().args(&own).args(args)
     }
 
-    fn server(&self, level: &str) -> Server {
+    pub(crate) fn server(&self, level: &str) -> Server {
         self.builder(&["--durability", level]).start().unwrap()
     }
 
     /// What a server says that does not start.
-    fn refusal(&self, level: &str) -> String {
+    pub(crate) fn refusal(&self, level: &str) -> String {
         match self.builder(&["--durability", level]).start() {
             Err(error) => error.to_string(),
             Ok(_) => panic!("it started"),
         }
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.0.join("iolite-data")
     }
 
     /// The files of the log, oldest first.
-    fn segments(&self) -> Vec<PathBuf> {
+    pub(crate) fn segments(&self) -> Vec<PathBuf> {
         files_of(&self.data().join("log"), "log")
     }
 }
@@ -52,7 +52,7 @@ impl Drop for Directory {
     }
 }
 
-fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory)
         .unwrap()
         .map(|it| it.unwrap().path());
@@ -63,12 +63,12 @@ fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn run(client: &mut Client, line: &str) -> Value {
+pub(crate) fn run(client: &mut Client, line: &str) -> Value {
     let words: Vec<&str> = line.split(' ').collect();
     client.command(&words).unwrap()
 }
 
-fn fill(client: &mut Client, keys: std::ops::Range<u32>) {
+pub(crate) fn fill(client: &mut Client, keys: std::ops::Range<u32>) {
     for key in keys {
         let name = format!("key:{key}");
         let value = "v".repeat(1_000) + &key.to_string();
@@ -79,17 +79,17 @@ fn fill(client: &mut Client, keys: std::ops::Range<u32>) {
     }
 }
 
-fn keys_count(client: &mut Client) -> Value {
+pub(crate) fn keys_count(client: &mut Client) -> Value {
     run(client, "DBSIZE")
 }
 
 /// Kills a server at once, and waits until it is gone.
-fn kill(server: Server) {
+pub(crate) fn kill(server: Server) {
     drop(server);
 }
 
 /// Waits until what the client wrote comes back whatever happens.
-fn wait_until_kept(client: &mut Client) {
+pub(crate) fn wait_until_kept(client: &mut Client) {
     let patience = Patience::of(Duration::from_secs(60));
     let kept = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
     while run(client, "WAITAOF 1 0 100") != kept {
@@ -98,7 +98,7 @@ fn wait_until_kept(client: &mut Client) {
 }
 
 /// Changes one byte of a file.
-fn flip(path: &Path, offset: usize) -> io::Result<()> {
+pub(crate) fn flip(path: &Path, offset: usize) -> io::Result<()> {
     let mut bytes = fs::read(path)?;
     bytes[offset] ^= 1;
     fs::write(path, bytes)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use durability::checkpoint::{MANIFEST_NAME, Manifest, PartReader, read_manifest, verify};
 use durability::disk::{Disk as _, SystemDisk};
-use durability::log::{Reader, Tail};
+use durability::log::{Reader, Tail, has_file_of};
 
 use super::Damage;
 use crate::persistence::directory;
@@ -106,10 +106,13 @@ fn data(path: &Path, words: &mut Words) -> Result<(), Damage> {
         return Ok(());
     };
     let path = path.join(directory::LOG_NAME);
-    match path.is_dir() {
-        true => log(&path, from, words),
-        false => Ok(()),
+    if has_file_of(&SystemDisk, &path, from).map_err(native)? {
+        return log(&path, from, words);
     }
+    let path = path.display();
+    Err(native(format!(
+        "{path}: the log is missing, which is needed from sequence {from} on"
+    )))
 }
 
 /// Reads the frames from a sequence on.

@@ -1,0 +1,88 @@
+//! The branch of history that a recovery to an earlier point leaves: set aside whole, before anything of it
+//! goes.
+//!
+//! ```text
+//!   <dir>/iolite-data/before-recovery-1/iolite-data/MANIFEST, checkpoint-…, log/
+//! ```
+//!
+//! The copy is made of hard links where the file system has them: it takes no room until the originals are
+//! replaced, and none of them is ever written to again. A server whose `dir` is `before-recovery-1` has
+//! everything as it was. Nothing here removes such a directory.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use durability::checkpoint::{MANIFEST_NAME, Manifest};
+
+use super::directory;
+
+const PREFIX: &str = "before-recovery-";
+/// One that is being made.
+const NEW_NAME: &str = "before-recovery.new";
+
+/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`; where it is then, which is
+/// durable.
+///
+/// # Errors
+/// Those of the system; then nothing is set aside.
+pub fn set_aside(data: &Path, manifest: &Manifest) -> io::Result<PathBuf> {
+    let new = data.join(NEW_NAME);
+    match fs::remove_dir_all(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let copy = new.join(directory::NAME);
+    fs::create_dir_all(&copy)?;
+    copy_files(data, &copy, |name| name == MANIFEST_NAME)?;
+    for (name, is_wanted) in [
+        (manifest.directory.as_str(), None),
+        (directory::LOG_NAME, Some(".log")),
+    ] {
+        let (from, to) = (data.join(name), copy.join(name));
+        if !name.is_empty() && from.is_dir() {
+            fs::create_dir(&to)?;
+            copy_files(&from, &to, |name| {
+                is_wanted.is_none_or(|extension| name.ends_with(extension))
+            })?;
+        }
+    }
+    sync(&copy)?;
+    sync(&new)?;
+    let place = free(data)?;
+    fs::rename(&new, &place)?;
+    sync(data)?;
+    Ok(place)
+}
+
+/// The first name that nothing has.
+fn free(data: &Path) -> io::Result<PathBuf> {
+    let paths = (1_u32..).map(|number| data.join(format!("{PREFIX}{number}")));
+    for path in paths {
+        if !path.try_exists()? {
+            return Ok(path);
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Gives the files of a directory that are wanted, by name, another name in another directory.
+fn copy_files(from: &Path, to: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(&is_wanted) && entry.file_type()?.is_file() {
+            let copy = to.join(&name);
+            if fs::hard_link(entry.path(), &copy).is_err() {
+                fs::copy(entry.path(), &copy)?;
+            }
+            sync(&copy)?;
+        }
+    }
+    sync(to)
+}
+
+/// Makes a file durable, or the names in a directory.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,199 @@
+//! Starts up to a point of the log: what is there then, what is set aside, and the way out of damage.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use durability::disk::SystemDisk;
+use durability::log::Reader;
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::Server;
+
+use crate::recovery::{Directory, fill, flip, keys_count, kill, run, wait_until_kept};
+
+/// Where each frame of the log ends, and when it was written.
+fn frames(directory: &Path) -> Vec<(u64, u64)> {
+    let log = directory.join("iolite-data/log");
+    let mut reader = Reader::open(Arc::new(SystemDisk), &log, first(&log)).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push((frame.sequence + frame.length, frame.unix_ms));
+    }
+    frames
+}
+
+/// Where the oldest file of a log begins.
+fn first(log: &Path) -> u64 {
+    let names = fs::read_dir(log).unwrap().map(|it| it.unwrap().file_name());
+    let names = names.filter_map(|name| name.to_str()?.strip_suffix(".log").map(str::to_owned));
+    let sequences = names.map(|name| u64::from_str_radix(&name, 16).unwrap());
+    sequences.min().unwrap()
+}
+
+fn server_at(directory: &Directory, point: &str) -> Server {
+    let args = ["--durability", "everysec", "--recover-to", point];
+    directory.builder(&args).start().unwrap()
+}
+
+fn refusal_at(directory: &Directory, point: &str) -> String {
+    let args = ["--durability", "everysec", "--recover-to", point];
+    match directory.builder(&args).start() {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+/// The sequence that a refusal offers as the way out.
+fn offered(refusal: &str) -> String {
+    assert!(refusal.contains("`iolite check`"), "{refusal}");
+    let (_, rest) = refusal.split_once("--recover-to ").expect(refusal);
+    rest.chars().take_while(char::is_ascii_digit).collect()
+}
+
+fn count(client: &mut Client) -> i64 {
+    match keys_count(client) {
+        Value::Integer(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A directory with ten keys in its log, written one behind the other.
+fn ten_keys() -> Directory {
+    let directory = Directory::new();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    for key in 0..10 {
+        fill(&mut client, key..key + 1);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    wait_until_kept(&mut client);
+    kill(server);
+    directory
+}
+
+#[test]
+fn a_start_stops_at_a_sequence_and_what_is_behind_is_set_aside() {
+    let directory = ten_keys();
+    let frames = frames(&directory.0);
+    let (end, _) = frames[4];
+    // Also in the middle of the frame behind.
+    let server = server_at(&directory, &(end + 8).to_string());
+    let mut client = server.client().unwrap();
+    assert_eq!(count(&mut client), 5);
+    fill(&mut client, 100..103);
+    kill(server);
+
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(count(&mut client), 8, "what is behind does not come back");
+    wait_until_kept(&mut client);
+    kill(server);
+
+    // Somebody has left the option where it was.
+    let refusal = refusal_at(&directory, &(end + 8).to_string());
+    assert!(refusal.contains("is not kept"), "{refusal}");
+    let server = directory.server("everysec");
+    assert_eq!(count(&mut server.client().unwrap()), 8);
+
+    let aside = Directory(directory.data().join("before-recovery-1"));
+    let old = aside.server("everysec");
+    assert_eq!(count(&mut old.client().unwrap()), 10, "as it was");
+}
+
+#[test]
+fn a_start_stops_at_a_time() {
+    let directory = ten_keys();
+    let (_, unix_ms) = frames(&directory.0)[6];
+    let later = format!("@{}.{:03}", unix_ms / 1_000, unix_ms % 1_000);
+    let server = server_at(&directory, &later);
+    assert_eq!(count(&mut server.client().unwrap()), 7);
+    drop(server);
+    // Also without a log from then on.
+    let directory = ten_keys();
+    let refusal = refusal_at(&directory, &later);
+    assert!(refusal.contains("is not kept"), "{refusal}");
+    let (end, _) = frames(&directory.0)[2];
+    let builder = directory.builder(&["--save", "", "--recover-to", &end.to_string()]);
+    let server = builder.start().unwrap();
+    assert_eq!(count(&mut server.client().unwrap()), 3);
+    drop(server);
+    let server = directory.server("checkpoint");
+    assert_eq!(count(&mut server.client().unwrap()), 3);
+}
+
+#[test]
+fn a_point_that_is_not_kept_is_refused() {
+    let directory = ten_keys();
+    let (end, _) = *frames(&directory.0).last().unwrap();
+    let refusal = refusal_at(&directory, &(end + 8).to_string());
+    let expected = format!("the log ends at {end}");
+    assert!(refusal.contains(&expected), "{refusal}");
+    let refusal = refusal_at(&directory, "1970-01-02T00:00:00Z");
+    assert!(refusal.contains("is not kept"), "{refusal}");
+    let empty = Directory::new();
+    let refusal = refusal_at(&empty, "5");
+    assert!(refusal.contains("there is no data"), "{refusal}");
+    let server = directory.server("everysec");
+    assert_eq!(count(&mut server.client().unwrap()), 10, "nothing was done");
+    assert!(!directory.data().join("before-recovery-1").exists());
+}
+
+/// A directory with some hundred keys in many files of the log.
+fn many_files() -> Directory {
+    let directory = Directory::new();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    for round in 0..5 {
+        fill(&mut client, round * 100..round * 100 + 100);
+        wait_until_kept(&mut client);
+    }
+    kill(server);
+    assert!(directory.segments().len() > 4);
+    directory
+}
+
+/// Refused, and then served up to where that said, with what is behind set aside.
+fn is_refused_and_has_a_way_out(directory: &Directory, what: &str) -> i64 {
+    let refusal = directory.refusal("everysec");
+    assert!(refusal.contains(what), "{refusal}");
+    let server = server_at(directory, &offered(&refusal));
+    let mut client = server.client().unwrap();
+    let there = count(&mut client);
+    assert!(there < 500, "{there}");
+    run(&mut client, "SET more 1");
+    wait_until_kept(&mut client);
+    kill(server);
+    let server = directory.server("everysec");
+    assert_eq!(count(&mut server.client().unwrap()), there + 1);
+    assert!(directory.data().join("before-recovery-1").exists());
+    there
+}
+
+#[test]
+fn damage_has_a_way_out() {
+    for offset in [40_000, 0] {
+        let directory = many_files();
+        let segments = directory.segments();
+        flip(&segments[segments.len() / 2], offset).unwrap();
+        let there = is_refused_and_has_a_way_out(&directory, "is damaged at offset");
+        assert!(there > 100, "{there}");
+    }
+}
+
+#[test]
+fn a_log_whose_last_files_were_removed_is_not_taken_for_a_whole_one() {
+    let directory = many_files();
+    let segments = directory.segments();
+    for segment in &segments[segments.len() - 2..] {
+        fs::remove_file(segment).unwrap();
+    }
+    let there = is_refused_and_has_a_way_out(&directory, "the file behind it is missing");
+    assert!(there > 100, "{there}");
+
+    let directory = many_files();
+    fs::remove_dir_all(directory.data().join("log")).unwrap();
+    let there = is_refused_and_has_a_way_out(&directory, "the log is missing");
+    assert_eq!(there, 0, "as the first checkpoint");
+}
