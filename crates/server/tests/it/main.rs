@@ -37,6 +37,7 @@ mod recovery;
 mod replay;
 mod saving;
 mod scripts;
+mod simulation;
 mod start;
 mod time;
 mod tracking;
