@@ -138,7 +138,7 @@ impl Truth {
 
     /// Holds what came back against what was.
     fn compare(
-        &mut self,
+        &self,
         node: &Node,
         end: u64,
         again: impl FnOnce() -> Outcome<Arc<Node>>,
@@ -707,6 +707,7 @@ fn live(
     truth.tally.faults += struck();
 }
 
+#[allow(clippy::print_stderr, reason = "for who looks into a failure")]
 fn run_all(seeds: Range<u64>) -> Tally {
     let mut sum = Tally::default();
     for seed in seeds {
@@ -729,6 +730,7 @@ fn number_from(name: &str, or: u64) -> u64 {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn what_comes_back_is_what_was_promised() {
     let first = number_from("SIMULATION_SEED", 0);
     let seeds = number_from("SIMULATION_SEEDS", 1_000);
