@@ -5,14 +5,20 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::path::Path;
 use std::sync::Arc;
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Session, Share};
+use durability::disk::Disk as _;
+use durability::log::Log;
+use durability::simulated::SimulatedDisk;
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin, Settings, SharedConfig};
 use server::node::Node;
+use server::persistence::sink::LogSink;
+use server::persistence::tail::Appended;
 use server::port::Port;
 use store::Store;
 
@@ -123,6 +129,43 @@ fn pipeline(words: &[&str]) -> Vec<u8> {
         encode_request(&mut requests, &words);
     }
     requests
+}
+
+/// The log takes what was stated without an allocation: frames are copied into memory that it keeps.
+#[test]
+fn plain_writes_with_a_log_do_not_allocate() {
+    let mut bench = Bench::new();
+    let disk = SimulatedDisk::new(1);
+    disk.create_directory(Path::new("data")).unwrap();
+    let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+    let options = durability::log::Options {
+        segment_bytes: 1 << 20,
+        chunk_bytes: 1 << 16,
+        ..durability::log::Options::default()
+    };
+    let log = Log::open(Arc::new(disk), clock, Path::new("data/log"), 0, options).unwrap();
+    let sink = LogSink::new(log.appender(), Appended::default());
+    bench.engine.store().set_sink(Some(Box::new(sink)));
+    let value = "x".repeat(100);
+    for (name, words) in [("SET", &["SET", "$", &value][..]), ("INCR", &["INCR", "$"])] {
+        // Of a number afterwards.
+        bench.run(&pipeline(&["SET", "$", "1"]), 1);
+        let requests = pipeline(words);
+        let mut allocated = 0;
+        for round in 0..200 {
+            let made = bench.run(&requests, 10);
+            // The first rounds take memory that is kept from then on.
+            allocated += if round < 20 { 0 } else { made };
+            // As the syncing thread does, which takes memory ahead.
+            log.request_sync(u64::MAX);
+            log.sync_step();
+            let tail = log.tail();
+            assert_eq!((log.durable(), log.held_bytes()), (tail, 0));
+            log.cut(tail).unwrap();
+        }
+        assert_eq!(allocated, 0, "{name} allocates");
+        assert!(log.tail() > 1 << 20, "chunks and files were turned");
+    }
 }
 
 #[test]

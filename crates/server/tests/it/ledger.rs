@@ -12,8 +12,12 @@
 //! and at most that of the sent ones: a write that is missing in the middle, a half of a transaction and
 //! a deletion undone all leave no such number.
 //!
-//! `LEDGER_CYCLES` asks for more than CI's share; `LEDGER_SEED` for other moments. The figures are
-//! printed.
+//! `LEDGER_SEED` asks for other moments than CI's, `LEDGER_CYCLES` for more of them; [`soak`] writes a record:
+//!
+//! ```text
+//! RECORD=docs/reliability/2026-11-21-kill-ledger.md cargo test --release -p server --test it ledger::soak \
+//!     -- --ignored
+//! ```
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,6 +26,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::clock::{Clock as _, SystemClock};
 use base::random::Prng;
 use protocol::Value;
 use testkit::client::Client;
@@ -42,11 +47,18 @@ struct Step {
 }
 
 /// All that one client wrote.
-struct Ledger {
+pub(crate) struct Ledger {
     writer: u64,
     random: Prng,
     sent: u64,
-    acknowledged: u64,
+    pub(crate) acknowledged: u64,
+    /// Writes that are there since the server lives.
+    base: u64,
+    /// When which write was acknowledged, since then, on the monotonic clock.
+    times: Vec<(u64, u64)>,
+    clock: SystemClock,
+    /// The device goes before the server does: errors are its end.
+    outlives_device: bool,
     /// Of each key what was done to it, oldest first; of old times only the last that counts.
     keys: BTreeMap<u64, Vec<Step>>,
 }
@@ -58,14 +70,29 @@ struct Write {
 }
 
 impl Ledger {
-    fn new(writer: u64, seed: u64) -> Self {
+    pub(crate) fn new(writer: u64, seed: u64) -> Self {
         Self {
             writer,
             random: Prng::seeded(seed ^ writer),
             sent: 0,
             acknowledged: 0,
+            base: 0,
+            times: Vec::new(),
+            clock: SystemClock::new(),
+            outlives_device: false,
             keys: BTreeMap::new(),
         }
+    }
+
+    /// The same, for a device that may go before the server does.
+    pub(crate) fn on_a_device(mut self) -> Self {
+        self.outlives_device = true;
+        self
+    }
+
+    /// Writes that were acknowledged since the server lives.
+    pub(crate) fn acknowledged_since_start(&self) -> u64 {
+        self.acknowledged - self.base
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -162,17 +189,36 @@ impl Ledger {
             for _ in 0..count {
                 match client.receive()? {
                     None => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(Value::Error(_)) if self.outlives_device => {
+                        return Err(io::ErrorKind::StorageFull.into());
+                    }
                     Some(Value::Error(text)) => panic!("{}", text.escape_ascii()),
                     Some(_) => {}
                 }
             }
             self.acknowledged += 1;
+            self.times
+                .push((self.acknowledged, self.clock.monotonic_ns()));
         }
         Ok(())
     }
 
     /// Holds what is there against what was written, and forgets what did not come to be.
     fn compare(&mut self, client: &mut Client) {
+        self.compare_from(client, self.acknowledged);
+    }
+
+    /// The same where acknowledged writes may be lost; how many are, and since when they had been acknowledged.
+    pub(crate) fn compare_with_window(&mut self, client: &mut Client) -> (u64, Option<u64>) {
+        let (acknowledged, times) = (self.acknowledged, std::mem::take(&mut self.times));
+        let made = self.compare_from(client, self.base);
+        let first_lost = times.iter().find(|(number, _)| *number > made);
+        let lost = acknowledged.saturating_sub(made);
+        (lost, first_lost.map(|(_, since_ns)| *since_ns))
+    }
+
+    /// The number of writes that are there, which is not below `lowest`.
+    pub(crate) fn compare_from(&mut self, client: &mut Client, lowest: u64) -> u64 {
         let keys = self.keys.keys();
         let found: BTreeMap<u64, Option<u64>> = keys
             .map(|&key| {
@@ -180,16 +226,18 @@ impl Ledger {
                 (key, number_of(client.command(&get).unwrap()))
             })
             .collect();
-        let made = (self.acknowledged..=self.sent).rev().find(|&number| {
+        let made = (lowest..=self.sent).rev().find(|&number| {
             let mut keys = self.keys.iter();
             keys.all(|(key, steps)| after(steps, number) == found[key])
         });
         let made = made.unwrap_or_else(|| self.fail(&found));
-        (self.sent, self.acknowledged) = (made, made);
+        (self.sent, self.acknowledged, self.base) = (made, made, made);
+        self.times.clear();
         for steps in self.keys.values_mut() {
             steps.retain(|step| step.number <= made);
             steps.drain(..steps.len().saturating_sub(1));
         }
+        made
     }
 
     fn fail(&self, found: &BTreeMap<u64, Option<u64>>) -> ! {
@@ -225,7 +273,7 @@ fn number_of(value: Value) -> Option<u64> {
 }
 
 /// A server over `directory`.
-fn start(directory: &Path, level: &str) -> Server {
+pub(crate) fn start(directory: &Path, level: &str) -> Server {
     let directory = directory.to_str().unwrap();
     let server = ServerBuilder::iolite().args(&[
         "--dir",
@@ -271,7 +319,7 @@ fn run(level: &str, cycles: u64, seed: u64) -> Figures {
                 ledger.acknowledged
             })
             .sum();
-        figures.checkpoints += live(&server, &mut ledgers, &mut random);
+        figures.checkpoints += live(&server, &mut ledgers, &mut random, LIFE_MS_MAX, kill);
         let after: u64 = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
         figures.acknowledged += after - before;
         figures.cycles += 1;
@@ -285,11 +333,17 @@ fn run(level: &str, cycles: u64, seed: u64) -> Figures {
     figures
 }
 
-/// Lets all write for a while, with checkpoints in between, and kills the server; how many checkpoints
+/// Lets all write for a while, with checkpoints in between, and ends it all with `kill`; how many checkpoints
 /// were asked for.
-fn live(server: &Server, ledgers: &mut [Ledger], random: &mut Prng) -> u64 {
+pub(crate) fn live(
+    server: &Server,
+    ledgers: &mut [Ledger],
+    random: &mut Prng,
+    life_ms_max: u64,
+    kill: impl FnOnce(&Server),
+) -> u64 {
     let is_over = AtomicBool::new(false);
-    let (life_ms, checkpoint_ms) = (1 + random.below(LIFE_MS_MAX), random.below(LIFE_MS_MAX));
+    let (life_ms, checkpoint_ms) = (1 + random.below(life_ms_max), random.below(life_ms_max));
     std::thread::scope(|scope| {
         for ledger in ledgers {
             scope.spawn(|| ledger.write(server, &is_over));
@@ -307,7 +361,7 @@ fn live(server: &Server, ledgers: &mut [Ledger], random: &mut Prng) -> u64 {
     })
 }
 
-fn kill(server: &Server) {
+pub(crate) fn kill(server: &Server) {
     let pid = server.pid().to_string();
     let status = std::process::Command::new("kill")
         .args(["-KILL", &pid])
@@ -333,7 +387,7 @@ fn kill_while_starting(directory: &Path, level: &str, life_ms: u64) {
     fs::remove_dir_all(&own).unwrap();
 }
 
-fn number_from(name: &str, or: u64) -> u64 {
+pub(crate) fn number_from(name: &str, or: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(or)
 }
@@ -362,4 +416,57 @@ fn nothing_is_lost_by_a_kill_at_everysec() {
 #[test]
 fn nothing_is_lost_by_a_kill_at_always() {
     check("always");
+}
+
+/// Writes a record to where `RECORD` says, below the root; or shows it.
+#[allow(clippy::print_stdout, reason = "for who reads the run")]
+pub(crate) fn record(text: &str) {
+    match std::env::var("RECORD") {
+        Ok(path) => {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            fs::write(root.join(path), text).unwrap();
+        }
+        Err(_) => println!("{text}"),
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; writes a record"]
+fn soak() {
+    let cycles = number_from("LEDGER_CYCLES", 500);
+    let seed = number_from("LEDGER_SEED", 2026);
+    let mut rows = String::new();
+    let (mut all_cycles, mut all_acknowledged) = (0, 0);
+    for level in ["os", "everysec", "always"] {
+        let Figures {
+            cycles,
+            acknowledged,
+            killed_while_loading,
+            checkpoints,
+        } = run(level, cycles, seed);
+        rows += &format!(
+            "| `{level}` | {cycles} | {killed_while_loading} | {checkpoints} | {acknowledged} | 0 | 0 | 0 |\n"
+        );
+        all_cycles += cycles;
+        all_acknowledged += acknowledged;
+    }
+    assert!(
+        all_acknowledged >= 1_000_000 || cycles < 100,
+        "hardly anything was written: {all_acknowledged}"
+    );
+    record(&format!(
+        "# The process killed
+
+`RECORD=docs/reliability/... LEDGER_CYCLES={cycles} cargo test --release -p server --test it ledger::soak -- --ignored`
+wrote this. {WRITERS_COUNT} clients write in pipelines (SET, MSET, DEL, transactions, values of up to 20 kB; seed {seed}),
+the server is killed with SIGKILL at a random moment of the first {LIFE_MS_MAX} ms, in every fourth cycle once more while
+it starts; segments of 256 kB, a checkpoint is asked for in about every second life. It starts again, and what is there
+must be what the first so-and-so many writes of each client made: not fewer than were acknowledged.
+
+| level | cycles | killed while starting | checkpoints asked for | acknowledged writes checked | lost | wrong | come back |
+|---|---|---|---|---|---|---|---|
+{rows}
+Together {all_cycles} cycles and {all_acknowledged} acknowledged writes.
+"
+    ));
 }

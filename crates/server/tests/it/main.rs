@@ -31,6 +31,7 @@ mod memory;
 mod notifications;
 mod payloads;
 mod point_in_time;
+mod power_cuts;
 mod pubsub;
 mod rdb_files;
 mod recovery;

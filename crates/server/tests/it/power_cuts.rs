@@ -1,0 +1,253 @@
+//! Power cuts on a real file system: ext4 on a loop device, shut down under the server.
+//!
+//! ```text
+//!   clients ──► server ──► ext4 ──► loop device          EXT4_IOC_SHUTDOWN: from now on nothing reaches the
+//!      │ ledger                                          device, and what the system had not written is lost
+//!      └──── compared with ◄── server ◄── ext4, mounted again
+//! ```
+//!
+//! With NOLOGFLUSH the file system's journal is not written either, as in a power cut; unlike the simulated
+//! device it tears nothing. At `always` nothing acknowledged may be lost; at `everysec` what was acknowledged in
+//! the last second may.
+//!
+//! It needs root and loop devices; where there are none it says so and does nothing. [`soak`] writes a record:
+//!
+//! ```text
+//! RECORD=docs/reliability/2026-11-21-power-cuts-ext4.md \
+//!     cargo test --release -p server --test it power_cuts::soak -- --ignored
+//! ```
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use base::clock::{Clock as _, SystemClock};
+use base::random::Prng;
+use testkit::patience::Patience;
+use testkit::process::temporary_directory;
+
+use crate::ledger::{self, Ledger, number_from};
+
+const WRITERS_COUNT: u64 = 4;
+const IMAGE_BYTES: u64 = 160 << 20;
+/// Long enough for `everysec` to have synced some of it.
+const LIFE_MS_MAX: u64 = 1_500;
+
+/// An ext4 file system of its own, in a file.
+struct Device {
+    directory: PathBuf,
+    node: String,
+}
+
+impl Device {
+    /// A new one that is mounted; otherwise why that is not possible here.
+    fn new() -> Result<Self, String> {
+        let directory = temporary_directory("power").unwrap();
+        let image = directory.join("image");
+        let made = || -> Result<String, String> {
+            let file = File::create(&image).map_err(|error| error.to_string())?;
+            file.set_len(IMAGE_BYTES)
+                .map_err(|error| error.to_string())?;
+            let image = image.to_str().unwrap();
+            run("mkfs.ext4", &["-q", "-F", image])?;
+            run("losetup", &["-f", "--show", image])
+        };
+        let node = made().inspect_err(|_| {
+            let _removed = fs::remove_dir_all(&directory);
+        })?;
+        let device = Self { directory, node };
+        fs::create_dir(device.path()).unwrap();
+        device.mount()?;
+        Ok(device)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("mounted")
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run("mount", &[&self.node, self.path().to_str().unwrap()]).map(drop)
+    }
+
+    fn unmount(&self) {
+        let patience = Patience::of(Duration::from_secs(30));
+        while let Err(reason) = run("umount", &[self.path().to_str().unwrap()]) {
+            assert!(patience.lasts(), "{reason}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// From now on nothing reaches the device.
+    fn cut_power(&self) {
+        /// `_IOR('X', 125, u32)`.
+        const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
+        let no_log_flush: u32 = 2;
+        let directory = File::open(self.path()).unwrap();
+        // SAFETY: the descriptor is open, and this request reads one u32 at the address that it is given.
+        let done = unsafe {
+            libc::ioctl(
+                directory.as_raw_fd(),
+                EXT4_IOC_SHUTDOWN,
+                &raw const no_log_flush,
+            )
+        };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _unmounted = run("umount", &[self.path().to_str().unwrap()]);
+        let _detached = run("losetup", &["-d", &self.node]);
+        let _removed = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// What a program says; otherwise why it failed.
+fn run(program: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(format!("{program}: {}", text(&output.stderr))),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    cycles: u64,
+    acknowledged: u64,
+    checkpoints: u64,
+    /// Acknowledged writes that were lost.
+    lost: u64,
+    /// From the acknowledgement of the oldest of them to the power cut, at most.
+    window_ms: u64,
+}
+
+/// So many power cuts at a level.
+fn cut(device: &Device, level: &str, cycles: u64, seed: u64) -> Figures {
+    let dir = device.path().join(level);
+    fs::create_dir(&dir).unwrap();
+    let mut random = Prng::seeded(seed);
+    let mut ledgers: Vec<_> = (0..WRITERS_COUNT)
+        .map(|writer| Ledger::new(writer, seed).on_a_device())
+        .collect();
+    let mut figures = Figures::default();
+    let (clock, mut cut_ns) = (SystemClock::new(), 0);
+    for _ in 0..cycles {
+        check(
+            &dir,
+            level,
+            &mut ledgers,
+            cut_ns,
+            &mut figures,
+            |server, ledgers| {
+                let life_ms_max = if level == "always" { 300 } else { LIFE_MS_MAX };
+                let kill = |server: &testkit::process::Server| {
+                    device.cut_power();
+                    cut_ns = clock.monotonic_ns();
+                    ledger::kill(server);
+                };
+                ledger::live(server, ledgers, &mut random, life_ms_max, kill)
+            },
+        );
+        device.unmount();
+        device.mount().unwrap();
+        figures.cycles += 1;
+    }
+    check(&dir, level, &mut ledgers, cut_ns, &mut figures, |_, _| 0);
+    figures
+}
+
+/// Starts a server, holds what is there against the ledgers, and lets it live.
+fn check(
+    dir: &Path,
+    level: &str,
+    ledgers: &mut [Ledger],
+    cut_ns: u64,
+    figures: &mut Figures,
+    live: impl FnOnce(&testkit::process::Server, &mut [Ledger]) -> u64,
+) {
+    let server = ledger::start(dir, level);
+    let mut client = server.client().unwrap();
+    for ledger in &mut *ledgers {
+        figures.acknowledged += ledger.acknowledged_since_start();
+        let (lost, since_ns) = ledger.compare_with_window(&mut client);
+        figures.lost += lost;
+        if let Some(since_ns) = since_ns {
+            let window_ms = cut_ns.saturating_sub(since_ns) / 1_000_000;
+            figures.window_ms = figures.window_ms.max(window_ms);
+        }
+    }
+    figures.checkpoints += live(&server, ledgers);
+}
+
+/// Figures of so many power cuts at `always` and at `everysec`; none where there can be no device.
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
+fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
+    let device = match Device::new() {
+        Ok(device) => device,
+        Err(reason) => {
+            println!("skipped: power cuts need root, ext4 and loop devices ({reason})");
+            return None;
+        }
+    };
+    let seed = number_from("LEDGER_SEED", 2026);
+    let always = cut(&device, "always", at_always, seed);
+    println!("{always:?}");
+    assert_eq!(always.lost, 0, "acknowledged at always");
+    let every_second = cut(&device, "everysec", at_every_second, seed);
+    println!("{every_second:?}");
+    assert!(every_second.window_ms <= 1_000, "{every_second:?}");
+    Some([always, every_second])
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_promised() {
+    let cuts = number_from("POWER_CUTS", 20);
+    let at_every_second = cuts / 4;
+    both(cuts - at_every_second, at_every_second);
+}
+
+#[test]
+#[ignore = "takes minutes; writes a record"]
+fn soak() {
+    let cuts = number_from("POWER_CUTS", 200);
+    let [always, every_second] = both(cuts / 2, cuts - cuts / 2).expect("a loop device");
+    let row = |level: &str, figures: &Figures| {
+        let Figures {
+            cycles,
+            acknowledged,
+            checkpoints,
+            lost,
+            window_ms,
+        } = figures;
+        format!(
+            "| `{level}` | {cycles} | {checkpoints} | {acknowledged} | {lost} | {window_ms} ms |"
+        )
+    };
+    ledger::record(&format!(
+        "# Power cuts on ext4
+
+`RECORD=docs/reliability/... POWER_CUTS={cuts} cargo test --release -p server --test it power_cuts::soak -- --ignored`
+wrote this. A server on ext4 on a loop device, {WRITERS_COUNT} clients that write in pipelines (as in the ledger of kills);
+at a random moment the file system is shut down with `EXT4_IOC_SHUTDOWN` (NOLOGFLUSH: what the system had not written,
+its journal included, is lost), the server killed, the file system mounted again and the server started. What is
+there must be what the first so-and-so many writes of each client made. This tears nothing; the
+[simulated device](2026-11-21-power-cuts.md) does.
+
+| level | power cuts | checkpoints asked for | acknowledged writes checked | of them lost | oldest of these, before the cut |
+|---|---|---|---|---|---|
+{}
+{}
+
+Nothing was wrong, half applied or come back, and no start was refused. At `everysec` a loss of up to 1,000 ms is allowed.
+",
+        row("always", &always),
+        row("everysec", &every_second),
+    ));
+}
