@@ -208,13 +208,12 @@ impl Ledger {
         self.compare_from(client, self.acknowledged);
     }
 
-    /// The same where acknowledged writes may be lost; how many are, and since when they had been acknowledged.
-    pub(crate) fn compare_with_window(&mut self, client: &mut Client) -> (u64, Option<u64>) {
-        let (acknowledged, times) = (self.acknowledged, std::mem::take(&mut self.times));
+    /// The same where acknowledged writes may be lost: when those were acknowledged that are.
+    pub(crate) fn compare_with_window(&mut self, client: &mut Client) -> Vec<u64> {
+        let times = std::mem::take(&mut self.times);
         let made = self.compare_from(client, self.base);
-        let first_lost = times.iter().find(|(number, _)| *number > made);
-        let lost = acknowledged.saturating_sub(made);
-        (lost, first_lost.map(|(_, since_ns)| *since_ns))
+        let lost = times.into_iter().filter(|(number, _)| *number > made);
+        lost.map(|(_, at_ns)| at_ns).collect()
     }
 
     /// The number of writes that are there, which is not below `lowest`.
