@@ -5,9 +5,9 @@
 //!   <dir>/iolite-data/before-recovery-1/iolite-data/MANIFEST, checkpoint-…, log/
 //! ```
 //!
-//! The copy is made of hard links where the file system has them: it takes no room until the originals are
-//! replaced, and none of them is ever written to again. A server whose `dir` is `before-recovery-1` has
-//! everything as it was. Nothing here removes such a directory.
+//! Of the checkpoint these are hard links where the file system has them: they take no room until the originals
+//! are replaced, which are never written to again. Of the log they are copies, for its files are used again. A
+//! server whose `dir` is `before-recovery-1` has everything as it was. Nothing here removes such a directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,17 +34,15 @@ pub fn set_aside(data: &Path, manifest: &Manifest) -> io::Result<PathBuf> {
     }
     let copy = new.join(directory::NAME);
     fs::create_dir_all(&copy)?;
-    copy_files(data, &copy, |name| name == MANIFEST_NAME)?;
-    for (name, is_wanted) in [
-        (manifest.directory.as_str(), None),
-        (directory::LOG_NAME, Some(".log")),
+    repeat(data, &copy, How::Link, |name| name == MANIFEST_NAME)?;
+    for (name, how, extension) in [
+        (manifest.directory.as_str(), How::Link, ""),
+        (directory::LOG_NAME, How::Copy, ".log"),
     ] {
         let (from, to) = (data.join(name), copy.join(name));
         if !name.is_empty() && from.is_dir() {
             fs::create_dir(&to)?;
-            copy_files(&from, &to, |name| {
-                is_wanted.is_none_or(|extension| name.ends_with(extension))
-            })?;
+            repeat(&from, &to, how, |name| name.ends_with(extension))?;
         }
     }
     sync(&copy)?;
@@ -66,14 +64,22 @@ fn free(data: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Gives the files of a directory that are wanted, by name, another name in another directory.
-fn copy_files(from: &Path, to: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<()> {
+/// How a file is set aside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// By another name, if that is possible.
+    Link,
+    Copy,
+}
+
+/// Sets aside the files of a directory that are wanted, by name, in another directory.
+fn repeat(from: &Path, to: &Path, how: How, is_wanted: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let name = entry.file_name();
         if name.to_str().is_some_and(&is_wanted) && entry.file_type()?.is_file() {
             let copy = to.join(&name);
-            if fs::hard_link(entry.path(), &copy).is_err() {
+            if how == How::Copy || fs::hard_link(entry.path(), &copy).is_err() {
                 fs::copy(entry.path(), &copy)?;
             }
             sync(&copy)?;
