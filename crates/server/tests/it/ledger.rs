@@ -449,10 +449,6 @@ fn soak() {
         all_cycles += cycles;
         all_acknowledged += acknowledged;
     }
-    assert!(
-        all_acknowledged >= 1_000_000 || cycles < 100,
-        "hardly anything was written: {all_acknowledged}"
-    );
     record(&format!(
         "# The process killed
 

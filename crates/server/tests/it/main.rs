@@ -15,6 +15,7 @@ mod config_oracle;
 mod differential;
 mod examples;
 mod fairness;
+mod flipped_bytes;
 mod hostile;
 mod idle_clients;
 mod info;

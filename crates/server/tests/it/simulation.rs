@@ -49,17 +49,17 @@ use store::{
 };
 use structures::Object;
 
-const DIRECTORY: &str = "data/iolite-data";
-const LOG_DIRECTORY: &str = "data/iolite-data/log";
+pub(crate) const DIRECTORY: &str = "data/iolite-data";
+pub(crate) const LOG_DIRECTORY: &str = "data/iolite-data/log";
 const LIVES: u64 = 4;
 const STEPS_MAX: u64 = 90;
 const LINEAGE: Lineage = Lineage([7; 20]);
 
 /// Because of the power, or of a fault that was asked for: everything else is a failure of the test.
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// A record as it is compared: database, key, bytes, deadline, object, etag.
-type Record = (
+pub(crate) type Record = (
     DatabaseId,
     Vec<u8>,
     Vec<u8>,
@@ -83,7 +83,7 @@ struct Mark {
 
 /// What is known outside of the device.
 #[derive(Default)]
-struct Truth {
+pub(crate) struct Truth {
     /// Everything below was promised to outlive a power cut …
     durable: u64,
     /// … and this, the end of the process.
@@ -200,7 +200,7 @@ fn expect_equal(found: &[Record], expected: &[Record], end: u64) {
 }
 
 /// Everything that is stored, in order.
-fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Record> {
+pub(crate) fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Record> {
     handle.begin(now_unix_ms);
     let mut dumped = Vec::new();
     for database in 0..handle.store().databases() {
@@ -340,7 +340,7 @@ impl SnapshotSink for Collector {
 }
 
 /// From recovery to the end of the process or a power cut.
-struct Life<'t> {
+pub(crate) struct Life<'t> {
     disk: SimulatedDisk,
     clock: Arc<ManualClock>,
     node: Arc<Node>,
@@ -355,7 +355,7 @@ struct Life<'t> {
     next_step_ms: u64,
 }
 
-fn place(disk: &SimulatedDisk) -> Place {
+pub(crate) fn place(disk: &SimulatedDisk) -> Place {
     Place {
         disk: Arc::new(disk.clone()),
         directory: DIRECTORY.into(),
@@ -376,7 +376,7 @@ fn session(unix_ms: u64) -> Session {
 }
 
 /// What the device holds, in a new node.
-fn recovered(
+pub(crate) fn recovered(
     disk: &SimulatedDisk,
     clock: &Arc<ManualClock>,
     manifest: &Manifest,
@@ -389,7 +389,7 @@ fn recovered(
 
 impl<'t> Life<'t> {
     /// Recovers what the device holds, and checks it.
-    fn begin(
+    pub(crate) fn begin(
         disk: &SimulatedDisk,
         clock: &Arc<ManualClock>,
         truth: &'t mut Truth,
@@ -482,7 +482,7 @@ impl<'t> Life<'t> {
     }
 
     /// Runs a request, if the log takes effects now.
-    fn request(&mut self, random: &mut Prng) {
+    pub(crate) fn request(&mut self, random: &mut Prng) {
         if !self.log.has_room() {
             return;
         }
@@ -521,6 +521,12 @@ impl<'t> Life<'t> {
         self.truth.mark(self.log.tail(), now_unix_ms, handle);
     }
 
+    /// Ends it in order: everything is durable, and what everything holds.
+    pub(crate) fn end(mut self) -> Vec<Record> {
+        self.log.close().unwrap();
+        dump(self.engine.store(), self.clock.now_unix_ms())
+    }
+
     fn write_out(&mut self) -> Outcome<()> {
         let tail = self.log.tail();
         self.log.write_out(tail)?;
@@ -549,7 +555,7 @@ impl<'t> Life<'t> {
     }
 
     /// The server's own checkpointer, from the cut to the removal of what it replaces.
-    fn checkpoint(&mut self) -> Outcome<()> {
+    pub(crate) fn checkpoint(&mut self) -> Outcome<()> {
         let checkpointer = Checkpointer::new(Setup {
             store: Arc::clone(&self.node.store),
             disk: Arc::new(self.disk.clone()),
