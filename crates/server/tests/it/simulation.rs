@@ -630,6 +630,7 @@ impl<'t> Life<'t> {
             directory: name,
             parts: vec![entry],
             databases,
+            libraries: Vec::new(),
         };
         make_durable(&self.log)?;
         self.disk.sync_directory(directory)?;
