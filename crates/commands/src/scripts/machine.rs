@@ -257,7 +257,7 @@ fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
             return Err(about(b"ERR Unknown lua shebang option: ", &word));
         }
         for flag in value.split(|byte| *byte == b',') {
-            if !flags.add(flag) {
+            if !value.is_empty() && !flags.add(flag) {
                 return Err(about(b"ERR Unexpected flag in script shebang: ", flag));
             }
         }
