@@ -107,19 +107,20 @@ impl Balancer {
     /// Gives a connection that no listener accepted to the least loaded worker, without asking
     /// whether it is admitted.
     pub fn connect(&self, transport: Box<dyn Transport>) {
-        let worker = self.place();
-        self.send(
-            worker,
-            Newcomer {
-                carrier: Carrier::Other(transport),
-                peer: PeerInfo {
-                    peer: Endpoint::InProcess,
-                    local: Endpoint::InProcess,
-                    fd: -1,
-                    listener: None,
-                },
-            },
-        );
+        let peer = PeerInfo {
+            peer: Endpoint::InProcess,
+            local: Endpoint::InProcess,
+            fd: -1,
+            listener: None,
+            security: None,
+        };
+        self.enter(transport, peer);
+    }
+
+    /// Gives a connection to the least loaded worker whose peer was admitted already.
+    pub fn enter(&self, transport: Box<dyn Transport>, peer: PeerInfo) {
+        let carrier = Carrier::Other(transport);
+        self.send(self.place(), Newcomer { carrier, peer });
     }
 
     /// Chooses the worker of a new connection and counts it there.
@@ -147,6 +148,11 @@ impl Balancer {
         let seat = &self.workers[worker];
         lock(&seat.inbox).push_back(newcomer);
         seat.waker.wake();
+    }
+
+    /// Whether a worker's inbox holds a connection.
+    pub(crate) fn has_newcomers(&self, worker: usize) -> bool {
+        !lock(&self.workers[worker].inbox).is_empty()
     }
 
     /// The next connection in a worker's inbox.

@@ -150,7 +150,9 @@ impl Connection {
     /// Bytes of memory that its buffers hold.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let pending = self.pending.as_ref();
-        self.input.capacity() + pending.map_or(0, |pending| pending.held_bytes())
+        self.input.capacity()
+            + pending.map_or(0, |pending| pending.held_bytes())
+            + self.carrier.held_bytes()
     }
 
     /// Whether the service may be given input.

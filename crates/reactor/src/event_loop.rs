@@ -48,6 +48,8 @@ pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 pub const FLUSH_BYTES: usize = 128 * 1024;
 /// Events taken from epoll at once.
 const EVENTS_MAX: usize = 128;
+/// Connections taken from the balancer per turn, so that a crowd does not hold up those inside.
+const NEWCOMERS_MAX: usize = 128;
 /// The longest sleep: epoll counts milliseconds in 32 bits.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 /// The token of the waker; listeners follow it. Tokens of connections are larger than any 32-bit
@@ -290,6 +292,7 @@ impl<S: Service> EventLoop<S> {
             if let Some(connection) = self.state.connections.get_mut(id) {
                 connection.queued = false;
                 self.receive_kept(id);
+                self.receive_held(id);
             }
         }
         self.shares = shares;
@@ -297,8 +300,14 @@ impl<S: Service> EventLoop<S> {
 
     fn wake_up(&mut self) {
         self.state.waker.take();
-        while let Some(newcomer) = self.balancer.take(self.worker) {
+        for _ in 0..NEWCOMERS_MAX {
+            let Some(newcomer) = self.balancer.take(self.worker) else {
+                break;
+            };
             self.open(newcomer);
+        }
+        if self.balancer.has_newcomers(self.worker) {
+            self.state.waker.wake();
         }
         self.service
             .woken(&mut Io::new(&mut self.state), &mut self.output);

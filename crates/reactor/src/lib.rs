@@ -36,10 +36,10 @@ pub use connections::ConnectionId;
 pub use event_loop::{EventLoop, FLUSH_BYTES, Options, READ_BUFFER_BYTES};
 pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
-pub use listener::{Listener, TcpOptions, UnixOptions};
+pub use listener::{Listener, Porter, TcpOptions, UnixOptions};
 pub use service::{
-    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, Received, Service, Then,
-    Traffic, Verdict,
+    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames, Received, Security,
+    Service, Then, Traffic, Verdict,
 };
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

@@ -1,5 +1,6 @@
 //! Sockets that take connections: TCP over IPv4 and IPv6, and Unix sockets.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,7 @@ use rustix::net::{
     getsockname, listen, socket_with,
 };
 
-use crate::service::Endpoint;
+use crate::service::{Endpoint, PeerInfo};
 
 /// How to listen on a TCP address.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,17 @@ impl Default for UnixOptions {
     }
 }
 
+/// Receives the peers of a listener that have something to settle before they are connections.
+///
+/// It was asked whether they are admitted; who is let in is given to [`Balancer::enter`], and only
+/// then opened. Whoever made the porter hears from it of those who are not.
+///
+/// [`Balancer::enter`]: crate::Balancer::enter
+pub trait Porter: Send + Sync + fmt::Debug {
+    /// Takes a peer that was just accepted, on the thread of a loop: never blocks.
+    fn receive(&self, socket: OwnedFd, peer: PeerInfo);
+}
+
 /// A listening socket, shared by the loops that accept from it.
 ///
 /// A Unix socket's file is removed when its last listener is dropped.
@@ -56,6 +68,7 @@ pub struct Listener {
     local: Endpoint,
     /// Of a Unix socket.
     file: Option<Arc<SocketFile>>,
+    porter: Option<Arc<dyn Porter>>,
 }
 
 impl Listener {
@@ -105,7 +118,27 @@ impl Listener {
             fd: self.fd.try_clone()?,
             local: self.local.clone(),
             file: self.file.clone(),
+            porter: self.porter.clone(),
         })
+    }
+
+    /// Has all its peers go to `porter` first.
+    #[must_use]
+    pub fn guarded_by(self, porter: Arc<dyn Porter>) -> Self {
+        Self {
+            porter: Some(porter),
+            ..self
+        }
+    }
+
+    /// Whether its peers go to a porter first.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.porter.is_some()
+    }
+
+    pub(crate) fn porter(&self) -> Option<&dyn Porter> {
+        self.porter.as_deref()
     }
 
     fn tcp_with(address: SocketAddr, options: TcpOptions, shares_port: bool) -> io::Result<Self> {
@@ -130,6 +163,7 @@ impl Listener {
             fd,
             local: Endpoint::Tcp(local),
             file: None,
+            porter: None,
         })
     }
 
@@ -146,6 +180,7 @@ impl Listener {
             fd,
             local: Endpoint::Unix(Arc::new(path.to_path_buf())),
             file: Some(Arc::new(SocketFile(path.to_path_buf()))),
+            porter: None,
         };
         if let Some(bits) = options.permission_bits {
             // Before listen: nobody can connect before the bits are what was asked for.

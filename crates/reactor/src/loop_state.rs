@@ -123,10 +123,18 @@ impl LoopState {
         self.enqueue_kept(id);
     }
 
-    /// Has the input that a connection kept, if any, served in the next turn.
+    /// Has the input that a connection kept, or its transport, if any, served in the next turn.
     pub(crate) fn enqueue_kept(&mut self, id: ConnectionId) {
         let connection = self.connections.get(id);
-        if connection.is_some_and(|connection| !connection.input.is_empty()) {
+        if connection.is_some_and(|one| !one.input.is_empty() || one.carrier.holds_input()) {
+            self.enqueue(id);
+        }
+    }
+
+    /// Has the input that a connection's transport holds, if any, served in the next turn.
+    pub(crate) fn enqueue_held(&mut self, id: ConnectionId) {
+        let connection = self.connections.get(id);
+        if connection.is_some_and(|connection| connection.carrier.holds_input()) {
             self.enqueue(id);
         }
     }

@@ -322,6 +322,26 @@ pub struct PeerInfo {
     pub fd: i32,
     /// Which listener accepted it: index into the listeners of the loop.
     pub listener: Option<usize>,
+    /// What was found out while the connection was secured; `None` for one in plain.
+    pub security: Option<Arc<Security>>,
+}
+
+/// What is known of a secured connection and its peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// The version of the protocol, as `TLSv1.3`.
+    pub protocol: &'static str,
+    /// The names that the peer proved to have.
+    pub names: PeerNames,
+}
+
+/// The names in the certificate of a peer; none without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerNames {
+    /// The common name.
+    pub common_name: Option<String>,
+    /// The addresses by which it goes, in their order.
+    pub uris: Vec<String>,
 }
 
 /// An end of a connection.

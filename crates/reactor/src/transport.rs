@@ -45,6 +45,17 @@ pub trait Transport: Send {
 
     /// Tells the peer that nothing more will be sent; it may still send.
     fn shutdown_send(&mut self);
+
+    /// Whether `recv` has something to tell (bytes, the end, an error) that the descriptor of
+    /// [`source`](Self::source) does not show: it was taken from there already.
+    fn holds_input(&self) -> bool {
+        false
+    }
+
+    /// Bytes of memory that its own buffers hold.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Where readiness of a transport is seen.
@@ -147,6 +158,23 @@ impl Carrier {
                 bytes.truncate(len + received.as_ref().map_or(0, |&count| count));
                 received
             }
+        }
+    }
+
+    /// As [`Transport::holds_input`]; never of a socket.
+    #[inline(always)]
+    pub(crate) fn holds_input(&self) -> bool {
+        match self {
+            Self::Socket(_) => false,
+            Self::Other(transport) => transport.holds_input(),
+        }
+    }
+
+    /// As [`Transport::held_bytes`].
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Socket(_) => 0,
+            Self::Other(transport) => transport.held_bytes(),
         }
     }
 

@@ -61,6 +61,11 @@ impl Clients {
         }
     }
 
+    /// Counts one out that was admitted and not taken in.
+    pub fn leave(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// The client with this id.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<Arc<ClientRecord>> {

@@ -1,15 +1,16 @@
 //! Where clients come in: the sockets that the configuration names, and how they change while the
 //! server runs.
 //!
-//! A change of `port` or `bind` opens what is new first. Only when all of it is open do the workers
+//! A change of `port`, `tls-port` or `bind` opens what is new first. Only when all of it is open do the workers
 //! go over to it, and what is not wanted any more closes; connections stay. An address that stays
 //! keeps its socket with whoever waits there.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reactor::{Balancer, Listener, TcpOptions, UnixOptions};
+use reactor::{Balancer, Listener, Porter, TcpOptions, UnixOptions};
 
 use crate::config::Config;
 
@@ -39,16 +40,17 @@ impl Doors {
         }
     }
 
-    /// Listens at the TCP addresses that `config` names, and no longer at others.
+    /// Listens at the TCP addresses that `config` names, and no longer at others; `porter` receives
+    /// who comes to be served in secret.
     ///
     /// # Errors
     /// The first address that cannot be had; nothing has changed then.
-    pub fn change(&self, config: &Config) -> Result<(), Fault> {
+    pub fn change(&self, config: &Config, porter: Option<&Arc<dyn Porter>>) -> Result<(), Fault> {
         let mut standing = self
             .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut listeners = open_tcp(config, &standing)?;
+        let mut listeners = open_all_tcp(config, &standing, porter)?;
         for listener in standing.iter() {
             if listener.tcp_address().is_none() {
                 let what = "cannot keep the Unix socket";
@@ -65,15 +67,13 @@ impl Doors {
 ///
 /// # Errors
 /// The first that cannot be opened, or that there is none.
-pub fn open(config: &Config) -> Result<Vec<Listener>, Fault> {
-    let mut listeners = open_tcp(config, &[])?;
+pub fn open(config: &Config, porter: Option<&Arc<dyn Porter>>) -> Result<Vec<Listener>, Fault> {
+    let mut listeners = open_all_tcp(config, &[], porter)?;
     if let Some(path) = &config.unix_socket {
-        let options = UnixOptions {
-            backlog: backlog(config),
-            permission_bits: Some(config.unix_socket_mode).filter(|bits| *bits != 0),
-        };
-        let what = format!("cannot listen on '{}'", path.display());
-        listeners.push(Listener::unix(path, options).map_err(because(what))?);
+        listeners.push(open_unix(config, path)?);
+    }
+    if let (Some(path), Some(porter)) = (&config.tls.unix_socket, porter) {
+        listeners.push(open_unix(config, path)?.guarded_by(Arc::clone(porter)));
     }
     if listeners.is_empty() {
         let cause = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -82,20 +82,49 @@ pub fn open(config: &Config) -> Result<Vec<Listener>, Fault> {
     Ok(listeners)
 }
 
-/// Listens at all TCP addresses, at those again where one of `standing` does.
-fn open_tcp(config: &Config, standing: &[Listener]) -> Result<Vec<Listener>, Fault> {
+fn open_unix(config: &Config, path: &Path) -> Result<Listener, Fault> {
+    let options = UnixOptions {
+        backlog: backlog(config),
+        permission_bits: Some(config.unix_socket_mode).filter(|bits| *bits != 0),
+    };
+    let what = format!("cannot listen on '{}'", path.display());
+    Listener::unix(path, options).map_err(because(what))
+}
+
+/// Listens at all TCP addresses, plain and secret ones.
+fn open_all_tcp(
+    config: &Config,
+    standing: &[Listener],
+    porter: Option<&Arc<dyn Porter>>,
+) -> Result<Vec<Listener>, Fault> {
+    let mut listeners = open_tcp(config, config.port, standing, false)?;
+    if let Some(porter) = porter {
+        let secret = open_tcp(config, config.tls.port, standing, true)?;
+        let guarded = |one: Listener| one.guarded_by(Arc::clone(porter));
+        listeners.extend(secret.into_iter().map(guarded));
+    }
+    Ok(listeners)
+}
+
+/// Listens at a port of all addresses, again where one of `standing` does that is of the same kind.
+fn open_tcp(
+    config: &Config,
+    port: u16,
+    standing: &[Listener],
+    is_guarded: bool,
+) -> Result<Vec<Listener>, Fault> {
     let mut listeners = Vec::new();
-    if config.port == 0 {
+    if port == 0 {
         return Ok(listeners);
     }
     for bind in &config.bind {
-        match listen_tcp(&bind.host, config, standing) {
+        match listen_tcp((&bind.host, port), config, standing, is_guarded) {
             Ok(more) => listeners.extend(more),
             Err(error) if bind.optional && is_absent(&error) => {}
             Err(cause) => {
                 let what = format!(
                     "Could not create server TCP listening socket {}:{}: bind",
-                    bind.host, config.port
+                    bind.host, port
                 );
                 return Err(Fault { what, cause });
             }
@@ -104,8 +133,12 @@ fn open_tcp(config: &Config, standing: &[Listener]) -> Result<Vec<Listener>, Fau
     Ok(listeners)
 }
 
-fn listen_tcp(host: &str, config: &Config, standing: &[Listener]) -> io::Result<Vec<Listener>> {
-    let port = config.port;
+fn listen_tcp(
+    (host, port): (&str, u16),
+    config: &Config,
+    standing: &[Listener],
+    is_guarded: bool,
+) -> io::Result<Vec<Listener>> {
     let addresses: Vec<SocketAddr> = match host {
         "*" => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)],
         "::*" => vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)],
@@ -115,7 +148,8 @@ fn listen_tcp(host: &str, config: &Config, standing: &[Listener]) -> io::Result<
         backlog: backlog(config),
     };
     let listen = |address| {
-        let same = |one: &&Listener| one.tcp_address() == Some(address);
+        let same =
+            |one: &&Listener| one.tcp_address() == Some(address) && one.is_guarded() == is_guarded;
         match standing.iter().find(same) {
             Some(listener) => listener.share(),
             None if standing.is_empty() => Listener::tcp(address, options),

@@ -103,6 +103,11 @@ const SECTIONS: &[Section] = &[
         write: hot_keys,
     },
     Section {
+        name: "TLS",
+        shown: Shown::ByDefault,
+        write: tls,
+    },
+    Section {
         name: "Cluster",
         shown: Shown::ByDefault,
         write: cluster,
@@ -591,6 +596,11 @@ fn hot_keys(report: &mut Report<'_>) {
             format_args!("db={database},key={name},type={kind},bytes={bytes}"),
         );
     }
+}
+
+fn tls(report: &mut Report<'_>) {
+    let now_unix_ms = report.node.clock.now_unix_ms();
+    report.text.push_str(&report.node.secret.info(now_unix_ms));
 }
 
 fn cluster(report: &mut Report<'_>) {

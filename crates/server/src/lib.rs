@@ -24,6 +24,11 @@ pub mod persistence;
 pub mod port;
 pub mod process;
 pub mod runtime;
+#[cfg(feature = "tls")]
+pub mod secret;
+#[cfg(not(feature = "tls"))]
+#[path = "no_secret.rs"]
+pub mod secret;
 mod system_check;
 pub mod tracker;
 pub mod users;

@@ -26,7 +26,7 @@ use crate::config::{
 };
 use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
-use crate::doors::Doors;
+use crate::doors::{Doors, Fault};
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
@@ -34,6 +34,7 @@ use crate::persistence::keeper::Keeper;
 use crate::persistence::loading::Loading;
 use crate::persistence::saving::Saving;
 use crate::persistence::tail::{LogInUse, Tail};
+use crate::secret::{self, Secret};
 use crate::tracker::Tracker;
 use crate::{limits, open_files, process};
 
@@ -84,6 +85,8 @@ pub struct Node {
     started_ns: u64,
     /// What the process took at its start beside the store: code that was changed, stacks, heap.
     doors: OnceLock<Doors>,
+    /// Encrypted connections.
+    pub secret: Secret,
     program_bytes: AtomicU64,
     store_startup_bytes: AtomicU64,
     peak_bytes: AtomicU64,
@@ -94,6 +97,9 @@ pub struct Node {
     audited: Mutex<Option<AuditConfig>>,
     counted_before: Mutex<(Counts, Sums, Latencies)>,
 }
+
+/// What a client hears whose change of TLS cannot be made.
+const SECRET_REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
 
 /// How the rest of the server reaches one worker.
 pub struct WorkerLink {
@@ -257,6 +263,7 @@ impl Node {
             aside_counters: OnceLock::new(),
             started_ns: clock.monotonic_ns(),
             doors: OnceLock::new(),
+            secret: Secret::default(),
             program_bytes: AtomicU64::new(0),
             store_startup_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
@@ -284,7 +291,8 @@ impl Node {
         if change.names.contains(&"maxclients") {
             open_files::make_more_room(change.new)?;
         }
-        self.change_doors(change)?;
+        let secret = self.prepare_secret(change)?;
+        self.change_doors(change, secret)?;
         self.change_level(change)?;
         self.apply_limits(change.new);
         if change.names.contains(&"requirepass") {
@@ -352,21 +360,56 @@ impl Node {
     }
 
     /// Listens elsewhere, if that is what a change asks for.
-    fn change_doors(&self, change: &Change<'_>) -> Result<(), ApplyError> {
-        let (name, reason) = if change.names.contains(&"port") {
-            ("port", "Unable to listen on this port. Check server logs.")
-        } else if change.names.contains(&"bind") {
-            ("bind", "Failed to bind to specified addresses.")
-        } else {
-            return Ok(());
-        };
-        let changed = self.doors.get().map(|doors| doors.change(change.new));
-        changed.unwrap_or(Ok(())).map_err(|fault| {
+    fn change_doors(
+        &self,
+        change: &Change<'_>,
+        secret: Option<secret::Prepared>,
+    ) -> Result<(), ApplyError> {
+        let refuse = |(name, reason): (&'static str, &str), fault: Fault| {
             let cause = system_reason(&fault.cause);
             self.log.warning(format_args!("{}: {cause}", fault.what));
             ApplyError {
                 name,
                 reason: reason.to_owned(),
+            }
+        };
+        let enforced = self.secret.enforce(secret).map_err(|cause| {
+            let what = "cannot make handshakes".to_owned();
+            refuse(("tls-port", SECRET_REFUSED), Fault { what, cause })
+        });
+        let porter = enforced?;
+        let about = if change.names.contains(&"port") {
+            ("port", "Unable to listen on this port. Check server logs.")
+        } else if change.names.contains(&"tls-port") {
+            (
+                "tls-port",
+                "Unable to listen on this port. Check server logs.",
+            )
+        } else if change.names.contains(&"bind") {
+            ("bind", "Failed to bind to specified addresses.")
+        } else {
+            return Ok(());
+        };
+        let doors = self.doors.get();
+        let changed = doors.map(|doors| doors.change(change.new, porter.as_ref()));
+        changed
+            .unwrap_or(Ok(()))
+            .map_err(|fault| refuse(about, fault))
+    }
+
+    /// Reads what encrypted connections need, if a change is about that.
+    fn prepare_secret(&self, change: &Change<'_>) -> Result<Option<secret::Prepared>, ApplyError> {
+        let (old, new) = (&change.old.tls, &change.new.tls);
+        if old.rules == new.rules && (old.is_on() || !new.is_on()) {
+            return Ok(None);
+        }
+        self.secret.prepare(&self.clock, new).map_err(|error| {
+            self.log.warning(format_args!("{error}"));
+            let mut names = change.names.iter();
+            let name = names.find(|name| name.starts_with("tls-"));
+            ApplyError {
+                name: name.copied().unwrap_or("tls-port"),
+                reason: SECRET_REFUSED.to_owned(),
             }
         })
     }

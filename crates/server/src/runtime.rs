@@ -13,7 +13,7 @@ use protocol::ReplyBuffer;
 use reactor::Waker;
 use reactor::signals::{Signal, Signals, Wakening};
 use reactor::workers::available_cores;
-use reactor::{Balancer, Endpoint, EventLoop, Listener};
+use reactor::{Balancer, Endpoint, EventLoop, Listener, Porter};
 use store::Store;
 
 use crate::aside::Aside;
@@ -75,6 +75,7 @@ impl Workers {
         if !listeners.is_empty() {
             node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
         }
+        node.secret.start(&balancer)?;
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -109,6 +110,7 @@ impl Workers {
     pub fn stop(self) -> io::Result<()> {
         self.node.stop();
         self.node.settings.scripts.running.stop();
+        self.node.secret.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
             let ended = thread
@@ -250,7 +252,8 @@ fn serve(
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     });
-    let listeners = doors::open(current).map_err(|fault| RunError {
+    let porter = open_secret(&node, current)?;
+    let listeners = doors::open(current, porter.as_ref()).map_err(|fault| RunError {
         what: fault.what,
         cause: fault.cause,
     })?;
@@ -350,6 +353,18 @@ fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<(
     std::thread::Builder::new()
         .name("loader".into())
         .spawn(load)
+}
+
+/// Reads what encrypted connections need, if there are any.
+fn open_secret(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
+    node.secret.join(node);
+    let prepared = node.secret.prepare(&node.clock, &config.tls);
+    let prepared = prepared.map_err(|error| RunError {
+        what: "Failed to configure TLS".into(),
+        cause: io::Error::other(error),
+    })?;
+    let enforced = node.secret.enforce(prepared);
+    enforced.map_err(because("cannot make handshakes"))
 }
 
 fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {

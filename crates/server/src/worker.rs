@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use access::User;
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
@@ -37,6 +38,7 @@ use crate::node::{Message, Node};
 use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
 use crate::process;
+use crate::secret;
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
@@ -225,6 +227,15 @@ impl Worker {
                 io.close_after_flush(connected.id);
             }
         }
+    }
+
+    /// The user whom the peer's certificate names, where certificates name users.
+    fn certified_user(&self, peer: &PeerInfo) -> Option<Arc<User>> {
+        let security = peer.security.as_ref()?;
+        let names = secret::user_names(self.config.config(), security);
+        let users = &self.node.settings.users;
+        let mut known = names.iter().filter_map(|name| users.find(name.as_bytes()));
+        known.find(|user| user.rules().is_on())
     }
 
     /// Closes a client that held so much when it was chosen, unless it has given most of it back
@@ -644,12 +655,14 @@ impl Service for Worker {
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         let client = Arc::new(self.record(id, peer));
         let users = &self.node.settings.users;
-        client.set_user(Arc::clone(users.default_user()));
+        let certified = self.certified_user(peer);
+        let is_in = certified.is_some() || !users.must_log_in();
+        client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));
         self.node.clients.add(Arc::clone(&client));
         self.counters.bump(Count::Connections);
         self.sessions.insert(Connected {
             id,
-            session: Session::new(client, !users.must_log_in()),
+            session: Session::new(client, is_in),
             peer_is_local: is_local(peer),
             is_paused: false,
             is_waiting: false,

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::{Value, decode_value, encode_request};
+use rustix::net::{RecvFlags, SendFlags};
 
 use crate::error::BenchError;
+use crate::secrecy::{Secrecy, Secret};
 
 /// How long a server may take to accept, and to answer a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,6 +41,8 @@ pub struct Endpoint {
     pub is_resp3: bool,
     /// The server's process, if the user named it.
     pub pid: Option<u32>,
+    /// How connections are encrypted, if they are.
+    pub secrecy: Option<Secrecy>,
 }
 
 impl fmt::Display for Address {
@@ -61,6 +65,7 @@ impl Endpoint {
             database: 0,
             is_resp3: false,
             pid: None,
+            secrecy: None,
         }
     }
 
@@ -70,8 +75,23 @@ impl Endpoint {
     /// The server cannot be reached or refuses.
     pub fn connect(&self) -> Result<Session, BenchError> {
         let link = match &self.address {
-            Address::Tcp(host, port) => connect_tcp(host, *port).map(Link::Tcp),
-            Address::Unix(path) => connect_unix(path).map(Link::Unix),
+            Address::Tcp(host, port) => {
+                connect_tcp(host, *port).and_then(|stream| match &self.secrecy {
+                    None => Ok(Link::Tcp(stream)),
+                    Some(secrecy) => {
+                        let is_local = is_local(&stream);
+                        let secret = secrecy.connect(stream.into(), host, ANSWER_TIMEOUT)?;
+                        Ok(Link::Secret(Box::new(secret), is_local))
+                    }
+                })
+            }
+            Address::Unix(path) => connect_unix(path).and_then(|stream| match &self.secrecy {
+                None => Ok(Link::Unix(stream)),
+                Some(secrecy) => {
+                    let secret = secrecy.connect(stream.into(), "localhost", ANSWER_TIMEOUT)?;
+                    Ok(Link::Secret(Box::new(secret), true))
+                }
+            }),
         };
         let mut session = Session {
             address: self.address.clone(),
@@ -137,6 +157,44 @@ fn connect_unix(path: &PathBuf) -> io::Result<UnixStream> {
 enum Link {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// And whether the server runs on this machine.
+    Secret(Box<Secret>, bool),
+}
+
+/// A connection that does not block.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Plain(OwnedFd),
+    Secret(Box<Secret>),
+}
+
+impl Socket {
+    /// Moves bytes that came into `out`.
+    #[inline]
+    pub(crate) fn recv(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => Ok(rustix::net::recv(&*socket, out, RecvFlags::empty())?.0),
+            Self::Secret(secret) => secret.recv(out),
+        }
+    }
+
+    /// Takes bytes from the front of `bytes`.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => Ok(rustix::net::send(&*socket, bytes, SendFlags::NOSIGNAL)?),
+            Self::Secret(secret) => secret.send(bytes),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(socket) => socket.as_fd(),
+            Self::Secret(secret) => secret.as_fd(),
+        }
+    }
 }
 
 /// A connection that has entered; questions wait for their answer.
@@ -219,10 +277,8 @@ impl Session {
     pub fn is_local(&self) -> bool {
         match &self.link {
             Link::Unix(_) => true,
-            Link::Tcp(stream) => {
-                let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
-                ends.is_some_and(|(peer, own)| is_loopback(peer.ip()) || peer.ip() == own.ip())
-            }
+            Link::Tcp(stream) => is_local(stream),
+            Link::Secret(_, is_local) => *is_local,
         }
     }
 
@@ -230,16 +286,17 @@ impl Session {
     ///
     /// # Errors
     /// The system refused.
-    pub(crate) fn into_nonblocking(self) -> io::Result<OwnedFd> {
+    pub(crate) fn into_nonblocking(self) -> io::Result<Socket> {
         match self.link {
             Link::Tcp(stream) => {
                 stream.set_nonblocking(true)?;
-                Ok(stream.into())
+                Ok(Socket::Plain(stream.into()))
             }
             Link::Unix(stream) => {
                 stream.set_nonblocking(true)?;
-                Ok(stream.into())
+                Ok(Socket::Plain(stream.into()))
             }
+            Link::Secret(secret, _) => Ok(Socket::Secret(secret)),
         }
     }
 
@@ -260,6 +317,12 @@ impl Session {
     }
 }
 
+/// Whether the other end is on this machine.
+fn is_local(stream: &TcpStream) -> bool {
+    let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+    ends.is_some_and(|(peer, own)| is_loopback(peer.ip()) || peer.ip() == own.ip())
+}
+
 fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -269,6 +332,7 @@ impl Link {
         match self {
             Self::Tcp(stream) => stream.read(out),
             Self::Unix(stream) => stream.read(out),
+            Self::Secret(secret, _) => secret.read(out),
         }
     }
 
@@ -276,6 +340,7 @@ impl Link {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
+            Self::Secret(secret, _) => secret.write_all(bytes),
         }
     }
 }

@@ -40,6 +40,11 @@ mod pool;
 mod progress;
 mod replies;
 mod report;
+#[cfg(feature = "tls")]
+pub mod secrecy;
+#[cfg(not(feature = "tls"))]
+#[path = "no_secrecy.rs"]
+pub mod secrecy;
 mod suite;
 mod units;
 mod worker;

@@ -7,6 +7,7 @@ use crate::catalogue::{self, Test};
 use crate::endpoint::{Address, Endpoint};
 use crate::error::BenchError;
 use crate::keys::KeyOrder;
+use crate::secrecy::Secrecy;
 use crate::template::Template;
 use crate::workload::{Limit, Pace, ValueBytes, Workload};
 
@@ -177,6 +178,7 @@ fn read_measurement(mut arguments: Arguments, job: fn(Options) -> Job) -> Result
             "-v" | "--version" => return Ok(Job::Print(version())),
             flag if flag.starts_with('-') && flag.len() > 1 => {
                 let is_known = reader.server_flag(flag, &mut arguments)?
+                    || reader.secrecy_flag(flag, &mut arguments)?
                     || reader.load_flag(flag, &mut arguments)?
                     || reader.key_flag(flag, &mut arguments)?
                     || reader.pace_flag(flag, &mut arguments)?
@@ -208,6 +210,27 @@ fn unknown(flag: &str) -> BenchError {
     BenchError::Usage(format!("Unknown option {flag}; --help shows all"))
 }
 
+/// What `--tls` and its kin say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecrecyOptions {
+    /// Who signs the server's certificate.
+    pub authorities_file: Option<PathBuf>,
+    /// A directory with more of them.
+    pub authorities_directory: Option<PathBuf>,
+    /// Whether any certificate will do.
+    pub is_insecure: bool,
+    /// The client's own certificate.
+    pub certificate_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+    /// The name that the server's certificate has to be for.
+    pub server_name: Option<String>,
+    /// Ciphers of TLS 1.2.
+    pub ciphers: String,
+    /// Ciphers of TLS 1.3.
+    pub cipher_suites: String,
+}
+
 /// Options while they are read.
 #[derive(Debug, Default)]
 struct Reader {
@@ -221,6 +244,8 @@ struct Reader {
     command: Vec<String>,
     is_idle: bool,
     rate: Option<f64>,
+    is_secret: bool,
+    secrecy: SecrecyOptions,
 }
 
 impl Reader {
@@ -247,6 +272,24 @@ impl Reader {
             "--server-cpus" => options.server_cpus = from.value(flag)?,
             "--rounds" => options.rounds = from.positive(flag)?,
             "--flush" => options.may_flush = true,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// How connections are encrypted.
+    fn secrecy_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
+        let secrecy = &mut self.secrecy;
+        match flag {
+            "--tls" => self.is_secret = true,
+            "--sni" => secrecy.server_name = Some(from.value(flag)?),
+            "--cacert" => secrecy.authorities_file = Some(from.value(flag)?.into()),
+            "--cacertdir" => secrecy.authorities_directory = Some(from.value(flag)?.into()),
+            "--insecure" => secrecy.is_insecure = true,
+            "--cert" => secrecy.certificate_file = Some(from.value(flag)?.into()),
+            "--key" => secrecy.key_file = Some(from.value(flag)?.into()),
+            "--tls-ciphers" => secrecy.ciphers = from.value(flag)?,
+            "--tls-ciphersuites" => secrecy.cipher_suites = from.value(flag)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -339,10 +382,16 @@ impl Reader {
         Ok(true)
     }
 
-    /// `redis://user:password@host:port/database`.
+    /// `redis://user:password@host:port/database`; `rediss` for an encrypted connection.
     fn read_uri(&mut self, uri: &str) -> Result<(), BenchError> {
         let refuse = || BenchError::Usage(format!("Cannot understand the address '{uri}'"));
-        let rest = uri.strip_prefix("redis://").ok_or_else(refuse)?;
+        let rest = match uri.strip_prefix("rediss://") {
+            Some(rest) => {
+                self.is_secret = true;
+                rest
+            }
+            None => uri.strip_prefix("redis://").ok_or_else(refuse)?,
+        };
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !database.is_empty() {
             self.options.endpoint.database = database.parse().map_err(|_| refuse())?;
@@ -371,6 +420,10 @@ impl Reader {
                 self.port.unwrap_or(6379),
             ),
         };
+        if self.is_secret {
+            let secrecy = Secrecy::load(self.secrecy).map_err(BenchError::Usage)?;
+            options.endpoint.secrecy = Some(secrecy);
+        }
         options.endpoint.credentials = self.password.map(|password| (self.user, password));
         if let Some(requests_per_second) = self.rate {
             let is_random = options.is_random;

@@ -23,10 +23,9 @@ use base::clock::{Clock, SystemClock};
 use base::random::Prng;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Socket};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::keys::{KeyChooser, Keys};
@@ -127,7 +126,7 @@ impl Shared {
 /// One connection.
 #[derive(Debug)]
 struct Connection {
-    socket: OwnedFd,
+    socket: Socket,
     scanner: ReplyScanner,
     /// Replies missing.
     awaited: u64,
@@ -362,12 +361,11 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let connection = &mut self.connections[index];
-        let read = rustix::net::recv(&connection.socket, &mut self.input[..], RecvFlags::empty());
-        let count = match read {
-            Ok((0, _)) => return Err(self.endpoint.lost(io::ErrorKind::UnexpectedEof.into())),
-            Ok((count, _)) => count,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(error) => return Err(self.endpoint.lost(error.into())),
+        let count = match connection.socket.recv(&mut self.input[..]) {
+            Ok(0) => return Err(self.endpoint.lost(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => count,
+            Err(error) if is_passing(&error) => return Ok(()),
+            Err(error) => return Err(self.endpoint.lost(error)),
         };
         let scanned = connection
             .scanner
@@ -462,18 +460,25 @@ impl<'a> Worker<'a> {
 
 impl Connection {
     /// Sends what the socket takes at once.
-    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
-            match rustix::net::send(&self.socket, &bytes[sent..], SendFlags::NOSIGNAL) {
+            match self.socket.send(&bytes[sent..]) {
                 Ok(count) => sent += count,
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(sent)
     }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 impl Schedule {

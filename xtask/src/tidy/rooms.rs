@@ -25,7 +25,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "scripting",
         ],
     ),
-    ("tool", &["base", "protocol"]),
+    ("tls", &["base", "reactor"]),
+    ("tool", &["base", "protocol", "reactor", "tls"]),
     (
         "server",
         &[
@@ -39,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "store",
             "scripting",
             "commands",
+            "tls",
             "tool",
         ],
     ),

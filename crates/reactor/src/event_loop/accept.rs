@@ -18,7 +18,7 @@ use rustix::net::sockopt;
 use super::{EventLoop, Options, WAKER_TOKEN, after, until};
 use crate::balancer::Newcomer;
 use crate::io::Io;
-use crate::listener::Listener;
+use crate::listener::{Listener, Porter};
 use crate::service::{Endpoint, PeerInfo, Service};
 use crate::transport::Carrier;
 
@@ -129,7 +129,7 @@ impl<S: Service> EventLoop<S> {
     fn accept_from(&mut self, listener: &Listener, index: usize, most: usize) {
         for _ in 0..most {
             match listener.accept() {
-                Ok((fd, peer, local)) => self.welcome(fd, peer, local, index),
+                Ok((fd, peer, local)) => self.welcome((fd, peer, local), listener.porter(), index),
                 Err(Errno::AGAIN) => return,
                 Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
                     self.service.accept_failed(&error.into());
@@ -142,12 +142,18 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    fn welcome(&mut self, fd: OwnedFd, peer: Endpoint, local: Endpoint, listener: usize) {
+    fn welcome(
+        &mut self,
+        (fd, peer, local): (OwnedFd, Endpoint, Endpoint),
+        porter: Option<&dyn Porter>,
+        index: usize,
+    ) {
         let peer = PeerInfo {
             peer,
             local,
             fd: std::os::fd::AsRawFd::as_raw_fd(&fd),
-            listener: Some(listener),
+            listener: Some(index),
+            security: None,
         };
         if let Err(refusal) = self.service.admit(&peer) {
             // A fresh socket takes a line; a peer that does not want it loses nothing.
@@ -157,6 +163,9 @@ impl<S: Service> EventLoop<S> {
         if matches!(peer.peer, Endpoint::Tcp(_)) {
             // A peer that left already is noticed when it is read from.
             drop(keep_alive(&fd, self.service.keepalive_s()));
+        }
+        if let Some(porter) = porter {
+            return porter.receive(fd, peer);
         }
         let worker = self.balancer.place();
         let newcomer = Newcomer {
@@ -176,6 +185,7 @@ impl<S: Service> EventLoop<S> {
         let id = self.state.open(newcomer);
         self.service
             .opened(&mut Io::new(&mut self.state), id, &peer);
+        self.state.enqueue_held(id);
     }
 }
 

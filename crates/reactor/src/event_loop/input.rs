@@ -57,6 +57,17 @@ impl<S: Service> EventLoop<S> {
             }
         }
         self.rounds_began_ns = None;
+        self.state.enqueue_held(id);
+    }
+
+    /// Receives what the transport holds, which no event tells of.
+    #[inline]
+    pub(super) fn receive_held(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && connection.carrier.holds_input()
+        {
+            self.receive(id);
+        }
     }
 
     /// Notes when a buffer was full, and more may be there: before it is delivered.
@@ -92,10 +103,11 @@ impl<S: Service> EventLoop<S> {
             return Round::Over;
         };
         let received = connection.carrier.recv(buffer);
+        let holds_more = connection.carrier.holds_input();
         let Some(filled) = self.check_received(id, &received) else {
             return after_nothing(&received);
         };
-        let is_full = filled == buffer.len();
+        let is_full = filled == buffer.len() || holds_more;
         if is_full {
             self.begin_rounds();
         }
@@ -114,11 +126,12 @@ impl<S: Service> EventLoop<S> {
         let kept = connection.input.len();
         buffer[..kept].copy_from_slice(&connection.input);
         let received = connection.carrier.recv(&mut buffer[kept..]);
+        let holds_more = connection.carrier.holds_input();
         let Some(count) = self.check_received(id, &received) else {
             return after_nothing(&received);
         };
         let filled = kept + count;
-        let is_full = filled == buffer.len();
+        let is_full = filled == buffer.len() || holds_more;
         if is_full {
             self.begin_rounds();
         }
@@ -138,7 +151,8 @@ impl<S: Service> EventLoop<S> {
         };
         connection.make_room();
         let received = connection.carrier.recv_spare(&mut connection.input);
-        let filled = connection.input.len() == connection.input.capacity();
+        let filled = connection.input.len() == connection.input.capacity()
+            || connection.carrier.holds_input();
         if self.check_received(id, &received).is_none() {
             return after_nothing(&received);
         }
@@ -160,11 +174,12 @@ impl<S: Service> EventLoop<S> {
         };
         let room_bytes = room.len();
         let received = connection.carrier.recv_shared(room, buffer);
+        let holds_more = connection.carrier.holds_input();
         let Some(count) = self.check_received(id, &received) else {
             return after_nothing(&received);
         };
         match self.service.filled(id, count) {
-            Filled::More if count < room_bytes => return Round::Over,
+            Filled::More if count < room_bytes && !holds_more => return Round::Over,
             Filled::More => self.begin_rounds(),
             Filled::Input(input) => {
                 if let Some(connection) = self.state.connections.get_mut(id) {

@@ -8,6 +8,7 @@ mod closing;
 mod descriptors;
 mod echo;
 mod fairness;
+mod greedy;
 mod holding;
 mod limits;
 mod lines;

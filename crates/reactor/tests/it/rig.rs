@@ -1,7 +1,7 @@
 //! A server of lines on threads, and clients of every kind of transport.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use reactor::{
     in_process_pair,
 };
 
+use crate::greedy::Greedy;
 use crate::lines::{Arena, Bounds, Lines, Shared};
 
 /// Longer than anything takes on a slow machine; reached only by a failing test.
@@ -28,9 +29,17 @@ pub(crate) enum Kind {
     Tcp6,
     Unix,
     InProcess,
+    /// TCP behind a transport that takes more than it is asked for.
+    Greedy,
 }
 
-pub(crate) const KINDS: [Kind; 4] = [Kind::Tcp4, Kind::Tcp6, Kind::Unix, Kind::InProcess];
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind::Tcp4,
+    Kind::Tcp6,
+    Kind::Unix,
+    Kind::InProcess,
+    Kind::Greedy,
+];
 
 /// Bytes that an in-process pair holds per direction.
 const PAIR_BYTES: usize = 16 * 1024;
@@ -114,6 +123,13 @@ impl Rig {
                 let (end, peer) = in_process_pair(PAIR_BYTES);
                 self.balancer.connect(Box::new(end));
                 Stream::InProcess(peer)
+            }
+            Kind::Greedy => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (end, _) = listener.accept().unwrap();
+                self.balancer.connect(Box::new(Greedy::new(end)));
+                Stream::Tcp(stream)
             }
         };
         Client::new(stream)

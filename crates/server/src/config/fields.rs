@@ -11,7 +11,7 @@ use commands::observer::AuditFilter;
 use commands::Threshold;
 use commands::observer;
 
-use super::Durability;
+use super::{Durability, Tls};
 use crate::log::Level;
 use crate::notifications::Notifications;
 
@@ -119,6 +119,8 @@ pub struct Config {
 
     /// What is kept on disk, and how.
     pub durability: Durability,
+    /// Encrypted connections.
+    pub tls: Tls,
 }
 
 /// One address of `bind`.

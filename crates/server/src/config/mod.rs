@@ -18,6 +18,7 @@ mod rewrite;
 mod settings;
 mod shared;
 mod table;
+mod tls;
 mod value;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub(crate) use loader::{LoadError, Loader, read_file};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
+pub use tls::{ClientCertificate, Tls, TlsRules, UserField};
 
 /// Whether `text` holds a character that makes it a pattern.
 fn is_pattern(text: &[u8]) -> bool {

@@ -11,13 +11,13 @@ use commands::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
 use super::table::{
-    AT_SHUTDOWN, CHANNEL_DEFAULTS, DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS,
-    PERMISSIONS, SAVE_POINTS, SUPERVISORS,
+    AT_SHUTDOWN, CHANNEL_DEFAULTS, CLIENT_CERTIFICATES, DURABILITY_LEVELS, EVICTION_POLICIES,
+    LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, Durability, DurabilityLevel,
-    OutputLimits, SavePoint,
+    OutputLimits, SavePoint, Tls, TlsRules,
 };
 use crate::notifications::Notifications;
 
@@ -98,6 +98,31 @@ impl Settings {
             percentiles: self.percentiles(),
             notifications: self.notifications(),
             durability: self.durability(),
+            tls: self.tls(),
+        }
+    }
+
+    fn tls(&self) -> Tls {
+        Tls {
+            port: self.number("tls-port"),
+            unix_socket: self.path("tls-unixsocket"),
+            reload_interval_s: self.number("tls-auto-reload-interval"),
+            user_field: self.choice("tls-auth-clients-user", &USER_FIELDS),
+            rules: TlsRules {
+                certificate_file: self.path("tls-cert-file"),
+                key_file: self.path("tls-key-file"),
+                key_password: self.text("tls-key-file-pass").map(<[u8]>::to_vec),
+                authorities_file: self.path("tls-ca-cert-file"),
+                authorities_directory: self.path("tls-ca-cert-dir"),
+                client_certificate: self.choice("tls-auth-clients", &CLIENT_CERTIFICATES),
+                protocols: self.string("tls-protocols"),
+                ciphers: self.string("tls-ciphers"),
+                cipher_suites: self.string("tls-ciphersuites"),
+                prefers_own_order: self.switch("tls-prefer-server-ciphers"),
+                caches_sessions: self.switch("tls-session-caching"),
+                sessions_max: self.number("tls-session-cache-size"),
+                sessions_lifetime_s: self.number("tls-session-cache-timeout"),
+            },
         }
     }
 

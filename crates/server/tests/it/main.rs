@@ -40,6 +40,8 @@ mod replay;
 mod saving;
 mod scripts;
 mod simulation;
+#[cfg(feature = "tls")]
+mod secret;
 mod start;
 mod time;
 mod tracking;

@@ -17,6 +17,8 @@ Usage: iolite bench [OPTIONS] [COMMAND ARGS...]     measure a server
 The server
   -h HOST  -p PORT  -s SOCKET  -u URI     where it is (127.0.0.1:6379)
   -a PASSWORD  --user NAME  --dbnum N  -3 how to enter; -3 for RESP3
+  --tls  --cacert FILE  --cacertdir DIR  --insecure  --sni NAME  --cert FILE  --key FILE
+  --tls-ciphers LIST  --tls-ciphersuites LIST     encrypted connections, as redis-benchmark has them
   --server-pid PID     its process, for processor time and memory; found by itself on this machine
   --compare NAME=ADDRESS ...   several in turns; ratios are to the first
   --start NAME='COMMAND' ...   as --compare, with servers started for the run ({port} is replaced)

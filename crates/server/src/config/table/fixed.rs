@@ -10,7 +10,7 @@ use super::{
 
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
-const NO_TLS: &str = "has no TLS";
+const NO_TLS: &str = "makes no TLS connections to others";
 const NO_PINNING: &str = "does not pin threads to processors";
 const NO_OOM: &str = "does not change how the kernel ranks it when memory runs out";
 const EVICTS_A_LITTLE: &str = "evicts as many keys as each write needs, up to a fixed number";
@@ -88,26 +88,11 @@ pub(super) const CLUSTER: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
-    lacking("tls-port", integer(0, PORT_MAX), "0", NO_TLS),
     lacking("tls-cluster", SWITCH, "no", NO_TLS),
     lacking("tls-replication", SWITCH, "no", NO_TLS),
-    lacking("tls-auth-clients", Kind::Choice(&["no", "yes", "optional"]), "yes", NO_TLS),
-    lacking("tls-cert-file", TEXT, "", NO_TLS),
-    lacking("tls-key-file", TEXT, "", NO_TLS),
-    lacking("tls-key-file-pass", TEXT, "", NO_TLS).secret(),
     lacking("tls-client-cert-file", TEXT, "", NO_TLS),
     lacking("tls-client-key-file", TEXT, "", NO_TLS),
     lacking("tls-client-key-file-pass", TEXT, "", NO_TLS).secret(),
-    lacking("tls-dh-params-file", TEXT, "", NO_TLS),
-    lacking("tls-ca-cert-file", TEXT, "", NO_TLS),
-    lacking("tls-ca-cert-dir", TEXT, "", NO_TLS),
-    lacking("tls-protocols", TEXT, "", NO_TLS),
-    lacking("tls-ciphers", TEXT, "", NO_TLS),
-    lacking("tls-ciphersuites", TEXT, "", NO_TLS),
-    lacking("tls-prefer-server-ciphers", SWITCH, "no", NO_TLS),
-    lacking("tls-session-caching", SWITCH, "yes", NO_TLS),
-    lacking("tls-session-cache-size", COUNT, "20480", NO_TLS),
-    lacking("tls-session-cache-timeout", COUNT, "300", NO_TLS),
     lacking("hide-user-data-from-log", SWITCH, "yes", NO_USER_DATA).or(&["no"]),
 ];
 

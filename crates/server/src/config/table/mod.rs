@@ -5,6 +5,7 @@
 
 mod durability;
 mod fixed;
+mod tls;
 mod without_effect;
 mod works;
 
@@ -13,12 +14,14 @@ use super::value::Kind;
 
 pub(super) use durability::{AT_SHUTDOWN, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
 pub(super) use fixed::REFUSED_WORDS;
+pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
 
 /// All rows.
 pub(super) const SECTIONS: &[&[Directive]] = &[
     works::NETWORK,
+    tls::ROWS,
     works::SECURITY,
     works::PROCESS,
     works::MEMORY,

@@ -25,6 +25,7 @@ const SYNCED: &str = "the log is synced while a checkpoint is written, too";
 const OWN_FORMAT: &str = "a checkpoint has one form, whatever the log grew from";
 const TIMED: &str = "every entry of the log says when it was made";
 const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that is verified";
+const NO_FINITE_FIELDS: &str = "keys are agreed on elliptic curves only";
 const NO_REPLICAS: &str = "there are no replicas to wait for";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
@@ -37,6 +38,7 @@ pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
+    accepted("tls-dh-params-file", TEXT, "", NO_FINITE_FIELDS),
     accepted("list-compress-depth", COUNT, "0", COMPRESSION),
     accepted("activerehashing", SWITCH, "yes", GROWTH),
     accepted("dynamic-hz", SWITCH, "yes", PACED),

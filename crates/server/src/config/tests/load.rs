@@ -153,7 +153,10 @@ fn what_this_version_lacks_is_refused_by_name() {
             "cluster-enabled yes",
             "has no cluster mode; only 'cluster-enabled no' is accepted",
         ),
-        ("tls-port 6380", "has no TLS; only 'tls-port 0' is accepted"),
+        (
+            "tls-cluster yes",
+            "makes no TLS connections to others; only 'tls-cluster no' is accepted",
+        ),
         (
             "loadmodule a.so",
             "loads no modules; 'loadmodule' is refused",
@@ -176,9 +179,9 @@ fn what_this_version_lacks_is_refused_by_name() {
 
 #[test]
 fn what_counts_is_the_last_value_not_an_earlier_one() {
-    load("tls-port 1\ncluster-enabled yes\ntls-port 0\ncluster-enabled no\n").unwrap();
-    let told = load("tls-port 0\ntls-port 5\nport 1\n").unwrap_err();
-    assert!(told.contains("at line 2\n>>> 'tls-port 5'"), "{told}");
+    load("tls-cluster yes\ncluster-enabled yes\ntls-cluster no\ncluster-enabled no\n").unwrap();
+    let told = load("tls-cluster no\ntls-cluster yes\nport 1\n").unwrap_err();
+    assert!(told.contains("at line 2\n>>> 'tls-cluster yes'"), "{told}");
 }
 
 #[test]

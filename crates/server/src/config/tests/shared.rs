@@ -206,9 +206,9 @@ fn the_first_fault_of_several_is_told() {
 fn what_this_version_lacks_is_not_switched_on() {
     for (name, value, lacks) in [
         (
-            "tls-port",
-            "6380",
-            "has no TLS; only 'tls-port 0' is accepted",
+            "tls-cluster",
+            "yes",
+            "makes no TLS connections to others; only 'tls-cluster no' is accepted",
         ),
         (
             "masterauth",

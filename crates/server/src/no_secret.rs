@@ -1,0 +1,67 @@
+//! A server that was built without encrypted connections: what [`Node`](crate::node::Node) asks of
+//! `secret.rs`, answered with nothing. The configuration lets nobody ask for more.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use base::clock::Clock;
+use reactor::{Balancer, Porter, Security};
+
+use crate::config::{Config, Tls};
+use crate::node::Node;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Secret;
+
+/// Never made.
+#[derive(Debug)]
+pub enum Prepared {}
+
+/// Never made.
+#[derive(Debug)]
+pub enum SetupError {}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+#[allow(missing_docs, reason = "see the other form of this module")]
+#[allow(clippy::missing_errors_doc, reason = "there are none")]
+impl Secret {
+    pub fn join(&self, _node: &Arc<Node>) {}
+
+    pub fn prepare(
+        &self,
+        _clock: &Arc<dyn Clock>,
+        _config: &Tls,
+    ) -> Result<Option<Prepared>, SetupError> {
+        Ok(None)
+    }
+
+    pub fn enforce(&self, _prepared: Option<Prepared>) -> io::Result<Option<Arc<dyn Porter>>> {
+        Ok(None)
+    }
+
+    pub fn start(&self, _balancer: &Arc<Balancer>) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn stop(&self) {}
+
+    #[must_use]
+    pub fn info(&self, _now_unix_ms: u64) -> String {
+        String::new()
+    }
+}
+
+/// None.
+#[must_use]
+pub fn user_names<'a>(_config: &Config, _security: &'a Security) -> Vec<&'a str> {
+    Vec::new()
+}

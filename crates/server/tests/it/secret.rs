@@ -1,0 +1,433 @@
+//! Encrypted connections, as clients meet them: the built server, certificates made for the test.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use protocol::Value;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use reactor::Transport as _;
+use testkit::client::{Client, Link};
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, temporary_directory};
+use tls::{ClientOptions, ClientStream, Handshake};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An authority and what it signed, in files.
+struct Files {
+    directory: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let directory = temporary_directory("secret").unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let authority = params.self_signed(&key).unwrap();
+        fs::write(directory.join("ca.crt"), authority.pem()).unwrap();
+        let issuer = Issuer::new(params, key);
+        let files = Self { directory, issuer };
+        files.sign("server");
+        files.sign("client");
+        files
+    }
+
+    /// Signs a certificate for `name`, and replaces what was there.
+    fn sign(&self, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let uri = format!("spiffe://test/{name}").try_into().unwrap();
+        params.subject_alt_names.push(SanType::URI(uri));
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        self.write(&format!("{name}.key"), &key.serialize_pem());
+        self.write(&format!("{name}.crt"), &certificate.pem());
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.directory.join(name);
+        fs::write(path.with_extension("new"), text).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// A server with an encrypted port, and `more` on its command line.
+    fn serve(&self, more: &[&str]) -> Secret {
+        let port = free_port();
+        let mut words = vec!["--tls-port".to_owned(), port.to_string()];
+        for (directive, file) in [
+            ("--tls-cert-file", "server.crt"),
+            ("--tls-key-file", "server.key"),
+            ("--tls-ca-cert-file", "ca.crt"),
+        ] {
+            words.extend([directive.to_owned(), self.text(file)]);
+        }
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        let server = ServerBuilder::iolite().args(&words).start().unwrap();
+        Secret { server, port }
+    }
+
+    fn options(&self, shows_certificate: bool) -> ClientOptions {
+        ClientOptions {
+            authorities_file: Some(self.path("ca.crt")),
+            certificate_file: shows_certificate.then(|| self.path("client.crt")),
+            key_file: shows_certificate.then(|| self.path("client.key")),
+            ..ClientOptions::default()
+        }
+    }
+
+    fn client(&self, shows_certificate: bool) -> tls::Client {
+        tls::Client::load(&self.options(shows_certificate)).unwrap()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+struct Secret {
+    server: Server,
+    port: u16,
+}
+
+impl Secret {
+    fn socket(&self) -> TcpStream {
+        let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)));
+        let stream = stream.unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// An encrypted connection.
+    fn connect(&self, client: &tls::Client) -> io::Result<Client> {
+        let socket = self.socket();
+        socket.set_nonblocking(true)?;
+        secure(socket.into(), client)
+    }
+
+    /// What INFO says.
+    fn info(&self, name: &str) -> String {
+        let reply = self
+            .server
+            .client()
+            .unwrap()
+            .command(&["INFO", "everything"]);
+        let Value::Bulk(text) = reply.unwrap() else {
+            panic!("no INFO");
+        };
+        let text = String::from_utf8(text).unwrap();
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.to_owned()).unwrap_or_default()
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let patience = Patience::of(PATIENCE);
+        while !holds(self) {
+            assert!(patience.lasts(), "{what}: {}", self.server.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn secure(socket: OwnedFd, client: &tls::Client) -> io::Result<Client> {
+    let mut stream = client
+        .connect(socket, "localhost")
+        .map_err(io::Error::other)?;
+    while stream.handshake()? != Handshake::Done {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Client::over(Box::new(SecretLink(stream))))
+}
+
+/// Asks for an answer; a refusal of the client's certificate comes after its side is done.
+fn ping(client: io::Result<Client>) -> io::Result<Value> {
+    client?.command(&["PING"])
+}
+
+/// Waits by sleeping for a moment, as only a test may.
+struct SecretLink(ClientStream);
+
+impl SecretLink {
+    fn wait<T>(
+        &mut self,
+        mut step: impl FnMut(&mut ClientStream) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let patience = Patience::of(PATIENCE);
+        loop {
+            match step(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && patience.lasts() => {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Read for SecretLink {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.recv(out))
+    }
+}
+
+impl Write for SecretLink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.send(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Link for SecretLink {
+    fn set_blocking(&mut self, _blocks: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pong() -> Value {
+    Value::Simple(b"PONG".to_vec())
+}
+
+#[test]
+fn encrypted_and_plain_clients_see_one_server() {
+    let files = Files::new();
+    let socket = files.text("secret.sock");
+    let served = files.serve(&["--tls-unixsocket", &socket]);
+    let client = files.client(true);
+    let mut secret = served.connect(&client).unwrap();
+    let mut plain = served.server.client().unwrap();
+    let mut secret_unix = {
+        let stream = UnixStream::connect(&socket).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        secure(stream.into(), &client).unwrap()
+    };
+    assert_eq!(
+        secret.command(&["SET", "k", "v"]).unwrap(),
+        Value::Simple(b"OK".to_vec())
+    );
+    assert_eq!(
+        plain.command(&["GET", "k"]).unwrap(),
+        Value::Bulk(b"v".to_vec())
+    );
+    assert_eq!(
+        secret_unix.command(&["GET", "k"]).unwrap(),
+        Value::Bulk(b"v".to_vec())
+    );
+    assert_eq!(served.info("tls_handshakes_completed"), "2");
+    assert_ne!(served.info("tls_server_cert_serial"), "none");
+    assert_ne!(served.info("tls_ca_cert_expires_in_seconds"), "0");
+    assert_eq!(
+        secret.command(&["QUIT"]).unwrap(),
+        Value::Simple(b"OK".to_vec())
+    );
+    assert!(
+        secret.receive().unwrap().is_none(),
+        "a farewell, then the end"
+    );
+}
+
+/// Values that fill every buffer on the way, batches that the socket does not take at once.
+#[test]
+fn long_values_and_long_batches_arrive_whole() {
+    let files = Files::new();
+    let served = files.serve(&[]);
+    let mut secret = served.connect(&files.client(true)).unwrap();
+    for bytes in [
+        1,
+        16_383,
+        16_384,
+        16_385,
+        65_536,
+        100_000,
+        1 << 20,
+        5_000_001,
+    ] {
+        let value: Vec<u8> = (0..=250).cycle().take(bytes).collect();
+        let set = secret.command(&[&b"SET"[..], b"long", &value]).unwrap();
+        assert_eq!(set, Value::Simple(b"OK".to_vec()), "{bytes}");
+        let got = secret.command(&["GET", "long"]).unwrap();
+        assert!(got == Value::Bulk(value), "{bytes}");
+    }
+    secret
+        .command(&["SET", "middle", &"x".repeat(3_000)])
+        .unwrap();
+    let requests: Vec<_> = (0..5_000).map(|_| ["GET", "middle"]).collect();
+    for reply in secret.pipeline(&requests).unwrap() {
+        assert!(reply == Value::Bulk(vec![b'x'; 3_000]));
+    }
+}
+
+#[test]
+fn clients_show_a_certificate_where_one_is_asked_for() {
+    let files = Files::new();
+    let strangers = Files::new();
+    let served = files.serve(&[]);
+    let mut plain = served.server.client().unwrap();
+    let mut set = |value: &str| plain.command(&["CONFIG", "SET", "tls-auth-clients", value]);
+    let (with, without) = (files.client(true), files.client(false));
+    let stranger = tls::Client::load(&ClientOptions {
+        authorities_file: Some(files.path("ca.crt")),
+        ..strangers.options(true)
+    });
+    let stranger = stranger.unwrap();
+    assert_eq!(ping(served.connect(&with)).unwrap(), pong());
+    assert!(ping(served.connect(&without)).is_err());
+    set("optional").unwrap();
+    assert_eq!(ping(served.connect(&without)).unwrap(), pong());
+    assert!(ping(served.connect(&stranger)).is_err());
+    set("no").unwrap();
+    assert_eq!(ping(served.connect(&stranger)).unwrap(), pong());
+    assert!(
+        ping(served.connect(&strangers.client(false))).is_err(),
+        "the client does not know who signed this server"
+    );
+    assert!(
+        served
+            .server
+            .log()
+            .contains("Error accepting a client connection: ")
+    );
+}
+
+#[test]
+fn a_change_that_cannot_be_made_changes_nothing() {
+    let files = Files::new();
+    let served = files.serve(&["--tls-auth-clients", "no"]);
+    let mut plain = served.server.client().unwrap();
+    let client = files.client(false);
+    files.write("other.key", &KeyPair::generate().unwrap().serialize_pem());
+    for (name, value) in [
+        ("tls-key-file", files.text("other.key")),
+        ("tls-cert-file", files.text("nowhere")),
+        ("tls-cert-file", files.text("server.key")),
+        ("tls-protocols", "TLSv1.1".to_owned()),
+        ("tls-ciphers", "NULL".to_owned()),
+        ("tls-auth-clients", "maybe".to_owned()),
+    ] {
+        let refusal = plain.command(&["CONFIG", "SET", name, &value]).unwrap();
+        assert!(
+            matches!(refusal, Value::Error(_)),
+            "{name} {value}: {refusal:?}"
+        );
+        assert_eq!(ping(served.connect(&client)).unwrap(), pong());
+    }
+    let set = ["CONFIG", "SET", "tls-protocols", "TLSv1.2"];
+    assert_eq!(plain.command(&set).unwrap(), Value::Simple(b"OK".to_vec()));
+    assert_eq!(ping(served.connect(&client)).unwrap(), pong());
+    let port = free_port();
+    let set = ["CONFIG", "SET", "tls-port", &port.to_string()];
+    assert_eq!(plain.command(&set).unwrap(), Value::Simple(b"OK".to_vec()));
+    let moved = Secret { port, ..served };
+    assert_eq!(ping(moved.connect(&client)).unwrap(), pong());
+}
+
+#[test]
+fn files_that_change_are_read_again() {
+    let files = Files::new();
+    let served = files.serve(&["--tls-auto-reload-interval", "1"]);
+    let before = served.info("tls_server_cert_serial");
+    let mut old = served.connect(&files.client(true)).unwrap();
+    files.write("server.crt", "half of a file");
+    served.wait_for("damage is told", |it| {
+        it.server.log().contains("cannot be used")
+    });
+    assert_eq!(ping(served.connect(&files.client(true))).unwrap(), pong());
+    files.sign("server");
+    served.wait_for("another certificate", |it| {
+        it.info("tls_server_cert_serial") != before
+    });
+    assert_eq!(ping(served.connect(&files.client(true))).unwrap(), pong());
+    assert_eq!(old.command(&["PING"]).unwrap(), pong());
+}
+
+#[test]
+fn a_session_goes_on() {
+    let files = Files::new();
+    let served = files.serve(&[]);
+    let client = files.client(true).resuming();
+    for _ in 0..3 {
+        assert_eq!(ping(served.connect(&client)).unwrap(), pong());
+    }
+    assert_eq!(served.info("tls_handshakes_resumed"), "2");
+    let mut plain = served.server.client().unwrap();
+    plain
+        .command(&["CONFIG", "SET", "tls-session-caching", "no"])
+        .unwrap();
+    assert_eq!(ping(served.connect(&client)).unwrap(), pong());
+    assert_eq!(served.info("tls_handshakes_resumed"), "2");
+}
+
+#[test]
+fn who_does_not_speak_tls_is_told_and_forgotten() {
+    let files = Files::new();
+    let served = files.serve(&["--maxclients", "20"]);
+    for _ in 0..50 {
+        let mut plain = served.socket();
+        plain.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+        let mut told = String::new();
+        plain.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "-ERR This port takes TLS connections only\r\n");
+    }
+    // Beginnings of a handshake, up to none, and the middle of one that is wrong.
+    for length in 0..40_u8 {
+        let mut stranger = served.socket();
+        let record = [&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..], &[0xaa; 40]].concat();
+        let rest = if length % 2 == 0 { 300 } else { 0 };
+        for part in [&record[..usize::from(length)], &[0xff; 300][..rest]] {
+            // The server may be done with it already.
+            let _refused_early = stranger.write_all(part);
+        }
+    }
+    served.wait_for("everybody is gone", |it| {
+        it.info("tls_handshakes_pending") == "0" && it.info("connected_clients") == "1"
+    });
+    assert_eq!(served.info("tls_handshakes_failed"), "90");
+    assert_eq!(ping(served.connect(&files.client(true))).unwrap(), pong());
+}
+
+#[test]
+fn a_server_that_cannot_read_its_files_does_not_start() {
+    let files = Files::new();
+    let nowhere = files.text("nowhere");
+    let start = |words: &[&str]| {
+        let port = free_port().to_string();
+        let words = [&["--tls-port", &port][..], words].concat();
+        ServerBuilder::iolite()
+            .args(&words)
+            .start()
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(start(&[]).contains("No tls-cert-file configured!"));
+    let (certificate, key) = (files.text("server.crt"), files.text("server.key"));
+    let pair = ["--tls-cert-file", &certificate, "--tls-key-file", &key];
+    assert!(start(&pair).contains("Either tls-ca-cert-file or tls-ca-cert-dir"));
+    let told = start(&[&pair[..], &["--tls-ca-cert-file", &nowhere]].concat());
+    assert!(told.contains(&nowhere), "{told}");
+    assert!(Path::new(&certificate).exists());
+}

@@ -1,0 +1,40 @@
+//! Connections that are encrypted: handshakes, transports, certificates.
+//!
+//! ```text
+//!   listener --accepted--> Handshakes (threads of their own) --Stream--> Balancer --> a worker's loop
+//!                            |  ServerConfig of this moment                 recv: socket -> records -> bytes
+//!                            +--> Attendant (who, why)                      send: bytes -> records -> socket
+//! ```
+//!
+//! The only room that names a crypto library. A [`Stream`] is a transport of the reactor: the worker
+//! that serves a connection encrypts and decrypts its bytes, in buffers of the thread, so that an idle
+//! connection owns no buffer. Handshakes, which cost a thousand times as much as a request, run on
+//! threads of their own at a low priority ([`Handshakes`]).
+//!
+//! What a server needs (certificate, key, authorities, rules) is read from files into a [`Server`] at
+//! once, whole or not at all; new handshakes use what was read last, connections keep what they began
+//! with.
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod ciphers;
+mod client;
+mod der;
+mod error;
+mod files;
+mod handshakes;
+mod key;
+mod pem;
+mod server;
+mod sessions;
+mod stream;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod testing;
+
+pub use certificate::{Certificate, describe};
+pub use client::{Client, ClientOptions, ClientStream};
+pub use error::{HandshakeError, SetupError};
+pub use handshakes::{Attendant, Figures, Handshakes, Refused};
+pub use server::{ClientAuth, Server, ServerOptions};
+pub use stream::{Handshake, Side, Stream};

@@ -1,0 +1,58 @@
+//! A generator that was built without encrypted connections: the surface of `secrecy.rs`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use crate::options::SecrecyOptions;
+
+/// Never made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secrecy {}
+
+/// Never made.
+#[derive(Debug)]
+pub(crate) enum Secret {}
+
+impl Secrecy {
+    pub(crate) fn load(_options: SecrecyOptions) -> Result<Self, String> {
+        Err("This program was built without TLS".to_owned())
+    }
+
+    pub(crate) fn connect(
+        &self,
+        _socket: OwnedFd,
+        _host: &str,
+        _patience: Duration,
+    ) -> io::Result<Secret> {
+        match *self {}
+    }
+}
+
+#[allow(
+    clippy::needless_pass_by_ref_mut,
+    reason = "the surface of the other form"
+)]
+impl Secret {
+    pub(crate) fn recv(&mut self, _out: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(crate) fn send(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(crate) fn read(&mut self, _out: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(crate) fn write_all(&mut self, _bytes: &[u8]) -> io::Result<()> {
+        match *self {}
+    }
+}
+
+impl AsFd for Secret {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match *self {}
+    }
+}

@@ -1,0 +1,127 @@
+//! Encrypted connections to the server that is measured.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use reactor::Transport as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tls::{Client, ClientOptions, ClientStream, Handshake};
+
+use crate::options::SecrecyOptions;
+
+/// What encrypted connections show and ask.
+#[derive(Clone, Debug)]
+pub struct Secrecy {
+    options: SecrecyOptions,
+    client: Client,
+}
+
+impl PartialEq for Secrecy {
+    fn eq(&self, other: &Self) -> bool {
+        self.options == other.options
+    }
+}
+
+impl Eq for Secrecy {}
+
+impl Secrecy {
+    /// Reads everything that `options` name.
+    ///
+    /// # Errors
+    /// What cannot be used.
+    pub(crate) fn load(options: SecrecyOptions) -> Result<Self, String> {
+        let own = options.clone();
+        let client = Client::load(&ClientOptions {
+            authorities_file: own.authorities_file,
+            authorities_directory: own.authorities_directory,
+            is_insecure: own.is_insecure,
+            certificate_file: own.certificate_file,
+            key_file: own.key_file,
+            server_name: own.server_name,
+            ciphers: own.ciphers,
+            cipher_suites: own.cipher_suites,
+        });
+        let client = client.map_err(|error| error.to_string())?;
+        Ok(Self { options, client })
+    }
+
+    /// Makes the handshake with the server called `host`, which may take `patience`.
+    pub(crate) fn connect(
+        &self,
+        socket: OwnedFd,
+        host: &str,
+        patience: Duration,
+    ) -> io::Result<Secret> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let stream = self
+            .client
+            .connect(socket, host)
+            .map_err(io::Error::other)?;
+        let mut secret = Secret { stream, patience };
+        loop {
+            match secret.stream.handshake()? {
+                Handshake::Done => return Ok(secret),
+                Handshake::Reads => secret.wait(PollFlags::IN)?,
+                Handshake::Writes => secret.wait(PollFlags::OUT)?,
+            }
+        }
+    }
+}
+
+/// An encrypted connection, which does not block.
+#[derive(Debug)]
+pub(crate) struct Secret {
+    stream: ClientStream,
+    patience: Duration,
+}
+
+impl Secret {
+    pub(crate) fn recv(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.stream.recv(out)
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.send(bytes)
+    }
+
+    /// As `recv`, but waits.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.recv(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::IN)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends all of `bytes`, and waits.
+    pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.send(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::OUT)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, flags: PollFlags) -> io::Result<()> {
+        let timeout = Timespec::try_from(self.patience).unwrap_or_default();
+        match poll(&mut [PollFd::new(&self.stream, flags)], Some(&timeout))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Secret {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
