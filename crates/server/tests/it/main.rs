@@ -39,9 +39,9 @@ mod recovery;
 mod replay;
 mod saving;
 mod scripts;
-mod simulation;
 #[cfg(feature = "tls")]
 mod secret;
+mod simulation;
 mod start;
 mod time;
 mod tracking;
