@@ -1,5 +1,6 @@
 //! The few configured limits that commands check, shared by all workers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use access::{Denials, Throttle, Users};
@@ -39,7 +40,7 @@ pub struct Settings {
     /// Who failed to log in lately, and how often.
     pub throttle: Throttle,
     /// Scripts and functions.
-    pub scripts: Scripts,
+    pub scripts: Arc<Scripts>,
 }
 
 /// What is kept about the use of a record.
@@ -65,7 +66,7 @@ impl Default for Settings {
             users: Users::new(),
             denials: Denials::default(),
             throttle: Throttle::default(),
-            scripts: Scripts::default(),
+            scripts: Arc::default(),
         }
     }
 }

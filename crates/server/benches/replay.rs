@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
 
 use base::clock::{Clock, SystemClock};
-use commands::Thresholds;
+use commands::Settings;
 use protocol::encode_request;
 use server::persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use store::{Options, Store};
@@ -37,11 +37,11 @@ fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
     let is_chosen = |word: &str| chosen.len() < 2 || chosen.iter().any(|asked| asked == word);
     let requests = requests();
-    let thresholds = Thresholds::default();
+    let like = Settings::default();
     if is_chosen("serial") {
         let store = Store::new(&Options::default()).unwrap();
         measure("serial", || {
-            let mut replayer = Replayer::new(&store, &thresholds, Origin::Own);
+            let mut replayer = Replayer::new(&store, &like, Origin::Own);
             for round in 0..ROUNDS {
                 for (position, request) in (round * KEYS..).zip(&requests) {
                     replayer.command(position, 0, request).unwrap();
@@ -57,7 +57,7 @@ fn main() {
         }
         let store = Store::new(&Options::default()).unwrap();
         measure(&name, || {
-            let fed = replay_in_parallel(&store, &thresholds, Origin::Own, threads, |feed| {
+            let fed = replay_in_parallel(&store, &like, Origin::Own, threads, |feed| {
                 for round in 0..ROUNDS {
                     for (position, request) in (round * KEYS..).zip(&requests) {
                         feed.command(position, 0, request)?;

@@ -400,7 +400,7 @@ fn replay_log(
     }
     let disk = Arc::clone(&place.disk);
     let reader = Reader::open_below(disk, &place.log_directory, from, below)?;
-    let thresholds = &node.settings.thresholds;
+    let like = &node.settings;
     let replay = Replay {
         node,
         reader,
@@ -409,8 +409,7 @@ fn replay_log(
         target,
     };
     let read = |feed: &mut Feed| replay.run(feed);
-    let (mut end, replayed) =
-        replay_in_parallel(&node.store, thresholds, Origin::Own, threads, read)?;
+    let (mut end, replayed) = replay_in_parallel(&node.store, like, Origin::Own, threads, read)?;
     end.effects = replayed.commands;
     Ok(end)
 }

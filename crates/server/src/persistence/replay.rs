@@ -24,9 +24,7 @@ use std::sync::atomic::Ordering;
 
 use base::clock::ManualClock;
 use base::random::Prng;
-use commands::{
-    ClientRecord, Engine, EngineCounters, Next, Session, Settings, Share, Threshold, Thresholds,
-};
+use commands::{ClientRecord, Engine, EngineCounters, Next, Session, Settings, Share, Threshold};
 use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_request};
 use store::{DatabaseId, Store};
 
@@ -181,19 +179,13 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// One that applies commands to `store`, with collections in the forms that `thresholds` say.
+    /// One that applies commands to `store`, as a server with these settings would.
     #[must_use]
-    pub fn new(store: &Arc<Store>, thresholds: &Thresholds, origin: Origin) -> Self {
+    pub fn new(store: &Arc<Store>, like: &Settings, origin: Origin) -> Self {
         let mut handle = store.handle();
         handle.set_unlimited(true);
         let clock = Arc::new(ManualClock::at_unix_ms(0));
-        let engine = Engine::new(
-            handle,
-            Arc::new(settings(thresholds)),
-            clock,
-            Prng::seeded(0),
-        )
-        .of_log();
+        let engine = Engine::new(handle, Arc::new(settings(like)), clock, Prng::seeded(0)).of_log();
         let address = || String::from("replay");
         let client = ClientRecord::new(0, address(), address(), 0, -1, 0);
         Self {
@@ -380,9 +372,12 @@ impl Replayer {
 }
 
 /// What is checked in a command that ran before: nothing that can be configured. Collections get the
-/// forms that they would get now.
-fn settings(thresholds: &Thresholds) -> Settings {
-    let settings = Settings::default();
+/// forms that they would get now, and functions go to where they are known.
+fn settings(like: &Settings) -> Settings {
+    let settings = Settings {
+        scripts: Arc::clone(&like.scripts),
+        ..Settings::default()
+    };
     settings
         .bulk_bytes_max
         .store(u64::from(u32::MAX), Ordering::Relaxed);
@@ -390,7 +385,7 @@ fn settings(thresholds: &Thresholds) -> Settings {
     for (threshold, ..) in Threshold::ALL {
         settings
             .thresholds
-            .set(threshold, thresholds.get(threshold));
+            .set(threshold, like.thresholds.get(threshold));
     }
     settings
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session, Share, Thresholds};
+use commands::{ClientRecord, Engine, Next, Session, Settings as CommandSettings, Share};
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
 use server::node::Node;
@@ -133,8 +133,8 @@ fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
 /// What a store holds after effects were applied on so many lanes.
 fn replayed(stated: &[Stated], lanes: usize) -> Vec<Dumped> {
     let store = Store::new(&Options::default()).unwrap();
-    let thresholds = Thresholds::default();
-    let done = replay_in_parallel(&store, &thresholds, Origin::Own, lanes, |feed| {
+    let like = CommandSettings::default();
+    let done = replay_in_parallel(&store, &like, Origin::Own, lanes, |feed| {
         for (position, (database, request)) in (0..).zip(stated) {
             feed.command(position, *database, request)?;
         }
@@ -199,7 +199,7 @@ fn effects_about_many_keys_make_the_same_store_on_several_lanes() {
 /// Those that do not fail when they are applied one after the other.
 fn applicable(stated: Vec<Stated>) -> Vec<Stated> {
     let store = Store::new(&Options::default()).unwrap();
-    let mut replayer = Replayer::new(&store, &Thresholds::default(), Origin::Foreign);
+    let mut replayer = Replayer::new(&store, &CommandSettings::default(), Origin::Foreign);
     let mut failed = 0;
     stated
         .into_iter()

@@ -163,7 +163,7 @@ impl Truth {
         }
         // The frame is in the middle of what one request stated.
         let node = again()?;
-        let mut rest = Replayer::new(&node.store, &node.settings.thresholds, Origin::Own);
+        let mut rest = Replayer::new(&node.store, &node.settings, Origin::Own);
         for stated in self.stated().iter() {
             if stated.end > end && stated.end <= mark.end {
                 for (database, request) in &stated.effects {

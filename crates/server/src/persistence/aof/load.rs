@@ -114,10 +114,10 @@ fn load_file(node: &Node, path: &Path, loaded: &mut Loaded) -> Result<Option<u64
     }
     file.seek(SeekFrom::Start(offset)).map_err(Flaw::Io)?;
     let threads = usize::from(node.config.current().threads_count.max(1));
-    let thresholds = &node.settings.thresholds;
+    let like = &node.settings;
     let databases = node.store.databases();
     let (cut, replayed) =
-        replay_in_parallel(&node.store, thresholds, Origin::Foreign, threads, |feed| {
+        replay_in_parallel(&node.store, like, Origin::Foreign, threads, |feed| {
             let mut taker = Feeder { feed, node };
             course::read(&file, offset, databases, &mut taker)
         })?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
 use base::clock::ManualClock;
-use commands::Thresholds;
+use commands::Settings;
 use durability::checkpoint::{MANIFEST_NAME, read_manifest, verify};
 use durability::simulated::SimulatedDisk;
 use rdb::Limits;
@@ -145,7 +145,7 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
 
 /// Gives the store something of everything.
 fn fill(store: &Arc<Store>) {
-    let mut replayer = Replayer::new(store, &Thresholds::default(), Origin::Own);
+    let mut replayer = Replayer::new(store, &Settings::default(), Origin::Own);
     let mut run = |database: u16, line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         replayer.parts(0, database, &words).unwrap();

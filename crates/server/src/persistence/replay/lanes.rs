@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use commands::{Found, Thresholds, original_table};
+use commands::{Found, Settings, original_table};
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -43,7 +43,7 @@ const THREADS_MIN: usize = 3;
 /// was fed then.
 pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     store: &Arc<Store>,
-    thresholds: &Thresholds,
+    like: &Settings,
     origin: Origin,
     threads: usize,
     read: impl FnOnce(&mut Feed) -> Result<R, E>,
@@ -51,7 +51,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     let desk = Arc::new(Desk::default());
     thread::scope(|scope| {
         let mut feed = Feed {
-            own: Replayer::new(store, thresholds, origin),
+            own: Replayer::new(store, like, origin),
             lanes: Vec::new(),
             desk: Arc::clone(&desk),
             is_own_turn: true,
@@ -64,7 +64,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
         };
         for number in 0..lanes {
             let (sender, packages) = sync_channel(PACKAGES_WAITING);
-            let replayer = Replayer::new(store, thresholds, origin);
+            let replayer = Replayer::new(store, like, origin);
             let desk = Arc::clone(&desk);
             let spawned = thread::Builder::new()
                 .name(format!("replay-{number}"))

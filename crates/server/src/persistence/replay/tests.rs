@@ -9,7 +9,7 @@ fn store() -> Arc<Store> {
 }
 
 fn replayer(store: &Arc<Store>, origin: Origin) -> Replayer {
-    Replayer::new(store, &Thresholds::default(), origin)
+    Replayer::new(store, &Settings::default(), origin)
 }
 
 fn words(line: &str) -> Vec<&[u8]> {
@@ -145,7 +145,7 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
         encode_request(&mut request, parts);
         requests.push(request);
     }
-    let fed = replay_in_parallel(&store(), &Thresholds::default(), Origin::Own, 4, |feed| {
+    let fed = replay_in_parallel(&store(), &Settings::default(), Origin::Own, 4, |feed| {
         for (position, request) in (0..).zip(&requests) {
             feed.command(position, 0, request)?;
         }
@@ -158,7 +158,7 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
         (failure.position, &*failure.command),
         (700, "INCR key700 member")
     );
-    let fed = replay_in_parallel(&store(), &Thresholds::default(), Origin::Own, 4, |feed| {
+    let fed = replay_in_parallel(&store(), &Settings::default(), Origin::Own, 4, |feed| {
         feed.command(1, 0, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1")?;
         feed.command(2, 0, b"*1\r\n$6\r\nDBSIZE\r\n")
     });
