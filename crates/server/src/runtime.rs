@@ -252,11 +252,7 @@ fn serve(
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     });
-    let porter = open_secret(&node, current)?;
-    let listeners = doors::open(current, porter.as_ref()).map_err(|fault| RunError {
-        what: fault.what,
-        cause: fault.cause,
-    })?;
+    let listeners = open_doors(&node, current)?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let cannot_load = |error: OpenError| RunError {
         what: "cannot load the data".into(),
@@ -353,6 +349,15 @@ fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<(
     std::thread::Builder::new()
         .name("loader".into())
         .spawn(load)
+}
+
+/// Opens the sockets that the configuration names, plain and encrypted ones.
+fn open_doors(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
+    let porter = open_secret(node, config)?;
+    doors::open(config, porter.as_ref()).map_err(|fault| RunError {
+        what: fault.what,
+        cause: fault.cause,
+    })
 }
 
 /// Reads what encrypted connections need, if there are any.
