@@ -104,7 +104,7 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         name: "TLS",
-        shown: Shown::ByDefault,
+        shown: Shown::ByName,
         write: tls,
     },
     Section {
