@@ -97,6 +97,25 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
+    /// Whether the client's user may read all keys that it would be told of: their names are data.
+    fn check_leave(&self, context: &mut Context<'_>) -> CommandResult {
+        let permit = &mut context.session.permit;
+        if !self.broadcasts || !permit.is_restricted() {
+            return Ok(());
+        }
+        let rules = permit.rules();
+        let all: &[&[u8]] = &[b""];
+        let prefixes = if self.prefixes.is_empty() {
+            all
+        } else {
+            &self.prefixes
+        };
+        if prefixes.iter().all(|prefix| rules.reads_prefix(prefix)) {
+            return Ok(());
+        }
+        Err(CommandError::fixed("NOPERM No permissions to access a key"))
+    }
+
     /// Whether the prefixes overlap, with each other or with `present` ones.
     fn check_prefixes(&self, present: &[Box<[u8]>]) -> CommandResult {
         let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
@@ -141,6 +160,7 @@ pub(super) fn tracking(
     let asked = Asked::parse(context, args)?;
     if word.eq_ignore_ascii_case(b"on") {
         asked.check(context.session.tracking.as_deref())?;
+        asked.check_leave(context)?;
         begin(context, &asked)?;
     } else if word.eq_ignore_ascii_case(b"off") {
         end(context);

@@ -145,6 +145,18 @@ fn a_user_may_be_asked_about() {
 }
 
 #[test]
+fn broadcasts_tell_of_keys_that_may_be_read() {
+    let mut server = TestServer::resp3();
+    server.run("ACL SETUSER u on nopass ~a:* %W~b* +client|tracking");
+    server.run("AUTH u x");
+    server.run("CLIENT TRACKING ON BCAST PREFIX a:1 PREFIX a:2");
+    for prefixes in ["", " PREFIX a", " PREFIX b", " PREFIX a:3 PREFIX c"] {
+        let line = format!("CLIENT TRACKING ON BCAST{prefixes}");
+        assert_eq!(server.error(&line), NO_KEY, "{line}");
+    }
+}
+
+#[test]
 fn passwords_are_made() {
     let mut server = TestServer::new();
     assert_eq!(server.text("ACL GENPASS").len(), 64);
