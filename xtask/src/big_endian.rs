@@ -44,7 +44,15 @@ const MIRI_CASES: &str = "4";
 const QEMU_MAJOR_MIN: u32 = 9;
 
 /// The rooms whose tests run under QEMU.
-const ROOMS: [&str; 6] = ["base", "protocol", "structures", "rdb", "store", "commands"];
+const ROOMS: [&str; 7] = [
+    "base",
+    "access",
+    "protocol",
+    "structures",
+    "rdb",
+    "store",
+    "commands",
+];
 
 /// Runs the tests under QEMU, then what Miri can in minutes.
 ///

@@ -132,7 +132,11 @@ fn users_of_the_configuration_are_written_back_to_it() {
 fn commands_go_by_the_names_they_are_given() {
     let directory = temporary_directory("renamed").unwrap();
     let path = directory.join("iolite.conf");
-    fs::write(&path, "rename-command GET fetch\nrename-command FLUSHALL \"\"\n").unwrap();
+    fs::write(
+        &path,
+        "rename-command GET fetch\nrename-command FLUSHALL \"\"\n",
+    )
+    .unwrap();
     let server = ServerBuilder::iolite().file(&path).start().unwrap();
     let mut client = server.client().unwrap();
     ask(&mut client, "SET k v");
