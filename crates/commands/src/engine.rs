@@ -339,9 +339,16 @@ impl Engine {
     pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
         if let Some(wait) = &session.wait {
             let index = wait.waiter.subject.command.index;
-            self.counters.count_calls(index, 1);
+            // What was denied when it was woken did not run.
+            if reply.starts_with(b"-NOPERM ") {
+                self.counters.count_rejection(index);
+            } else {
+                self.counters.count_calls(index, 1);
+            }
             if let [b'-', text @ ..] = reply {
-                self.counters.count_failure(index);
+                if !text.starts_with(b"NOPERM ") {
+                    self.counters.count_failure(index);
+                }
                 self.counters.count_error(text);
             }
         }

@@ -140,7 +140,7 @@ impl Serving<'_> {
         let started = self.ledger.clock.moment();
         let (found, request) = (waiting.command, waiting.request.request());
         if let Err(error) = context.permit((found.index, found.spec), request) {
-            return deny(&mut context, self.ledger, waiter, &error);
+            return deny(&mut context, waiter, &error);
         }
         let result = match is_full {
             true => Err(CommandError::OutOfMemory),
@@ -168,7 +168,6 @@ impl Serving<'_> {
 #[cold]
 fn deny(
     context: &mut Context<'_>,
-    ledger: Ledger<'_>,
     waiter: &Arc<Waiter>,
     error: &CommandError,
 ) -> Option<Vec<u8>> {
@@ -183,7 +182,5 @@ fn deny(
         context.report(denied.denial, index, request, Origin::Client);
     }
     let text = error.text();
-    ledger.counters.count_rejection(index);
-    ledger.counters.count_error(&text);
     Some(waiting.encoded(|reply| reply.error_bytes(&text)))
 }
