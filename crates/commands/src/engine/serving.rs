@@ -166,11 +166,7 @@ impl Serving<'_> {
 
 /// Ends the wait of a request whose user may no longer run it.
 #[cold]
-fn deny(
-    context: &mut Context<'_>,
-    waiter: &Arc<Waiter>,
-    error: &CommandError,
-) -> Option<Vec<u8>> {
+fn deny(context: &mut Context<'_>, waiter: &Arc<Waiter>, error: &CommandError) -> Option<Vec<u8>> {
     if !waiter.claim() {
         return None;
     }
