@@ -225,7 +225,7 @@ pub(crate) fn add_keys<'t>(
 }
 
 /// Whether a command that names no key may nevertheless come to some.
-fn may_reach_any_key(spec: &CommandSpec) -> bool {
+pub(crate) fn may_reach_any_key(spec: &CommandSpec) -> bool {
     spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY) || spec.name == "DEBUG"
 }
 

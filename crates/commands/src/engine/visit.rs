@@ -28,6 +28,7 @@ use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table};
+use crate::transaction::{keys_reached, may_reach_any_key};
 
 /// So long one client is served before the others have their turn, and one batch or one request that
 /// is not plain longer.
@@ -640,11 +641,15 @@ impl Visit<'_> {
             return self.context.settings.scripts.running.busy().is_some();
         }
         if spec.keys.is_empty() {
-            let of_keyspace = spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY);
-            return of_keyspace && !spec.flags.has(Flags::FAST);
+            // The store is had alone for SWAPDB, and that would hold up everybody.
+            let is_quick = spec.flags.has(Flags::FAST) && spec.name != "SWAPDB";
+            return may_reach_any_key(spec) && !is_quick;
         }
-        let keys = self.keys_of(spec, request);
-        are_held_for_long(self.context.store, &keys)
+        let Context { session, store, .. } = &mut self.context;
+        match keys_reached(store, session.database, spec, &request) {
+            Some(keys) => are_held_for_long(store, &keys),
+            None => true,
+        }
     }
 
     /// The keys of a request.

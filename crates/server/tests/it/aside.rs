@@ -2,14 +2,14 @@
 //! everybody, and the others are served meanwhile.
 
 use protocol::Value;
-use testkit::client::Client;
+use testkit::client::{Arrival, Client};
 use testkit::process::{Server, ServerBuilder};
 
 /// Members of each set: so many that nothing about all of them is done by a worker.
 const MEMBERS: usize = 60_000;
 
 fn start() -> Server {
-    let args = ["--io-threads", "1"];
+    let args = ["--threads", "1"];
     ServerBuilder::iolite().args(&args).start().unwrap()
 }
 
@@ -304,4 +304,80 @@ fn transactions_run_aside_as_one_step() {
         exec(&mut client, &multi(&["PING"])),
         Value::Array(_)
     ));
+}
+
+/// A command of one client that runs aside, and one of another that has to do with its keys, or with all.
+/// Whoever has nothing to do with either comes back many times before the first is answered.
+#[test]
+fn who_waits_for_a_long_command_keeps_nobody() {
+    let (server, mut client) = sets();
+    client
+        .command(&["SADD", "elements", "u", "a", "b"])
+        .unwrap();
+    client.command(&["SELECT", "1"]).unwrap();
+    client.command(&["SET", "u", "1"]).unwrap();
+    client.command(&["SELECT", "0"]).unwrap();
+    client.command(&["SET", "v", "1", "PX", "1"]).unwrap();
+    let requests = [
+        "SCAN 0 COUNT 1000",
+        "RANDOMKEY",
+        "KEYS u",
+        "DBSIZE",
+        "SWAPDB 3 4",
+        "SORT elements BY nosort GET *",
+        "SORT elements BY * ALPHA",
+        "SORT elements BY w* STORE u",
+        "COPY elements u DB 0 REPLACE",
+        "OBJECT ENCODING u",
+        "MEMORY USAGE a",
+        "EXECWITHETAG SCARD a",
+        "WATCH u",
+        "TOUCH u",
+        "UNLINK u",
+        "EXPIRE u 100",
+        "SMOVE a b none",
+        "DEBUG OBJECT a",
+        "XREAD STREAMS u 0",
+        "INFO everything",
+        "HOTKEYS BIG",
+        "CONFIG SET hash-max-listpack-entries 512",
+        "CLIENT LIST",
+    ];
+    for line in requests {
+        let is_free = (0..5).any(|_| others_are_served_beside(&server, &mut client, line));
+        assert!(is_free, "{line}");
+    }
+    // From another database into this one.
+    let mut elsewhere = server.client().unwrap();
+    elsewhere.command(&["SELECT", "1"]).unwrap();
+    for line in ["MOVE u 0", "COPY u u DB 0 REPLACE"] {
+        let is_free = (0..5).any(|_| are_served_beside(&server, &mut client, &mut elsewhere, line));
+        assert!(is_free, "{line}");
+    }
+}
+
+fn others_are_served_beside(server: &Server, client: &mut Client, line: &str) -> bool {
+    are_served_beside(server, client, &mut server.client().unwrap(), line)
+}
+
+/// Whether it was seen that a third client is served while one has a long command and `other` waits for it.
+/// It is not where the long one was done first, as it may be.
+fn are_served_beside(server: &Server, client: &mut Client, other: &mut Client, line: &str) -> bool {
+    let mut pinger = server.client().unwrap();
+    pinger.command(&["PING"]).unwrap();
+    client.send(&["SUNIONSTORE", "u", "a", "b"]).unwrap();
+    // It is left aside, and begun there.
+    for _ in 0..50 {
+        pinger.command(&["PING"]).unwrap();
+    }
+    other.send(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    for _ in 0..10 {
+        pinger.command(&["PING"]).unwrap();
+    }
+    let is_free = matches!(client.arrived().unwrap(), Arrival::Nothing);
+    if is_free {
+        client.receive().unwrap();
+    }
+    other.receive().unwrap();
+    is_free
 }

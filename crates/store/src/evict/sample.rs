@@ -122,7 +122,8 @@ impl Indexed {
         let (database, index) = self.seen.by_id(candidate.index_id)?;
         let index = Arc::clone(index);
         let shared = &*self.shared;
-        let home = index.lock(candidate.hash);
+        // What somebody holds for long is in use, and not waited for.
+        let home = index.lock_unless_long(candidate.hash)?;
         let bucket = index.bucket(home.number);
         let is = |link: Link| hash_of(shared, link) == candidate.hash;
         let may_go = |spot: &Spot<'_>| {

@@ -9,9 +9,11 @@ use base::random::Prng;
 
 use super::Force;
 use crate::handle::Handle;
+use crate::key::Key;
 use crate::parking::{Busy, Hold, Wake};
+use crate::policy::Policy;
 use crate::store::{Backend, Store};
-use crate::value::Deadline;
+use crate::value::{Deadline, StoreError};
 
 /// Much longer than any machine takes; a lost wake-up would last for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -63,6 +65,28 @@ fn a_survey_passes_by_what_is_held_for_long() {
         }
     });
     assert!((900..1000).contains(&seen.unwrap()), "{seen:?}");
+}
+
+/// Who makes room remembers records that may go. They may be held for long when their time comes.
+#[test]
+fn who_makes_room_waits_for_nothing_that_is_held_for_long() {
+    let store = wide();
+    store.set_memory_limit(1 << 20, Policy::AllKeysLru, 5);
+    let (mut holder, mut other) = (store.handle(), store.handle());
+    let names: Vec<String> = (0..20_000).map(|number| format!("key:{number}")).collect();
+    for name in &names {
+        let key = other.key(0, name.as_bytes());
+        other.make_room(200).unwrap();
+        other
+            .upsert(&key, &[b'v'; 200], Deadline::Never, |_| ())
+            .unwrap();
+    }
+    let held: Vec<Key<'_>> = names
+        .iter()
+        .map(|name| holder.key(0, name.as_bytes()))
+        .collect();
+    let made = holder.try_locked(&held, Hold::Long, |_| other.make_room(1 << 20));
+    assert_eq!(made, Ok(Err(StoreError::OutOfMemory)));
 }
 
 #[test]

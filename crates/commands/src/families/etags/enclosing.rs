@@ -139,11 +139,16 @@ fn encloses(spec: &CommandSpec) -> bool {
 
 impl<'a> Enclosed<'a> {
     /// The command that begins at argument `at`, if it may run for the client in this way.
-    fn of(context: &Context<'_>, request: Request<'a>, at: usize) -> Result<Self, CommandError> {
+    fn of(
+        context: &mut Context<'_>,
+        request: Request<'a>,
+        at: usize,
+    ) -> Result<Self, CommandError> {
         let request = request.behind(at).ok_or(CommandError::Syntax)?;
         let (index, spec, first) = row_of(request)?;
         check(table(), (index, spec), request, context.session)?;
         context.settings.refusals.pass(spec, context.session)?;
+        context.permit((index, spec), request)?;
         let is_about_values = spec.group.is_data() && !spec.keys.is_empty() && !encloses(spec);
         let database = context.session.database;
         let keys = keys_reached(context.store, database, spec, &request);
