@@ -162,6 +162,22 @@ impl Set {
         }
     }
 
+    /// Which of these are there, [`AHEAD_MAX`] of them at most: a bit each, the first one's the lowest. For
+    /// many looks at a large set: the waits for memory overlap.
+    ///
+    /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
+    pub fn which<'m>(&self, members: impl Iterator<Item = &'m [u8]> + Clone) -> u32 {
+        match &self.form {
+            Form::Table(table) => table.which(members),
+            Form::Ints(_) | Form::Packed(_) => {
+                let there = members.map(|member| u32::from(self.contains(member)));
+                there
+                    .enumerate()
+                    .fold(0, |found, (at, is_there)| found | is_there << at)
+            }
+        }
+    }
+
     /// Adds `member`. True when it was not there.
     ///
     /// # Errors

@@ -134,10 +134,32 @@ impl Table {
         self.pages[self.page_of(hash)].find(hash, key).is_some()
     }
 
+    /// Which of these keys have an entry, [`AHEAD_MAX`] of them at most: a bit each, the first key's the
+    /// lowest. The waits for memory overlap, and each key is hashed once.
+    pub fn which<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> u32 {
+        let mut hashes = [0; AHEAD_MAX];
+        let count = self.prefetch_hashed(keys.clone(), &mut hashes);
+        let mut found = 0;
+        for (at, (key, hash)) in keys.zip(&hashes[..count]).enumerate() {
+            let page = &self.pages[self.page_of(*hash)];
+            found |= u32::from(page.find(*hash, key).is_some()) << at;
+        }
+        found
+    }
+
     /// Asks the cache for what looking these keys up will read, all at once, so that the waits for
     /// memory overlap. Advice: it may be wrong, and costs some forty instructions a key.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        let mut hashes = [0; AHEAD_MAX];
+        self.prefetch_hashed(keys, &mut [0; AHEAD_MAX]);
+    }
+
+    /// The same; writes down the hashes, and gives how many keys there were.
+    #[inline]
+    fn prefetch_hashed<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        hashes: &mut [u64; AHEAD_MAX],
+    ) -> usize {
         let mut count = 0;
         for (place, key) in hashes.iter_mut().zip(keys) {
             *place = hash(key);
@@ -147,6 +169,7 @@ impl Table {
         for hash in &hashes[..count] {
             self.pages[self.page_of(*hash)].prefetch_entry(*hash);
         }
+        count
     }
 
     /// Adds an entry or replaces the one of the same key. True when it was added.

@@ -116,6 +116,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 /// A table of so many members may not be in the cache: its members are asked for ahead.
 const AHEAD_FROM_LEN: usize = 8_192;
 
+/// An insertion into a growing set costs about as much as so many look-ups.
+const LOOKUPS_PER_INSERTION: usize = 2;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Intersection,
@@ -134,12 +137,12 @@ impl Operation {
         let _ended = match self {
             Self::Intersection => {
                 sets.sort_by_key(|set| set.len());
-                sift(sets, true, visit)
+                sift_first(sets, true, visit)
             }
             Self::Union => sets
                 .iter()
                 .try_for_each(|set| set.iter().try_for_each(&mut visit)),
-            Self::Difference => sift(sets, false, visit),
+            Self::Difference => sift_first(sets, false, visit),
         };
     }
 
@@ -184,16 +187,48 @@ fn with_sets<R>(
     })
 }
 
+/// Shows the members of a union, each once, if that takes fewer look-ups than making a set of them would:
+/// those of the largest set, and of each other one what none before it has. Whether it does.
+fn walk_once<'s>(sets: &mut [&'s Set], mut visit: impl FnMut(ElementText<'s>)) -> bool {
+    sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
+    let members: usize = sets.iter().map(|set| set.len()).sum();
+    let lookups: usize = sets
+        .iter()
+        .enumerate()
+        .map(|(at, set)| at * set.len())
+        .sum();
+    if lookups > LOOKUPS_PER_INSERTION * members {
+        return false;
+    }
+    for (at, set) in sets.iter().enumerate() {
+        let _to_the_end = sift(set, &sets[..at], false, |member| {
+            visit(member);
+            ControlFlow::Continue(())
+        });
+    }
+    true
+}
+
 /// Shows the members of the first set that all others have (or none of them).
-fn sift<'s>(
+fn sift_first<'s>(
     sets: &[&'s Set],
+    have: bool,
+    visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    match sets.split_first() {
+        Some((set, others)) => sift(set, others, have, visit),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Shows the members of a set that all others have (or none of them).
+fn sift<'s>(
+    set: &'s Set,
+    others: &[&Set],
     have: bool,
     mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let Some((set, others)) = sets.split_first() else {
-        return ControlFlow::Continue(());
-    };
-    let mut show = |member: ElementText<'s>| {
+    let show = |member: ElementText<'s>| {
         let passes = others
             .iter()
             .all(|other| other.contains(member.as_bytes()) == have);
@@ -213,9 +248,14 @@ fn sift<'s>(
             return ControlFlow::Continue(());
         }
         for other in others {
-            other.prefetch(batch.iter().map(ElementText::as_bytes));
+            let mut there = other.which(batch.iter().map(ElementText::as_bytes));
+            batch.retain(|_| {
+                let stays = (there & 1 != 0) == have;
+                there >>= 1;
+                stays
+            });
         }
-        batch.drain(..).try_for_each(&mut show)?;
+        batch.drain(..).try_for_each(&mut visit)?;
     }
 }
 
@@ -247,16 +287,17 @@ fn combine(
     let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
     let (limits, pace) = (limits(context), context.pace);
     with_sets(context.store, &keys, pace, operation, |sets| {
-        if operation == Operation::Union {
+        // They are unlike, as those of the set are that they come from.
+        let mut members = Vec::new();
+        if operation != Operation::Union {
+            operation.walk(sets, |member| {
+                members.push(member);
+                ControlFlow::Continue(())
+            });
+        } else if !walk_once(sets, |member| members.push(member)) {
             write_members(&collect(operation, sets, &limits)?, reply);
             return Ok(());
         }
-        // They are unlike, as those of the set are that they come from.
-        let mut members = Vec::new();
-        operation.walk(sets, |member| {
-            members.push(member);
-            ControlFlow::Continue(())
-        });
         reply.set(members.len());
         members
             .iter()
@@ -370,6 +411,45 @@ fn sintercard(
 #[cfg(test)]
 mod tests {
     use crate::testing::TestServer;
+
+    #[test]
+    fn a_union_has_each_member_once_however_it_is_made() {
+        let mut server = TestServer::new();
+        let sizes = [0, 3, 600, 9_000, 20_000, 20_000];
+        for (at, size) in sizes.into_iter().enumerate() {
+            for start in (0..size).step_by(1_000) {
+                let end = size.min(start + 1_000);
+                let members: Vec<String> = (start..end)
+                    .map(|number| format!("m{}", number * (at + 1)))
+                    .collect();
+                server.run(&format!("SADD s{at} {}", members.join(" ")));
+            }
+        }
+        let unions = [
+            "s0",
+            "s1 s0",
+            "s1 s2",
+            "s2 s3",
+            "s3 s4",
+            "s4 s5 s3",
+            "s4 s4",
+            "s5 s4 s3 s2 s1 s0",
+            "s4 s4 s4 s4 s4 s4 s5",
+        ];
+        for keys in unions {
+            let protocol::Value::Array(mut members) = server.run(&format!("SUNION {keys}")) else {
+                panic!("no array");
+            };
+            let count = members.len();
+            members.sort_by_key(|member| format!("{member:?}"));
+            members.dedup();
+            assert_eq!(members.len(), count, "{keys}");
+            let stored = server.integer(&format!("SUNIONSTORE u {keys}"));
+            assert_eq!(i64::try_from(count).unwrap(), stored, "{keys}");
+            let both = server.integer(&format!("SINTERCARD 2 u {}", &keys[..2]));
+            assert_eq!(both, server.integer(&format!("SCARD {}", &keys[..2])));
+        }
+    }
 
     fn filled() -> TestServer {
         let mut server = TestServer::new();
