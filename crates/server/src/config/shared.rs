@@ -126,7 +126,8 @@ impl SharedConfig {
         apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
         let mut current = self.lock();
-        let targets = find_targets(pairs, current.config.protected_configs, is_local)?;
+        let protected = current.config.protected_configs;
+        let targets = find_targets(pairs, &current.settings, protected, is_local)?;
         let mut settings = current.settings.clone();
         for target in &targets {
             assign(&mut settings, target).map_err(|reason| target.refused(&reason))?;
@@ -205,11 +206,17 @@ impl Target<'_> {
     fn refused(&self, reason: &str) -> ConfigError {
         ConfigError::refused(self.name, reason)
     }
+
+    /// Whether it changes nothing.
+    fn is_so_in(&self, settings: &Settings) -> bool {
+        self.row.kind.show(settings.value(self.at)) == self.value
+    }
 }
 
 /// The rows that `pairs` name, once it is clear that all may be set and none is named twice.
 fn find_targets<'a>(
     pairs: &[(&[u8], &'a [u8])],
+    settings: &Settings,
     protected: Permission,
     is_local: bool,
 ) -> Result<Vec<Target<'a>>, ConfigError> {
@@ -223,6 +230,8 @@ fn find_targets<'a>(
             value,
         };
         match row.change {
+            // Not known to who sets every directive that may be set to what it is.
+            ChangeRule::AtStart if name == "threads" && target.is_so_in(settings) => {}
             ChangeRule::AtStart => return Err(target.refused("can't set immutable config")),
             ChangeRule::Protected if !protected.includes(is_local) => {
                 return Err(target.refused("can't set protected config"));

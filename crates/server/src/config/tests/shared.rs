@@ -194,6 +194,9 @@ fn the_first_fault_of_several_is_told() {
     assert!(told(&[("timeout", "0"), ("timeout", "1")]).ends_with("duplicate parameter"));
     assert!(told(&[("timeout", "x"), ("nosuch", "1")]).contains("Unknown option"));
     assert!(told(&[("io-threads", "3"), ("nosuch", "1")]).contains("immutable"));
+    let threads = value_of(&config, "threads");
+    assert!(set(&config, &[("threads", &threads)]).is_ok());
+    assert!(told(&[("threads", "77")]).contains("immutable"));
     assert!(told(&[("maxclients", "0"), ("timeout", "x")]).contains("'maxclients'"));
     set(
         &config,
