@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use libfuzzer_sys::fuzz_target;
 use rdb::file::{Content, Entry, FileReader, FileWriter, Item, Usage};
 use rdb::{Limits, Style, VERSION_MAX, VERSION_MIN, Value, value};
-use structures::{BlockLimit, HashLimits, Object, SetLimits, SortedSetLimits, StreamLimits};
+use structures::Object;
 
 /// A record that was read.
 #[derive(Debug, PartialEq)]
@@ -57,7 +57,7 @@ fn read(source: impl Read) -> (Vec<Kept>, String) {
 }
 
 fn read_into(source: impl Read, records: &mut Vec<Kept>) -> Result<u64, rdb::file::FileError> {
-    let limits = limits();
+    let limits = Limits::narrow(16);
     let mut reader = FileReader::open(source, limits)?;
     let version = reader.version();
     while let Some(item) = reader.next()? {
@@ -109,29 +109,4 @@ fn comes_back(records: &[Kept], version: u16) {
     let (back, ending) = read(&file[..]);
     assert_eq!(ending, format!("the end at {}", file.len()));
     assert!(back.iter().eq(records));
-}
-
-fn limits() -> Limits {
-    let entries = 16;
-    Limits {
-        string_bytes_max: 1 << 20,
-        list_blocks: BlockLimit::from_directive(16),
-        hash: HashLimits {
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        set: SetLimits {
-            intset_entries: entries,
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        sorted_set: SortedSetLimits {
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        stream: StreamLimits {
-            block_bytes: 4096,
-            block_entries: entries,
-        },
-    }
 }

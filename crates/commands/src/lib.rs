@@ -40,6 +40,7 @@ pub mod waiting;
 mod chance;
 mod gate;
 mod help;
+mod no_server;
 mod plan;
 mod structure;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use error::{CommandError, CommandResult};
 pub use gate::Gate;
 pub use histogram::Histogram;
 pub use keys::KeyList;
+pub use no_server::NoServer;
 pub use observer::Observer;
 pub use permission::catalog;
 pub use plan::BATCH_MAX;

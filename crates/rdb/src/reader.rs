@@ -89,6 +89,36 @@ pub struct Limits {
     pub stream: StreamLimits,
 }
 
+impl Limits {
+    /// Limits that many values go beyond: collections of more than `entries` are large, texts end at
+    /// 1 MiB. For tests and the fuzz targets.
+    #[must_use]
+    pub fn narrow(entries: usize) -> Self {
+        let listpack_value_bytes = 64;
+        Self {
+            string_bytes_max: 1 << 20,
+            list_blocks: BlockLimit::from_directive(i64::try_from(entries).unwrap_or(i64::MAX)),
+            hash: HashLimits {
+                listpack_entries: entries,
+                listpack_value_bytes,
+            },
+            set: SetLimits {
+                intset_entries: entries,
+                listpack_entries: entries,
+                listpack_value_bytes,
+            },
+            sorted_set: SortedSetLimits {
+                listpack_entries: entries,
+                listpack_value_bytes,
+            },
+            stream: StreamLimits {
+                block_bytes: 4096,
+                block_entries: entries,
+            },
+        }
+    }
+}
+
 /// Received bytes, read from the front.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {

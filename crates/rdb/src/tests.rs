@@ -2,10 +2,7 @@
 
 use base::random::Prng;
 use proptest::prelude::*;
-use structures::{
-    BlockLimit, Element, End, FieldDeadline, Hash, HashLimits, List, Object, Set, SetLimits,
-    SortedSet, SortedSetLimits, StreamLimits,
-};
+use structures::{Element, End, FieldDeadline, Hash, List, Object, Set, SortedSet};
 
 use super::*;
 use crate::dump::Refused;
@@ -16,27 +13,7 @@ mod streams;
 
 /// Limits that a few elements pass, and the usual ones.
 pub(crate) fn limits(entries: usize) -> Limits {
-    Limits {
-        string_bytes_max: 1 << 20,
-        list_blocks: BlockLimit::from_directive(i64::try_from(entries).unwrap()),
-        hash: HashLimits {
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        set: SetLimits {
-            intset_entries: entries,
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        sorted_set: SortedSetLimits {
-            listpack_entries: entries,
-            listpack_value_bytes: 64,
-        },
-        stream: StreamLimits {
-            block_bytes: 4096,
-            block_entries: entries,
-        },
-    }
+    Limits::narrow(entries)
 }
 
 pub(crate) fn text() -> impl Strategy<Value = Vec<u8>> {

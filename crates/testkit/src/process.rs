@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -325,6 +326,40 @@ pub fn temporary_directory(name: &str) -> io::Result<PathBuf> {
     }
     fs::create_dir_all(&path)?;
     Ok(path)
+}
+
+/// A new empty directory, which goes with this, and all that is in it.
+#[derive(Debug)]
+pub struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    /// As [`temporary_directory`].
+    ///
+    /// # Errors
+    /// When the system's place for temporary files takes none.
+    pub fn new(name: &str) -> io::Result<Self> {
+        temporary_directory(name).map(Self)
+    }
+}
+
+impl Deref for TemporaryDirectory {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for TemporaryDirectory {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A port of 127.0.0.1 nobody listens on at the moment.

@@ -1,9 +1,8 @@
 //! An engine with one client, a clock that stands still, and a record of every effect.
 
-use crate::idle_port::IdlePort;
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Fate, Next, ReplyMode, Session, Settings, Share};
+use commands::{ClientRecord, Engine, Fate, Next, NoServer, ReplyMode, Session, Settings, Share};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +68,7 @@ impl Server {
         let answers = self.session.reply_mode == ReplyMode::On;
         let outcome = self
             .engine
-            .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+            .run(&mut self.session, &mut NoServer { allows_debug: true }, &input, &mut output, share);
         if outcome.next == Next::Blocks {
             self.engine.give_up(&mut self.session, 0);
             return None;

@@ -10,7 +10,6 @@
 #![no_main]
 
 mod bench_server;
-mod idle_port;
 
 use bench_server::Server;
 use libfuzzer_sys::fuzz_target;

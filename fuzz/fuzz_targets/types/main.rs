@@ -12,8 +12,6 @@
 
 #[path = "../command_args/bench_server.rs"]
 mod bench_server;
-#[path = "../command_args/idle_port.rs"]
-mod idle_port;
 mod words;
 
 use bench_server::Server;

@@ -4,14 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session, Settings, Share};
+use commands::{ClientRecord, Engine, Next, NoServer, Session, Settings, Share};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use store::{
     Cause, DatabaseId, EffectSink, Encoding, Event, EventClass, EventSink, Handle, Options, Store,
 };
 use structures::Object;
-
-use crate::idle_port::IdlePort;
 
 /// What the clock shows when a test begins.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -106,9 +104,13 @@ impl TestServer {
             requests_max: 1,
             reply_bytes_max: usize::MAX,
         };
-        let outcome = self
-            .engine
-            .run(&mut self.session, &mut IdlePort, &input, &mut output, share);
+        let outcome = self.engine.run(
+            &mut self.session,
+            &mut NoServer { allows_debug: true },
+            &input,
+            &mut output,
+            share,
+        );
         assert_eq!(outcome.consumed, input.len(), "one whole request");
         if outcome.next == Next::Blocks {
             assert!(output.is_empty(), "a reply to who waits");

@@ -5,7 +5,6 @@
 mod effects;
 mod engine;
 mod events;
-mod idle_port;
 mod in_transactions;
 mod oracle;
 mod rows;

@@ -16,7 +16,6 @@
 //!     next command is tried ([`Origin::Foreign`]).
 
 mod lanes;
-mod no_server;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,12 +23,13 @@ use std::sync::atomic::Ordering;
 
 use base::clock::ManualClock;
 use base::random::Prng;
-use commands::{ClientRecord, Engine, EngineCounters, Next, Session, Settings, Share, Threshold};
+use commands::{
+    ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share, Threshold,
+};
 use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_request};
 use store::{DatabaseId, Store};
 
 pub use lanes::{Feed, replay_in_parallel};
-use no_server::NoServer;
 
 /// Commands of so many bytes are applied together: enough for the pipeline's look-ahead, few enough to
 /// stay in the core's own cache.
@@ -319,7 +319,7 @@ impl Replayer {
         let (session, output) = (&mut self.session, &mut self.output);
         let outcome = self
             .engine
-            .run(session, &mut NoServer, requests, output, share);
+            .run(session, &mut NoServer::default(), requests, output, share);
         let is_whole = outcome.consumed == requests.len()
             && outcome.executed == self.positions.len()
             && outcome.next == Next::Read;

@@ -2,7 +2,7 @@
 //! and both hold the same then.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use durability::disk::SystemDisk;
@@ -13,7 +13,7 @@ use server::persistence::export::ExportOptions;
 use server::persistence::replay::ReplayFault;
 use testkit::client::Client;
 use testkit::differential::difference;
-use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory, iolite_program};
 
 use crate::rdb_files::{self, fill, iolite, node, run, state};
 
@@ -21,11 +21,11 @@ const DIRECTORY: &str = "appendonlydir";
 const FILE: &str = "appendonly.aof";
 
 /// A directory that goes with the test.
-struct Scratch(PathBuf);
+struct Scratch(TemporaryDirectory);
 
 impl Scratch {
     fn new() -> Self {
-        Self(temporary_directory("aof").unwrap())
+        Self(TemporaryDirectory::new("aof").unwrap())
     }
 
     /// A file of these bytes as a single log.
@@ -33,12 +33,6 @@ impl Scratch {
         let path = self.0.join(FILE);
         fs::write(&path, bytes).unwrap();
         Source::at(&path).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _left_behind = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,21 +1,20 @@
 //! Checkpoints of the built server: asked for, by themselves and on the way down; what comes back.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder, temporary_directory};
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
 /// A directory that goes away with its test.
-struct Directory(PathBuf);
+struct Directory(TemporaryDirectory);
 
 impl Directory {
     fn new() -> Self {
-        Self(temporary_directory("saving").unwrap())
+        Self(TemporaryDirectory::new("saving").unwrap())
     }
 
     /// A server that keeps its data here.
@@ -26,12 +25,6 @@ impl Directory {
     fn builder(&self, save: &str) -> ServerBuilder {
         let dir = self.0.to_str().unwrap();
         ServerBuilder::iolite().args(&["--dir", dir, "--save", save])
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -3,32 +3,26 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
-use testkit::process::temporary_directory;
+use testkit::process::TemporaryDirectory;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iolite");
 
 /// A directory that goes away with its test.
-struct Directory(PathBuf);
+struct Directory(TemporaryDirectory);
 
 impl Directory {
     fn new() -> Self {
-        Self(temporary_directory("start").unwrap())
+        Self(TemporaryDirectory::new("start").unwrap())
     }
 
     fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.0);
     }
 }
 

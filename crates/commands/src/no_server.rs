@@ -1,40 +1,45 @@
-//! A server around the commands that has nothing and can do nothing.
+//! No server around the commands: there is nobody to tell and nothing to ask.
+//!
+//! For commands that are applied again, whose answers and news were given when they ran for the first
+//! time; for tests and for the fuzz targets.
 
 use std::sync::Arc;
 
-use commands::{ClientFilter, ClientRecord, CommandError, Follower, KillCount, Published, Push, ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind};
 use protocol::Reply;
 use store::{Handle, Key};
 
-pub(crate) struct IdlePort;
+use crate::error::CommandError;
+use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
+use crate::push::Push;
+use crate::session::{ClientRecord, Session};
+use crate::topic::{Topic, TopicKind};
+use crate::tracking::Follower;
 
-impl ServerPort for IdlePort {
-    fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
-        for pattern in patterns {
-            emit(pattern, b"value");
-        }
-    }
+/// What is asked of a server that is not there.
+const NOT_NOW: CommandError = CommandError::fixed("ERR not allowed without a server");
+
+/// A port behind which there is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoServer {
+    /// Whether DEBUG may be used.
+    pub allows_debug: bool,
+}
+
+impl ServerPort for NoServer {
+    fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
 
     fn config_set(&mut self, _pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
-        Err(CommandError::fixed("ERR no configuration"))
+        Err(NOT_NOW)
     }
 
     fn config_rewrite(&mut self) -> Result<(), CommandError> {
-        Err(CommandError::fixed("ERR no configuration"))
+        Err(NOT_NOW)
     }
 
     fn reset_statistics(&mut self) {}
 
-    fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
-        sections.join("\r\n")
-    }
-
-    fn password_required(&self) -> bool {
-        false
-    }
-
-    fn authenticate(&mut self, user: &[u8], _password: &[u8]) -> bool {
-        user == b"default"
+    fn info(&mut self, _store: &mut Handle, _sections: &[String]) -> String {
+        String::new()
     }
 
     fn clients(&mut self, _filter: &ClientFilter) -> String {
@@ -81,6 +86,7 @@ impl ServerPort for IdlePort {
     }
 
     fn answer(&mut self, _client: &ClientRecord, _reply: Vec<u8>) {}
+
     fn follow(&mut self, _follower: &Arc<Follower>) {}
 
     fn unfollow(&mut self, _store: &mut Handle, _follower: &Arc<Follower>) {}
@@ -96,7 +102,7 @@ impl ServerPort for IdlePort {
     fn unpause_clients(&mut self) {}
 
     fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
-        Err(CommandError::fixed("ERR nothing to shut down"))
+        Err(NOT_NOW)
     }
 
     fn last_save_unix(&self) -> i64 {
@@ -104,7 +110,7 @@ impl ServerPort for IdlePort {
     }
 
     fn debug_allowed(&self, _session: &Session) -> bool {
-        true
+        self.allows_debug
     }
 
     fn now_unix_us(&self) -> u64 {
