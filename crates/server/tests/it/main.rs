@@ -42,6 +42,7 @@ mod scripts;
 #[cfg(feature = "tls")]
 mod secret;
 mod simulation;
+mod stalls;
 mod start;
 mod time;
 mod tracking;
