@@ -8,14 +8,14 @@ use std::time::Duration;
 use protocol::Value;
 use testkit::client::Client;
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
+use testkit::process::{Server, ServerBuilder, temporary_directory};
 
 /// A directory that goes away with its test.
-pub(crate) struct Directory(pub(crate) TemporaryDirectory);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        Self(TemporaryDirectory::new("recovery").unwrap())
+        Self(temporary_directory("recovery").unwrap())
     }
 
     pub(crate) fn builder(&self, args: &[&str]) -> ServerBuilder {
@@ -46,7 +46,13 @@ impl Directory {
     }
 }
 
-fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn files_of(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory)
         .unwrap()
         .map(|it| it.unwrap().path());
