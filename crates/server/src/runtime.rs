@@ -246,12 +246,7 @@ fn serve(
     for remark in remarks {
         node.log.notice(format_args!("{remark}"));
     }
-    let pid_file = current.pid_file.as_deref().map(PidFile::write).transpose();
-    let pid_file = pid_file.unwrap_or_else(|error| {
-        node.log
-            .warning(format_args!("Failed to write PID file: {error}"));
-        None
-    });
+    let pid_file = write_pid_file(&node, current);
     let listeners = open_doors(&node, current)?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let cannot_load = |error: OpenError| RunError {
@@ -273,13 +268,7 @@ fn serve(
             let _ended = workers.stop();
             return Err(cannot_load(error));
         }
-        None => {
-            // Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
-            drop(pid_file);
-            node.log
-                .warning(format_args!("Stopped while loading, exiting now."));
-            std::process::exit(0);
-        }
+        None => stop_while_loading(&node, pid_file),
     }
     announce(&node, current, &endpoints);
     wait(&node, &signals);
@@ -292,6 +281,23 @@ fn serve(
     node.log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
+    let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose();
+    pid_file.unwrap_or_else(|error| {
+        node.log
+            .warning(format_args!("Failed to write PID file: {error}"));
+        None
+    })
+}
+
+/// Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
+fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
+    drop(pid_file);
+    node.log
+        .warning(format_args!("Stopped while loading, exiting now."));
+    std::process::exit(0)
 }
 
 /// Loads what is kept; none when somebody asks the server to stop meanwhile, which may be long before the end.
