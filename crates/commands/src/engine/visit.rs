@@ -400,12 +400,7 @@ impl Visit<'_> {
         // What was changed by others holds from here on.
         self.context.session.permit.rules();
         if self.may_be_busy && self.has_to_wait(command, request) {
-            let Some(refusal) = self.context.settings.scripts.running.busy() else {
-                return Next::Busy;
-            };
-            self.context.session.spoil_transaction();
-            self.refuse(self.reply_start, &CommandError::fixed(refusal));
-            return Next::Read;
+            return self.wait_unless_late();
         }
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
@@ -460,6 +455,18 @@ impl Visit<'_> {
             Fate::Stay => Next::Read,
             Fate::Close => Next::Close,
         }
+    }
+
+    /// Has a request wait for what is held for long, or refuses it when that is by a script that has
+    /// run for longer than scripts may.
+    #[cold]
+    fn wait_unless_late(&mut self) -> Next {
+        let Some(refusal) = self.context.settings.scripts.running.busy() else {
+            return Next::Busy;
+        };
+        self.context.session.spoil_transaction();
+        self.refuse(self.reply_start, &CommandError::fixed(refusal));
+        Next::Read
     }
 
     /// Writes the pushes behind a reply that the command led to.

@@ -86,7 +86,7 @@ pub(crate) fn secrets(request: Request<'_>) -> impl Fn(usize) -> bool {
     // By its own name, whatever clients call it.
     let name = table()
         .find(word(0))
-        .map_or(word(0), |found| found.spec.name.as_bytes());
+        .map_or_else(|| word(0), |found| found.spec.name.as_bytes());
     let is = |index: usize, text: &str| {
         let word = if index == 0 { name } else { word(index) };
         word.eq_ignore_ascii_case(text.as_bytes())

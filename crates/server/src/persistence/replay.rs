@@ -317,14 +317,23 @@ impl Replayer {
             reply_bytes_max: usize::MAX,
         };
         let (session, output) = (&mut self.session, &mut self.output);
-        let outcome = self
-            .engine
-            .run(session, &mut NoServer::default(), requests, output, share);
-        let is_whole = outcome.consumed == requests.len()
-            && outcome.executed == self.positions.len()
-            && outcome.next == Next::Read;
+        let (mut consumed, mut executed) = (0, 0);
+        let next = loop {
+            let rest = &requests[consumed..];
+            let outcome = self.engine.run(session, &mut NoServer::default(), rest, output, share);
+            consumed += outcome.consumed;
+            executed += outcome.executed;
+            // There are no others who could have their turn.
+            let goes_on = outcome.next == Next::Yield && outcome.consumed > 0;
+            if !goes_on || consumed == requests.len() {
+                break outcome.next;
+            }
+        };
+        let is_whole = consumed == requests.len()
+            && executed == self.positions.len()
+            && matches!(next, Next::Read | Next::Yield);
         if !is_whole {
-            let position = self.positions.get(outcome.executed);
+            let position = self.positions.get(executed);
             let position = position.or_else(|| self.positions.last()).copied();
             return Err(ReplayFault::Malformed {
                 position: position.unwrap_or(0),
