@@ -320,7 +320,9 @@ impl Replayer {
         let (mut consumed, mut executed) = (0, 0);
         let next = loop {
             let rest = &requests[consumed..];
-            let outcome = self.engine.run(session, &mut NoServer::default(), rest, output, share);
+            let outcome = self
+                .engine
+                .run(session, &mut NoServer::default(), rest, output, share);
             consumed += outcome.consumed;
             executed += outcome.executed;
             // There are no others who could have their turn.

@@ -185,7 +185,7 @@ fn commands_of(client: &mut Client) -> Vec<(Vec<String>, usize)> {
             let Value::Array(fields) = row else { continue };
             match fields.get(9) {
                 Some(subcommands @ Value::Array(all)) if !all.is_empty() => {
-                    rows(subcommands, found)
+                    rows(subcommands, found);
                 }
                 _ => {
                     let name = text(&fields[0]).split('|').map(str::to_owned).collect();
@@ -322,7 +322,7 @@ impl Draw {
 fn verdict(reply: &Value) -> String {
     let shown = show(reply);
     let end = shown.split_once(" has no permissions to ");
-    end.map_or(shown.clone(), |(_, what)| what.to_owned())
+    end.map_or_else(|| shown.clone(), |(_, what)| what.to_owned())
 }
 
 #[test]

@@ -19,41 +19,41 @@ const NODE_PACKAGES: [&str; 8] = [
     "@socket.io/redis-streams-adapter@0.3.1",
 ];
 
-/// Runs a program in Node.
-fn node(program: &str) {
+/// What a program says that runs in Node to a good end.
+fn node(program: &str) -> String {
     let server = server();
     let mut node = Command::new("node");
     node.arg(programs().join(program)).arg(port(&server));
     let directory = node_with("applications", &NODE_PACKAGES);
-    println!("{}", run(node.current_dir(directory)));
+    run(node.current_dir(directory))
 }
 
-/// Runs a program in Python with these packages.
-fn python(program: &str, packages: &[&str]) {
+/// What a program says that runs in Python, with these packages, to a good end.
+fn python(program: &str, packages: &[&str]) -> String {
     let server = server();
     let mut python = Command::new(python_with(packages));
     // Jobs are imported by their name, from a directory that is not ours to write to.
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     python.arg(programs().join(program)).arg(port(&server));
-    println!("{}", run(&mut python));
+    run(&mut python)
 }
 
 #[test]
 #[ignore = "needs Node and its packages: cargo xtask test clients"]
 fn in_node() {
-    node("bullmq.mjs");
-    node("locks_and_limits.mjs");
-    node("socket_io.mjs");
+    println!("{}", node("bullmq.mjs"));
+    println!("{}", node("locks_and_limits.mjs"));
+    println!("{}", node("socket_io.mjs"));
 }
 
 #[test]
 #[ignore = "needs Python and its packages: cargo xtask test clients"]
 fn in_python() {
     let redis = "redis==8.1.0";
-    python("rq_queue.py", &[redis, "rq==3.0.0"]);
+    println!("{}", python("rq_queue.py", &[redis, "rq==3.0.0"]));
     python(
         "celery_queue.py",
         &[redis, "celery==5.7.0", "packaging==26.3"],
     );
-    python("rate_limits.py", &[redis, "limits==5.8.0"]);
+    println!("{}", python("rate_limits.py", &[redis, "limits==5.8.0"]));
 }
