@@ -462,7 +462,10 @@ pub const CATEGORIES: &[&str] = &[
 #[must_use]
 pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
     let derived = |category: &str| match category {
-        "read" => spec.flags.has(Flags::READONLY) && spec.group != Group::Connection,
+        "read" => {
+            let is_of_keys = !matches!(spec.group, Group::Connection | Group::Scripting);
+            spec.flags.has(Flags::READONLY) && is_of_keys
+        }
         "write" => spec.flags.has(Flags::WRITE),
         "admin" | "dangerous" => spec.flags.has(Flags::ADMIN),
         "pubsub" => spec.flags.has(Flags::PUBSUB),

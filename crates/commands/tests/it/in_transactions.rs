@@ -33,6 +33,15 @@ const OTHERS: &[&str] = &[
     "SAVE",
 ];
 
+/// Whether a request asks for a password.
+fn is_random(words: &[Vec<u8>]) -> bool {
+    let is = |at: usize, word: &str| {
+        let there: Option<&Vec<u8>> = words.get(at);
+        there.is_some_and(|there| there.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    is(0, "ACL") && is(1, "GENPASS")
+}
+
 #[test]
 fn requests_are_answered_the_same_in_a_transaction() {
     let mut differences = Vec::new();
@@ -56,9 +65,9 @@ fn requests_are_answered_the_same_in_a_transaction() {
             count += 1;
             let expected = plain.run(&words);
             let answered = in_transaction(&mut inside, &words);
-            // These give keys in an order of their own in every server.
+            // These give keys in an order of their own in every server, or what nobody can guess.
             let is_about_all = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-            if ["KEYS", "SCAN", "RANDOMKEY"].into_iter().any(is_about_all) {
+            if ["KEYS", "SCAN", "RANDOMKEY"].into_iter().any(is_about_all) || is_random(&words) {
                 continue;
             }
             if !is_same(&answered, &expected) {

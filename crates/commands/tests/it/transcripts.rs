@@ -18,6 +18,9 @@ fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
 
 /// The folder of a row's family.
 fn family(spec: &CommandSpec) -> &'static str {
+    if spec.name == "ACL" {
+        return "acl";
+    }
     // These are about keys, though the documentation counts them elsewhere.
     if matches!(
         spec.name,

@@ -33,7 +33,7 @@ const SUBCOMMANDS: &[CommandSpec] = &[
         flags: OPEN,
         summary: "Lists the categories of commands, or the commands of one.",
         complexity: "O(1) since the categories and commands are a fixed set.",
-        syntax: "[category]",
+        syntax: "[categoryname]",
         handler: categories::cat,
         ..MEMBER
     },
@@ -62,7 +62,7 @@ const SUBCOMMANDS: &[CommandSpec] = &[
         arity: Arity::AtLeast(2),
         flags: OPEN,
         summary: "Makes a random password.",
-        syntax: "[bits]",
+        syntax: "[bits:integer]",
         handler: users::generate_password,
         ..MEMBER
     },

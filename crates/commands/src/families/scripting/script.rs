@@ -58,7 +58,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             history: &[("6.2.0", "Added `ASYNC` and `SYNC`.")],
             summary: "Forgets all scripts.",
             complexity: "O(N) with N being the number of scripts in cache",
-            syntax: "[ASYNC | SYNC]@6.2.0",
+            syntax: "[ASYNC | SYNC]",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             handler: flush,
             ..MEMBER
@@ -80,7 +80,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             arity: Arity::Exactly(3),
             since: "3.2.0",
             summary: "Steps through scripts; not to be had here.",
-            syntax: "YES | SYNC | NO",
+            syntax: "<YES | SYNC | NO>",
             handler: debug,
             ..MEMBER
         },
