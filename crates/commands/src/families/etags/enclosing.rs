@@ -149,7 +149,10 @@ impl<'a> Enclosed<'a> {
         check(table(), (index, spec), request, context.session)?;
         context.settings.refusals.pass(spec, context.session)?;
         context.permit((index, spec), request)?;
-        let is_about_values = spec.group.is_data() && !spec.keys.is_empty() && !encloses(spec);
+        let is_about_values = spec.group.is_data()
+            && spec.group != Group::Scripting
+            && !spec.keys.is_empty()
+            && !encloses(spec);
         let database = context.session.database;
         let keys = keys_reached(context.store, database, spec, &request);
         match keys.as_deref() {
