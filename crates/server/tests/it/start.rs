@@ -97,7 +97,7 @@ fn questions_are_answered_on_standard_output() {
 
 #[test]
 fn faults_end_the_start_with_their_reason_on_standard_error() {
-    let refused = output(&["--port", "0", "--tls-port", "1"]);
+    let refused = output(&["--port", "0", "--cluster-enabled", "yes"]);
     assert_eq!(refused.status.code(), Some(1));
     let reason = text(&refused.stderr);
     assert!(
