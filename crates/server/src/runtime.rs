@@ -262,16 +262,16 @@ fn serve(
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();
-    match load(&node, &signals) {
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
+    let came_meanwhile = match load(&node, &signals) {
+        Loading::Done(came_meanwhile) => came_meanwhile,
+        Loading::Failed(error) => {
             let _ended = workers.stop();
             return Err(cannot_load(error));
         }
-        None => stop_while_loading(&node, pid_file),
-    }
+        Loading::Stopped => stop_while_loading(&node, pid_file),
+    };
     announce(&node, current, &endpoints);
-    wait(&node, &signals);
+    wait(&node, &signals, came_meanwhile);
     node.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(keeper) = node.keeper() {
@@ -300,11 +300,29 @@ fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
     std::process::exit(0)
 }
 
-/// Loads what is kept; none when somebody asks the server to stop meanwhile, which may be long before the end.
-fn load(node: &Arc<Node>, signals: &Signals) -> Option<Result<(), OpenError>> {
+/// How loading what is kept ended.
+enum Loading {
+    /// Everything is there. A signal that came when clients were served already is still to be heeded.
+    Done(Option<Signal>),
+    Failed(OpenError),
+    /// Somebody asked the server to stop, which may be long before the end.
+    Stopped,
+}
+
+impl Loading {
+    fn ended(outcome: Result<(), OpenError>, signal: Option<Signal>) -> Self {
+        match outcome {
+            Ok(()) => Self::Done(signal),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Loads what is kept.
+fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     let load = |node: &Arc<Node>| node.keeper().map_or(Ok(()), |keeper| keeper.load(node));
     if !node.settings.refusals.is_loading() {
-        return Some(load(node));
+        return Loading::ended(load(node), None);
     }
     let (sender, loaded) = sync_channel(1);
     let (own, waker) = (Arc::clone(node), signals.waker());
@@ -316,24 +334,29 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Option<Result<(), OpenError>> {
         let _sent = sender.send(load(&own));
     };
     if let Err(error) = spawn_loader(load) {
-        return Some(Err(OpenError::Thread(error)));
+        return Loading::Failed(OpenError::Thread(error));
     }
+    let failed = || OpenError::Thread(io::Error::other("the loading thread failed"));
     loop {
-        match signals.wait() {
-            Ok(Wakening::Woken) => {}
-            Ok(Wakening::Signal(_)) | Err(_) => {
-                node.supervisor.stopping();
-                return None;
-            }
+        let signal = match signals.wait() {
+            Ok(Wakening::Woken) => None,
+            Ok(Wakening::Signal(signal)) => Some(signal),
+            Err(_) => return Loading::Stopped,
+        };
+        let is_asked_to_stop = signal.is_some() || node.is_stopping();
+        if is_asked_to_stop && node.settings.refusals.is_loading() {
+            node.supervisor.stopping();
+            return Loading::Stopped;
+        }
+        if is_asked_to_stop {
+            // Clients are served before the thread has ended: what they were told is to be kept.
+            let outcome = loaded.recv().unwrap_or_else(|_| Err(failed()));
+            return Loading::ended(outcome, signal);
         }
         match loaded.try_recv() {
-            Ok(outcome) => return Some(outcome),
-            Err(TryRecvError::Empty) if node.is_stopping() => return None,
+            Ok(outcome) => return Loading::ended(outcome, None),
             Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => {
-                let error = io::Error::other("the loading thread failed");
-                return Some(Err(OpenError::Thread(error)));
-            }
+            Err(TryRecvError::Disconnected) => return Loading::Failed(failed()),
         }
     }
 }
@@ -402,27 +425,15 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     node.supervisor.ready();
 }
 
-/// Sleeps until a signal or a command asks the server to stop.
-fn wait(node: &Node, signals: &Signals) {
+/// Sleeps until a signal, maybe one that came before, or a command asks the server to stop.
+fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
+    if came_before.is_some_and(|signal| heed(node, signal)) {
+        return;
+    }
     while !node.is_stopping() {
         match signals.wait() {
-            Ok(Wakening::Signal(signal)) => {
-                let durability = &node.config.current().durability;
-                let (name, request) = match signal {
-                    Signal::Terminate => ("SIGTERM", durability.at_terminate),
-                    Signal::Interrupt => ("SIGINT", durability.at_interrupt),
-                };
-                node.log
-                    .warning(format_args!("Received {name} scheduling shutdown..."));
-                if node.shut_down(request).is_ok() {
-                    return;
-                }
-                node.log.warning(format_args!(
-                    "{name} received but errors trying to shut down the server, check the logs for \
-                     more information"
-                ));
-            }
-            Ok(Wakening::Woken) => {}
+            Ok(Wakening::Signal(signal)) if heed(node, signal) => return,
+            Ok(_) => {}
             Err(error) => {
                 node.log
                     .warning(format_args!("Cannot wait for signals: {error}"));
@@ -430,6 +441,25 @@ fn wait(node: &Node, signals: &Signals) {
             }
         }
     }
+}
+
+/// Shuts down as a signal asks for; whether that can be done.
+fn heed(node: &Node, signal: Signal) -> bool {
+    let durability = &node.config.current().durability;
+    let (name, request) = match signal {
+        Signal::Terminate => ("SIGTERM", durability.at_terminate),
+        Signal::Interrupt => ("SIGINT", durability.at_interrupt),
+    };
+    node.log
+        .warning(format_args!("Received {name} scheduling shutdown..."));
+    let is_done = node.shut_down(request).is_ok();
+    if !is_done {
+        node.log.warning(format_args!(
+            "{name} received but errors trying to shut down the server, check the logs for more \
+             information"
+        ));
+    }
+    is_done
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::patience::Patience;
 use crate::target::Target;
 
 /// How long a server may take until it answers.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two looks whether it does.
 const START_POLL: Duration = Duration::from_millis(3);
 

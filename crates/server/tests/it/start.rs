@@ -104,7 +104,7 @@ fn faults_end_the_start_with_their_reason_on_standard_error() {
         reason.starts_with("\n*** FATAL CONFIG FILE ERROR (Iolite "),
         "{reason}"
     );
-    assert!(reason.contains("has no TLS"), "{reason}");
+    assert!(reason.contains("has no cluster mode"), "{reason}");
     assert!(text(&refused.stdout).is_empty());
 }
 
