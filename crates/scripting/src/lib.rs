@@ -17,6 +17,9 @@
 //!  3. A script has no more memory than [`Limits`] says, and ends in an error when it wants more.
 #![forbid(unsafe_code)]
 
+#[cfg(panic = "abort")]
+compile_error!("the machine's errors unwind through our functions: panics have to unwind, too");
+
 mod api;
 mod calls;
 mod cmsgpack;

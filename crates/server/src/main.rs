@@ -12,6 +12,7 @@ use server::{cli, runtime};
     reason = "help, version and start-up errors"
 )]
 fn main() -> ExitCode {
+    end_at_a_panic();
     let arguments = std::env::args_os().collect();
     match cli::read(arguments, std::env::vars_os(), &mut std::io::stdin()) {
         Ok(cli::Invocation::Serve(startup)) => runtime::run(*startup),
@@ -37,6 +38,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A thread that panicked may hold what nobody else gives back, and what it was doing is half done: the
+/// process ends once that was told.
+fn end_at_a_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 #[allow(
