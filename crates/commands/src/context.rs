@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, Group};
 use crate::tracking::Tracking;
 use crate::waiting::Turn;
 
@@ -107,7 +107,9 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn track_reads(&mut self, spec: &CommandSpec, request: Request<'_>) {
         let tracking = self.session.tracking.as_deref();
-        if tracking.is_some_and(Tracking::tracks_reads) && spec.flags.has(Flags::READONLY) {
+        // Of a script, what it reads counts, not what it declares.
+        let reads = spec.flags.has(Flags::READONLY) && spec.group != Group::Scripting;
+        if reads && tracking.is_some_and(Tracking::tracks_reads) {
             self.track(spec, request);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A request is judged when it is about to run, wherever it comes from: sent, queued (and again at
 //! EXEC), woken after a wait, or called by a script. Whoever runs requests in another way asks
-//! [`Context::permit`], and says with [`Context::report`] what was denied.
+//! `Context::permit`, and says with `Context::report` what was denied.
 
 use std::sync::LazyLock;
 

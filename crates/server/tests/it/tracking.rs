@@ -515,3 +515,23 @@ fn who_is_served_hears_of_it_behind_the_answer() {
         }
     }
 }
+
+/// As Redis 7.2 has it; 7.0 tracks what a script declares.
+#[test]
+fn of_a_script_what_it_reads_is_tracked_and_not_what_it_declares() {
+    let server = start(&[]);
+    let (mut reader, mut writer) = (resp3(&server), server.client().unwrap());
+    ask(&mut writer, &["MSET", "read", "1", "declared", "1"]);
+    ask(&mut reader, &["CLIENT", "TRACKING", "ON"]);
+    for name in ["EVAL", "EVAL_RO"] {
+        let script = "return redis.call('GET', KEYS[1])";
+        ask(&mut reader, &[name, script, "2", "read", "declared"]);
+        ask(&mut writer, &["MSET", "declared", "2", "read", "2"]);
+        assert_eq!(next(&mut reader), invalidation("read"), "{name}");
+        assert_quiet(&mut reader);
+    }
+    let script = "return redis.call('SET', KEYS[1], 3)";
+    ask(&mut reader, &["EVAL", script, "2", "written", "declared"]);
+    ask(&mut writer, &["MSET", "declared", "4", "written", "4"]);
+    assert_quiet(&mut reader);
+}
