@@ -88,6 +88,12 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: are_same_kind,
     },
     Accepted {
+        reason: "errors of the language itself are in the words of another machine",
+        commands: &["EVAL", "EVAL_RO"],
+        applies: always,
+        means_the_same: are_both_of_the_language,
+    },
+    Accepted {
         reason: "since Redis 7.2 a number that cannot be negated is refused",
         commands: &["LPOS", "LREM"],
         applies: |request| {
@@ -485,6 +491,19 @@ fn without_consumers(value: &Value) -> Value {
 fn is_nothing(value: &Value) -> bool {
     matches!(value, Value::Array(items) if items.is_empty())
         || matches!(value, Value::Map(pairs) if pairs.is_empty())
+}
+
+/// Both say that a script cannot be compiled, or failed in the same line by itself.
+fn are_both_of_the_language(one: &Value, two: &Value) -> bool {
+    let (Value::Error(one), Value::Error(two)) = (one, two) else {
+        return false;
+    };
+    let beginnings: [&[u8]; 2] = [
+        b"ERR Error compiling script (new function): user_script:1: ",
+        b"ERR user_script:1: attempt to ",
+    ];
+    let begin = |beginning: &[u8]| one.starts_with(beginning) && two.starts_with(beginning);
+    beginnings.into_iter().any(begin)
 }
 
 fn are_errors(one: &Value, two: &Value) -> bool {

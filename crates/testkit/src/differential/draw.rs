@@ -54,6 +54,7 @@ pub(super) enum Kind {
     Count,
     Cursor,
     Word,
+    Script,
     SortedList,
     SortedSet,
     SortedZset,
@@ -119,6 +120,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("count", Kind::Count),
     ("cursor", Kind::Cursor),
     ("word", Kind::Word),
+    ("script", Kind::Script),
     ("sortlist", Kind::SortedList),
     ("sortset", Kind::SortedSet),
     ("sortzset", Kind::SortedZset),
@@ -291,6 +293,38 @@ pub(super) struct Draw {
     prng: Prng,
 }
 
+/// Scripts of one key and one argument: what they reach, and what becomes of values on their way to the
+/// script and back.
+const SCRIPTS: &[&str] = &[
+    "return redis.call('SET', KEYS[1], ARGV[1])",
+    "return redis.call('GET', KEYS[1])",
+    "return redis.pcall('INCR', KEYS[1])",
+    "return redis.call('INCR', KEYS[1]) + 0.9",
+    "redis.call('APPEND', KEYS[1], ARGV[1]) return redis.call('STRLEN', KEYS[1])",
+    "return redis.call('LRANGE', KEYS[1], 0, -1)",
+    "return redis.call('RPUSH', KEYS[1], ARGV[1], 1, 2.5)",
+    "return redis.call('ZADD', KEYS[1], 1.5, ARGV[1])",
+    "return redis.call('ZSCORE', KEYS[1], ARGV[1])",
+    "redis.setresp(3) return redis.call('ZSCORE', KEYS[1], ARGV[1])",
+    "return redis.call('HGET', KEYS[1], ARGV[1])",
+    "return redis.call('EXISTS', KEYS[1], ARGV[1])",
+    "redis.call('SET', ARGV[1], 'undeclared') return redis.call('GET', ARGV[1])",
+    "local kind = redis.call('TYPE', KEYS[1]) return kind.ok",
+    "return {KEYS[1], ARGV[1], #KEYS, #ARGV}",
+    "return {1, 2.9, -2.9, 'text', false, true, {3, {}}, nil, 4}",
+    "return {1, nil, 3}",
+    "return redis.sha1hex(ARGV[1])",
+    "return redis.error_reply('MY ' .. #ARGV[1])",
+    "return redis.status_reply('GOOD ' .. #ARGV[1])",
+    "return {err = 'ERR of a table'}",
+    "return {double = 1.5}",
+    "redis.setresp(3) return {map = {a = 1}}",
+    "return #redis.call('KEYS', '*')",
+    "return redis.call('NONSENSE')",
+    "return redis.call('GET')",
+    "for _ = 1, 10 do redis.call('LPUSH', KEYS[1], ARGV[1]) end return redis.call('LLEN', KEYS[1])",
+];
+
 impl Draw {
     pub(super) fn seeded(seed: u64) -> Self {
         Self {
@@ -392,6 +426,7 @@ impl Draw {
             Kind::Word => {
                 self.pick_text(&["hello", "x", "", "a b", "na\u{ef}ve", "line\nline", "ab"])
             }
+            Kind::Script => self.pick_text(SCRIPTS),
             kind => self.sorting_word(kind),
         }
     }

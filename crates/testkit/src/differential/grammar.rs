@@ -317,6 +317,18 @@ const STREAMS: &str = "
 2 DEL <stream>
 ";
 
+const SCRIPTS: &str = "
+12 EVAL <script> 1 <key> <value>
+6 EVAL <script> 1 <key> <member>
+2 EVAL <script> (0|2|-1|x|<index>) <key> <key>
+4 EVAL_RO <script> 1 <key> <member>
+1 EVALSHA <word> 0
+1 EVALSHA_RO <word> 0
+1 SCRIPT EXISTS <word>+
+1 FCALL <word> (0|1|x) <key>
+1 FCALL_RO <word> (0|1|x) <key>
+";
+
 const CONNECTION: &str = "
 3 PING [<word>]
 2 ECHO <word>
@@ -367,6 +379,14 @@ const NEWER: &str = "newer than the oracle; held by transcripts";
 
 /// Commands and subcommands that random sequences do not contain, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "ACL",
+        "rules are asked for by ACL DRYRUN, a million pairs; held by transcripts",
+    ),
+    (
+        "FUNCTION",
+        "its libraries would outlive a sequence; held by transcripts",
+    ),
     ("DELIFEQ", NEWER),
     ("DELIFGREATER", GARNETS),
     ("EXECIFGREATER", GARNETS),
@@ -464,6 +484,7 @@ const FAMILIES: &[&str] = &[
     GENERIC,
     SORTING,
     STREAMS,
+    SCRIPTS,
     CONNECTION,
     SERVER,
 ];
