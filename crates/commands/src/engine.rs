@@ -31,7 +31,7 @@ pub(crate) use lap::Ledger;
 pub use series::{Series, SeriesLoop};
 use serving::{Names, Serving};
 use visit::Visit;
-pub(crate) use visit::{check, resolve};
+pub(crate) use visit::{check, resolve, row_of};
 
 /// What one client may do before the others have their turn.
 #[derive(Clone, Copy, Debug)]

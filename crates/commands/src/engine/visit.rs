@@ -27,7 +27,7 @@ use crate::permission::judge;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
-use crate::table::{CommandIndex, Found, Table};
+use crate::table::{CommandIndex, Found, Table, table};
 use crate::transaction::{keys_reached, may_reach_any_key};
 
 /// So long one client is served before the others have their turn, and one batch or one request that
@@ -763,6 +763,18 @@ fn may_take_long(spec: &CommandSpec) -> bool {
 fn is_from_a_browser(request: Request<'_>) -> bool {
     let name = request.name();
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// As [`resolve`], of the command that a request names.
+///
+/// # Errors
+/// That there is no such command or subcommand.
+pub(crate) fn row_of(
+    request: Request<'_>,
+) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
+    let found = table().find(request.name());
+    let found = found.ok_or_else(|| unknown_command(request))?;
+    resolve(table(), found, request)
 }
 
 /// The row that runs: the subcommand's where there is one. Also where its arguments start.

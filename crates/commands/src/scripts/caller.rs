@@ -14,11 +14,11 @@ use super::running::{Killing, LongRun, RunKind};
 use super::values;
 use crate::args::Args;
 use crate::context::{Context, Pace};
-use crate::engine::resolve;
+use crate::engine::row_of;
 use crate::error::{CommandError, CommandResult};
 use crate::permission::{self, Subject};
 use crate::spec::{CommandSpec, Flags, Group};
-use crate::table::{CommandIndex, table};
+use crate::table::CommandIndex;
 use crate::transaction;
 
 /// After so long a script is one that others hear of.
@@ -117,9 +117,7 @@ impl<'h, 'c> Caller<'h, 'c> {
 
     /// Finds the command, and whether scripts may run it.
     fn admit<'r>(&mut self, request: Request<'r>) -> Result<Command<'r>, CommandError> {
-        let found = table().find(request.name());
-        let resolved = found.map(|found| resolve(table(), found, request));
-        let Some(Ok((index, spec, first))) = resolved else {
+        let Ok((index, spec, first)) = row_of(request) else {
             return Err(CommandError::fixed(
                 "ERR Unknown Redis command called from script",
             ));
@@ -302,10 +300,8 @@ impl Host for Caller<'_, '_> {
     fn acl_allows(&mut self, arguments: &[&[u8]]) -> Result<bool, Refused> {
         let owned = OwnedRequest::new(arguments);
         let request = owned.request();
-        let found = table().find(request.name());
-        let resolved = found.map(|found| resolve(table(), found, request));
-        match resolved {
-            Some(Ok((index, spec, _))) if spec.arity.accepts(request.len()) => {
+        match row_of(request) {
+            Ok((index, spec, _)) if spec.arity.accepts(request.len()) => {
                 Ok(self.context.permit((index, spec), request).is_ok())
             }
             _ => Err(Refused {

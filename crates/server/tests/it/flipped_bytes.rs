@@ -17,8 +17,9 @@ use base::random::Prng;
 use durability::disk::Disk as _;
 use durability::simulated::SimulatedDisk;
 
+use crate::dump::{Record, dump};
 use crate::ledger::{number_from, record};
-use crate::simulation::{DIRECTORY, LOG_DIRECTORY, Life, Record, Truth, dump, place, recovered};
+use crate::simulation::{DIRECTORY, LOG_DIRECTORY, Life, Truth, place, recovered};
 
 /// A device with a checkpoint, a log of several files behind it, and what everything holds.
 struct Kept {

@@ -162,11 +162,19 @@ fn a_pause_ends_by_itself_and_keeps_the_order_of_a_pipeline() {
 fn what_expires_during_a_pause_goes_when_it_is_over() {
     let server = start(&[]);
     let mut client = server.client().unwrap();
-    let requests = [
-        vec!["SET", "key", "value", "PX", "20"],
-        vec!["CLIENT", "PAUSE", "600000", "WRITE"],
-    ];
-    client.pipeline(&requests).unwrap();
+    // Twice as long each time, until the pause begins before the key's end.
+    for lifetime_ms in (0..12).map(|doublings| (20_u64 << doublings).to_string()) {
+        let requests = [
+            vec!["SET", "key", "value", "PX", &lifetime_ms],
+            vec!["CLIENT", "PAUSE", "600000", "WRITE"],
+        ];
+        client.pipeline(&requests).unwrap();
+        if ask(&mut client, &["DBSIZE"]) == ":1" {
+            break;
+        }
+        assert_eq!(ask(&mut client, &["CLIENT", "UNPAUSE"]), "+OK");
+        assert_eq!(ask(&mut client, &["CONFIG", "RESETSTAT"]), "+OK");
+    }
     eventually("the key is not seen any more", || {
         ask(&mut client, &["GET", "key"]) == "(nil)"
     });

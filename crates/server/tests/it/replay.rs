@@ -11,8 +11,9 @@ use server::node::Node;
 use server::persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use server::port::Port;
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
-use structures::Object;
 use testkit::differential::REQUESTS_A_ROUND;
+
+use crate::dump::{Record, dump_with};
 
 const START_UNIX_MS: u64 = 1_700_000_000_000;
 const ROUNDS: u64 = 60;
@@ -20,16 +21,8 @@ const ROUNDS: u64 = 60;
 /// An effect: the database and the request.
 type Stated = (DatabaseId, Vec<u8>);
 
-/// A record as it is compared: database, key, value, deadline, encoding, object, etag.
-type Dumped = (
-    DatabaseId,
-    Vec<u8>,
-    Vec<u8>,
-    Option<u64>,
-    Encoding,
-    Option<Object>,
-    u64,
-);
+/// A record as it is compared.
+type Dumped = (Record, Encoding);
 
 /// Notes effects.
 #[derive(Clone, Default)]
@@ -103,31 +96,9 @@ fn session() -> Session {
     Session::new(Arc::new(client), true)
 }
 
-/// Everything that is stored, in order.
+/// Everything that is stored.
 fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
-    handle.begin(now_unix_ms);
-    let mut dumped = Vec::new();
-    for database in 0..handle.store().databases() {
-        let mut cursor = 0;
-        loop {
-            cursor = handle.scan(database, cursor, 1000, |record| {
-                dumped.push((
-                    database,
-                    record.key().to_vec(),
-                    record.to_vec(),
-                    record.deadline_unix_ms(),
-                    record.encoding(),
-                    record.object().cloned(),
-                    record.etag(),
-                ));
-            });
-            if cursor == 0 {
-                break;
-            }
-        }
-    }
-    dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-    dumped
+    dump_with(handle, now_unix_ms, |record| record.encoding())
 }
 
 /// What a store holds after effects were applied on so many lanes.

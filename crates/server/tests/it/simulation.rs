@@ -47,7 +47,8 @@ use store::{
     Batch, Cause, DatabaseId, EffectSink, Ending, Handle, SnapshotLimits, SnapshotSink, Store,
     Totals,
 };
-use structures::Object;
+
+use crate::dump::{Record, dump};
 
 pub(crate) const DIRECTORY: &str = "data/iolite-data";
 pub(crate) const LOG_DIRECTORY: &str = "data/iolite-data/log";
@@ -57,16 +58,6 @@ const LINEAGE: Lineage = Lineage([7; 20]);
 
 /// Because of the power, or of a fault that was asked for: everything else is a failure of the test.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
-
-/// A record as it is compared: database, key, bytes, deadline, object, etag.
-pub(crate) type Record = (
-    DatabaseId,
-    Vec<u8>,
-    Vec<u8>,
-    Option<u64>,
-    Option<Object>,
-    u64,
-);
 
 /// What was stated as one frame, and where that ends.
 struct Stated {
@@ -197,32 +188,6 @@ fn expect_equal(found: &[Record], expected: &[Record], end: u64) {
         let (more, less) = (differs(found, expected), differs(expected, found));
         panic!("wrong: at {end} there is {more:?} instead of {less:?}");
     }
-}
-
-/// Everything that is stored, in order.
-pub(crate) fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Record> {
-    handle.begin(now_unix_ms);
-    let mut dumped = Vec::new();
-    for database in 0..handle.store().databases() {
-        let mut cursor = 0;
-        loop {
-            cursor = handle.scan(database, cursor, 1000, |record| {
-                dumped.push((
-                    database,
-                    record.key().to_vec(),
-                    record.to_vec(),
-                    record.deadline_unix_ms(),
-                    record.object().cloned(),
-                    record.etag(),
-                ));
-            });
-            if cursor == 0 {
-                break;
-            }
-        }
-    }
-    dumped.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-    dumped
 }
 
 /// States effects to the log, and notes them.

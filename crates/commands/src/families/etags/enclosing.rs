@@ -22,12 +22,12 @@ use store::{ETAG_MAX, Key};
 use super::{etag_argument, note, raised, write_etag};
 use crate::args::Args;
 use crate::context::Context;
-use crate::engine::{check, resolve};
-use crate::error::{CommandError, CommandResult, unknown_command};
+use crate::engine::{check, row_of};
+use crate::error::{CommandError, CommandResult};
 use crate::families::server::keys as places;
 use crate::families::strings::write_string;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
-use crate::table::{CommandIndex, table};
+use crate::table::table;
 use crate::transaction::keys_reached;
 
 const NOT_ENCLOSED: CommandError = CommandError::fixed(
@@ -109,15 +109,6 @@ struct Enclosed<'a> {
     key: Key<'a>,
 }
 
-/// The row of a command, and where its arguments start.
-fn row_of(
-    request: Request<'_>,
-) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
-    let found = table().find(request.name());
-    let found = found.ok_or_else(|| unknown_command(request))?;
-    resolve(table(), found, request)
-}
-
 /// Where the keys are of a request whose enclosed command begins at argument `at`.
 fn keys_of(request: &Request<'_>, at: usize) -> Vec<(usize, KeyAccess)> {
     let Some(enclosed) = request.behind(at) else {
@@ -139,16 +130,11 @@ fn encloses(spec: &CommandSpec) -> bool {
 
 impl<'a> Enclosed<'a> {
     /// The command that begins at argument `at`, if it may run for the client in this way.
-    fn of(
-        context: &mut Context<'_>,
-        request: Request<'a>,
-        at: usize,
-    ) -> Result<Self, CommandError> {
+    fn of(context: &Context<'_>, request: Request<'a>, at: usize) -> Result<Self, CommandError> {
         let request = request.behind(at).ok_or(CommandError::Syntax)?;
         let (index, spec, first) = row_of(request)?;
         check(table(), (index, spec), request, context.session)?;
         context.settings.refusals.pass(spec, context.session)?;
-        context.permit((index, spec), request)?;
         let is_about_values = spec.group.is_data()
             && spec.group != Group::Scripting
             && !spec.keys.is_empty()
