@@ -16,7 +16,7 @@ use crate::parts::{cargo, target_directory};
 use crate::{toolchain, workspace_root};
 
 /// The targets, and how many inputs each gets as a part of the tests: about 10 s each.
-const TARGETS: [(&str, u32); 13] = [
+const TARGETS: [(&str, u32); 14] = [
     ("glob", 400_000),
     ("words", 400_000),
     ("number", 600_000),
@@ -30,6 +30,7 @@ const TARGETS: [(&str, u32); 13] = [
     ("manifest", 400_000),
     ("checkpoint", 60_000),
     ("script", 6_000),
+    ("acl_rule", 20_000),
 ];
 /// Seconds after which one input counts as endless: far more than any takes on a busy machine.
 const INPUT_SECONDS_MAX: u32 = 60;

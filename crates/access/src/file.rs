@@ -1,8 +1,7 @@
-//! Users in a file: one line each, `user NAME RULES…`, as ACL LIST shows them.
+//! Users in a file: one line each, `user NAME RULES…`, as ACL LIST shows them. Spaces part the words;
+//! a quote is a character like others.
 
 use std::fmt;
-
-use base::words;
 
 use crate::catalog::Catalog;
 use crate::error::RuleError;
@@ -15,8 +14,6 @@ pub type Parsed = Vec<(Vec<u8>, Rules)>;
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// A quote is not closed.
-    Quotes,
     /// It is not about a user.
     NoUser,
     /// The name has spaces or zero bytes.
@@ -32,7 +29,6 @@ pub enum FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quotes => out.write_str("unbalanced quotes in acl line"),
             Self::NoUser => {
                 out.write_str("should start with user keyword followed by the username")
             }
@@ -88,8 +84,8 @@ fn parse_line(
     catalog: &Catalog,
     defaults: Defaults,
 ) -> Result<(Vec<u8>, Rules), FileError> {
-    let words = words::split(line).map_err(|_| FileError::Quotes)?;
-    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let words = line.split(|byte| *byte == b' ');
+    let words: Vec<&[u8]> = words.filter(|word| !word.is_empty()).collect();
     let [b"user", definition @ ..] = words.as_slice() else {
         return Err(FileError::NoUser);
     };
@@ -144,9 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn quotes_are_part_of_a_word() {
+        let line = b"user a\"b on ~c'd ~\"e &\\x";
+        let users = parse_file(line, small(), Defaults::default()).unwrap();
+        assert_eq!(users[0].0, b"a\"b");
+        let shown = String::from_utf8(users[0].1.text()).unwrap();
+        assert!(shown.contains("~c'd ~\"e resetchannels &\\x"), "{shown}");
+    }
+
+    #[test]
     fn every_wrong_line_is_named() {
         let text =
-            b"user a on\nuser a off\nusers\nuser b +none\nuser c (+get\nuser d \"x\nuser \"e f\"";
+            b"user a on\nuser a off\nusers\nuser b +none\nuser c (+get\nuser d \"x\nuser e\0f on";
         let errors = parse_file(text, small(), Defaults::default()).unwrap_err();
         let shown: Vec<_> = errors
             .iter()
@@ -157,8 +162,8 @@ mod tests {
             "3: should start with user keyword followed by the username",
             "4: '+none': Unknown command or category name in ACL",
             "5: Unmatched parenthesis in selector definition",
-            "6: unbalanced quotes in acl line",
-            "7: username 'e f' contains invalid characters",
+            "6: '\"x': Syntax error",
+            "7: username 'e\0f' contains invalid characters",
         ];
         assert_eq!(shown, expected);
     }

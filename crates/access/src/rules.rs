@@ -254,6 +254,10 @@ fn read_selector(
     }
     if !rules.is_empty() {
         for rule in rules.split(|byte| *byte == b' ') {
+            // Where its text is read again the selector would end here, and what follows be the user's.
+            if rule.ends_with(b")") {
+                return Err(RuleError::Syntax);
+            }
             selector.apply(rule, catalog)?;
         }
     }
@@ -347,8 +351,10 @@ mod tests {
         assert_eq!(rules("( ) clearselectors").selectors().len(), 1);
         assert_eq!(merge_selectors(&[b"on", b"(+a", b"(+b"]), Err(1));
         let mut one = rules("");
-        let refused = one.apply(b"(~a  +get)", small(), Defaults::default());
-        assert_eq!(refused, Err(RuleError::Syntax));
+        for rule in [&b"(~a  +get)"[..], b"(~a) +@all)", b"(~a))"] {
+            let refused = one.apply(rule, small(), Defaults::default());
+            assert_eq!(refused, Err(RuleError::Syntax));
+        }
     }
 
     #[test]

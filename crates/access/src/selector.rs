@@ -73,7 +73,7 @@ struct Commands {
     /// Commands that are allowed with these first arguments only.
     first_arguments: Vec<(CommandId, Box<[u8]>)>,
     /// The rules behind the last one about all commands, as they are shown: sign and name.
-    text: Vec<(char, String)>,
+    text: Vec<(u8, Vec<u8>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,6 +238,8 @@ impl Selector {
             let sign: &[u8] = match (one.allows.reads, one.allows.writes) {
                 (true, false) => b"%R~",
                 (false, true) => b"%W~",
+                // `~*` would be another rule, which lets no pattern stand beside it.
+                _ if *one.pattern == *b"*" => b"%RW~",
                 _ => b"~",
             };
             [sign, &one.pattern].concat()
@@ -255,15 +257,15 @@ impl Selector {
 
     /// Its commands as rules.
     #[must_use]
-    pub fn commands_text(&self) -> String {
-        let all = if self.commands.begins_with_all {
-            "+@all"
+    pub fn commands_text(&self) -> Vec<u8> {
+        let all: &[u8] = if self.commands.begins_with_all {
+            b"+@all"
         } else {
-            "-@all"
+            b"-@all"
         };
         let rules = self.commands.text.iter();
-        let rules = rules.map(|(sign, name)| format!(" {sign}{name}"));
-        std::iter::once(all.to_owned()).chain(rules).collect()
+        let rules = rules.map(|(sign, name)| [std::slice::from_ref(sign), name].concat());
+        join(std::iter::once(all.to_vec()).chain(rules))
     }
 
     /// All of it as rules, which make the same selector out of a new one.
@@ -281,7 +283,7 @@ impl Selector {
         if !channels.is_empty() {
             parts.push(channels);
         }
-        parts.push(self.commands_text().into_bytes());
+        parts.push(self.commands_text());
         join(parts.into_iter())
     }
 
@@ -333,7 +335,7 @@ impl Commands {
         for id in commands {
             self.change(id, on, catalog);
         }
-        self.note(on, &format!("@{}", String::from_utf8_lossy(category)));
+        self.note(on, &[b"@", category].concat());
         Ok(())
     }
 
@@ -341,7 +343,7 @@ impl Commands {
         let Some(bar) = name.iter().rposition(|byte| *byte == b'|') else {
             let id = catalog.find(name).ok_or(RuleError::Unknown)?;
             self.change(id, true, catalog);
-            self.note(true, &String::from_utf8_lossy(name));
+            self.note(true, name);
             return Ok(());
         };
         let (command, argument) = (&name[..bar], &name[bar + 1..]);
@@ -353,6 +355,7 @@ impl Commands {
         if argument.is_empty() {
             return Err(RuleError::Syntax);
         }
+        refuse_spaces(argument)?;
         if names.subcommands.is_empty() {
             let known = (id, argument.into());
             if !self.first_arguments.contains(&known) {
@@ -362,25 +365,25 @@ impl Commands {
             let id = catalog.find(name).ok_or(RuleError::Unknown)?;
             self.change(id, true, catalog);
         }
-        self.note(true, &String::from_utf8_lossy(name));
+        self.note(true, name);
         Ok(())
     }
 
     fn deny(&mut self, name: &[u8], catalog: &Catalog) -> Result<(), RuleError> {
         let id = catalog.find(name).ok_or(RuleError::Unknown)?;
         self.change(id, false, catalog);
-        self.note(false, &String::from_utf8_lossy(name));
+        self.note(false, name);
         Ok(())
     }
 
     /// Keeps the text of a rule; those that it makes meaningless go.
-    fn note(&mut self, on: bool, name: &str) {
+    fn note(&mut self, on: bool, name: &[u8]) {
         self.text.retain(|(_, known)| {
             let rest = known.strip_prefix(name);
-            !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
+            !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"|"))
         });
-        let sign = if on { '+' } else { '-' };
-        self.text.push((sign, name.to_owned()));
+        let sign = if on { b'+' } else { b'-' };
+        self.text.push((sign, name.to_vec()));
     }
 
     fn allow_request(&self, request: &dyn Request) -> bool {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use access::{Change, Parsed, Rules, parse_definition, parse_file};
+use base::words;
 use commands::{CommandError, NO_USERS_FILE, catalog};
 
 use crate::config::{Config, replace_file, system_reason};
@@ -137,8 +138,21 @@ impl Node {
             user.name() == access::DEFAULT && *user.rules() == default_rules(&config)
         };
         let lines = users.iter().filter(|user| !is_plain(user));
-        lines.map(|user| user.line()).collect()
+        lines.map(|user| as_directive(&user.line())).collect()
     }
+}
+
+/// A line of a file of users as a directive: where quotes and backslashes mean something, words that
+/// have them are quoted.
+fn as_directive(line: &[u8]) -> Vec<u8> {
+    let words = line.split(|byte| *byte == b' ').map(|word| {
+        let is_plain = words::split(word).is_ok_and(|read| read == [word]);
+        match is_plain {
+            true => word.to_vec(),
+            false => words::quote(word).into_bytes(),
+        }
+    });
+    words.collect::<Vec<_>>().join(&b' ')
 }
 
 /// What the default user is where nothing is said of it but `requirepass`.

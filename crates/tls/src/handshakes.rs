@@ -304,6 +304,9 @@ impl Office {
                     let _ = rustix::io::read(&self.shared.desks[self.index].bell, &mut count);
                 } else {
                     self.advance(token);
+                    // A step takes as long as dozens of requests. The system would look whether a
+                    // worker waits for this processor at its next tick only.
+                    std::thread::yield_now();
                 }
             }
             self.refuse_late();

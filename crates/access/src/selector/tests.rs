@@ -135,11 +135,24 @@ fn rules_are_shown_as_they_were_written_each_once() {
         ("+get -get +get", "-@all +get"),
         ("-@admin +@all", "+@all"),
     ] {
-        assert_eq!(selector(rules).commands_text(), shown);
+        assert_eq!(selector(rules).commands_text(), shown.as_bytes());
     }
     let text = selector("~a %R~b %W~b %W~c &x +get").text();
     assert_eq!(text, b"~a ~b %W~c resetchannels &x -@all +get");
     assert_eq!(Selector::unrestricted().text(), b"~* &* +@all");
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let mut wide = selector("%R~* %W~* ~a");
+    assert_eq!(wide.text(), b"%RW~* ~a resetchannels -@all");
+    assert!(wide.reads_all_keys());
+    wide.apply(b"+select|\xFF", small()).unwrap();
+    assert!(wide.text().ends_with(b" +select|\xFF"));
+    for rule in ["+select|a b", "+select|a\nb", "+select|\0"] {
+        let applied = wide.apply(rule.as_bytes(), small());
+        assert_eq!(applied, Err(RuleError::Syntax), "{rule:?}");
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@
 //! a command that takes long as long as it has only read: nothing was done then. Behind a write it is
 //! too late for that, and such a command runs here.
 
+use std::sync::atomic::Ordering;
+
 use access::Origin;
 use protocol::{Reply, Request};
 use store::{Handle, Hold, Key};
@@ -142,6 +144,7 @@ impl Visit<'_> {
     fn exec(&mut self, index: CommandIndex) -> CommandResult {
         let started_ns = self.lap.since_ns();
         let session = &mut *self.context.session;
+        session.client.last_command.store(index, Ordering::Relaxed);
         let Some(transaction) = session.transaction.take() else {
             return Ok(());
         };

@@ -22,8 +22,9 @@ use crate::listener::{Listener, Porter};
 use crate::service::{Endpoint, PeerInfo, Service};
 use crate::transport::Carrier;
 
-/// Peers accepted per event, so that a crowd at the door does not hold up those inside.
-const ACCEPTS_MAX: usize = 128;
+/// Peers accepted per event, so that a crowd at the door does not hold up those inside: each takes as long as
+/// some ten requests.
+const ACCEPTS_MAX: usize = 16;
 /// Peers that wait at a listener at most, as systems are set up.
 const WAITING_MAX: usize = 1 << 16;
 /// Unanswered probes after which a silent peer is given up.

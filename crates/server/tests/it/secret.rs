@@ -314,6 +314,84 @@ fn clients_show_a_certificate_where_one_is_asked_for() {
     );
 }
 
+/// The user of a new connection, by the certificate called `name`, or by none.
+fn user_by(served: &Secret, files: &Files, name: Option<&str>) -> io::Result<Value> {
+    let client = tls::Client::load(&ClientOptions {
+        certificate_file: name.map(|name| files.path(&format!("{name}.crt"))),
+        key_file: name.map(|name| files.path(&format!("{name}.key"))),
+        ..files.options(false)
+    });
+    served
+        .connect(&client.unwrap())?
+        .command(&["ACL", "WHOAMI"])
+}
+
+#[test]
+fn a_certificate_names_its_clients_user() {
+    let (files, strangers) = (Files::new(), Files::new());
+    files.sign("nobody");
+    let served = files.serve(&["--tls-auth-clients", "optional"]);
+    let mut plain = served.server.client().unwrap();
+    let mut run = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(
+            plain.command(&words).unwrap(),
+            Value::Simple(b"OK".to_vec())
+        );
+    };
+    let is = |name: &str| Value::Bulk(name.as_bytes().to_vec());
+    let user_of = |name| user_by(&served, &files, name).unwrap();
+    run("ACL SETUSER client on +@all ~app:*");
+    run("ACL SETUSER spiffe://test/client on +@all ~*");
+    assert_eq!(
+        user_of(Some("client")),
+        is("default"),
+        "names mean nothing yet"
+    );
+    run("CONFIG SET tls-auth-clients-user CN");
+    assert_eq!(user_of(Some("client")), is("client"));
+    assert_eq!(
+        user_of(Some("nobody")),
+        is("default"),
+        "there is no such user"
+    );
+    assert_eq!(user_of(None), is("default"));
+    assert!(
+        user_by(&served, &strangers, Some("client")).is_err(),
+        "somebody else signed it"
+    );
+    let mut restricted = served.connect(&files.client(true)).unwrap();
+    let refused = restricted.command(&["GET", "k"]).unwrap();
+    assert_eq!(
+        refused,
+        Value::Error(b"NOPERM No permissions to access a key".to_vec())
+    );
+    let again = files.client(true).resuming();
+    for _ in 0..2 {
+        let user = served.connect(&again).unwrap().command(&["ACL", "WHOAMI"]);
+        assert_eq!(user.unwrap(), is("client"), "also when a session goes on");
+    }
+    assert_ne!(served.info("tls_handshakes_resumed"), "0");
+    run("CONFIG SET tls-auth-clients-user URI");
+    assert_eq!(user_of(Some("client")), is("spiffe://test/client"));
+    assert_eq!(user_of(Some("nobody")), is("default"));
+    run("CONFIG SET tls-auth-clients-user CN");
+    run("ACL SETUSER client off");
+    assert_eq!(
+        user_of(Some("client")),
+        is("default"),
+        "who is off is nobody"
+    );
+    run("CONFIG SET requirepass secret");
+    run("ACL SETUSER client on");
+    let asks = user_of(Some("nobody"));
+    assert_eq!(
+        asks,
+        Value::Error(b"NOAUTH Authentication required.".to_vec())
+    );
+    assert_eq!(user_of(Some("client")), is("client"), "needs no password");
+}
+
 #[test]
 fn a_change_that_cannot_be_made_changes_nothing() {
     let files = Files::new();

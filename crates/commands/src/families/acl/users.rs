@@ -110,7 +110,7 @@ pub(super) fn describe(
 /// Three fields of a map.
 fn write_selector(selector: &Selector, reply: &mut Reply<'_>) {
     reply.bulk(b"commands");
-    reply.bulk(selector.commands_text().as_bytes());
+    reply.bulk(&selector.commands_text());
     reply.bulk(b"keys");
     reply.bulk(&selector.keys_text());
     reply.bulk(b"channels");

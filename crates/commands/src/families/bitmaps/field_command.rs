@@ -51,16 +51,19 @@ pub(super) const BITFIELD_RO: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// BITFIELD only reads when all that it does is GET; what is no operation counts as a write.
+/// BITFIELD only reads when all that it does is GET; what is no operation, or is one without its
+/// operands, counts as a write.
 fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
     let mut args = Args::new(*request, 2);
     while let Some(word) = args.option_word() {
         let operands = match word.as_bytes() {
             b"GET" => 2,
             b"OVERFLOW" => 1,
-            _ => return KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+            _ => usize::MAX,
         };
-        args.by_ref().take(operands).for_each(drop);
+        if args.by_ref().take(operands).count() < operands {
+            return KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE);
+        }
     }
     KeyAccess::RO.and(KeyAccess::ACCESS)
 }

@@ -19,15 +19,22 @@ pub(crate) fn of(spec: &CommandSpec, request: &Request<'_>) -> Option<Vec<(usize
 
 /// The same of those groups of keys that the arguments fit: what a request touches at least, whether
 /// it is refused for the rest of it or not.
+///
+/// None when a count of keys is wrong, or 0 where there should be keys. Such a request is refused
+/// before it looks at a key, and Redis' rules let it pass to its error.
 pub(crate) fn that_fit(spec: &CommandSpec, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
     if let Some(keys_of) = spec.keys_of {
         return keys_of(request);
     }
-    let groups = spec.keys.iter();
-    groups
-        .filter_map(|keys| of_group(spec, keys, request))
-        .flatten()
-        .collect()
+    let mut found = Vec::new();
+    for keys in spec.keys {
+        let before = found.len();
+        found.extend(of_group(spec, keys, request).into_iter().flatten());
+        if matches!(keys.find, Find::Count { .. }) && found.len() == before {
+            return Vec::new();
+        }
+    }
+    found
 }
 
 /// The keys of one group; `None` when the arguments do not fit its specification.
@@ -141,10 +148,12 @@ pub(crate) fn legacy_range(spec: &CommandSpec) -> (i64, i64, i64) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 mod tests {
     use protocol::OwnedRequest;
 
     use super::*;
+    use crate::table::table;
 
     /// Arguments of `words` that are keys by these specifications.
     fn found(specs: &'static [KeySpec], words: &[&str]) -> Option<Vec<usize>> {
@@ -197,6 +206,23 @@ mod tests {
         for wrong in ["3", "-1", "x", "9223372036854775807"] {
             assert_eq!(found(COUNTED, &["X", wrong, "a", "b"]), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_wrong_count_leaves_no_key_to_judge_and_a_missing_word_the_others() {
+        let named = |words: &[&str]| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let owned = OwnedRequest::new(&words);
+            let spec = table().find(words[0]).unwrap().spec;
+            let keys = that_fit(spec, &owned.request()).into_iter();
+            keys.map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&["ZUNIONSTORE", "d", "1", "a"]), [1, 3]);
+        for wrong in ["0", "2", "-1", "x"] {
+            assert_eq!(named(&["ZUNIONSTORE", "d", wrong, "a"]), [], "{wrong}");
+        }
+        let radius = ["GEORADIUS", "k", "1", "1", "1", "m", "STORE"];
+        assert_eq!(named(&radius), [1]);
     }
 
     #[test]

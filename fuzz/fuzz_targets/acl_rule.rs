@@ -1,0 +1,100 @@
+//! Rules of users, as ACL SETUSER and files of users take them: what is refused changes nothing, and what
+//! is accepted is shown as rules that make the same user.
+#![no_main]
+
+use access::{
+    ChannelUse, CommandId, Defaults, KeyUse, Request, Rules, merge_selectors, parse_file,
+};
+use commands::catalog;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&flags, text)) = input.split_first() else {
+        return;
+    };
+    let defaults = Defaults {
+        all_channels: flags & 1 != 0,
+    };
+    let words: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    let mut rules = Rules::new(defaults);
+    if let Ok(merged) = merge_selectors(&words) {
+        for rule in &merged {
+            let before = rules.clone();
+            if rules.apply(rule, catalog(), defaults).is_err() {
+                assert_eq!(rules, before, "a refused rule changed something");
+            }
+        }
+    }
+    let line = [b"user x ", rules.text().as_slice()].concat();
+    let users = parse_file(&line, catalog(), defaults);
+    let users = users.unwrap_or_else(|errors| panic!("{}: {errors:?}", line.escape_ascii()));
+    let [(name, again)] = users.as_slice() else {
+        panic!("{} users in {}", users.len(), line.escape_ascii());
+    };
+    assert_eq!(name, b"x");
+    assert_eq!(again.text(), rules.text());
+    assert_eq!(again.passwords(), rules.passwords());
+    assert!(!again.loses_channels(&rules) && !rules.loses_channels(again));
+    for one in rules.selectors() {
+        let keys = one.keys_text();
+        for command in 0..CommandId::try_from(catalog().len()).unwrap_or(CommandId::MAX) {
+            let request = Asked {
+                command,
+                words: &words,
+                keys: &keys,
+            };
+            assert_eq!(rules.check(&request), again.check(&request), "{command}");
+        }
+    }
+});
+
+/// A request for any command, with words that come from the rules.
+struct Asked<'i> {
+    command: CommandId,
+    words: &'i [&'i [u8]],
+    keys: &'i [u8],
+}
+
+impl Asked<'_> {
+    /// A word without what makes it a rule.
+    fn word(&self, at: usize) -> &[u8] {
+        let word = self.words.get(at % self.words.len()).copied();
+        let word = word.unwrap_or_default();
+        let sign = |byte: &u8| b"~&|".contains(byte);
+        let start = word.iter().position(sign).map_or(0, |at| at + 1);
+        &word[start..]
+    }
+}
+
+impl Request for Asked<'_> {
+    fn command(&self) -> CommandId {
+        self.command
+    }
+
+    fn is_free(&self) -> bool {
+        false
+    }
+
+    fn argument(&self, at: usize) -> Option<&[u8]> {
+        match at {
+            0 => Some(b"name"),
+            3 => Some(self.keys),
+            _ => Some(self.word(usize::from(self.command) + at)),
+        }
+    }
+
+    fn keys(&self) -> Vec<(usize, KeyUse)> {
+        let reads = self.command % 3 != 0;
+        let writes = self.command % 2 == 0;
+        let places = 2..2 + usize::from(self.command % 3);
+        places.map(|at| (at, KeyUse { reads, writes })).collect()
+    }
+
+    fn channels(&self) -> Vec<(usize, ChannelUse)> {
+        match self.command % 7 {
+            0 => vec![(1, ChannelUse::Channel)],
+            1 => vec![(1, ChannelUse::Pattern)],
+            _ => Vec::new(),
+        }
+    }
+}
