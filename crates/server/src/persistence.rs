@@ -27,6 +27,7 @@ pub mod loading;
 pub mod log_tail;
 pub mod logging;
 pub mod offline;
+mod rdb_beside;
 pub mod recovery;
 mod reloading;
 pub mod replay;

@@ -27,6 +27,8 @@ pub struct Durability {
     pub refuses_writes_after_failed_save: bool,
     /// Bytes that a checkpoint may hold in memory beside the records themselves.
     pub checkpoint_buffer_bytes_max: u64,
+    /// Whether a save leaves an RDB file beside its checkpoint.
+    pub also_saves_rdb: bool,
     /// A checkpoint is made when the log has grown by so many hundredths of what it was behind the
     /// last one; 0 means never.
     pub log_growth_percent: u32,
@@ -40,7 +42,7 @@ pub struct Durability {
     pub at_terminate: ShutdownRequest,
     /// What SIGINT asks for.
     pub at_interrupt: ShutdownRequest,
-    /// Name, in the working directory, of the RDB file.
+    /// Name, in the working directory, of the RDB file: one that was left by another server, or by a save.
     pub rdb_file_name: PathBuf,
     /// Name, in the working directory, of the directory with Redis' append-only files.
     pub aof_directory_name: PathBuf,

@@ -11,8 +11,8 @@ use commands::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
 use super::table::{
-    AT_SHUTDOWN, CHANNEL_DEFAULTS, CLIENT_CERTIFICATES, DURABILITY_LEVELS, EVICTION_POLICIES,
-    LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
+    AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
+    EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
@@ -156,6 +156,7 @@ impl Settings {
             save_points: self.save_points(),
             refuses_writes_after_failed_save: self.switch("stop-writes-on-bgsave-error"),
             checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),
+            also_saves_rdb: self.choice("checkpoint-format", &CHECKPOINT_FORMATS),
             log_growth_percent: self.number("auto-aof-rewrite-percentage"),
             log_growth_bytes_min: self.number("auto-aof-rewrite-min-size"),
             log_segment_bytes: self.number("log-segment-size"),

@@ -70,8 +70,21 @@ pub enum Why {
     LongLog,
     /// Files of another format were read in.
     Imported,
+    /// Everything is to be loaded again (DEBUG RELOAD).
+    Reload,
     /// The server goes down.
     Shutdown,
+}
+
+impl Why {
+    /// Whether it is a save as Redis has them, which leaves more behind than the checkpoint if that is asked
+    /// for ([`Surroundings::save_beside`]).
+    fn is_save(self) -> bool {
+        match self {
+            Self::Asked | Self::SavePoint | Self::Shutdown => true,
+            Self::Rewrite | Self::LongLog | Self::Imported | Self::Reload => false,
+        }
+    }
 }
 
 /// Which checkpoint somebody asked for.
@@ -222,6 +235,20 @@ pub trait Surroundings: Send + Sync {
         let _ = manifest;
     }
 
+    /// The checkpoint of a save is in force: writes what else a save is to leave; the most memory that was held
+    /// for it at a time. It is not wanted any more once `is_given_up` says so.
+    ///
+    /// # Errors
+    /// Why it is not there. The save has failed then, though its checkpoint counts.
+    fn save_beside(
+        &self,
+        limits: SnapshotLimits,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
+        let _ = (limits, is_given_up);
+        Ok(0)
+    }
+
     /// A message for the operator.
     fn tell(&self, level: Level, message: fmt::Arguments<'_>) {
         let _ = (level, message);
@@ -361,8 +388,12 @@ impl Checkpointer {
         if state.is_stopping {
             return Err(Refused::Stopping);
         }
-        if let Some((ticket, _)) = state.waiting {
-            return Ok(ticket);
+        if let Some((ticket, waiting)) = &mut state.waiting {
+            // One is made for both, and is what leaves more.
+            if why.is_save() {
+                *waiting = why;
+            }
+            return Ok(*ticket);
         }
         let ticket = state.ticket();
         state.waiting = Some((ticket, why));
@@ -546,7 +577,7 @@ impl Checkpointer {
     }
 
     fn begin(&self, state: &mut State, ticket: Ticket, why: Why) -> Arc<Attempt> {
-        let attempt = Arc::new(Attempt::default());
+        let attempt = Arc::new(Attempt::of_save(why.is_save()));
         state.running = Some(Running {
             ticket,
             why,

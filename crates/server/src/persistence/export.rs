@@ -33,6 +33,9 @@ pub const VERSION: u16 = rdb::dump::VERSION;
 
 /// Buckets that are passed at a time.
 const BUCKETS_PER_STEP: usize = 256;
+/// From so many bytes on that may not be durable the device is waited for: as a whole they would keep
+/// it from everybody else, the log first.
+const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 /// When the snapshot cannot go on, it is asked again after so long.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -56,6 +59,8 @@ pub struct Exported {
     pub keys: u64,
     /// Length of the file.
     pub bytes: u64,
+    /// The most memory that was held for it at a time.
+    pub held_bytes_max: u64,
 }
 
 /// Why no file was written.
@@ -119,34 +124,15 @@ pub fn export_rdb(
     path: &Path,
     options: ExportOptions,
 ) -> Result<Exported, ExportError> {
-    if let Some(version) = options.version
-        && !(VERSION_MIN..=VERSION_MAX).contains(&version)
-    {
-        return Err(ExportError::Unknown(version));
-    }
-    let draft = draft_path(path);
-    let mut version = options.version.unwrap_or(VERSION);
-    let written = loop {
-        match write(node, disk, &draft, version, options) {
-            // Nobody knows before all keys were seen.
-            Err(ExportError::Version { needed, .. }) if options.version.is_none() => {
-                version = needed;
-            }
-            other => break other,
-        }
+    let export = Export {
+        node,
+        disk,
+        draft: draft_path(path),
+        options,
+        limits: SnapshotLimits::default(),
+        is_given_up: &|| false,
     };
-    match written {
-        Ok(exported) => {
-            disk.rename(&draft, path)?;
-            let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-            disk.sync_directory(directory.unwrap_or_else(|| Path::new(".")))?;
-            Ok(exported)
-        }
-        Err(error) => {
-            let _already_gone = disk.remove(&draft);
-            Err(error)
-        }
-    }
+    export.write_to(path)
 }
 
 /// The name of a file that is not whole yet, beside the one that it becomes. Two that are written at
@@ -157,68 +143,115 @@ fn draft_path(path: &Path) -> PathBuf {
     path.with_file_name(format!("temp-{}-{number}.rdb", std::process::id()))
 }
 
-fn write(
-    node: &Node,
-    disk: &dyn Disk,
-    draft: &Path,
-    version: u16,
-    options: ExportOptions,
-) -> Result<Exported, ExportError> {
-    // One of a process with our number, which is gone.
-    if let Err(error) = disk.remove(draft)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error.into());
+/// One file, and how it is written.
+pub(super) struct Export<'e> {
+    pub(super) node: &'e Node,
+    pub(super) disk: &'e dyn Disk,
+    /// Where the file is until it is whole. What is there is nobody's.
+    pub(super) draft: PathBuf,
+    pub(super) options: ExportOptions,
+    /// How much memory the snapshot may hold.
+    pub(super) limits: SnapshotLimits,
+    /// Whether nobody wants it any more.
+    pub(super) is_given_up: &'e dyn Fn() -> bool,
+}
+
+impl Export<'_> {
+    /// Writes the file, and gives it its name.
+    pub(super) fn write_to(&self, path: &Path) -> Result<Exported, ExportError> {
+        let written = self.write().and_then(|exported| {
+            self.disk.rename(&self.draft, path)?;
+            Ok(exported)
+        });
+        match written {
+            Ok(exported) => {
+                let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+                let directory = directory.unwrap_or_else(|| Path::new("."));
+                self.disk.sync_directory(directory)?;
+                Ok(exported)
+            }
+            Err(error) => {
+                let _already_gone = self.disk.remove(&self.draft);
+                Err(error)
+            }
+        }
     }
-    let file: Arc<dyn DiskFile> = Arc::from(disk.create(draft)?);
-    let style = Style {
-        version,
-        compresses: options.compresses,
-    };
-    let growing = Growing {
-        file: Arc::clone(&file),
-        len: 0,
-    };
-    let mut writer = FileWriter::new(growing, style, options.sums_up);
-    write_origin(node, &mut writer)?;
-    for library in node.settings.scripts.sources() {
-        writer.function(&library)?;
+
+    fn write(&self) -> Result<Exported, ExportError> {
+        let Some(version) = self.options.version else {
+            return match self.write_as(VERSION) {
+                // Nobody knows before all keys were seen.
+                Err(ExportError::Version { needed, .. }) => self.write_as(needed),
+                other => other,
+            };
+        };
+        if (VERSION_MIN..=VERSION_MAX).contains(&version) {
+            self.write_as(version)
+        } else {
+            Err(ExportError::Unknown(version))
+        }
     }
-    let mut handle = node.store.handle();
-    let sizes = (0..node.store.databases()).map(|database| Sizes {
-        keys: handle.len(database) as u64,
-        expiring: handle.expiring_len(database) as u64,
-    });
-    let sizes = sizes.collect();
-    let state = Arc::new(Mutex::new(State {
-        writer,
-        version,
-        sizes,
-        keys: 0,
-        failed: None,
-        ending: None,
-    }));
-    let sink = Box::new(Sink(Arc::clone(&state)));
-    handle
-        .begin_snapshot(sink, SnapshotLimits::default())
-        .map_err(ExportError::Busy)?;
-    drive(&mut handle);
-    let mut state = lock(&state);
-    if let Some(error) = state.failed.take() {
-        return Err(error);
+
+    fn write_as(&self, version: u16) -> Result<Exported, ExportError> {
+        let file = self.create()?;
+        let style = Style {
+            version,
+            compresses: self.options.compresses,
+        };
+        let growing = Growing::new(&file);
+        let mut writer = FileWriter::new(growing, style, self.options.sums_up);
+        write_origin(self.node, &mut writer)?;
+        for library in self.node.settings.scripts.sources() {
+            writer.function(&library)?;
+        }
+        let mut handle = self.node.store.handle();
+        let sizes = (0..self.node.store.databases()).map(|database| Sizes {
+            keys: handle.len(database) as u64,
+            expiring: handle.expiring_len(database) as u64,
+        });
+        let sizes = sizes.collect();
+        let state = Arc::new(Mutex::new(State {
+            writer,
+            version,
+            sizes,
+            keys: 0,
+            failed: None,
+            ending: None,
+        }));
+        let sink = Box::new(Sink(Arc::clone(&state)));
+        handle
+            .begin_snapshot(sink, self.limits)
+            .map_err(ExportError::Busy)?;
+        self.drive(&mut handle);
+        let exported = lock(&state).finish()?;
+        file.sync()?;
+        Ok(exported)
     }
-    match state.ending {
-        Some(Ending::Complete) => {}
-        Some(Ending::OverLimit) => return Err(ExportError::OverLimit),
-        Some(Ending::Cancelled) | None => return Err(ExportError::Cancelled),
+
+    fn create(&self) -> io::Result<Arc<dyn DiskFile>> {
+        // One that was left behind, or that is of another version.
+        if let Err(error) = self.disk.remove(&self.draft)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        self.disk.create(&self.draft).map(Arc::from)
     }
-    let bytes = state.writer.finish()?;
-    file.sync()?;
-    Ok(Exported {
-        version,
-        keys: state.keys,
-        bytes,
-    })
+
+    /// Goes on until no snapshot is in progress: this one, and one that began on another thread meanwhile.
+    fn drive(&self, handle: &mut Handle) {
+        loop {
+            if (self.is_given_up)() {
+                self.node.store.cancel_snapshot();
+            }
+            match handle.advance_snapshot(BUCKETS_PER_STEP) {
+                // Who serves clients on this core waits no longer than for one step.
+                SnapshotStep::More => std::thread::yield_now(),
+                SnapshotStep::Later => std::thread::sleep(PAUSE),
+                SnapshotStep::Idle => return,
+            }
+        }
+    }
 }
 
 /// What Redis tells about itself, in its order.
@@ -233,17 +266,6 @@ fn write_origin<W: Write>(node: &Node, writer: &mut FileWriter<W>) -> io::Result
     writer.aux("aof-base", b"0")
 }
 
-/// Goes on until no snapshot is in progress: this one, and one that began on another thread meanwhile.
-fn drive(handle: &mut Handle) {
-    loop {
-        match handle.advance_snapshot(BUCKETS_PER_STEP) {
-            SnapshotStep::More => {}
-            SnapshotStep::Later => std::thread::sleep(PAUSE),
-            SnapshotStep::Idle => return,
-        }
-    }
-}
-
 /// What the sink and the thread that waits for it share.
 struct State {
     writer: FileWriter<Growing>,
@@ -251,7 +273,7 @@ struct State {
     sizes: Vec<Sizes>,
     keys: u64,
     failed: Option<ExportError>,
-    ending: Option<Ending>,
+    ending: Option<(Ending, Totals)>,
 }
 
 struct Sink(Arc<Mutex<State>>);
@@ -268,12 +290,30 @@ impl SnapshotSink for Sink {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self, ending: Ending, _: &Totals) {
-        lock(&self.0).ending = Some(ending);
+    fn end(&mut self, ending: Ending, totals: &Totals) {
+        lock(&self.0).ending = Some((ending, *totals));
     }
 }
 
 impl State {
+    /// Ends the file, if everything is in it.
+    fn finish(&mut self) -> Result<Exported, ExportError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let held_bytes_max = match self.ending {
+            Some((Ending::Complete, totals)) => totals.held_bytes_max,
+            Some((Ending::OverLimit, _)) => return Err(ExportError::OverLimit),
+            Some((Ending::Cancelled, _)) | None => return Err(ExportError::Cancelled),
+        };
+        Ok(Exported {
+            version: self.version,
+            keys: self.keys,
+            bytes: self.writer.finish()?,
+            held_bytes_max,
+        })
+    }
+
     fn put(&mut self, saved: &Saved<'_>) -> Result<(), ExportError> {
         let number;
         let long;
@@ -325,12 +365,29 @@ impl State {
 struct Growing {
     file: Arc<dyn DiskFile>,
     len: u64,
+    unsynced_bytes: u64,
+}
+
+impl Growing {
+    fn new(file: &Arc<dyn DiskFile>) -> Self {
+        Self {
+            file: Arc::clone(file),
+            len: 0,
+            unsynced_bytes: 0,
+        }
+    }
 }
 
 impl Write for Growing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_at(bytes, self.len)?;
-        self.len += bytes.len() as u64;
+        let written = bytes.len() as u64;
+        self.len += written;
+        self.unsynced_bytes += written;
+        if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
+            self.file.sync()?;
+            self.unsynced_bytes = 0;
+        }
         Ok(bytes.len())
     }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use base::random::Prng;
 use durability::checkpoint::{CheckpointFault, Lineage, Manifest};
 use reactor::workers::available_cores;
+use store::SnapshotLimits;
 
 use super::aof::{self, AofFault, Source};
 use super::branch;
@@ -24,6 +25,7 @@ use super::checkpointer::{
 use super::directory::{DataDirectory, DirectoryError};
 use super::import::{ImportError, import_rdb};
 use super::logging::Logging;
+use super::rdb_beside;
 use super::recovery::{self, Place, Recovered, RecoveryError, Target};
 use crate::config::{Config, Durability, DurabilityLevel, system_reason};
 use crate::log::Level;
@@ -455,6 +457,19 @@ impl Surroundings for Around {
         if let Some(node) = self.node.upgrade() {
             node.log_moved();
         }
+    }
+
+    fn save_beside(
+        &self,
+        limits: SnapshotLimits,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
+        let Some(node) = self.node.upgrade() else {
+            return Ok(0);
+        };
+        let place = self.place();
+        let directory = lock(&self.dir).clone();
+        rdb_beside::save(&node, &*place.disk, &directory, limits, is_given_up)
     }
 
     fn ended(&self, outcome: &Outcome) {

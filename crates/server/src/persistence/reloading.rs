@@ -36,7 +36,7 @@ impl Node {
 
     fn reload_alone(&self, saves: bool) -> Result<(), String> {
         if saves {
-            let saved = self.save_for(Why::Asked);
+            let saved = self.save_for(Why::Reload);
             saved.map_err(|_| "it was not saved".to_owned())?;
         }
         let place = Place::within(&self.config.current().dir);

@@ -80,7 +80,9 @@ impl Saving {
 pub(crate) fn kind_of(why: Why) -> SaveKind {
     match why {
         Why::Rewrite | Why::LongLog => SaveKind::Rewrite,
-        Why::Asked | Why::SavePoint | Why::Imported | Why::Shutdown => SaveKind::Snapshot,
+        Why::Asked | Why::SavePoint | Why::Imported | Why::Reload | Why::Shutdown => {
+            SaveKind::Snapshot
+        }
     }
 }
 

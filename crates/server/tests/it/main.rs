@@ -35,6 +35,7 @@ mod payloads;
 mod point_in_time;
 mod power_cuts;
 mod pubsub;
+mod rdb_beside;
 mod rdb_files;
 mod recovery;
 mod replay;

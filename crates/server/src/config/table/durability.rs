@@ -22,6 +22,9 @@ pub(in crate::config) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
     ("always", DurabilityLevel::Always),
     ("no", DurabilityLevel::Os),
 ];
+/// What a save leaves; whether an RDB file is among it.
+pub(in crate::config) const CHECKPOINT_FORMATS: [(&str, bool); 2] =
+    [("iolite", false), ("rdb", true)];
 /// The points that `durability checkpoint` sets where there are none: Redis' own.
 pub(in crate::config) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
 
@@ -29,6 +32,7 @@ pub(in crate::config) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100
 pub(in crate::config) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
 const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
+const CHECKPOINT_FORMAT: Kind = Kind::Choice(&super::works::spellings(CHECKPOINT_FORMATS));
 /// Less would have a checkpoint wait for itself.
 const CHECKPOINT_BUFFER: Kind = Kind::Memory {
     min: 1 << 20,
@@ -47,6 +51,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
     Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes"),
     Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864"),
+    Directive::new("checkpoint-format", CHECKPOINT_FORMAT, "iolite"),
     Directive::new("log-segment-size", LOG_SEGMENT, "67108864").at_start(),
     Directive::new("dbfilename", TEXT, "dump.rdb").protected().admit(rdb_file_name),
     Directive::new("shutdown-on-sigint", Kind::Choices(AT_SHUTDOWN), "default")

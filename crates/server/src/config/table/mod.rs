@@ -12,7 +12,9 @@ mod works;
 use super::directive::Directive;
 use super::value::Kind;
 
-pub(super) use durability::{AT_SHUTDOWN, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS};
+pub(super) use durability::{
+    AT_SHUTDOWN, CHECKPOINT_FORMATS, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS,
+};
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;

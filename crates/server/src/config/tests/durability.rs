@@ -106,11 +106,14 @@ fn the_view_of_the_server_has_all_of_it() {
     assign(&mut settings, "durability", "os");
     assign(&mut settings, "checkpoint-buffer-limit", "1mb");
     assign(&mut settings, "dbfilename", "other.rdb");
+    assert!(!settings.config().durability.also_saves_rdb);
+    assign(&mut settings, "checkpoint-format", "RDB");
     let durability = settings.config().durability;
     assert_eq!(durability.level, DurabilityLevel::Os);
     let point = |seconds, changes| SavePoint { seconds, changes };
     assert_eq!(durability.save_points, [point(900, 1), point(60, 5)]);
     assert_eq!(durability.checkpoint_buffer_bytes_max, 1 << 20);
+    assert!(durability.also_saves_rdb);
     assert_eq!(durability.rdb_file_name.to_str(), Some("other.rdb"));
     assert_eq!(
         durability.aof_directory_name.to_str(),

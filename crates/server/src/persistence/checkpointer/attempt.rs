@@ -40,13 +40,32 @@ pub(super) struct Made {
 impl Checkpointer {
     /// Makes a checkpoint with this thread as the one that walks.
     pub(super) fn make(&self, handle: &mut Handle, attempt: &Arc<Attempt>) -> Made {
-        let surroundings = &self.setup.surroundings;
-        let started_ns = self.setup.clock.monotonic_ns();
-        let made = self.write_checkpoint(handle, attempt);
+        let made = self.make_checkpoint(handle, attempt);
         let totals = attempt
             .ending()
             .map(|(_, totals)| totals)
             .unwrap_or_default();
+        let mut held_bytes_max = totals.held_bytes_max;
+        let made = made.and_then(|manifest| {
+            held_bytes_max = held_bytes_max.max(self.save_beside(attempt)?);
+            Ok(manifest)
+        });
+        Made {
+            result: made.map(Arc::new),
+            changes_at_cut: attempt.changes_at_cut.load(Ordering::Relaxed),
+            held_bytes_max,
+        }
+    }
+
+    /// Has the checkpoint count, and tells of it.
+    fn make_checkpoint(
+        &self,
+        handle: &mut Handle,
+        attempt: &Arc<Attempt>,
+    ) -> Result<Manifest, Failure> {
+        let surroundings = &self.setup.surroundings;
+        let started_ns = self.setup.clock.monotonic_ns();
+        let made = self.write_checkpoint(handle, attempt);
         match &made {
             Ok(manifest) => {
                 let ms = (self.setup.clock.monotonic_ns() - started_ns) / 1_000_000;
@@ -65,11 +84,17 @@ impl Checkpointer {
                 surroundings.tell(Level::Warning, format_args!("Checkpoint failed: {failure}"));
             }
         }
-        Made {
-            result: made.map(Arc::new),
-            changes_at_cut: attempt.changes_at_cut.load(Ordering::Relaxed),
-            held_bytes_max: totals.held_bytes_max,
+        made
+    }
+
+    /// Writes what a save leaves beside its checkpoint; the most memory that was held for it.
+    fn save_beside(&self, attempt: &Attempt) -> Result<u64, Failure> {
+        if !attempt.is_save {
+            return Ok(0);
         }
+        let limits = self.snapshot_limits();
+        let surroundings = &self.setup.surroundings;
+        surroundings.save_beside(limits, &|| attempt.is_given_up())
     }
 
     fn write_checkpoint(

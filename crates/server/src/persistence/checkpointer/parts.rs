@@ -32,6 +32,8 @@ pub(super) const QUEUE_LEN: usize = 64;
 /// What everybody who works on one checkpoint shares.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
+    /// Whether it is to leave what a save leaves.
+    pub(super) is_save: bool,
     pub(super) is_cancelled: AtomicBool,
     /// The store's count of changes just before the cut.
     pub(super) changes_at_cut: AtomicU64,
@@ -44,6 +46,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
+    /// One that begins, for a save or not.
+    pub(super) fn of_save(is_save: bool) -> Self {
+        Self {
+            is_save,
+            ..Self::default()
+        }
+    }
+
     /// Whether nothing that is written now will be of use.
     pub(super) fn is_given_up(&self) -> bool {
         self.has_fault.load(Ordering::Relaxed) || self.is_cancelled.load(Ordering::Relaxed)

@@ -98,7 +98,11 @@ fn limits() -> Limits {
 
 /// A checkpointer of `store` which writes to `disk`.
 fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpointer> {
-    Arc::new(Checkpointer::new(Setup {
+    Arc::new(Checkpointer::new(setup(store, disk)))
+}
+
+fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
+    Setup {
         store: Arc::clone(store),
         disk: Arc::new(disk),
         directory: "/data".into(),
@@ -106,7 +110,7 @@ fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpoint
         lineage: Lineage([7; 20]),
         writers: 3,
         surroundings: Arc::new(()),
-    }))
+    }
 }
 
 /// A device with the directory on it.

@@ -109,6 +109,60 @@ fn with_cut(
     (outcome, disk)
 }
 
+/// Counts what was asked to be saved beside, and fails if it is told to.
+#[derive(Default)]
+struct Beside {
+    count: AtomicU64,
+    fails: AtomicBool,
+}
+
+impl Surroundings for Beside {
+    fn save_beside(&self, _: SnapshotLimits, _: &dyn Fn() -> bool) -> Result<u64, Failure> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        match self.fails.load(Ordering::Relaxed) {
+            true => Err(Failure::System("no room".into())),
+            false => Ok(u64::MAX),
+        }
+    }
+}
+
+#[test]
+fn saves_leave_more_and_fail_with_it() {
+    let store = store();
+    let disk = HeldDisk::new();
+    let beside = Arc::new(Beside::default());
+    let mut setup = setup(&store, disk.clone());
+    setup.surroundings = Arc::<Beside>::clone(&beside);
+    let checkpointer = Arc::new(Checkpointer::new(setup));
+    let thread = CheckpointThread::start(&checkpointer).unwrap();
+    let ticket = checkpointer.request(Why::Rewrite).unwrap();
+    disk.await_cut();
+    // One behind it is for both.
+    let both = checkpointer.schedule(Why::LongLog).unwrap();
+    assert_eq!(checkpointer.schedule(Why::Asked), Ok(both));
+    assert_eq!(checkpointer.schedule(Why::Reload), Ok(both));
+    disk.set_open(true);
+    assert!(checkpointer.wait(ticket).result.is_ok());
+    let outcome = checkpointer.wait(both);
+    assert!(outcome.result.is_ok());
+    assert_eq!(
+        (outcome.why, outcome.held_bytes_max),
+        (Why::Asked, u64::MAX)
+    );
+    assert_eq!(beside.count.load(Ordering::Relaxed), 1);
+    beside.fails.store(true, Ordering::Relaxed);
+    let ticket = checkpointer.request(Why::Shutdown).unwrap();
+    let failure = Failure::System("no room".into());
+    assert_eq!(checkpointer.wait(ticket).result, Err(failure.clone()));
+    let figures = checkpointer.figures();
+    assert_eq!(figures.last_failure, Some(failure));
+    assert_eq!((figures.saves, figures.failures), (2, 1));
+    // Its checkpoint counts all the same.
+    let found = read_manifest(&disk.disk, "/data".as_ref()).unwrap();
+    assert_eq!(found.unwrap().generation, 3);
+    thread.stop();
+}
+
 fn change_everything(store: &Arc<Store>) {
     let mut handle = store.handle();
     for number in 0..300_u16 {
