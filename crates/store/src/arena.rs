@@ -100,12 +100,13 @@ pub(crate) fn distance(bytes: u64) -> usize {
 /// When to ask the system for huge pages (2 MiB).
 ///
 /// They save a third of the time of a random access to a large store, but all 2 MiB are held from
-/// the first touched byte on, which a small store would notice.
+/// the first touched byte on, which a small store would notice: there memory moves to huge pages when
+/// it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// Never.
     Never,
-    /// For memory that is first used after this many bytes are in use.
+    /// Before its first use for memory that comes after this many bytes.
     After {
         /// Bytes in use before that.
         bytes: u64,
@@ -405,6 +406,19 @@ impl Arena {
             let end = first.start() + HUGE_PAGE_BYTES;
             if end <= self.bytes() {
                 self.words.range.prepare_huge(first.start()..end);
+            }
+        }
+        #[cfg(any(loom, shuttle))]
+        let _ = first;
+    }
+
+    /// Has the 2 MiB that begin with chunk `first` moved to a huge page soon.
+    pub(crate) fn make_huge(&self, first: ChunkId) {
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let end = first.start() + HUGE_PAGE_BYTES;
+            if end <= self.bytes() {
+                self.words.range.make_huge(first.start()..end);
             }
         }
         #[cfg(any(loom, shuttle))]

@@ -10,6 +10,9 @@ use crate::bucket::Bucket;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
 
+/// From so many bytes of buckets on huge pages are asked for before they are used.
+pub(crate) const HUGE_FROM_BYTES: usize = 64 << 20;
+
 /// Buckets by number.
 #[derive(Debug)]
 pub(crate) struct Buckets {
@@ -89,20 +92,34 @@ impl Buckets {
         let _ = number;
     }
 
-    /// When bucket `number` is the first of 2 MiB: asks for a huge page for the 2 MiB behind it, and
-    /// that its memory be there by then.
+    /// When bucket `number`, which is used from now on as all before it are, is the first of 2 MiB: in
+    /// a large index asks for a huge page for the 2 MiB behind it, and that its memory be there by
+    /// then; in a small one has the 2 MiB before it moved to one.
     #[inline]
-    pub(crate) fn prepare_behind(&self, number: usize) {
+    pub(crate) fn before_first_use(&self, number: usize) {
         #[cfg(not(any(loom, shuttle)))]
         {
-            let start = number * BUCKET_BYTES + HUGE_PAGE_BYTES;
-            let end = start + HUGE_PAGE_BYTES;
-            if start.is_multiple_of(HUGE_PAGE_BYTES) && end <= self.range.bytes() {
-                self.range.prepare_huge(start..end);
+            let start = number * BUCKET_BYTES;
+            if start.is_multiple_of(HUGE_PAGE_BYTES) {
+                self.see_to_huge_pages(start);
             }
         }
         #[cfg(any(loom, shuttle))]
         let _ = number;
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    #[cold]
+    fn see_to_huge_pages(&self, start: usize) {
+        let (behind, end) = (start + HUGE_PAGE_BYTES, start + 2 * HUGE_PAGE_BYTES);
+        if behind >= HUGE_FROM_BYTES && end <= self.range.bytes() {
+            self.range.prepare_huge(behind..end);
+        }
+        if start <= HUGE_FROM_BYTES
+            && let Some(before) = start.checked_sub(HUGE_PAGE_BYTES)
+        {
+            self.range.make_huge(before..start);
+        }
     }
 
     /// Gives the memory of some buckets back to the system; they read as zero from now on.

@@ -194,11 +194,17 @@ impl Chunks {
         surplus
     }
 
+    /// Whether the memory from `chunk` on is on huge pages from its first use on.
     fn wants_huge(&self, chunk: ChunkId) -> bool {
         match self.huge_pages {
             HugePages::Never => false,
             HugePages::After { bytes } => chunk.start() as u64 >= bytes,
         }
+    }
+
+    /// Whether it moves to huge pages once it is in use.
+    fn becomes_huge(&self, chunk: ChunkId) -> bool {
+        self.huge_pages != HugePages::Never && !self.wants_huge(chunk)
     }
 }
 
@@ -286,7 +292,8 @@ impl Arena {
         chunks
     }
 
-    /// Sees to the huge page behind the one that begins with `chunk`, if one does.
+    /// When 2 MiB begin with `chunk`: sees to the huge page behind it, or that what lies before it, all
+    /// handed out by now, becomes one.
     fn before_first_use(&self, chunk: ChunkId) {
         if !chunk.index().is_multiple_of(CHUNKS_PER_HUGE_PAGE) {
             return;
@@ -294,6 +301,12 @@ impl Arena {
         let behind = ChunkId::from_index(chunk.index() + CHUNKS_PER_HUGE_PAGE);
         if self.chunks().wants_huge(behind) {
             self.prepare_huge(behind);
+        }
+        if let Some(before) = chunk.index().checked_sub(CHUNKS_PER_HUGE_PAGE) {
+            let before = ChunkId::from_index(before);
+            if self.chunks().becomes_huge(before) {
+                self.make_huge(before);
+            }
         }
     }
 }

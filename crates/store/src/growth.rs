@@ -10,19 +10,12 @@
 
 use base::sync::atomic::Ordering;
 
-use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
+use crate::bucket::{Bucket, LINKS, Link};
 use crate::index::Index;
-use crate::reservation::HUGE_PAGE_BYTES;
 
 /// Records per bucket at which the table grows. Measured: at 5 of 7 a lookup is 2 ns slower than at
 /// 3, at 6 a fifth of the buckets overflow.
 pub(crate) const LOAD: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 5 };
-
-/// From so many bytes of buckets on huge pages are asked for.
-pub(crate) const HUGE_FROM_BYTES: u64 = 64 << 20;
-
-/// From this bucket on, 2 MiB before that, what comes behind is prepared.
-const PREPARE_FROM: u64 = (HUGE_FROM_BYTES - HUGE_PAGE_BYTES as u64) / BUCKET_BYTES as u64;
 
 /// How far ahead of the split buckets are brought into the cache, and of them how far their records.
 const BUCKETS_AHEAD: u64 = 8;
@@ -75,9 +68,7 @@ impl Index {
         };
         let depth = state.level + 1;
         let target_number = state.buckets();
-        if target_number >= PREPARE_FROM {
-            self.prepare_behind(target_number);
-        }
+        self.before_first_use(target_number);
         let target = self.bucket(target_number);
         target.renew(self.shrinking.era());
         target.begin(depth, source.word());

@@ -256,9 +256,9 @@ impl Index {
             .discard_range(narrow(numbers.start)..narrow(numbers.end));
     }
 
-    /// Has memory be there for what comes behind a bucket (see [`Buckets::prepare_behind`]).
-    pub(crate) fn prepare_behind(&self, number: u64) {
-        self.buckets.prepare_behind(narrow(number));
+    /// Sees to the memory around a bucket (see [`Buckets::before_first_use`]).
+    pub(crate) fn before_first_use(&self, number: u64) {
+        self.buckets.before_first_use(narrow(number));
     }
 
     /// The overflow buckets.

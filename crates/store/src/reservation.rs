@@ -50,23 +50,35 @@ unsafe impl Send for Mapped {}
 #[cfg(not(miri))]
 unsafe impl Sync for Mapped {}
 
-/// A part of a mapping whose memory is wanted (see [`crate::prefault`]).
+/// Advice about a part of a mapping that takes the system a while (see [`crate::prefault`]).
 #[cfg(not(miri))]
 #[derive(Debug)]
-pub(crate) struct Populate {
+pub(crate) struct Advice {
     mapped: Arc<Mapped>,
     /// Bytes from the start of what is mapped.
     start: usize,
     bytes: usize,
+    kind: AdviceKind,
+}
+
+/// What is asked of the system.
+#[cfg(not(miri))]
+#[derive(Clone, Copy, Debug)]
+enum AdviceKind {
+    /// To provide the memory.
+    Populate,
+    /// To put what is there on huge pages. Who touches it meanwhile waits some tenths of a
+    /// millisecond.
+    Collapse,
 }
 
 #[cfg(not(miri))]
-impl Populate {
-    /// The part of `bytes` that begins `start` bytes behind the beginning of what is mapped.
+impl Advice {
+    /// About the part of `bytes` that begins `start` bytes behind the beginning of what is mapped.
     ///
     /// # Panics
     /// When it does not lie inside.
-    fn new(mapped: &Arc<Mapped>, start: usize, bytes: usize) -> Self {
+    fn new(mapped: &Arc<Mapped>, start: usize, bytes: usize, kind: AdviceKind) -> Self {
         assert!(
             start.saturating_add(bytes) <= mapped.bytes,
             "memory outside of the reserved range"
@@ -75,16 +87,21 @@ impl Populate {
             mapped: Arc::clone(mapped),
             start,
             bytes,
+            kind,
         }
     }
 
-    /// Has the system provide the memory. Content stays as it is, whoever uses it meanwhile.
+    /// Gives it. Content stays as it is, whoever uses it meanwhile.
     pub(crate) fn run(&self) {
+        let advice = match self.kind {
+            AdviceKind::Populate => libc::MADV_POPULATE_WRITE,
+            AdviceKind::Collapse => libc::MADV_COLLAPSE,
+        };
         // SAFETY: inside the mapping (checked when this was made), which is there while it is named
-        // here. The call touches no content; a refusal changes nothing.
+        // here. Neither advice changes content; a refusal changes nothing.
         unsafe {
             let start = self.mapped.base.as_ptr().byte_add(self.start);
-            libc::madvise(start, self.bytes, libc::MADV_POPULATE_WRITE);
+            libc::madvise(start, self.bytes, advice);
         }
     }
 }
@@ -208,13 +225,22 @@ impl Reservation {
     pub(crate) fn prepare_huge(&self, range: Range<usize>) {
         self.advise_huge(range.clone());
         #[cfg(not(miri))]
-        prefault::ask(self.populate(range));
+        prefault::ask(self.later(range, AdviceKind::Populate));
+    }
+
+    /// Has what lies in `range` moved to huge pages soon, without waiting for it. For memory in full
+    /// use: what of it was never touched is provided, too.
+    pub(crate) fn make_huge(&self, range: Range<usize>) {
+        #[cfg(not(miri))]
+        prefault::ask(self.later(range, AdviceKind::Collapse));
+        #[cfg(miri)]
+        let _ = range;
     }
 
     #[cfg(not(miri))]
-    fn populate(&self, range: Range<usize>) -> Populate {
+    fn later(&self, range: Range<usize>, kind: AdviceKind) -> Advice {
         let before = self.base.as_ptr().addr() - self.mapped.base.as_ptr().addr();
-        Populate::new(&self.mapped, before + range.start, range.len())
+        Advice::new(&self.mapped, before + range.start, range.len(), kind)
     }
 
     /// Gives the memory behind `range` (bytes from the base, multiples of a page) back to the
@@ -318,6 +344,17 @@ mod tests {
     #[test]
     #[cfg(not(miri))]
     fn what_is_populated_is_there_and_says_what_it_said() {
+        provides_all_and_keeps_content(AdviceKind::Populate);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn what_is_made_huge_is_there_and_says_what_it_said() {
+        provides_all_and_keeps_content(AdviceKind::Collapse);
+    }
+
+    #[cfg(not(miri))]
+    fn provides_all_and_keeps_content(kind: AdviceKind) {
         let range = Reservation::new(2 * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
         let here = || {
             let mut pages = [0_u8; 2 * HUGE_PAGE_BYTES / PAGE_BYTES];
@@ -332,9 +369,9 @@ mod tests {
         // SAFETY: inside the range; nobody else uses it.
         unsafe { range.base().as_ptr().write(7) };
         assert_eq!(here(), 1);
-        let populate = range.populate(0..HUGE_PAGE_BYTES);
-        populate.run();
-        // All, or nothing where it is not known: before Linux 5.14, and under emulators.
+        let advice = range.later(0..HUGE_PAGE_BYTES, kind);
+        advice.run();
+        // All, or nothing where it is not known: before Linux 6.1, and under emulators.
         let provided = here();
         assert!(
             provided == HUGE_PAGE_BYTES / PAGE_BYTES || provided == 1,
@@ -343,7 +380,7 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { range.base().as_ptr().read() }, 7);
         drop(range);
-        populate.run();
+        advice.run();
     }
 
     #[test]

@@ -14,7 +14,8 @@
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
-use crate::growth::{HUGE_FROM_BYTES, LOAD};
+use crate::buckets::HUGE_FROM_BYTES;
+use crate::growth::LOAD;
 use crate::index::{Index, State};
 use crate::indexed::Indexed;
 
@@ -185,7 +186,7 @@ impl Index {
     /// cache.
     fn after_merge(&self, state: State) {
         let buckets = state.buckets();
-        let is_huge = buckets * BUCKET_BYTES as u64 >= HUGE_FROM_BYTES;
+        let is_huge = buckets * BUCKET_BYTES as u64 >= HUGE_FROM_BYTES as u64;
         let step_bytes = if is_huge { HUGE_STEP_BYTES } else { STEP_BYTES };
         let step = step_bytes / BUCKET_BYTES as u64;
         if buckets.is_multiple_of(step) {
