@@ -62,6 +62,11 @@ impl ReplyBuffer {
         self.end == 0
     }
 
+    /// Bytes of memory held, used or not, attachments aside.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// How many bytes wait to be sent, attachments included.
     #[inline]
     pub fn len_with_attachments(&self) -> usize {

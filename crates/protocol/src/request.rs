@@ -9,7 +9,6 @@
 
 use base::number::digits_count;
 
-use crate::encode_request;
 use crate::short::Shape;
 
 /// Argument positions a batch may keep between two decodings; a request with more gives its memory
@@ -563,10 +562,13 @@ impl DoubleEndedIterator for RequestIter<'_> {
 
 /// A request that owns its bytes: for callers inside the server, for requests kept for later, and
 /// for tests.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct OwnedRequest {
     spans: Vec<Span>,
+    /// The arguments, one behind the other.
     bytes: Vec<u8>,
+    /// How many bytes it would take on the wire.
+    wire_bytes: u32,
 }
 
 impl OwnedRequest {
@@ -575,28 +577,49 @@ impl OwnedRequest {
     /// # Panics
     /// When `args` is empty or longer than 4 GiB in total.
     pub fn new<A: AsRef<[u8]>>(args: &[A]) -> Self {
+        let mut request = Self::default();
+        request.set(args);
+        request
+    }
+
+    /// Makes it a copy of `args`, the name first, in the memory that it has.
+    ///
+    /// # Panics
+    /// When `args` is empty or longer than 4 GiB in total.
+    pub fn set<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         assert!(!args.is_empty(), "a request has at least its name");
-        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
-        let mut bytes = Vec::new();
-        encode_request(&mut bytes, &args);
-        assert!(
-            u32::try_from(bytes.len()).is_ok(),
-            "a request is shorter than 4 GiB"
-        );
-        Self {
-            spans: encoded_spans(&args, bytes.len()),
-            bytes,
+        self.spans.clear();
+        self.bytes.clear();
+        let mut wire_bytes = header_bytes(args.len());
+        for argument in args {
+            let argument = argument.as_ref();
+            wire_bytes += header_bytes(argument.len()) + argument.len() + b"\r\n".len();
+            assert!(
+                u32::try_from(wire_bytes).is_ok(),
+                "a request is shorter than 4 GiB"
+            );
+            self.spans.push(Span::new(self.bytes.len(), argument.len()));
+            self.bytes.extend_from_slice(argument);
         }
+        self.wire_bytes = Span::new(0, wire_bytes).len;
+    }
+
+    /// Bytes of memory held, used or not.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
     /// The view that commands take.
+    ///
+    /// # Panics
+    /// When it was never set.
     #[inline]
     pub fn request(&self) -> Request<'_> {
-        let wire = Span::new(0, self.bytes.len());
+        assert!(!self.spans.is_empty(), "a request has at least its name");
         Request {
             spans: &self.spans,
             bytes: &self.bytes,
-            wire_bytes: wire.len,
+            wire_bytes: self.wire_bytes,
         }
     }
 }
@@ -607,18 +630,9 @@ impl From<Request<'_>> for OwnedRequest {
     }
 }
 
-/// Where [`encode_request`] put each of `args`, found from the back: what stands behind an
-/// argument has a length known without its own.
-fn encoded_spans(args: &[&[u8]], encoded_bytes: usize) -> Vec<Span> {
-    let mut end = encoded_bytes;
-    let mut spans = Vec::with_capacity(args.len());
-    for argument in args.iter().rev() {
-        let start = end - b"\r\n".len() - argument.len();
-        spans.push(Span::new(start, argument.len()));
-        end = start - b"$\r\n".len() - digits_count(argument.len() as u64);
-    }
-    spans.reverse();
-    spans
+/// Bytes of a count on the wire, its mark and the end of its line.
+fn header_bytes(count: usize) -> usize {
+    b"$\r\n".len() + digits_count(count as u64)
 }
 
 #[cfg(test)]
@@ -669,5 +683,12 @@ mod tests {
         assert_eq!(request.arg(4), None);
         let copy = OwnedRequest::from(request);
         assert!(copy.request().iter().eq(request.iter()));
+        let args: Vec<&[u8]> = request.iter().collect();
+        let mut encoded = Vec::new();
+        crate::encode_request(&mut encoded, &args);
+        assert_eq!(request.wire_bytes(), encoded.len());
+        let mut again = copy;
+        again.set(&[b"GET", b"key"]);
+        assert!(again.request().iter().eq([&b"GET"[..], b"key"]));
     }
 }

@@ -6,11 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mlua::{Error, Function, Lua, MultiValue, Value as LuaValue, VmState};
+use mlua::{BString, Error, Function, Lua, MultiValue, Value as LuaValue, VmState};
 use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
 
 use crate::api::Random;
-use crate::convert::{self, Outcome};
+use crate::convert;
+use crate::exchange::{Exchange, Passed};
 use crate::host::{Host, Reply, Stop};
 use crate::json::Settings;
 use crate::number_text;
@@ -126,30 +127,47 @@ fn line_of(lua: &Lua) -> Option<usize> {
     })
 }
 
-/// `redis.call` (`raises`) and `redis.pcall`: gives the reply, and whether it is to be raised.
-pub(crate) fn command(lua: &Lua, run: &Rc<Run>, raises: bool) -> mlua::Result<Function> {
-    let run = Rc::clone(run);
-    lua.create_function(
-        move |lua, arguments: MultiValue| match call(lua, &run, &arguments)? {
-            Ok(reply) => Ok((reply, false)),
-            Err(error) => Ok((convert::error_table(lua, &error)?, raises)),
-        },
-    )
+/// `redis.call` and `redis.pcall` with up to four arguments that are texts: these are copied, which takes
+/// less than to refer to them.
+pub(crate) fn short_command(
+    lua: &Lua,
+    run: &Rc<Run>,
+    exchange: &Rc<Exchange>,
+) -> mlua::Result<Function> {
+    type Short = (BString, Option<BString>, Option<BString>, Option<BString>);
+    let (run, exchange) = (Rc::clone(run), Rc::clone(exchange));
+    lua.create_function(move |lua, (name, one, two, three): Short| {
+        let mut texts: [&[u8]; 4] = [&name, b"", b"", b""];
+        let mut count = 1;
+        for (place, text) in texts[1..].iter_mut().zip([&one, &two, &three]) {
+            if let Some(text) = text {
+                *place = text;
+                count += 1;
+            }
+        }
+        call(lua, &run, &exchange, &texts[..count])
+    })
 }
 
-/// Outer errors end the script, inner ones are an error of the command.
-fn call(lua: &Lua, run: &Run, arguments: &MultiValue) -> mlua::Result<Outcome> {
-    let outcome = run.with_arguments(arguments, |arguments| {
-        if !HOST.is_set() {
-            return Ok(Err(b"ERR redis.call is not allowed here".to_vec()));
-        }
-        HOST.with(|host| match host.0.call(arguments) {
-            Reply::Value(value) => convert::reply(lua, value),
-            Reply::Encoded(frame) => wire::reply(lua, frame),
-            Reply::Stop(stop) => Err(run.stop(lua, stop)),
-        })
-    });
-    outcome.unwrap_or_else(|text| Ok(Err(text)))
+/// `redis.call` and `redis.pcall` with any arguments.
+pub(crate) fn command(lua: &Lua, run: &Rc<Run>, exchange: &Rc<Exchange>) -> mlua::Result<Function> {
+    let (run, exchange) = (Rc::clone(run), Rc::clone(exchange));
+    lua.create_function(move |lua, arguments: MultiValue| {
+        let passed = run.with_arguments(&arguments, |texts| call(lua, &run, &exchange, texts));
+        passed.unwrap_or_else(|text| convert::raised(lua, &text))
+    })
+}
+
+/// Errors end the script; one of the command is its reply.
+fn call(lua: &Lua, run: &Run, exchange: &Exchange, texts: &[&[u8]]) -> mlua::Result<Passed> {
+    if !HOST.is_set() {
+        return convert::raised(lua, b"ERR redis.call is not allowed here");
+    }
+    HOST.with(|host| match host.0.call(texts) {
+        Reply::Value(value) => convert::reply(lua, &value),
+        Reply::Encoded(frame) => wire::reply(lua, exchange, frame),
+        Reply::Stop(stop) => Err(run.stop(lua, stop)),
+    })
 }
 
 /// Arguments that need no allocation of their own.

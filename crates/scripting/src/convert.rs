@@ -1,15 +1,18 @@
 //! Values both ways: a command's reply to what the script sees, what a script returns to a reply.
 
-use mlua::{Lua, Table, Value as LuaValue};
+use mlua::{Lua, LuaString, Table, Value as LuaValue};
 
 use crate::Value;
+use crate::exchange::{Passed, RAISED};
 use crate::number_text::truncated;
 
 /// How deep a reply may be nested; deeper parts become an error in their place.
 const DEPTH_MAX: usize = 200;
 
-/// A command's reply; an error is what `redis.call` raises.
-pub(crate) type Outcome = Result<LuaValue, Vec<u8>>;
+/// An error of a command, which `redis.call` raises.
+pub(crate) fn raised(lua: &Lua, text: &[u8]) -> mlua::Result<Passed> {
+    Ok((error_table(lua, text)?, Some(RAISED)))
+}
 
 /// `{err = text}`.
 pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<LuaValue> {
@@ -28,10 +31,10 @@ fn text(lua: &Lua, bytes: &[u8]) -> mlua::Result<LuaValue> {
 }
 
 /// The reply as the script sees it.
-pub(crate) fn reply(lua: &Lua, value: Value) -> mlua::Result<Outcome> {
+pub(crate) fn reply(lua: &Lua, value: &Value) -> mlua::Result<Passed> {
     match value {
-        Value::Error(text) => Ok(Err(text)),
-        other => Ok(Ok(to_lua(lua, &other)?)),
+        Value::Error(text) => raised(lua, text),
+        other => Ok((to_lua(lua, other)?, None)),
     }
 }
 
@@ -94,72 +97,103 @@ pub(crate) fn number(value: &LuaValue) -> Option<f64> {
     }
 }
 
-/// What the script returned, as a reply.
-pub(crate) fn from_lua(value: &LuaValue, resp: u8) -> mlua::Result<Value> {
-    nested(value, resp, DEPTH_MAX)
+/// The fields by which a table says what reply it is. They are made once: a text that is made for
+/// each look takes many times as long as the look.
+pub(crate) struct Fields {
+    err: LuaString,
+    ok: LuaString,
+    double: LuaString,
+    map: LuaString,
+    set: LuaString,
+    big_number: LuaString,
+    verbatim_string: LuaString,
+    format: LuaString,
+    string: LuaString,
 }
 
-fn nested(value: &LuaValue, resp: u8, depth: usize) -> mlua::Result<Value> {
-    Ok(match value {
-        LuaValue::String(text) => Value::Bulk(text.as_bytes().to_vec()),
-        LuaValue::Number(number) => Value::Integer(truncated(*number)),
-        LuaValue::Integer(number) => Value::Integer(*number),
-        LuaValue::Boolean(truth) if resp >= 3 => Value::Boolean(*truth),
-        LuaValue::Boolean(true) => Value::Integer(1),
-        LuaValue::Table(table) => {
-            if depth == 0 {
-                return Ok(Value::Error(b"ERR reached lua stack limit".to_vec()));
+impl Fields {
+    pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
+        Ok(Self {
+            err: lua.create_string("err")?,
+            ok: lua.create_string("ok")?,
+            double: lua.create_string("double")?,
+            map: lua.create_string("map")?,
+            set: lua.create_string("set")?,
+            big_number: lua.create_string("big_number")?,
+            verbatim_string: lua.create_string("verbatim_string")?,
+            format: lua.create_string("format")?,
+            string: lua.create_string("string")?,
+        })
+    }
+
+    /// What the script returned, as a reply.
+    pub(crate) fn reply(&self, value: &LuaValue, resp: u8) -> mlua::Result<Value> {
+        self.nested(value, resp, DEPTH_MAX)
+    }
+
+    fn nested(&self, value: &LuaValue, resp: u8, depth: usize) -> mlua::Result<Value> {
+        Ok(match value {
+            LuaValue::String(text) => Value::Bulk(text.as_bytes().to_vec()),
+            LuaValue::Number(number) => Value::Integer(truncated(*number)),
+            LuaValue::Integer(number) => Value::Integer(*number),
+            LuaValue::Boolean(truth) if resp >= 3 => Value::Boolean(*truth),
+            LuaValue::Boolean(true) => Value::Integer(1),
+            LuaValue::Table(table) => {
+                if depth == 0 {
+                    return Ok(Value::Error(b"ERR reached lua stack limit".to_vec()));
+                }
+                self.table(table, resp, depth - 1)?
             }
-            from_table(table, resp, depth - 1)?
-        }
-        _ => Value::Nil,
-    })
-}
+            _ => Value::Nil,
+        })
+    }
 
-fn from_table(table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
-    if let LuaValue::String(text) = table.raw_get("err")? {
-        return Ok(Value::Error(one_line(&text.as_bytes())));
-    }
-    if let LuaValue::String(text) = table.raw_get("ok")? {
-        return Ok(Value::Status(one_line(&text.as_bytes())));
-    }
-    if let Some(number) = number(&table.raw_get("double")?) {
-        return Ok(Value::Double(number));
-    }
-    if let LuaValue::Table(map) = table.raw_get("map")? {
-        let mut pairs = Vec::new();
-        for pair in map.pairs::<LuaValue, LuaValue>() {
-            let (key, value) = pair?;
-            pairs.push((nested(&key, resp, depth)?, nested(&value, resp, depth)?));
+    fn table(&self, table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
+        if let LuaValue::String(text) = table.raw_get(&self.err)? {
+            return Ok(Value::Error(one_line(&text.as_bytes())));
         }
-        return Ok(Value::Map(pairs));
-    }
-    if let LuaValue::Table(set) = table.raw_get("set")? {
-        let mut items = Vec::new();
-        for pair in set.pairs::<LuaValue, LuaValue>() {
-            items.push(nested(&pair?.0, resp, depth)?);
+        if let LuaValue::String(text) = table.raw_get(&self.ok)? {
+            return Ok(Value::Status(one_line(&text.as_bytes())));
         }
-        return Ok(Value::Set(items));
+        if let Some(number) = number(&table.raw_get(&self.double)?) {
+            return Ok(Value::Double(number));
+        }
+        if let LuaValue::Table(map) = table.raw_get(&self.map)? {
+            let mut pairs = Vec::new();
+            for pair in map.pairs::<LuaValue, LuaValue>() {
+                let (key, value) = pair?;
+                let key = self.nested(&key, resp, depth)?;
+                pairs.push((key, self.nested(&value, resp, depth)?));
+            }
+            return Ok(Value::Map(pairs));
+        }
+        if let LuaValue::Table(set) = table.raw_get(&self.set)? {
+            let mut items = Vec::new();
+            for pair in set.pairs::<LuaValue, LuaValue>() {
+                items.push(self.nested(&pair?.0, resp, depth)?);
+            }
+            return Ok(Value::Set(items));
+        }
+        if let LuaValue::String(digits) = table.raw_get(&self.big_number)? {
+            return Ok(Value::BigNumber(one_line(&digits.as_bytes())));
+        }
+        if let LuaValue::Table(verbatim) = table.raw_get(&self.verbatim_string)?
+            && let LuaValue::String(format) = verbatim.raw_get(&self.format)?
+            && let LuaValue::String(text) = verbatim.raw_get(&self.string)?
+            && let Ok(format) = <[u8; 3]>::try_from(&*format.as_bytes())
+        {
+            return Ok(Value::Verbatim(format, text.as_bytes().to_vec()));
+        }
+        self.sequence(table, resp, depth)
     }
-    if let LuaValue::String(digits) = table.raw_get("big_number")? {
-        return Ok(Value::BigNumber(one_line(&digits.as_bytes())));
-    }
-    if let LuaValue::Table(verbatim) = table.raw_get("verbatim_string")?
-        && let LuaValue::String(format) = verbatim.raw_get("format")?
-        && let LuaValue::String(text) = verbatim.raw_get("string")?
-        && let Ok(format) = <[u8; 3]>::try_from(&*format.as_bytes())
-    {
-        return Ok(Value::Verbatim(format, text.as_bytes().to_vec()));
-    }
-    sequence(table, resp, depth)
-}
 
-fn sequence(table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
-    let mut items = Vec::with_capacity(table.raw_len().min(1024));
-    loop {
-        match table.raw_get(items.len() + 1)? {
-            LuaValue::Nil => return Ok(Value::Array(items)),
-            item => items.push(nested(&item, resp, depth)?),
+    fn sequence(&self, table: &Table, resp: u8, depth: usize) -> mlua::Result<Value> {
+        let mut items = Vec::with_capacity(table.raw_len().min(1024));
+        loop {
+            match table.raw_get(items.len() + 1)? {
+                LuaValue::Nil => return Ok(Value::Array(items)),
+                item => items.push(self.nested(&item, resp, depth)?),
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod calls;
 mod cmsgpack;
 mod convert;
 mod error;
+mod exchange;
 mod host;
 mod json;
 mod library;

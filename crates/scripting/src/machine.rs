@@ -1,16 +1,15 @@
 //! The virtual machine of one thread: compiles programs and libraries, runs them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{
-    Error, Function as LuaFunction, Lua, LuaString, MultiValue, Table, Value as LuaValue, Variadic,
-};
+use mlua::{BString, Error, Function as LuaFunction, Lua, Table, Value as LuaValue};
 
 use crate::api::{self, Random};
 use crate::calls::{self, HOST, Lent, Run};
-use crate::convert;
+use crate::convert::{self, Fields};
+use crate::exchange::Exchange;
 use crate::{Host, ScriptError, Stop, Value, shebang};
 use crate::{cmsgpack, json, register, straight, struct_library};
 
@@ -40,7 +39,8 @@ pub struct Machine {
     entry: LuaFunction,
     entry_of_functions: LuaFunction,
     environment: LuaFunction,
-    scratch: RefCell<Vec<u8>>,
+    exchange: Rc<Exchange>,
+    fields: Fields,
     /// Whether safe points ask.
     is_asking: Cell<bool>,
     loader: LuaFunction,
@@ -53,6 +53,14 @@ pub struct Program {
     name: Rc<str>,
     /// It ends by itself: nobody has to ask at its safe points.
     is_straight: bool,
+    given: Given,
+}
+
+/// Which of the texts that it is called with a script can see.
+#[derive(Clone, Copy)]
+struct Given {
+    keys: bool,
+    arguments: bool,
 }
 
 /// A library, loaded: its code ran and registered functions.
@@ -88,14 +96,16 @@ impl Machine {
         let lua = Lua::new();
         lua.set_memory_limit(limits.memory_bytes_max)?;
         let run = Rc::new(Run::default());
-        let prelude = world(&lua, &run)?;
+        let exchange = Rc::new(Exchange::new(&lua)?);
+        let prelude = world(&lua, &run, &exchange)?;
         run.random.set(Random::seeded(calls::random_seed()));
         Ok(Self {
             entry: prelude.raw_get("run")?,
             entry_of_functions: prelude.raw_get("run_function")?,
             environment: prelude.raw_get("environment")?,
             loader: prelude.raw_get("load_library")?,
-            scratch: RefCell::default(),
+            fields: Fields::new(&lua)?,
+            exchange,
             is_asking: Cell::new(false),
             lua,
             run,
@@ -120,10 +130,16 @@ impl Machine {
             [b"local KEYS,ARGV=...;", body].concat(),
             None,
         )?;
+        let is_straight = straight::is_straight(body);
+        let sees = |name: &[u8]| !is_straight || memchr::memmem::find(body, name).is_some();
         Ok(Program {
             function,
             name: name.into(),
-            is_straight: straight::is_straight(body),
+            is_straight,
+            given: Given {
+                keys: sees(b"KEYS"),
+                arguments: sees(b"ARGV"),
+            },
         })
     }
 
@@ -161,14 +177,12 @@ impl Machine {
         host: &mut dyn Host,
     ) -> Result<Value, ScriptError> {
         self.ask(!program.is_straight);
-        self.enter(
-            &self.entry,
-            &program.function,
-            &program.name,
-            keys,
-            args,
-            host,
-        )
+        let code = Code {
+            entry: &self.entry,
+            function: &program.function,
+            given: program.given,
+        };
+        self.enter(&code, &program.name, (keys, args), host)
     }
 
     /// Runs the code of a library, whose first line gives its name, and keeps what it registers.
@@ -242,36 +256,37 @@ impl Machine {
     ) -> Result<Value, ScriptError> {
         self.ask(true);
         let name = String::from_utf8_lossy(&function.name);
-        self.enter(
-            &self.entry_of_functions,
-            &function.callback,
-            &name,
-            keys,
-            args,
-            host,
-        )
+        let code = Code {
+            entry: &self.entry_of_functions,
+            function: &function.callback,
+            given: Given {
+                keys: true,
+                arguments: true,
+            },
+        };
+        self.enter(&code, &name, (keys, args), host)
     }
 
     fn enter(
         &self,
-        entry: &LuaFunction,
-        code: &LuaFunction,
+        code: &Code<'_>,
         name: &str,
-        keys: &[&[u8]],
-        args: &[&[u8]],
+        given: (&[&[u8]], &[&[u8]]),
         host: &mut dyn Host,
     ) -> Result<Value, ScriptError> {
         self.run.begin();
         self.make_room();
-        let outcome = self.attempt(entry, code, keys, args, host);
+        let outcome = self.attempt(code, given, host);
         if let Some(stop) = self.run.stopped.get() {
             return Err(self.stopped(stop, name));
         }
         match outcome {
-            Ok((true, value)) => {
-                convert::from_lua(&value, self.run.resp.get()).map_err(|error| raised(&error))
+            Ok((true, Some(text), _)) => Ok(Value::Bulk(text.into())),
+            Ok((true, None, value)) => {
+                let reply = self.fields.reply(&value, self.run.resp.get());
+                reply.map_err(|error| raised(&error))
             }
-            Ok((false, error)) => Err(ScriptError::Raised(error_text(&error, name))),
+            Ok((false, _, error)) => Err(ScriptError::Raised(error_text(&error, name))),
             Err(error) => Err(raised(&error)),
         }
     }
@@ -287,49 +302,24 @@ impl Machine {
 
     fn attempt(
         &self,
-        entry: &LuaFunction,
-        code: &LuaFunction,
-        keys: &[&[u8]],
-        args: &[&[u8]],
+        code: &Code<'_>,
+        (keys, args): (&[&[u8]], &[&[u8]]),
         host: &mut dyn Host,
-    ) -> mlua::Result<(bool, LuaValue)> {
-        let texts = keys.iter().chain(args);
-        let mut returned: MultiValue = match (keys.len() + args.len(), texts.clone().next()) {
-            (0, _) | (_, None) => HOST.set(Lent(host), || entry.call((code, LuaValue::Nil, 0)))?,
-            (1, Some(only)) => {
-                let only = self.lua.create_string(only)?;
-                HOST.set(Lent(host), || entry.call((code, only, keys.len(), 1)))?
-            }
-            (2..=PACKED_MAX, _) => {
-                let (all, ends) = self.packed(texts)?;
-                HOST.set(Lent(host), || entry.call((code, all, keys.len(), ends)))?
-            }
-            _ => {
-                let (keys, args) = (self.texts(keys)?, self.texts(args)?);
-                HOST.set(Lent(host), || entry.call((code, keys, args)))?
-            }
-        };
-        let succeeded = returned.pop_front() == Some(LuaValue::Boolean(true));
-        Ok((succeeded, returned.pop_front().unwrap_or(LuaValue::Nil)))
-    }
-
-    /// The texts as one, and where each ends.
-    fn packed<'a>(
-        &self,
-        texts: impl Iterator<Item = &'a &'a [u8]>,
-    ) -> mlua::Result<(LuaString, Variadic<usize>)> {
-        let mut all = self.scratch.take();
-        all.clear();
-        let mut ends = Variadic::with_capacity(PACKED_MAX);
-        for text in texts {
-            all.extend_from_slice(text);
-            ends.push(all.len());
+    ) -> mlua::Result<Finished> {
+        let seen = |texts: &[&[u8]], sees: bool| sees.then_some(texts.len());
+        let counts = (
+            seen(keys, code.given.keys),
+            seen(args, code.given.arguments),
+        );
+        let keys = &keys[..counts.0.unwrap_or(0)];
+        let args = &args[..counts.1.unwrap_or(0)];
+        let mut texts = keys.iter().chain(args).map(|text| Some(*text));
+        if keys.is_empty() && args.is_empty() || self.exchange.several(&mut texts).is_some() {
+            let (keys, args) = counts;
+            return HOST.set(Lent(host), || code.entry.call((code.function, keys, args)));
         }
-        let string = self.lua.create_string(&all);
-        if all.capacity() <= SCRATCH_BYTES_MAX {
-            self.scratch.replace(all);
-        }
-        Ok((string?, ends))
+        let (keys, args) = (self.texts(keys)?, self.texts(args)?);
+        HOST.set(Lent(host), || code.entry.call((code.function, keys, args)))
     }
 
     fn texts(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
@@ -350,11 +340,22 @@ impl Machine {
     }
 }
 
+/// What is to run, and by which function of the prelude.
+struct Code<'m> {
+    entry: &'m LuaFunction,
+    function: &'m LuaFunction,
+    given: Given,
+}
+
+/// What the prelude gives of a run: whether it succeeded, and what it gave, texts apart.
+type Finished = (bool, Option<BString>, LuaValue);
+
 /// Makes the world of scripts: gives the functions of the prelude that the machine calls.
-fn world(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
+fn world(lua: &Lua, run: &Rc<Run>, exchange: &Rc<Exchange>) -> mlua::Result<Table> {
     let machine = lua.create_table()?;
-    machine.raw_set("call", calls::command(lua, run, true)?)?;
-    machine.raw_set("pcall", calls::command(lua, run, false)?)?;
+    machine.raw_set("shared", exchange.buffer())?;
+    machine.raw_set("call", calls::command(lua, run, exchange)?)?;
+    machine.raw_set("call_short", calls::short_command(lua, run, exchange)?)?;
     api::fill(lua, &machine, run)?;
     machine.raw_set("register_function", register::function(lua, run)?)?;
     machine.raw_set("version", VERSION)?;
@@ -377,11 +378,6 @@ fn world(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     globals.set_safeenv(true);
     Ok(prelude)
 }
-
-/// Keys and arguments that go into a run as one text.
-const PACKED_MAX: usize = 200;
-/// Bytes of the buffer for it that are kept for the next run.
-const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// The version of the interface that scripts see, as text and as a number.
 const VERSION: &str = "7.2.0";

@@ -9,6 +9,8 @@ pub struct Shebang {
     pub options: Vec<(Vec<u8>, Vec<u8>)>,
     /// Words after it without a `=`.
     pub others: Vec<Vec<u8>>,
+    /// A quote has no end, or something stands right behind it.
+    pub is_malformed: bool,
 }
 
 impl Shebang {
@@ -32,20 +34,100 @@ pub fn split(source: &[u8]) -> (Option<Shebang>, &[u8]) {
         .position(|byte| *byte == b'\n')
         .unwrap_or(rest.len());
     let (line, body) = rest.split_at(end);
-    let mut words = line
-        .split(|byte| byte.is_ascii_whitespace())
-        .filter(|word| !word.is_empty());
+    // The mark is a part of the first word.
+    let engine_bytes = line.iter().take_while(|byte| !byte.is_ascii_whitespace());
+    let (engine, options) = line.split_at(engine_bytes.count());
     let mut shebang = Shebang {
-        engine: words.next().unwrap_or_default().to_vec(),
+        engine: engine.to_vec(),
         ..Shebang::default()
+    };
+    let Some(words) = words(options) else {
+        shebang.is_malformed = true;
+        return (Some(shebang), body);
     };
     for word in words {
         match word.iter().position(|byte| *byte == b'=') {
             Some(at) => shebang
                 .options
                 .push((word[..at].to_vec(), word[at + 1..].to_vec())),
-            None => shebang.others.push(word.to_vec()),
+            None => shebang.others.push(word),
         }
     }
     (Some(shebang), body)
+}
+
+/// The words of a line; blanks between quotes belong to the word. Nothing when the quotes do not fit.
+fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii();
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        while let Some((first, behind)) = rest.split_first() {
+            match first {
+                b'"' | b'\'' => {
+                    rest = quoted(*first, behind, &mut word)?;
+                    if !rest.first().is_none_or(u8::is_ascii_whitespace) {
+                        return None;
+                    }
+                }
+                byte if byte.is_ascii_whitespace() => break,
+                byte => {
+                    word.push(*byte);
+                    rest = behind;
+                }
+            }
+        }
+        words.push(word);
+        rest = rest.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// Adds what is between quotes to a word; gives what stands behind them. A backslash takes its meaning
+/// from the next byte.
+fn quoted<'l>(quote: u8, mut rest: &'l [u8], word: &mut Vec<u8>) -> Option<&'l [u8]> {
+    loop {
+        let (first, behind) = rest.split_first()?;
+        rest = match first {
+            byte if *byte == quote => return Some(behind),
+            b'\\'
+                if behind
+                    .first()
+                    .is_some_and(|next| *next == quote || *next == b'\\') =>
+            {
+                word.extend(behind.first());
+                &behind[1..]
+            }
+            byte => {
+                word.push(*byte);
+                behind
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_may_stand_in_quotes() {
+        let (line, body) = split(b"#!lua name=\"my lib\" 'flags=a,b' x\nreturn");
+        let line = line.unwrap_or_default();
+        assert_eq!((&*line.engine, body), (&b"lua"[..], &b"\nreturn"[..]));
+        assert_eq!(line.option(b"name"), Some(&b"my lib"[..]));
+        assert_eq!(line.option(b"flags"), Some(&b"a,b"[..]));
+        assert_eq!(line.others, [b"x"]);
+        for malformed in [&b"#!lua name=\"x\n"[..], b"#!lua name='x'y\n"] {
+            assert!(split(malformed).0.is_some_and(|line| line.is_malformed));
+        }
+    }
+
+    #[test]
+    fn an_engine_stands_right_behind_the_mark() {
+        let (line, _) = split(b"#! name=lib\n");
+        let line = line.unwrap_or_default();
+        assert_eq!(line.engine, b"");
+        assert_eq!(line.option(b"name"), Some(&b"lib"[..]));
+    }
 }

@@ -1,4 +1,4 @@
-//! Reads one encoded reply straight into what the script sees.
+//! Reads one encoded reply straight into what the prelude makes the script's value from.
 //!
 //! The frame comes from our own server, so a malformed one is a fault of the host, told to the script
 //! as an error; it never panics.
@@ -6,23 +6,60 @@
 use base::{float, number};
 use mlua::{Error, Lua, Value as LuaValue};
 
-use crate::convert::{self, Outcome};
+use crate::convert;
+use crate::exchange::{Exchange, Passed};
 
-/// The reply in `frame` as the script sees it; an error is what `redis.call` raises.
-pub(crate) fn reply(lua: &Lua, frame: &[u8]) -> mlua::Result<Outcome> {
-    if let Some(rest) = frame.strip_prefix(b"-") {
-        return Ok(Err(line(rest)?.0.to_vec()));
-    }
+/// The reply in `frame`.
+pub(crate) fn reply(lua: &Lua, exchange: &Exchange, frame: &[u8]) -> mlua::Result<Passed> {
     let mut reader = Reader { lua, rest: frame };
-    reader.value().map(Ok)
+    if let Some(passed) = reader.clone().passed(exchange)? {
+        return Ok(passed);
+    }
+    if let Some(rest) = frame.strip_prefix(b"-") {
+        return convert::raised(lua, line(rest)?.0);
+    }
+    Ok((reader.value()?, None))
 }
 
+#[derive(Clone)]
 struct Reader<'a> {
     lua: &'a Lua,
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    /// The reply if the buffer takes it: texts, and tables of nothing else.
+    fn passed(&mut self, exchange: &Exchange) -> mlua::Result<Option<Passed>> {
+        let (kind, rest) = self.rest.split_first().ok_or_else(malformed)?;
+        let (head, rest) = line(rest)?;
+        self.rest = rest;
+        Ok(match kind {
+            b'$' => match count(head)? {
+                Some(length) => exchange.text(self.bytes(length)?),
+                None => None,
+            },
+            b'+' => exchange.status(head),
+            b'-' => exchange.error(head),
+            b'*' => match count(head)? {
+                Some(items) => {
+                    exchange.texts(items, std::iter::from_fn(|| self.item()).take(items))
+                }
+                None => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// The next text, or none in its place; nothing where something else is next.
+    fn item(&mut self) -> Option<Option<&'a [u8]>> {
+        let (head, rest) = line(self.rest.strip_prefix(b"$")?).ok()?;
+        self.rest = rest;
+        match count(head).ok()? {
+            Some(length) => self.bytes(length).ok().map(Some),
+            None => Some(None),
+        }
+    }
+
     fn value(&mut self) -> mlua::Result<LuaValue> {
         let (kind, rest) = self.rest.split_first().ok_or_else(malformed)?;
         let (head, rest) = line(rest)?;

@@ -103,6 +103,22 @@ fn a_library_sees_little_while_it_is_loaded() {
 }
 
 #[test]
+fn the_globals_of_a_library_are_no_way_out_while_it_is_loaded() {
+    for (body, wanted) in [
+        (
+            "local mt = getmetatable(_G)",
+            "ERR user_function:2: Script attempted to access nonexistent global variable 'getmetatable'",
+        ),
+        (
+            "_G.redis = {}",
+            "ERR user_function:2: Attempt to modify a readonly table",
+        ),
+    ] {
+        assert_eq!(refusal(&format!("#!lua name=l\n{body}")), wanted, "{body}");
+    }
+}
+
+#[test]
 fn errors_of_functions_have_their_place() {
     let mut machine = machine();
     let source = b"#!lua name=l\n\
