@@ -126,9 +126,8 @@ impl Indexed {
     /// Adds keys to a lock set. They come behind others out of order, so that waiting for somebody
     /// might never end: it is given up after a while.
     ///
-    /// A cut that was made since the set was taken may have passed the new buckets. What is changed from
-    /// now on belongs behind it, then; what was changed before lies in buckets that the cut has not come
-    /// to, and belongs before it.
+    /// All that is changed with the set belongs on one side of a cut. If something was changed already,
+    /// that is the side the set has; a bucket that a cut made since has passed cannot be added then.
     pub(crate) fn lock_more(&mut self, keys: &[Key<'_>]) -> Result<(), Busy> {
         for key in keys {
             if self.holds(key) {
@@ -140,6 +139,11 @@ impl Indexed {
                 return Err(Busy);
             };
             let home = index.lock_soon(key.hash()).ok_or(Busy)?;
+            let bucket = index.bucket(home.number);
+            if self.is_before_cut() && bucket.is_behind(self.local.generation) {
+                bucket.unlock(false);
+                return Err(Busy);
+            }
             if self.local.holds_long {
                 index.bucket(home.number).set_long();
             }
@@ -153,8 +157,20 @@ impl Indexed {
             };
             self.local.held.insert(at, held);
         }
-        self.local.choose_side(&self.shared);
+        if !self.has_changed_held() {
+            self.local.choose_side(&self.shared);
+        }
         Ok(())
+    }
+
+    /// Whether the set has its side of a cut that was made since it was taken, and it is the old one.
+    fn is_before_cut(&self) -> bool {
+        let sides = self.local.generation ^ self.shared.snapshots.generation();
+        sides & 1 != 0 && self.has_changed_held()
+    }
+
+    fn has_changed_held(&self) -> bool {
+        self.local.held.iter().any(|held| held.changed)
     }
 
     /// Where a bucket stands in the lock set, or where it would.
