@@ -33,6 +33,9 @@ pub enum CommandError {
     /// It takes longer than a worker may be away from its other clients; nothing was done. Never
     /// sent: whoever can run it aside does ([`crate::Next::Aside`]).
     Aside,
+    /// Somebody who takes long has what it needs; nothing was done. Never sent: it is run again when
+    /// that may be over ([`crate::Next::Busy`]), or refused as by who is late.
+    Held,
     /// There is nothing yet, and the client waits; nothing was done. Never sent
     /// ([`crate::Next::Blocks`]).
     Blocks,
@@ -68,6 +71,7 @@ impl CommandError {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
             Self::Aside => "ERR the command takes too long here".into(),
+            Self::Held => "ERR the keys are held for long".into(),
             Self::Blocks => "ERR the command waits".into(),
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Self::Text(text) => Cow::Borrowed(text),

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use libraries::{FunctionFacts, Libraries, LibraryError, LoadedLibrary, State};
-pub(crate) use machine::{Compiled, RunFlags, add, compiled, load_library, loaded};
+pub(crate) use machine::{Compiled, RunFlags, add, find, load_library, loaded};
 pub(crate) use run::{Call, Code, run};
 pub use running::{Killing, RunKind, Running};
 
@@ -52,10 +52,18 @@ pub(crate) fn digest_of(source: &[u8]) -> Digest {
     digest
 }
 
+/// The name of a script as a client wrote it; nothing when it is none.
+pub(crate) fn digest_named(name: &[u8]) -> Option<Digest> {
+    let mut digest = Digest::try_from(name).ok()?;
+    digest.make_ascii_lowercase();
+    Some(digest)
+}
+
 /// All that is shared about scripts by the threads of a server.
 #[derive(Debug, Default)]
 pub struct Scripts {
     cache: Mutex<Cache>,
+    era: Era,
     /// Scripts forgotten to make room for others.
     evicted: AtomicU64,
     /// Those that run, as far as others hear of them.
@@ -91,6 +99,28 @@ pub fn install(settings: &Settings, sources: &[Vec<u8>]) -> Result<(), CommandEr
     installed.map_err(|_| CommandError::fixed("ERR two libraries have the same names"))
 }
 
+/// The time between two moments at which scripts were forgotten: a number that no other time has, also
+/// of other servers in the same process.
+#[derive(Debug)]
+struct Era(AtomicU64);
+
+impl Era {
+    fn number() -> u64 {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        NUMBER.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.0.store(Self::number(), Ordering::Release);
+    }
+}
+
+impl Default for Era {
+    fn default() -> Self {
+        Self(AtomicU64::new(Self::number()))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Cache {
     scripts: HashMap<Digest, Arc<Script>>,
@@ -103,6 +133,11 @@ impl Scripts {
     /// The script with this name, if it is known.
     pub(crate) fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
         self.cache().scripts.get(digest).cloned()
+    }
+
+    /// Changes whenever a script is forgotten: who remembers one asks again then.
+    pub(crate) fn era(&self) -> u64 {
+        self.era.0.load(Ordering::Acquire)
     }
 
     /// Remembers a script; `stays` if it is not to be forgotten for others (SCRIPT LOAD).
@@ -129,6 +164,7 @@ impl Scripts {
                 && let Some(gone) = cache.scripts.remove(&oldest)
             {
                 cache.bytes -= gone.source.len();
+                self.era.end();
                 self.evicted.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -138,6 +174,7 @@ impl Scripts {
     /// Forgets all scripts.
     pub(crate) fn flush(&self) {
         *self.cache() = Cache::default();
+        self.era.end();
     }
 
     /// How many scripts are known, and the bytes of their sources.

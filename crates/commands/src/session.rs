@@ -71,6 +71,8 @@ pub struct Session {
     pub pushes_seen: u64,
     /// Whether pushes have to wait for the end of the running command, whose reply has several parts.
     pub holds_pushes: bool,
+    /// Whether a script runs for it.
+    pub in_script: bool,
     /// Those that wait for a reply, and are to be written behind it.
     pub held_pushes: Vec<Push>,
     /// What it publishes is more than can be delivered: it has to wait.
@@ -108,6 +110,7 @@ impl Session {
             tracking: None,
             pushes_seen: 0,
             holds_pushes: false,
+            in_script: false,
             held_pushes: Vec::new(),
             is_throttled: false,
             reply_is_push: false,

@@ -16,7 +16,7 @@ use store::{DatabaseId, Handle, Key};
 
 use crate::families::server::keys as places;
 use crate::plan::ARGUMENTS_MAX;
-use crate::spec::{CommandSpec, Flags, Group};
+use crate::spec::{Begin, CommandSpec, Find, Flags, Group};
 use crate::table::CommandIndex;
 use crate::watch::Watches;
 
@@ -222,6 +222,26 @@ pub(crate) fn add_keys<'t>(
         }
     }
     true
+}
+
+/// The key of a request that touches this one and no other, when its row tells that by itself.
+pub(crate) fn only_key<'t>(
+    store: &Handle,
+    database: DatabaseId,
+    spec: &CommandSpec,
+    request: &Request<'t>,
+) -> Option<Key<'t>> {
+    let [keys] = spec.keys else {
+        return None;
+    };
+    let is_one = matches!(keys.find, Find::Range { last: 0, .. }) && spec.keys_of.is_none();
+    if !is_one || matches!(spec.name, "MOVE" | "COPY" | "SORT" | "SORT_RO") {
+        return None;
+    }
+    match keys.begin {
+        Begin::Index(at) => Some(store.key(database, request.arg(usize::from(at))?)),
+        _ => None,
+    }
 }
 
 /// Whether a command that names no key may nevertheless come to some.

@@ -228,6 +228,8 @@ impl Visit<'_> {
         }
         match transaction.reach(store, session.database, session.watches.as_deref()) {
             Reach::Everything => true,
+            // They get the whole store.
+            Reach::Keys(_) if transaction.has_scripts() => true,
             Reach::Keys(keys) => are_held_for_long(store, &keys),
         }
     }

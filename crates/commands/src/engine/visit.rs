@@ -424,15 +424,10 @@ impl Visit<'_> {
             self.serve();
         }
         let start = self.reply_start;
-        if let Err(error) = result {
-            match error {
-                CommandError::Aside => {
-                    self.reply.rollback(start);
-                    return Next::Aside;
-                }
-                CommandError::Blocks => return self.block(start),
-                error => self.refuse(start, &error),
-            }
+        if let Err(error) = result
+            && let Some(next) = self.fail(start, &error)
+        {
+            return next;
         }
         let session = &mut *self.context.session;
         session.arrival = None;
@@ -457,6 +452,25 @@ impl Visit<'_> {
         }
     }
 
+    /// Answers with an error, unless it is none of the client's: then what is to be done instead.
+    fn fail(&mut self, start: usize, error: &CommandError) -> Option<Next> {
+        match error {
+            CommandError::Aside => {
+                self.reply.rollback(start);
+                Some(Next::Aside)
+            }
+            CommandError::Held => {
+                self.reply.rollback(start);
+                Some(self.wait_unless_late())
+            }
+            CommandError::Blocks => Some(self.block(start)),
+            error => {
+                self.refuse(start, error);
+                None
+            }
+        }
+    }
+
     /// Has a request wait for what is held for long, or refuses it when that is by a script that has
     /// run for longer than scripts may.
     #[cold]
@@ -464,8 +478,15 @@ impl Visit<'_> {
         let Some(refusal) = self.context.settings.scripts.running.busy() else {
             return Next::Busy;
         };
-        self.context.session.spoil_transaction();
-        self.refuse(self.reply_start, &CommandError::fixed(refusal));
+        // In a transaction only its end waits.
+        let refusal = if self.context.session.transaction.is_some() {
+            self.context.end_transaction();
+            let text = format!("EXECABORT Transaction discarded because of: {refusal}");
+            CommandError::Text(text.into())
+        } else {
+            CommandError::fixed(refusal)
+        };
+        self.refuse(self.reply_start, &refusal);
         Next::Read
     }
 
@@ -560,7 +581,7 @@ impl Visit<'_> {
             _ => handler(&mut self.context, &mut args, &mut self.reply),
         };
         match result {
-            Err(CommandError::Aside) => return result,
+            Err(CommandError::Aside | CommandError::Held) => return result,
             Err(CommandError::Blocks) => {
                 // Shown when it came, and not again when it is served.
                 self.ledger.show(&mut self.context, spec, request, None);

@@ -1,5 +1,6 @@
 //! One command inside of a script: whether it may run, whether its keys are held, and its reply.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,6 +58,36 @@ struct Command<'r> {
     request: Request<'r>,
 }
 
+/// Memory for what goes from a script to a command and back, kept from run to run.
+#[derive(Default)]
+struct Spare {
+    request: OwnedRequest,
+    reply: ReplyBuffer,
+    /// The last reply in one piece, where it had several.
+    whole: Vec<u8>,
+}
+
+impl Spare {
+    /// Bytes that are kept for the next run.
+    const KEPT_BYTES_MAX: usize = 64 << 10;
+
+    fn take() -> Box<Self> {
+        SPARE.take().unwrap_or_default()
+    }
+
+    fn give_back(mut self: Box<Self>) {
+        self.reply.clear();
+        self.whole = Vec::new();
+        if self.request.held_bytes() + self.reply.held_bytes() <= Self::KEPT_BYTES_MAX {
+            SPARE.set(Some(self));
+        }
+    }
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Box<Spare>>> = const { Cell::new(None) };
+}
+
 /// The server as one run of a script sees it.
 pub(super) struct Caller<'h, 'c> {
     context: &'h mut Context<'c>,
@@ -66,9 +97,7 @@ pub(super) struct Caller<'h, 'c> {
     is_full: bool,
     /// The protocol that replies come in.
     resp: Resp,
-    buffer: ReplyBuffer,
-    /// The last reply in one piece, where it had several.
-    whole: Vec<u8>,
+    spare: Box<Spare>,
     started_ns: u64,
     long: Option<Arc<LongRun>>,
     wrote: bool,
@@ -89,8 +118,7 @@ impl<'h, 'c> Caller<'h, 'c> {
             leave,
             is_full,
             resp: Resp::V2,
-            buffer: ReplyBuffer::with_capacity(0),
-            whole: Vec::new(),
+            spare: Spare::take(),
             started_ns,
             long: None,
             wrote: false,
@@ -107,6 +135,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         if self.halt.is_none() {
             self.call.history.note_run(ns);
         }
+        self.spare.give_back();
         self.halt.take()
     }
 
@@ -127,7 +156,7 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR Wrong number of args calling Redis command from script",
             ));
         }
-        if spec.flags.has(Flags::NOSCRIPT) {
+        if spec.flags.has(Flags::NOSCRIPT) || is_cluster_reset(spec, request) {
             return Err(CommandError::fixed(
                 "ERR This Redis command is not allowed from script",
             ));
@@ -179,8 +208,12 @@ impl<'h, 'c> Caller<'h, 'c> {
     fn reach(&mut self, command: &Command<'_>) -> Result<bool, CommandError> {
         let context = &mut *self.context;
         let database = context.session.database;
-        let mut keys = Vec::new();
         let (spec, request) = (command.spec, command.request);
+        let only = transaction::only_key(context.store, database, spec, &request);
+        if only.is_some_and(|key| context.store.holds(&key)) {
+            return Ok(true);
+        }
+        let mut keys = Vec::new();
         let tells_all = transaction::add_keys(&mut keys, context.store, database, spec, &request);
         let may_restart = self.leave.may_restart && !self.wrote;
         if !tells_all && !context.store.is_alone() {
@@ -226,8 +259,15 @@ impl<'h, 'c> Caller<'h, 'c> {
 
     /// Runs a command, if it may run here, and leaves its reply in the buffer.
     fn run(&mut self, arguments: &[&[u8]]) -> CommandResult {
-        let owned = OwnedRequest::new(arguments);
-        let command = self.admit(owned.request())?;
+        let mut copy = std::mem::take(&mut self.spare.request);
+        copy.set(arguments);
+        let result = self.run_request(copy.request());
+        self.spare.request = copy;
+        result
+    }
+
+    fn run_request(&mut self, request: Request<'_>) -> CommandResult {
+        let command = self.admit(request)?;
         let may_go_on =
             self.reach(&command)? && (!is_effectful(command.spec) || self.begin_to_write());
         if may_go_on {
@@ -247,7 +287,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         context.plan.begin_unplanned();
         context.track_reads(command.spec, command.request);
         let mut args = Args::new(command.request, command.first);
-        let mut reply = Reply::new(&mut self.buffer, self.resp);
+        let mut reply = Reply::new(&mut self.spare.reply, self.resp);
         let result = (command.spec.handler)(context, &mut args, &mut reply);
         (context.pace, context.may_block) = before;
         let counters = context.ledger.counters;
@@ -278,19 +318,20 @@ impl<'h, 'c> Caller<'h, 'c> {
 
 impl Host for Caller<'_, '_> {
     fn call(&mut self, arguments: &[&[u8]]) -> scripting::Reply<'_> {
-        self.buffer.clear();
+        self.spare.reply.clear();
         if let Err(error) = self.run(arguments) {
-            self.buffer.clear();
-            Reply::new(&mut self.buffer, self.resp).error_bytes(&error.text());
+            self.spare.reply.clear();
+            Reply::new(&mut self.spare.reply, self.resp).error_bytes(&error.text());
         }
         if self.halt.is_some() {
             return scripting::Reply::Stop(BEGINS_ANEW);
         }
-        if self.buffer.len_with_attachments() == self.buffer.len() {
-            return scripting::Reply::Encoded(self.buffer.as_slice());
+        let Spare { reply, whole, .. } = &mut *self.spare;
+        if reply.len_with_attachments() == reply.len() {
+            return scripting::Reply::Encoded(reply.as_slice());
         }
-        self.whole = self.buffer.to_vec();
-        scripting::Reply::Encoded(&self.whole)
+        *whole = reply.to_vec();
+        scripting::Reply::Encoded(whole)
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
@@ -355,6 +396,12 @@ fn killed(kind: RunKind, killing: Killing) -> Stop {
         (Killing::Asked, RunKind::Function) => "Script killed by user with FUNCTION KILL.",
     };
     Stop { text }
+}
+
+/// The one command about clusters that no script may run. It has no row: this server is in no cluster.
+fn is_cluster_reset(spec: &CommandSpec, request: Request<'_>) -> bool {
+    let subcommand = || request.arg(1).unwrap_or_default();
+    spec.name == "CLUSTER" && subcommand().eq_ignore_ascii_case(b"RESET")
 }
 
 /// Whether a command does what cannot be taken back, or done twice.

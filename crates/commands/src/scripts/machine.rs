@@ -23,9 +23,22 @@ thread_local! {
 struct Place {
     machine: Machine,
     programs: HashMap<Digest, Rc<Compiled>>,
+    /// Scripts that ran last, each in the place that its name has.
+    recent: Vec<Option<Recent>>,
     /// By the number of the library.
     libraries: HashMap<u64, Rc<Library>>,
 }
+
+/// A script that ran.
+struct Recent {
+    /// Until another one is forgotten.
+    era: u64,
+    script: Arc<Script>,
+    compiled: Rc<Compiled>,
+}
+
+/// Places for scripts that ran last.
+const RECENT_PLACES: usize = 64;
 
 /// A script, compiled on this thread.
 pub(crate) struct Compiled {
@@ -71,6 +84,7 @@ fn with_place<R>(
             *place = Some(Place {
                 machine: Machine::new(Limits::default())?,
                 programs: HashMap::new(),
+                recent: Vec::new(),
                 libraries: HashMap::new(),
             });
         }
@@ -88,9 +102,52 @@ pub(super) fn with<R>(
     with_place(|place| body(&mut place.machine))
 }
 
-/// A script that is known, compiled on this thread.
-pub(crate) fn compiled(script: &Script) -> Result<Rc<Compiled>, CommandError> {
-    compile(&script.digest, &script.source)
+/// The script with this name, compiled on this thread, if it is known.
+///
+/// # Errors
+/// When there is no memory for it.
+pub(crate) fn find(
+    scripts: &Scripts,
+    digest: &Digest,
+) -> Result<Option<(Arc<Script>, Rc<Compiled>)>, CommandError> {
+    let era = scripts.era();
+    if let Some(recent) = recent(digest, era) {
+        return Ok(Some(recent));
+    }
+    let Some(script) = scripts.find(digest) else {
+        return Ok(None);
+    };
+    let compiled = compile(digest, &script.source)?;
+    let recent = Recent {
+        era,
+        script: Arc::clone(&script),
+        compiled: Rc::clone(&compiled),
+    };
+    let kept = with_place(|place| {
+        place.recent.resize_with(RECENT_PLACES, || None);
+        place.recent[place_of(digest)] = Some(recent);
+        Ok(())
+    });
+    kept.map_err(|error| CommandError::Bytes(error.text().to_vec()))?;
+    Ok(Some((script, compiled)))
+}
+
+/// The script with this name, if it ran here not long ago and no script was forgotten since.
+fn recent(digest: &Digest, era: u64) -> Option<(Arc<Script>, Rc<Compiled>)> {
+    PLACE.with(|place| {
+        let place = place.try_borrow().ok()?;
+        let recent = place.as_ref()?.recent.get(place_of(digest))?.as_ref()?;
+        let is_it = recent.era == era && recent.script.digest == *digest;
+        is_it.then(|| (Arc::clone(&recent.script), Rc::clone(&recent.compiled)))
+    })
+}
+
+fn place_of(digest: &Digest) -> usize {
+    let word = digest
+        .iter()
+        .take(4)
+        .fold(0, |word, digit| word * 7 + usize::from(*digit));
+    word % RECENT_PLACES
 }
 
 /// Adds a script to those that are known, if it can be compiled.
@@ -195,7 +252,7 @@ fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
     let (Some(first_line), _) = shebang::split(source) else {
         return Err(CommandError::fixed("ERR Missing library metadata"));
     };
-    if !source.contains(&b'\n') {
+    if !source.contains(&b'\n') || first_line.is_malformed {
         return Err(CommandError::fixed("ERR Invalid library metadata"));
     }
     if !first_line.engine.eq_ignore_ascii_case(b"lua") {
@@ -240,6 +297,9 @@ fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
     };
     if !source.contains(&b'\n') {
         return Err(CommandError::fixed("ERR Invalid script shebang"));
+    }
+    if first_line.is_malformed {
+        return Err(CommandError::fixed("ERR Invalid engine in script shebang"));
     }
     if first_line.engine != b"lua" {
         return Err(about(

@@ -64,7 +64,9 @@ pub(crate) fn run(
 ) -> CommandResult {
     let before = (context.session.database, context.session.holds_pushes);
     context.session.holds_pushes = true;
+    context.session.in_script = true;
     let result = run_until_done(context, call, is_full, reply);
+    context.session.in_script = false;
     (context.session.database, context.session.holds_pushes) = before;
     result
 }
@@ -83,11 +85,7 @@ fn run_until_done(
     if may_defer && history.was_slow() {
         return Err(CommandError::Aside);
     }
-    let mut names: Names = call
-        .keys
-        .iter()
-        .map(|key| (database, (*key).into()))
-        .collect();
+    let mut found = Names::new();
     let mut hold = match is_inside {
         true => Hold::Given,
         false if history.strays() && !is_aside => Hold::All,
@@ -100,16 +98,15 @@ fn run_until_done(
             may_defer,
             may_write: is_aside || history.is_trusted(),
         };
+        let keys = keys_of(context, (database, &call.keys), &found);
+        if !is_aside && is_held_for_long(context, &hold, &keys) {
+            return Err(CommandError::Held);
+        }
         let attempt = |context: &mut Context<'_>| attempt(context, call, leave, is_full);
-        let keys: Vec<Key<'_>> = keys_of(context, &names);
         let (halt, result) = match hold {
             Hold::Given => attempt(context),
             Hold::Keys if is_aside => context.locked_long(&keys, attempt),
             Hold::Keys => context.locked(&keys, attempt),
-            // What is held for long would keep everybody waiting.
-            Hold::All if may_defer && context.store.may_be_busy() => {
-                return Err(CommandError::Aside);
-            }
             Hold::All => context.exclusive(attempt),
         };
         context.session.database = database;
@@ -119,7 +116,7 @@ fn run_until_done(
             Some(Halt::LockAll) => hold = Hold::All,
             Some(Halt::Lock(more)) => {
                 drop(keys);
-                names.extend(more);
+                found.extend(more);
                 restarts += 1;
                 if restarts >= RESTARTS_MAX && !is_aside {
                     history.note_stray();
@@ -130,9 +127,31 @@ fn run_until_done(
     }
 }
 
-fn keys_of<'n>(context: &Context<'_>, names: &'n Names) -> Vec<Key<'n>> {
-    let key = |(database, name): &'n (DatabaseId, Box<[u8]>)| context.store.key(*database, name);
-    names.iter().map(key).collect()
+/// Whether somebody who takes long has what is to be locked: a worker that waited for it would keep all
+/// its clients waiting.
+fn is_held_for_long(context: &mut Context<'_>, hold: &Hold, keys: &[Key<'_>]) -> bool {
+    context.store.may_be_busy()
+        && match hold {
+            Hold::Given => false,
+            Hold::Keys => context
+                .store
+                .try_locked(keys, store::Hold::Short, |_| ())
+                .is_err(),
+            Hold::All => true,
+        }
+}
+
+/// The keys that were declared, and those that were found out.
+fn keys_of<'n>(
+    context: &Context<'_>,
+    (database, declared): (DatabaseId, &[&'n [u8]]),
+    found: &'n Names,
+) -> Vec<Key<'n>> {
+    let store = &context.store;
+    let declared = declared.iter().map(|name| store.key(database, name));
+    let found = found.iter();
+    let found = found.map(|(database, name)| store.key(*database, name));
+    declared.chain(found).collect()
 }
 
 /// One run, with what it needs locked.

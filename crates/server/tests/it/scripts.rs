@@ -80,3 +80,61 @@ fn who_wants_the_keys_of_a_script_that_is_late_is_told_and_no_other() {
     other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
     assert!(!matches!(other.receive(), Ok(Some(Value::Error(_)))));
 }
+
+/// What begins a script that changes a key and never ends.
+fn hold(server: &Server, key: &str) -> Client {
+    let mut caller = server.client().unwrap();
+    caller.send(&["EVAL", WRITES_FOREVER, "1", key]).unwrap();
+    let mut other = server.client().unwrap();
+    ask_until(&mut other, &["SCRIPT", "KILL"], "UNKILLABLE");
+    ask_until(&mut other, &["GET", key], "BUSY");
+    caller
+}
+
+#[test]
+fn who_needs_all_keys_beside_a_script_that_is_late_is_told_and_waits_for_nothing() {
+    let server = start();
+    let _caller = hold(&server, "held");
+    let mut other = server.client().unwrap();
+    let finds_out = "return redis.call('GET', 'he' .. 'ld')";
+    let reaches_all = "return redis.call('FLUSHALL')";
+    for is_tracked in [false, true] {
+        if is_tracked {
+            ask_until(&mut other, &["HELLO", "3"], "");
+            ask_until(&mut other, &["CLIENT", "TRACKING", "ON"], "OK");
+        }
+        for request in [
+            &["EVAL", finds_out, "0"][..],
+            &["EVAL", reaches_all, "0"],
+            &["EVAL", WRITES_FOREVER, "1", "held"],
+            &["FLUSHALL"],
+            &["SWAPDB", "0", "1"],
+            &["KEYS", "*"],
+            &["FUNCTION", "FLUSH"],
+            &["PING"],
+        ] {
+            let told = error(other.command(request).unwrap());
+            assert!(told.starts_with("BUSY "), "{request:?}: {told}");
+        }
+        for request in [
+            &["MULTI"][..],
+            &["EVAL", "return redis.call('SET', KEYS[1], 1)", "1", "free"],
+        ] {
+            other.command(request).unwrap();
+        }
+        let told = error(other.command(&["EXEC"]).unwrap());
+        let wanted = "EXECABORT Transaction discarded because of: BUSY ";
+        assert!(told.starts_with(wanted), "{told}");
+        let ok = Value::Simple(b"OK".to_vec());
+        assert_eq!(other.command(&["SET", "free", "v"]).unwrap(), ok);
+        let source = "return redis.call('GET', KEYS[1])";
+        let got = other.command(&["EVAL", source, "1", "free"]).unwrap();
+        assert_eq!(got, Value::Bulk(b"v".to_vec()));
+        assert!(!matches!(
+            other.command(&["INFO"]).unwrap(),
+            Value::Error(_)
+        ));
+    }
+    other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    assert!(!matches!(other.receive(), Ok(Some(Value::Error(_)))));
+}

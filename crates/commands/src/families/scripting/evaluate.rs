@@ -9,7 +9,7 @@ use super::Given;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::scripts::{self, Call, Code, Compiled, Digest, RunKind, Script};
+use crate::scripts::{self, Call, Code, Compiled, RunKind, Script};
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 
 const COMMON: Flags = Flags::NOSCRIPT
@@ -114,12 +114,8 @@ fn eval(
     let source = args.bytes()?;
     let given = Given::parse(args)?;
     let digest = scripts::digest_of(source);
-    let known = context.settings.scripts.find(&digest);
-    let (script, compiled) = match known {
-        Some(script) => {
-            let compiled = scripts::compiled(&script)?;
-            (script, compiled)
-        }
+    let (script, compiled) = match scripts::find(&context.settings.scripts, &digest)? {
+        Some(known) => known,
         None => scripts::add(context.settings, digest, source, false)?,
     };
     run_script(context, (&script, &compiled), given, reply, reads_only)
@@ -132,10 +128,10 @@ fn eval_sha(
     reads_only: bool,
 ) -> CommandResult {
     let name = args.bytes()?;
-    let digest = Digest::try_from(name.to_ascii_lowercase()).map_err(|_| NO_SCRIPT)?;
+    let digest = scripts::digest_named(name).ok_or(NO_SCRIPT)?;
     let given = Given::parse(args)?;
-    let script = context.settings.scripts.find(&digest).ok_or(NO_SCRIPT)?;
-    let compiled = scripts::compiled(&script)?;
+    let known = scripts::find(&context.settings.scripts, &digest)?;
+    let (script, compiled) = known.ok_or(NO_SCRIPT)?;
     run_script(context, (&script, &compiled), given, reply, reads_only)
 }
 

@@ -160,3 +160,61 @@ fn a_worker_leaves_aside_what_may_take_long_before_it_changes_anything() {
     }
     assert_eq!(server.text("GET n"), "1");
 }
+
+#[test]
+fn a_script_that_would_wait_for_a_stream_is_refused() {
+    let mut server = TestServer::new();
+    server.run("XGROUP CREATE s g $ MKSTREAM");
+    for (source, told) in [
+        (
+            "return redis.call('xread', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')",
+            "ERR xread command is not allowed with BLOCK option from scripts",
+        ),
+        (
+            "return redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'block', 0, 'STREAMS', KEYS[1], '>')",
+            "ERR XREADGROUP command is not allowed with BLOCK option from scripts",
+        ),
+        (
+            "return redis.call('cluster', 'reset', 'hard')",
+            "ERR This Redis command is not allowed from script",
+        ),
+    ] {
+        let refusal = refusal(&mut server, source, &["1", "s"]);
+        assert!(refusal.starts_with(told), "{refusal}");
+    }
+    for source in [
+        "return redis.call('xread', 'STREAMS', KEYS[1], '$')",
+        "return redis.call('xreadgroup', 'GROUP', 'block', 'c', 'STREAMS', KEYS[1], '>')",
+    ] {
+        server.run("XGROUP CREATE s block $");
+        assert_eq!(eval(&mut server, source, &["1", "s"]), Value::Null);
+    }
+    server.run("MULTI");
+    server.run("XREAD BLOCK 0 STREAMS s $");
+    assert!(!matches!(server.run("EXEC"), Value::Error(_)));
+}
+
+#[test]
+fn members_of_a_set_come_in_order_where_a_script_asks() {
+    let mut server = TestServer::new();
+    server.run("SADD s m b z a q c");
+    let source = "return table.concat(redis.call('sort', KEYS[1], 'by', 'nothing'))";
+    let sorted = eval(&mut server, source, &["1", "s"]);
+    assert_eq!(sorted, Value::Bulk(b"abcmqz".to_vec()));
+}
+
+#[test]
+fn a_script_that_was_forgotten_is_not_found_where_it_ran() {
+    let mut server = TestServer::new();
+    let name = server.text("SCRIPT LOAD return");
+    let call = format!("EVALSHA {name} 0");
+    assert_eq!(server.run(&call), Value::Null);
+    assert_eq!(server.run(&call.to_ascii_uppercase()), Value::Null);
+    server.run("SCRIPT FLUSH");
+    assert_eq!(
+        server.error(&call),
+        "NOSCRIPT No matching script. Please use EVAL."
+    );
+    server.run("SCRIPT LOAD return");
+    assert_eq!(server.run(&call), Value::Null);
+}

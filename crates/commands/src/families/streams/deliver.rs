@@ -59,7 +59,7 @@ struct Change {
 }
 
 fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let reading = Reading::parse(args, true, context.now_unix_ms)?;
+    let reading = Reading::parse(context, args, true)?;
     let (group, name) = reading.group.ok_or(CommandError::fixed(
         "ERR Missing GROUP option for XREADGROUP",
     ))?;

@@ -165,10 +165,12 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
+    /// # Errors
+    /// Also when it waits in a script, which cannot.
     pub(super) fn parse(
+        context: &Context<'_>,
         args: &mut Args<'a>,
         is_group: bool,
-        now_unix_ms: u64,
     ) -> Result<Self, CommandError> {
         let mut reading = Self {
             count: None,
@@ -181,7 +183,11 @@ impl<'a> Reading<'a> {
             let more = args.remaining();
             let is = |word: &[u8]| argument.eq_ignore_ascii_case(word);
             if more > 0 && is(b"BLOCK") {
-                reading.timeout_ms = Some(waiting::milliseconds(args.bytes()?, now_unix_ms)?);
+                if context.session.in_script {
+                    return Err(cannot_wait(args.request().name()));
+                }
+                let timeout = waiting::milliseconds(args.bytes()?, context.now_unix_ms)?;
+                reading.timeout_ms = Some(timeout);
             } else if more > 0 && is(b"COUNT") {
                 let count = usize::try_from(args.integer()?).unwrap_or(0);
                 reading.count = Some(count).filter(|count| *count > 0);
@@ -282,8 +288,13 @@ impl Answer {
     }
 }
 
+fn cannot_wait(name: &[u8]) -> CommandError {
+    let complaint = b" command is not allowed with BLOCK option from scripts";
+    CommandError::Bytes([b"ERR ", name, complaint].concat())
+}
+
 fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let reading = Reading::parse(args, false, context.now_unix_ms)?;
+    let reading = Reading::parse(context, args, false)?;
     let keys = reading.streams.iter().map(|(name, _)| context.key(name));
     let keys: KeyList<'_> = keys.collect();
     context.locked(&keys, |context| {

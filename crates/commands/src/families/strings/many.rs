@@ -86,6 +86,7 @@ fn together<R>(
         Room::Lacking => Err(StoreError::OutOfMemory.into()),
         // Among others in a transaction, whose keys are locked already.
         Room::Enough if context.store.holds_keys() => Err(StoreError::OutOfMemory.into()),
+        Room::Enough if context.store.may_be_busy() => Err(CommandError::Held),
         Room::Enough => context.store.exclusive(|store| match room(store) {
             Room::Lacking => Err(StoreError::OutOfMemory.into()),
             Room::Ample | Room::Enough => store.locked(keys, body),

@@ -225,6 +225,7 @@ fn sort(
     let sorting = Sorting {
         source: context.key(options.source),
         destination: options.destination.map(|name| context.key(name)),
+        is_kept: options.destination.is_some() || context.session.in_script,
         database: context.session.database,
         block_limit: context.settings.thresholds.list_blocks(),
         now_unix_ms: context.now_unix_ms,
@@ -251,6 +252,8 @@ struct Sorting<'a> {
     options: Options<'a>,
     source: Key<'a>,
     destination: Option<Key<'a>>,
+    /// What comes of it has to be the same whenever it is done.
+    is_kept: bool,
     database: DatabaseId,
     block_limit: BlockLimit,
     now_unix_ms: u64,
@@ -315,8 +318,9 @@ impl Sorting<'_> {
     fn weights(&self, store: &mut Handle, elements: &Elements) -> Result<Weights, CommandError> {
         let is_alphabetic = self.options.is_alphabetic;
         Ok(match self.options.order {
-            // Whoever keeps members of a set wants an order that is the same everywhere.
-            Order::Found if self.destination.is_some() && elements.is_set() => Weights::Elements,
+            // Whoever keeps members of a set wants an order that is the same everywhere, and so do
+            // scripts.
+            Order::Found if self.is_kept && elements.is_set() => Weights::Elements,
             Order::Found => Weights::None,
             Order::Elements if is_alphabetic => Weights::Elements,
             Order::Elements => {
