@@ -38,7 +38,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "lints",
-        purpose: "clippy, no warning",
+        purpose: "clippy, no warning; the server without TLS, too",
         minutes_max: 5.0,
         needs: &[&tools::CPP_COMPILER],
         commands: || {
@@ -50,7 +50,9 @@ pub const PARTS: &[Part] = &[
                 "-D",
                 "warnings",
             ];
-            vec![cargo(&words)]
+            let bare = ["clippy", "-p", "server", "--no-default-features"];
+            let bare = [&bare[..], &["--", "-D", "warnings"]].concat();
+            vec![cargo(&words), cargo(&bare)]
         },
     },
     Part {

@@ -11,9 +11,9 @@ use reactor::{Balancer, Porter, Security};
 use crate::config::{Config, Tls};
 use crate::node::Node;
 
-/// See the module.
+/// See the module. It has a field, so that it is made as the other form is.
 #[derive(Debug, Default)]
-pub struct Secret;
+pub struct Secret(());
 
 /// Never made.
 #[derive(Debug)]
