@@ -3,7 +3,9 @@
 //! The numbers stand one behind another as little-endian integers of two, four or eight bytes each,
 //! which is also how a dump has them. The width grows with the first number that needs it and never
 //! shrinks. Finding is a binary search; adding and removing move what stands behind, so a set of
-//! this kind is kept short by whoever uses it.
+//! this kind is kept short by whoever uses it. Several are combined by `algebra`.
+
+mod algebra;
 
 use std::ops::ControlFlow;
 

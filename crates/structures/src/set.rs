@@ -57,6 +57,18 @@ impl Set {
         Self::from(IntSet::new())
     }
 
+    /// A set of `numbers`, which ascend, kept as if they had come one by one.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for so many.
+    pub fn from_ascending(numbers: &[i64], limits: &SetLimits) -> Result<Self, Full> {
+        let mut set = Self::from(IntSet::from_ascending(numbers));
+        if numbers.len() > limits.intset_entries {
+            set.make_table()?;
+        }
+        Ok(set)
+    }
+
     /// Says that `count` members are about to come, of which `first` is one: the set is kept at once as
     /// so many will have to be.
     ///
@@ -410,6 +422,17 @@ mod tests {
                 .chain(["x".to_owned()]),
         );
         assert_eq!(set.encoding(), Encoding::Hashtable);
+    }
+
+    #[test]
+    fn numbers_at_once_make_the_set_that_they_make_one_by_one() {
+        for count in [0, 1, 512, 513] {
+            let numbers: Vec<i64> = (0..count).collect();
+            let at_once = Set::from_ascending(&numbers, &LIMITS).unwrap();
+            let one_by_one = set_of(numbers.iter().map(i64::to_string));
+            assert_eq!(at_once.encoding(), one_by_one.encoding());
+            assert_eq!(at_once, one_by_one);
+        }
     }
 
     #[test]

@@ -2,15 +2,19 @@
 //!
 //! All keys are locked, so that the result is that of one moment and the sets can be looked at beside each
 //! other. One set is gone through (of an intersection the smallest), and the others say which of its
-//! members stay; nothing is copied but what is kept.
+//! members stay; nothing is copied but what is kept. Sets of whole numbers are in order and gone through
+//! side by side.
+
+#[cfg(test)]
+mod tests;
 
 use std::ops::ControlFlow;
 
 use protocol::Reply;
 use store::{Entry, Event, EventClass, Handle, Key, Owned};
-use structures::{AHEAD_MAX, ElementText, Set, SetLimits, Structure};
+use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Set, SetLimits, Structure};
 
-use super::{READER, limits, write_members};
+use super::{READER, limits, write_members, write_numbers};
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
@@ -146,6 +150,35 @@ impl Operation {
         };
     }
 
+    /// Shows the result of sets that all are of whole numbers, ascending, each number once, until `visit`
+    /// breaks off. Whether they are.
+    fn walk_numbers(self, sets: &[&Set], mut visit: impl FnMut(i64) -> ControlFlow<()>) -> bool {
+        let ints = sets.iter().map(|set| set.ints());
+        let Some(mut ints) = ints.collect::<Option<Vec<&IntSet>>>() else {
+            return false;
+        };
+        if self == Self::Intersection {
+            ints.sort_by_key(|set| set.len());
+        }
+        // Whoever breaks off knows that.
+        let _ended = match (self, ints.split_first()) {
+            (_, None) => ControlFlow::Continue(()),
+            (Self::Union, _) => IntSet::union(&ints).into_iter().try_for_each(&mut visit),
+            (_, Some((first, others))) => first.sift(others, self == Self::Intersection, visit),
+        };
+        true
+    }
+
+    /// The numbers of the result, ascending, if all sets are of whole numbers.
+    fn numbers(self, sets: &[&Set]) -> Option<Vec<i64>> {
+        let mut numbers = Vec::new();
+        let are_numbers = self.walk_numbers(sets, |number| {
+            numbers.push(number);
+            ControlFlow::Continue(())
+        });
+        are_numbers.then_some(numbers)
+    }
+
     /// The event of keeping its result.
     fn stored_event(self) -> &'static str {
         match self {
@@ -265,7 +298,14 @@ fn collect(
     sets: &mut [&Set],
     limits: &SetLimits,
 ) -> Result<Set, CommandError> {
-    let (mut result, mut inserted) = (Set::new(), Ok(true));
+    if let Some(numbers) = operation.numbers(sets) {
+        return Ok(Set::from_ascending(&numbers, limits)?);
+    }
+    let (mut result, sets) = match operation {
+        Operation::Union => begin_union(sets, limits),
+        Operation::Intersection | Operation::Difference => (Set::new(), sets),
+    };
+    let mut inserted = Ok(true);
     operation.walk(sets, |member| {
         inserted = result.insert(member.as_bytes(), limits);
         if inserted.is_ok() {
@@ -278,6 +318,21 @@ fn collect(
     Ok(result)
 }
 
+/// What a union begins with, and the sets that are yet to be added: a copy of the largest, which shares its
+/// pages until they change, where the result is a table whatever comes, and nothing otherwise.
+fn begin_union<'a, 's>(sets: &'a mut [&'s Set], limits: &SetLimits) -> (Set, &'a mut [&'s Set]) {
+    let small_max = limits.intset_entries.max(limits.listpack_entries);
+    let largest = (0..sets.len()).max_by_key(|at| sets[*at].len());
+    if let Some(at) = largest
+        && sets[at].encoding() == Encoding::Hashtable
+        && sets[at].len() > small_max
+    {
+        sets.swap(0, at);
+        return (sets[0].clone(), &mut sets[1..]);
+    }
+    (Set::new(), sets)
+}
+
 fn combine(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -287,6 +342,10 @@ fn combine(
     let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
     let (limits, pace) = (limits(context), context.pace);
     with_sets(context.store, &keys, pace, operation, |sets| {
+        if let Some(numbers) = operation.numbers(sets) {
+            write_numbers(numbers.into_iter(), reply);
+            return Ok(());
+        }
         // They are unlike, as those of the set are that they come from.
         let mut members = Vec::new();
         if operation != Operation::Union {
@@ -394,129 +453,19 @@ fn sintercard(
     let (operation, pace) = (Operation::Intersection, context.pace);
     let count = with_sets(context.store, &keys, pace, operation, |sets| {
         let mut count = 0;
-        operation.walk(sets, |_| {
+        let mut one_more = || {
             count += 1;
             if count < most {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
-        });
+        };
+        if !operation.walk_numbers(sets, |_| one_more()) {
+            operation.walk(sets, |_| one_more());
+        }
         Ok(count)
     })?;
     reply.count(count);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::testing::TestServer;
-
-    #[test]
-    fn a_union_has_each_member_once_however_it_is_made() {
-        let mut server = TestServer::new();
-        let sizes = [0, 3, 600, 9_000, 20_000, 20_000];
-        for (at, size) in sizes.into_iter().enumerate() {
-            for start in (0..size).step_by(1_000) {
-                let end = size.min(start + 1_000);
-                let members: Vec<String> = (start..end)
-                    .map(|number| format!("m{}", number * (at + 1)))
-                    .collect();
-                server.run(&format!("SADD s{at} {}", members.join(" ")));
-            }
-        }
-        let unions = [
-            "s0",
-            "s1 s0",
-            "s1 s2",
-            "s2 s3",
-            "s3 s4",
-            "s4 s5 s3",
-            "s4 s4",
-            "s5 s4 s3 s2 s1 s0",
-            "s4 s4 s4 s4 s4 s4 s5",
-        ];
-        for keys in unions {
-            let protocol::Value::Array(mut members) = server.run(&format!("SUNION {keys}")) else {
-                panic!("no array");
-            };
-            let count = members.len();
-            members.sort_by_key(|member| format!("{member:?}"));
-            members.dedup();
-            assert_eq!(members.len(), count, "{keys}");
-            let stored = server.integer(&format!("SUNIONSTORE u {keys}"));
-            assert_eq!(i64::try_from(count).unwrap(), stored, "{keys}");
-            let both = server.integer(&format!("SINTERCARD 2 u {}", &keys[..2]));
-            assert_eq!(both, server.integer(&format!("SCARD {}", &keys[..2])));
-        }
-    }
-
-    fn filled() -> TestServer {
-        let mut server = TestServer::new();
-        server.run("SADD one a b c d 1");
-        server.run("SADD two b c 1 2");
-        server.run("SADD three c 1 3");
-        server
-    }
-
-    #[test]
-    fn results_are_kept_and_stated_as_members() {
-        let mut server = filled();
-        assert_eq!(server.integer("SINTERSTORE r one two three"), 2);
-        assert_eq!(server.integer("SUNIONSTORE r one two three"), 7);
-        assert_eq!(server.integer("SDIFFSTORE one one two"), 2);
-        assert_eq!(server.integer("SDIFFSTORE two none one"), 0);
-        assert_eq!(server.integer("EXISTS two"), 0);
-        let effects = server.effects();
-        assert_eq!(effects[3], "SADD r c 1");
-        assert_eq!(effects[4], "DEL r");
-        assert_eq!(effects[6], "DEL one");
-        assert_eq!(effects[7], "SADD one a d");
-        assert_eq!(effects[8], "DEL two");
-        server.assert_effects_replay();
-    }
-
-    #[test]
-    fn an_intersection_is_counted_up_to_its_limit() {
-        let mut server = filled();
-        assert_eq!(server.integer("SINTERCARD 2 one two"), 3);
-        assert_eq!(server.integer("SINTERCARD 2 one two LIMIT 2"), 2);
-        assert_eq!(server.integer("SINTERCARD 1 one LIMIT 2"), 2);
-        assert_eq!(server.integer("SINTERCARD 2 one none LIMIT 0"), 0);
-    }
-
-    #[test]
-    fn sets_of_many_are_combined() {
-        let mut server = TestServer::new();
-        for member in 0..6_000 {
-            server.run(&format!("SADD thirds m:{}", 3 * member));
-            server.run(&format!("SADD halves m:{}", 2 * member));
-        }
-        assert_eq!(server.integer("SINTERCARD 2 thirds halves"), 2_000);
-        assert_eq!(server.integer("SINTERSTORE sixths thirds halves"), 2_000);
-        assert_eq!(server.integer("SISMEMBER sixths m:11994"), 1);
-        assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 7"), 7);
-        // Large enough to be asked for ahead.
-        for member in 6_000..9_000 {
-            server.run(&format!("SADD thirds m:{}", 3 * member));
-            server.run(&format!("SADD halves m:{}", 2 * member));
-        }
-        assert_eq!(server.integer("SINTERCARD 2 thirds halves"), 3_000);
-        assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 40"), 40);
-        assert_eq!(server.integer("SDIFFSTORE odd thirds halves"), 6_000);
-        assert_eq!(server.integer("SISMEMBER odd m:26997"), 1);
-        assert_eq!(server.integer("SISMEMBER odd m:17994"), 0);
-    }
-
-    #[test]
-    fn what_is_no_set_is_refused_and_nothing_changes() {
-        let mut server = filled();
-        server.run("SET text x");
-        let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
-        assert_eq!(server.error("SINTERSTORE r none text"), wrong);
-        assert_eq!(server.error("SUNION one text"), wrong);
-        assert_eq!(server.error("SDIFF none text"), wrong);
-        assert_eq!(server.integer("EXISTS r"), 0);
-        assert_eq!(server.integer("SUNIONSTORE text one"), 5);
-    }
 }

@@ -45,10 +45,19 @@ fn limits(context: &Context<'_>) -> SetLimits {
 
 /// Writes all members.
 fn write_members(set: &Set, reply: &mut Reply<'_>) {
+    if let Some(ints) = set.ints() {
+        return write_numbers(ints.iter(), reply);
+    }
     reply.set(set.len());
     for member in set.iter() {
         reply.bulk(member.as_bytes());
     }
+}
+
+/// Writes members that are whole numbers.
+fn write_numbers(numbers: impl ExactSizeIterator<Item = i64>, reply: &mut Reply<'_>) {
+    reply.set(numbers.len());
+    numbers.for_each(|number| reply.bulk_integer(number));
 }
 
 /// States a command about members of the key.
