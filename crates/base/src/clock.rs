@@ -40,6 +40,13 @@ pub trait Clock: Send + Sync {
             ns: self.monotonic_ns(),
         }
     }
+
+    /// Nanoseconds of processor time that the calling thread has had, in the kernel, too: what it did,
+    /// however long it had to wait for a processor. A system call of some hundred nanoseconds. 0 where
+    /// time is not the machine's.
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
 }
 
 /// The clock of the machine.
@@ -80,15 +87,7 @@ impl Clock for SystemClock {
     /// Straight from the system, for this one is read for every batch of commands: with differences
     /// of [`SystemTime`] it takes four times as many instructions.
     fn moment(&self) -> Moment {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the call writes to `now`, which is as large as it has to be, and nowhere else. The
-        // clock exists everywhere; should it fail all the same, it is 1970.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let ns = u64::try_from(now.tv_nsec).unwrap_or(0);
+        let (seconds, ns) = read(libc::CLOCK_REALTIME);
         Moment {
             unix_ms: seconds.saturating_mul(1000).saturating_add(ns / 1_000_000),
             ns: seconds.wrapping_mul(1_000_000_000).wrapping_add(ns),
@@ -98,6 +97,25 @@ impl Clock for SystemClock {
     fn monotonic_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        let (seconds, ns) = read(libc::CLOCK_THREAD_CPUTIME_ID);
+        seconds.saturating_mul(1_000_000_000).saturating_add(ns)
+    }
+}
+
+/// Seconds of a clock of the system, and nanoseconds beside them.
+#[inline]
+fn read(clock: libc::clockid_t) -> (u64, u64) {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes to `now`, which is as large as it has to be, and nowhere else. The clocks
+    // asked for exist everywhere; should one fail all the same, it reads 0.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    (seconds, u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// A clock that moves only when told to.
@@ -163,6 +181,19 @@ mod tests {
         assert!(clock.now_unix_ms() > 1_577_836_800_000);
         let first = clock.monotonic_ns();
         assert!(clock.monotonic_ns() >= first);
+    }
+
+    #[test]
+    fn processor_time_goes_with_what_the_thread_does() {
+        let clock = SystemClock::new();
+        let (began_ns, mut looks) = (clock.thread_cpu_ns(), 0_u64);
+        while clock.thread_cpu_ns() - began_ns < 1_000_000 {
+            looks += 1;
+        }
+        assert!(looks > 1);
+        let of_another = std::thread::spawn(move || clock.thread_cpu_ns());
+        assert!(of_another.join().unwrap() < clock.thread_cpu_ns());
+        assert_eq!(ManualClock::at_unix_ms(5).thread_cpu_ns(), 0);
     }
 
     #[test]

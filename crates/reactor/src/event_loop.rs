@@ -179,7 +179,9 @@ impl<S: Service> EventLoop<S> {
         self.flush();
         self.end_connections();
         self.refresh_listeners()?;
-        self.acceptor.resume_when_due(&self.state.epoll)
+        self.acceptor.resume_when_due(&self.state.epoll)?;
+        self.service.turn_ended();
+        Ok(())
     }
 
     /// Whether the service asked to stop.

@@ -52,6 +52,11 @@ pub trait Service {
     /// turn. Does nothing unless implemented.
     fn turn_started(&mut self) {}
 
+    /// The turn is over: output was sent, connections that ended are gone, and the loop is about to
+    /// sleep. Does nothing unless implemented.
+    #[inline]
+    fn turn_ended(&mut self) {}
+
     /// A connection was made.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo);
 

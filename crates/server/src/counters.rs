@@ -75,6 +75,9 @@ pub struct WorkerCounters {
     pub timeouts: Counter,
     /// Nanoseconds of the longest turn since CONFIG RESETSTAT.
     pub busy_ns_max: Counter,
+    /// Nanoseconds of its thread's processor time in the turn that took most of it since CONFIG RESETSTAT,
+    /// of those in which it was measured.
+    pub cpu_ns_max: Counter,
     /// Most requests of one turn since CONFIG RESETSTAT.
     pub requests_max: Counter,
 }
@@ -106,9 +109,17 @@ impl WorkerCounters {
         }
     }
 
+    /// Notes what a turn took of its thread's processor time.
+    pub fn note_turn_cpu(&self, cpu_ns: u64) {
+        if cpu_ns > self.cpu_ns_max.get() {
+            self.cpu_ns_max.set(cpu_ns);
+        }
+    }
+
     /// Forgets what was the most: the one thing that other threads write here, too.
     pub fn forget_most(&self) {
         self.busy_ns_max.set(0);
+        self.cpu_ns_max.set(0);
         self.requests_max.set(0);
     }
 }

@@ -98,6 +98,8 @@ pub struct Worker {
     /// The turn's time on the monotonic clock.
     now_ms: u64,
     turn_started_ns: u64,
+    /// Processor time of the thread when the turn began, while the latency monitor is on.
+    turn_cpu_ns: Option<u64>,
     /// Requests that ran in the turn.
     turn_requests: usize,
     ticked_ms: u64,
@@ -148,6 +150,7 @@ impl Worker {
             stopping: None,
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),
+            turn_cpu_ns: None,
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -649,7 +652,17 @@ impl Service for Worker {
         let now_ns = self.node.clock.monotonic_ns();
         self.now_ms = self.node.uptime_ms_at(now_ns);
         self.turn_started_ns = now_ns;
+        let watches_turns = self.node.settings.observer.event_ms() > 0;
+        self.turn_cpu_ns = watches_turns.then(|| self.node.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
+    }
+
+    #[inline]
+    fn turn_ended(&mut self) {
+        if let Some(began_ns) = self.turn_cpu_ns {
+            let now_ns = self.node.clock.thread_cpu_ns();
+            self.counters.note_turn_cpu(now_ns.saturating_sub(began_ns));
+        }
     }
 
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {

@@ -10,7 +10,9 @@
 //!
 //! Page tables are the process', so there is one such thread for all stores, from the first request
 //! on. It is advice all the way: when the thread lags behind, the queue is full or the system does
-//! not know the call, who comes to the page first pays, as without it.
+//! not know the call, who comes to the page first pays, as without it. That pages may be huge is
+//! said by that thread, too, so that who comes before it pays for 4 KiB where the system makes no
+//! huge pages unasked.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, SyncSender};

@@ -65,7 +65,7 @@ pub(crate) struct Advice {
 #[cfg(not(miri))]
 #[derive(Clone, Copy, Debug)]
 enum AdviceKind {
-    /// To provide the memory.
+    /// To provide the memory, in huge pages where none of it is there yet.
     Populate,
     /// To put what is there on huge pages. Who touches it meanwhile waits some tenths of a
     /// millisecond.
@@ -93,15 +93,17 @@ impl Advice {
 
     /// Gives it. Content stays as it is, whoever uses it meanwhile.
     pub(crate) fn run(&self) {
-        let advice = match self.kind {
-            AdviceKind::Populate => libc::MADV_POPULATE_WRITE,
-            AdviceKind::Collapse => libc::MADV_COLLAPSE,
+        let all: &[_] = match self.kind {
+            AdviceKind::Populate => &[libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE],
+            AdviceKind::Collapse => &[libc::MADV_COLLAPSE],
         };
-        // SAFETY: inside the mapping (checked when this was made), which is there while it is named
-        // here. Neither advice changes content; a refusal changes nothing.
-        unsafe {
-            let start = self.mapped.base.as_ptr().byte_add(self.start);
-            libc::madvise(start, self.bytes, advice);
+        for advice in all {
+            // SAFETY: inside the mapping (checked when this was made), which is there while it is named
+            // here. No such advice changes content; a refusal changes nothing.
+            unsafe {
+                let start = self.mapped.base.as_ptr().byte_add(self.start);
+                libc::madvise(start, self.bytes, *advice);
+            }
         }
     }
 }
@@ -213,19 +215,13 @@ impl Reservation {
         self.bytes
     }
 
-    /// Asks for huge pages in `range` (bytes from the base, multiples of 2 MiB). Advice only.
-    pub(crate) fn advise_huge(&self, range: Range<usize>) {
-        #[cfg(not(miri))]
-        self.advise(range, libc::MADV_HUGEPAGE);
-        #[cfg(miri)]
-        let _ = range;
-    }
-
-    /// As [`Reservation::advise_huge`], and has the memory be there soon, without waiting for it.
+    /// Has the memory of `range` (bytes from the base, multiples of 2 MiB) be there soon, in huge pages,
+    /// without waiting for it. Advice only.
     pub(crate) fn prepare_huge(&self, range: Range<usize>) {
-        self.advise_huge(range.clone());
         #[cfg(not(miri))]
         prefault::ask(self.later(range, AdviceKind::Populate));
+        #[cfg(miri)]
+        let _ = range;
     }
 
     /// Has what lies in `range` moved to huge pages soon, without waiting for it. For memory in full
@@ -246,24 +242,17 @@ impl Reservation {
     /// Gives the memory behind `range` (bytes from the base, multiples of a page) back to the
     /// system; it reads as zero from now on. Under Miri the content stays.
     pub(crate) fn discard(&self, range: Range<usize>) {
-        #[cfg(not(miri))]
-        self.advise(range, libc::MADV_DONTNEED);
-        #[cfg(miri)]
-        let _ = range;
-    }
-
-    #[cfg(not(miri))]
-    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
         assert!(
             range.start <= range.end && range.end <= self.bytes,
-            "advice outside of the reserved range"
+            "memory outside of the reserved range"
         );
-        // SAFETY: the range lies inside this mapping (asserted). Both pieces of advice in use keep
-        // it mapped, and all users treat its content as atomic words that may turn zero.
-        // A refusal changes nothing but speed or residency, so the result is not looked at.
+        // SAFETY: the range lies inside this mapping (asserted). The advice keeps it mapped, and all
+        // users treat its content as atomic words that may turn zero. A refusal changes nothing but
+        // residency, so the result is not looked at.
+        #[cfg(not(miri))]
         unsafe {
             let start = self.base.as_ptr().add(range.start);
-            libc::madvise(start.cast(), range.end - range.start, advice);
+            libc::madvise(start.cast(), range.end - range.start, libc::MADV_DONTNEED);
         }
     }
 }
