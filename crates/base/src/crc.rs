@@ -37,37 +37,101 @@ pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
 /// CRC-32C (Castagnoli) over whole words, all ones at the start and inverted at the end; none where the
 /// processor has no instruction for it.
 ///
-/// Three cycles a word, of which others use all but one: for pieces of some hundred bytes that are copied as
-/// well.
+/// The instruction takes a word in three cycles, but one a cycle of sums that do not depend on each other. So
+/// three parts of the words are summed beside each other, and the first two moved behind the third by a
+/// multiplication without carries each: for pieces of some hundred bytes.
+///
+/// Source: V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction", Intel, 2011.
 #[inline]
 #[must_use]
 pub fn crc32c_of_words(words: &[[u8; 8]]) -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return Some(unsafe { crc32c_by_instruction(words) });
+    if is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq") {
+        // SAFETY: the processor has the instructions.
+        return Some(unsafe { by_instruction::crc32c(words) });
     }
     let _ = words;
     None
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "sse4.2")]
-fn crc32c_by_instruction(words: &[[u8; 8]]) -> u32 {
-    use std::arch::x86_64::_mm_crc32_u64;
-    let mut sum = u64::from(u32::MAX);
-    // Compilers leave the loop as it is.
-    let (eights, rest) = words.as_chunks::<8>();
-    for words in eights {
-        for word in words {
+mod by_instruction {
+    use std::arch::x86_64::{
+        __m128i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
+        _mm_xor_si128,
+    };
+
+    /// Words of one of three parts, at most: longer pieces are taken in turns.
+    const PART_WORDS_MAX: usize = 64;
+    /// Fewer words are not worth it.
+    const PARTED_WORDS_MIN: usize = 9;
+    /// What moves a sum over so many words, less the one that it is added to.
+    static MOVES: [u32; 2 * PART_WORDS_MAX + 1] = moves();
+
+    #[target_feature(enable = "sse4.2,pclmulqdq")]
+    pub(super) fn crc32c(words: &[[u8; 8]]) -> u32 {
+        let mut sum = u64::from(u32::MAX);
+        let mut rest = words;
+        while rest.len() >= PARTED_WORDS_MIN {
+            let part_words = (rest.len() / 3).min(PART_WORDS_MAX);
+            let (parted, behind) = rest.split_at(3 * part_words);
+            sum = in_parts(sum, parted, part_words);
+            rest = behind;
+        }
+        for word in rest {
             sum = _mm_crc32_u64(sum, u64::from_le_bytes(*word));
         }
+        let [a, b, c, d, ..] = sum.to_le_bytes();
+        !u32::from_le_bytes([a, b, c, d])
     }
-    for word in rest {
-        sum = _mm_crc32_u64(sum, u64::from_le_bytes(*word));
+
+    /// The sum that goes on from `sum` over three parts of so many words each.
+    #[inline]
+    #[target_feature(enable = "sse4.2,pclmulqdq")]
+    fn in_parts(sum: u64, words: &[[u8; 8]], part_words: usize) -> u64 {
+        let (first, behind) = words.split_at(part_words);
+        let (second, third) = behind.split_at(part_words);
+        let Some((last, third)) = third.split_last() else {
+            return sum;
+        };
+        let (mut a, mut b, mut c) = (sum, 0, 0);
+        for ((one, two), three) in first.iter().zip(second).zip(third) {
+            a = _mm_crc32_u64(a, u64::from_le_bytes(*one));
+            b = _mm_crc32_u64(b, u64::from_le_bytes(*two));
+            c = _mm_crc32_u64(c, u64::from_le_bytes(*three));
+        }
+        a = _mm_crc32_u64(a, u64::from_le_bytes(first[part_words - 1]));
+        b = _mm_crc32_u64(b, u64::from_le_bytes(second[part_words - 1]));
+        let moved = _mm_xor_si128(moved(a, 2 * part_words), moved(b, part_words));
+        let moved = _mm_cvtsi128_si64(moved).cast_unsigned();
+        _mm_crc32_u64(c, u64::from_le_bytes(*last) ^ moved)
     }
-    let [a, b, c, d, ..] = sum.to_le_bytes();
-    !u32::from_le_bytes([a, b, c, d])
+
+    /// A sum as it is so many words behind, to be added to the last of them.
+    #[inline]
+    #[target_feature(enable = "sse4.2,pclmulqdq")]
+    fn moved(sum: u64, words: usize) -> __m128i {
+        let factor = _mm_cvtsi64_si128(i64::from(MOVES[words]));
+        _mm_clmulepi64_si128(_mm_cvtsi64_si128(sum.cast_signed()), factor, 0)
+    }
+
+    /// Of `n` words: x to the power of `64 n - 33` modulo the polynomial, lowest bit first. 64 for each word, 32
+    /// less for what summing the last word adds, and one less for the bit by which the product of two numbers
+    /// that have their lowest bit first is off.
+    const fn moves() -> [u32; 2 * PART_WORDS_MAX + 1] {
+        const REFLECTED: u32 = 0x1edc_6f41_u32.reverse_bits();
+        let mut moves = [0; 2 * PART_WORDS_MAX + 1];
+        let (mut power, mut exponent, mut words) = (1_u32 << 31, 0, 1);
+        while words < moves.len() {
+            while exponent < 64 * words - 33 {
+                power = (power >> 1) ^ (if power & 1 == 1 { REFLECTED } else { 0 });
+                exponent += 1;
+            }
+            moves[words] = power;
+            words += 1;
+        }
+        moves
+    }
 }
 
 const fn crc16_table() -> [u16; 256] {

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod crc;
 pub mod extended;
 pub mod float;
+pub mod gather_write;
 pub mod glob;
 pub mod hash;
 pub mod lanes;

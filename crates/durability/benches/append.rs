@@ -9,6 +9,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::clock::SystemClock;
 use durability::disk::{Disk, DiskFile, SystemDisk};
@@ -62,6 +63,9 @@ impl Disk for Unsynced {
 impl DiskFile for UnsyncedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_at(bytes, offset)
+    }
+    fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
+        self.0.write_words_at(head, rows, offset)
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buffer, offset)

@@ -50,6 +50,22 @@ mod tests {
         assert_eq!(crc32c(&ascending), 0x46dd_794e);
     }
 
+    /// Any number of words, for the parts they are summed in are of other lengths.
+    #[test]
+    fn words_of_any_number() {
+        let words: Vec<[u8; 8]> = (1..500_u64)
+            .map(|n| (n * n * 0x9e37_79b9).to_le_bytes())
+            .collect();
+        for count in 0..words.len() {
+            let words = &words[..count];
+            assert_eq!(
+                of_words(words),
+                by_definition(words.as_flattened()),
+                "{count} words"
+            );
+        }
+    }
+
     /// As the definition says, a bit at a time.
     fn by_definition(bytes: &[u8]) -> u32 {
         let by_bit = |sum: u32, _| (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg());

@@ -10,6 +10,11 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use base::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows of words that are written at once.
+pub const ROWS_MAX: usize = base::gather_write::ROWS_MAX;
+
 /// Files and directories.
 ///
 /// Errors are those of the system: [`io::ErrorKind::NotFound`], [`io::ErrorKind::StorageFull`] and so on.
@@ -78,6 +83,19 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system; any part of the bytes may have been written then.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `head` and behind it rows of words, up to [`ROWS_MAX`] of them, as their bytes lie in memory: as
+    /// [`DiskFile::write_at`] does of one piece. Nobody changes them meanwhile.
+    ///
+    /// # Errors
+    /// Those of the system; any part of the bytes may have been written then.
+    fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
+        let mut bytes = head.to_vec();
+        for word in rows.iter().copied().flatten() {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le().to_le_bytes());
+        }
+        self.write_at(&bytes, offset)
+    }
 
     /// Reads at `offset`; how many bytes. Fewer than asked for only at the end of the file.
     ///
@@ -166,6 +184,12 @@ struct SystemFile(File);
 impl DiskFile for SystemFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
+    }
+
+    /// Without a copy. Under a model checker words are more than their bytes.
+    #[cfg(not(any(loom, shuttle)))]
+    fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
+        base::gather_write::write_words_at(&self.0, head, rows, offset)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

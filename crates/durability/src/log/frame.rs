@@ -285,14 +285,29 @@ impl Builder {
     /// A mark, a number and an end of line at a place; the place behind.
     #[inline]
     fn length_line(&mut self, at: usize, mark: u8, number: usize) -> usize {
+        let short = self.bytes[at..].first_chunk_mut();
+        let (Some(line), 0..1000) = (short, number) else {
+            return self.long_length_line(at, mark, number);
+        };
+        // In one store, whatever the length: what is behind it is written next.
+        let number = number as u64;
+        let (hundreds, tens, units) = (number / 100, number / 10 % 10, number % 10);
+        let (digits, digits_count) = match number {
+            0..10 => (units, 1),
+            10..100 => (tens | units << 8, 2),
+            _ => (hundreds | tens << 8 | units << 16, 3),
+        };
+        let ascii = digits | 0x30_3030 >> (8 * (3 - digits_count));
+        let end = u64::from(u16::from_le_bytes(*b"\r\n")) << (8 * digits_count);
+        *line = (u64::from(mark) | (ascii | end) << 8).to_le_bytes();
+        at + digits_count + 3
+    }
+
+    #[cold]
+    fn long_length_line(&mut self, at: usize, mark: u8, number: usize) -> usize {
         let line = &mut self.bytes[at..at + LENGTH_BYTES_MAX];
         line[0] = mark;
-        let digits = match number {
-            0..10 => 1,
-            10..100 => 2,
-            100..1000 => 3,
-            _ => number.ilog10() as usize + 1,
-        };
+        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
         let mut rest = number;
         for place in (1..=digits).rev() {
             #[expect(clippy::cast_possible_truncation, reason = "one digit")]

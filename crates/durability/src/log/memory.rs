@@ -12,9 +12,11 @@
 //! until then a segment may fail, and its frames are written again from here.
 //!
 //! A frame may lie in several chunks. Words are relaxed atomics, so that nothing here is unsafe; who
-//! reads a word knows by [`super::place`] that it was written.
+//! reads a word knows by [`super::place`] that it was written. They hold bytes in the order of the frame, on
+//! every machine: files are written from here.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::sync::Mutex;
@@ -47,27 +49,26 @@ impl Chunk {
         let (words, last_words) = words.as_chunks::<UNROLLED>();
         for (places, words) in places.iter().zip(words) {
             for (place, word) in places.iter().zip(words) {
-                place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+                place.store(u64::from_le_bytes(*word).to_le(), Ordering::Relaxed);
             }
         }
         for (place, word) in last_places.iter().zip(last_words) {
-            place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            place.store(u64::from_le_bytes(*word).to_le(), Ordering::Relaxed);
         }
     }
+}
 
-    /// Fills `out` with words from one on.
-    fn read(&self, at: usize, out: &mut [[u8; WORD_BYTES]]) {
-        let words = &self.words[at..at + out.len()];
-        let (words, last_words) = words.as_chunks::<UNROLLED>();
-        let (out, last_out) = out.as_chunks_mut::<UNROLLED>();
-        for (out, words) in out.iter_mut().zip(words) {
-            for (bytes, word) in out.iter_mut().zip(words) {
-                *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-            }
-        }
-        for (bytes, word) in last_out.iter_mut().zip(last_words) {
-            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-        }
+/// Words of one chunk; none at all without one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    chunk: Option<Arc<Chunk>>,
+    words: Range<usize>,
+}
+
+impl Row {
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        let chunk = self.chunk.as_ref();
+        chunk.map_or(&[], |chunk| &chunk.words[self.words.clone()])
     }
 }
 
@@ -78,11 +79,11 @@ const UNROLLED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Memory {
     chunk_bytes: u64,
-    row: Mutex<Row>,
+    line: Mutex<Line>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct Line {
     /// Which chunk the first one is, counted from sequence 0.
     first: u64,
     used: VecDeque<Arc<Chunk>>,
@@ -96,14 +97,14 @@ impl Memory {
     /// An empty row that begins at a sequence. `chunk_bytes` is a power of two.
     pub(super) fn new(start: u64, chunk_bytes: u64) -> Self {
         debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
-        let row = Row {
+        let line = Line {
             first: start / chunk_bytes,
             used: VecDeque::new(),
             free: Vec::new(),
         };
         Self {
             chunk_bytes,
-            row: Mutex::new(row),
+            line: Mutex::new(line),
         }
     }
 
@@ -119,7 +120,7 @@ impl Memory {
     /// A chunk that is not free yet. Takes those up to it into use where they are not.
     #[cold]
     pub(super) fn chunk(&self, index: u64) -> Arc<Chunk> {
-        let mut row = lock(&self.row);
+        let mut row = lock(&self.line);
         let at = usize::try_from(index - row.first).unwrap_or(usize::MAX);
         while row.used.len() <= at {
             let chunk = row
@@ -131,21 +132,28 @@ impl Memory {
         Arc::clone(&row.used[at])
     }
 
-    /// Fills `out`, which is a number of words, with what lies from a sequence on.
-    pub(super) fn read(&self, mut sequence: u64, out: &mut [u8]) {
-        let (mut rest, _) = out.as_chunks_mut();
-        while !rest.is_empty() {
+    /// Fills `rows` with what lies between two sequences, as far as they suffice; where they end.
+    pub(super) fn rows(&self, start: u64, end: u64, rows: &mut [Row]) -> u64 {
+        let mut sequence = start;
+        for row in rows {
             let (index, at, left) = self.place_of(sequence);
-            let (here, behind) = rest.split_at_mut(rest.len().min(left));
-            self.chunk(index).read(at, here);
-            sequence += size_of_val(here) as u64;
-            rest = behind;
+            let wanted = usize::try_from((end - sequence) / WORD_BYTES as u64);
+            let count = left.min(wanted.unwrap_or(usize::MAX));
+            if count == 0 {
+                break;
+            }
+            *row = Row {
+                chunk: Some(self.chunk(index)),
+                words: at..at + count,
+            };
+            sequence += (count * WORD_BYTES) as u64;
         }
+        sequence
     }
 
     /// Frees the chunks that lie wholly below a sequence.
     pub(super) fn release(&self, below: u64) {
-        let mut row = lock(&self.row);
+        let mut row = lock(&self.line);
         while row.first < below / self.chunk_bytes {
             row.first += 1;
             if let Some(chunk) = row.used.pop_front() {
@@ -156,16 +164,16 @@ impl Memory {
 
     /// Sees to it that some chunks are ready.
     pub(super) fn prepare(&self) {
-        while lock(&self.row).free.len() < READY_CHUNKS {
+        while lock(&self.line).free.len() < READY_CHUNKS {
             let chunk = Chunk::new(self.chunk_bytes);
-            lock(&self.row).free.push(chunk);
+            lock(&self.line).free.push(chunk);
         }
     }
 
     /// Gives half of the chunks back that are not in use, but for those that are to be ready.
     pub(super) fn shrink(&self) {
         let gone = {
-            let mut row = lock(&self.row);
+            let mut row = lock(&self.line);
             let kept = (row.free.len() / 2).max(READY_CHUNKS).min(row.free.len());
             row.free.split_off(kept)
         };
@@ -174,7 +182,7 @@ impl Memory {
 
     /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
-        let row = lock(&self.row);
+        let row = lock(&self.line);
         (row.used.len() + row.free.len()) as u64 * self.chunk_bytes
     }
 }

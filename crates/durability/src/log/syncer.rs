@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::fence;
 
 use super::options::{GATHER_NS_MAX, GATHER_SHARE, HEAL_MS, LAZY_SYNC_NS, LOOK_MS, SYNC_NS};
 use super::writer::Segment;
@@ -19,6 +20,8 @@ use crate::planted::{self, Bug};
 #[derive(Debug, Default)]
 pub(super) struct Group {
     bytes: AtomicU64,
+    /// While those are waited for who are not back yet: nothing is to be said before the log reaches this.
+    awaited: AtomicU64,
     took_ns: AtomicU64,
 }
 
@@ -35,8 +38,10 @@ impl Bell {
             .rung
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !*rung {
-            *rung = true;
+        let was_rung = std::mem::replace(&mut *rung, true);
+        drop(rung);
+        // Who is woken needs the lock: with it held, the sleeper would wake to sleep again.
+        if !was_rung {
             self.changed.notify_one();
         }
     }
@@ -58,9 +63,13 @@ impl Log {
     /// Asks that everything below a sequence be made durable soon, whatever the level.
     /// [`Log::on_durable`] tells when it is.
     pub fn request_sync(&self, up_to: u64) {
-        self.wanted
-            .fetch_max(up_to.min(self.tail()), Ordering::AcqRel);
-        if self.durable() < up_to {
+        let up_to = up_to.min(self.tail());
+        let wanted = self.wanted.fetch_max(up_to, Ordering::AcqRel);
+        // Either this is seen to be wanted by who has ceased to gather, or that is seen here.
+        fence(Ordering::SeqCst);
+        let is_awaited = up_to >= self.group.awaited.load(Ordering::Relaxed);
+        // Once for each place: who asks again would wake the syncer behind the sync, for nothing.
+        if is_awaited && wanted < up_to && self.durable() < up_to {
             self.bell.ring();
         }
     }
@@ -84,16 +93,19 @@ impl Log {
         let took_ns = self.group.took_ns.load(Ordering::Relaxed);
         let patience_ns = (took_ns / GATHER_SHARE).min(GATHER_NS_MAX);
         let all_bytes = self.group.bytes.load(Ordering::Relaxed);
+        let enough = self.durable() + all_bytes - all_bytes / GATHER_SHARE;
+        self.group.awaited.store(enough, Ordering::Relaxed);
         while self.level() == Level::Always && !self.faults.is_any() {
-            let held_bytes = self.held_bytes();
             let waited_ns = self.clock.monotonic_ns().saturating_sub(began_ns);
-            let are_back = held_bytes >= all_bytes - all_bytes / GATHER_SHARE;
-            if held_bytes == 0 || are_back || waited_ns >= patience_ns {
-                return;
+            let are_back = self.held_bytes() == 0 || self.tail() >= enough;
+            if are_back || waited_ns >= patience_ns {
+                break;
             }
             self.bell
                 .wait(Duration::from_nanos(patience_ns - waited_ns));
         }
+        self.group.awaited.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     /// Wakes [`Log::run_syncer`], which looks whether it is to stop.
@@ -262,5 +274,51 @@ impl Log {
             let _fault = self.state_durable(&mut writer);
             self.memory.shrink();
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use base::clock::ManualClock;
+
+    use super::*;
+    use crate::log::Options;
+    use crate::simulated::SimulatedDisk;
+
+    fn is_rung(log: &Log) -> bool {
+        *log.bell.rung.lock().unwrap()
+    }
+
+    #[test]
+    fn the_syncer_is_woken_once_for_a_place() {
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let log = Log::open(disk, clock, Path::new("log"), 0, Options::default()).unwrap();
+        log.set_level(Level::Always);
+        log.bell.wait(Duration::ZERO);
+        let mut appender = log.appender();
+        for _ in 0..2 {
+            appender.command(0, &[b"SET", b"a", b"1"]);
+            log.write_out(log.tail()).unwrap();
+            assert!(is_rung(&log), "there is something to sync");
+            log.bell.wait(Duration::ZERO);
+            log.request_sync(log.tail());
+            assert!(!is_rung(&log), "nothing that was not said before");
+            log.sync_step();
+            assert_eq!(log.durable(), log.tail());
+        }
+        // While others are waited for, only the last of them wakes it.
+        log.group.awaited.store(u64::MAX, Ordering::Relaxed);
+        appender.command(0, &[b"SET", b"a", b"1"]);
+        log.write_out(log.tail()).unwrap();
+        assert!(!is_rung(&log));
+        assert!(
+            log.is_due(),
+            "it is seen when nobody is waited for any more"
+        );
     }
 }

@@ -10,19 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::random::Prng;
-use base::sync::atomic::Ordering;
+use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::thread;
 
 use super::fault::LogFault;
+use super::memory::Row;
 use super::options::Options;
 use super::reader;
 use super::remainder;
 use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::{Level, Log, lock};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, ROWS_MAX};
 
-/// What is copied from memory and written at once.
-const WRITE_BYTES: usize = 256 << 10;
 /// The segment that comes next, before it has its name.
 const NEXT_NAME: &str = "next.new";
 /// One that is made when it is needed, because the next one is not ready.
@@ -60,7 +59,6 @@ pub(super) struct Writer {
     spares: Vec<PathBuf>,
     ordinal: u32,
     random: Prng,
-    buffer: Vec<u8>,
 }
 
 /// A file that blocks are written to.
@@ -119,7 +117,6 @@ impl Writer {
             spares: Vec::new(),
             ordinal,
             random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
-            buffer: Vec::new(),
         })
     }
 
@@ -270,8 +267,8 @@ impl Log {
         if self.written() < up_to {
             self.write_up_to(up_to)?;
         }
-        if self.durable() < up_to && self.level() == Level::Always {
-            self.bell.ring();
+        if self.level() == Level::Always {
+            self.request_sync(up_to);
         }
         Ok(())
     }
@@ -355,39 +352,35 @@ impl Log {
     fn append_block(&self, writer: &mut Writer, start: u64, end: u64) -> io::Result<()> {
         let Writer {
             current: Some(segment),
-            buffer,
             stated,
             ..
         } = writer
         else {
             return Ok(());
         };
-        let head = BlockHead {
+        let block = BlockHead {
             sequence: start,
             length: end - start,
             durable: self.durable(),
             chain: segment.chain,
         };
-        // As long as it ever has to be: what is in it needs no clearing.
-        buffer.resize(BLOCK_HEAD_BYTES + WRITE_BYTES, 0);
-        buffer[..BLOCK_HEAD_BYTES].copy_from_slice(&head.encode(segment.salt));
-        let (mut from, mut offset, mut filled) = (start, segment.offset, BLOCK_HEAD_BYTES);
+        let block_head = block.encode(segment.salt);
+        let (mut from, mut offset, mut head) = (start, segment.offset, &block_head[..]);
         loop {
-            let left = usize::try_from(end - from).unwrap_or(usize::MAX);
-            let bytes = left.min(WRITE_BYTES);
-            self.memory.read(from, &mut buffer[filled..filled + bytes]);
-            segment.file.write_at(&buffer[..filled + bytes], offset)?;
-            offset += (filled + bytes) as u64;
-            from += bytes as u64;
-            filled = 0;
+            let mut held: [Row; ROWS_MAX] = Default::default();
+            let here = self.memory.rows(from, end, &mut held);
+            let rows: [&[AtomicU64]; ROWS_MAX] = std::array::from_fn(|at| held[at].words());
+            segment.file.write_words_at(head, &rows, offset)?;
+            offset += head.len() as u64 + here - from;
+            (from, head) = (here, &[]);
             if from == end {
                 break;
             }
         }
         segment.offset = offset;
         segment.end = end;
-        segment.chain = head.next_chain(segment.salt);
-        *stated = head.durable;
+        segment.chain = block.next_chain(segment.salt);
+        *stated = block.durable;
         Ok(())
     }
 
