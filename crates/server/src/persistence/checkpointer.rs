@@ -14,7 +14,8 @@
 //! writing threads.
 //!
 //! Rules
-//!  1. An attempt that fails leaves the checkpoint before it in force, and removes what it wrote.
+//!  1. An attempt that fails leaves the checkpoint before it in force, and removes what it wrote. Only a save
+//!     that fails behind its checkpoint, with what it leaves beside, leaves that one in force.
 //!  2. What is older is removed when the new manifest is durable, and every part that it names was read
 //!     again from its first to its last byte.
 //!  3. The position in the log is read before the cut: so there is no gap between the checkpoint and what
@@ -100,7 +101,7 @@ pub enum Refused {
     Stopping,
 }
 
-/// Why there is no checkpoint.
+/// Why there is no checkpoint, or not all that a save leaves with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Somebody cancelled it, or the server goes down.
