@@ -102,14 +102,14 @@ pub(super) fn with<R>(
     with_place(|place| body(&mut place.machine))
 }
 
+/// A script that is known, and what it was compiled to on this thread.
+pub(crate) type Known = (Arc<Script>, Rc<Compiled>);
+
 /// The script with this name, compiled on this thread, if it is known.
 ///
 /// # Errors
 /// When there is no memory for it.
-pub(crate) fn find(
-    scripts: &Scripts,
-    digest: &Digest,
-) -> Result<Option<(Arc<Script>, Rc<Compiled>)>, CommandError> {
+pub(crate) fn find(scripts: &Scripts, digest: &Digest) -> Result<Option<Known>, CommandError> {
     let era = scripts.era();
     if let Some(recent) = recent(digest, era) {
         return Ok(Some(recent));
@@ -133,7 +133,7 @@ pub(crate) fn find(
 }
 
 /// The script with this name, if it ran here not long ago and no script was forgotten since.
-fn recent(digest: &Digest, era: u64) -> Option<(Arc<Script>, Rc<Compiled>)> {
+fn recent(digest: &Digest, era: u64) -> Option<Known> {
     PLACE.with(|place| {
         let place = place.try_borrow().ok()?;
         let recent = place.as_ref()?.recent.get(place_of(digest))?.as_ref()?;
