@@ -50,3 +50,4 @@ mod time;
 mod tracking;
 mod transactions;
 mod transcripts;
+mod turns;

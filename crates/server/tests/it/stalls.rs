@@ -34,7 +34,7 @@ const LONG: [&str; 8] = [
     "KEYS none*",
 ];
 
-fn setting(name: &str, otherwise: usize) -> usize {
+pub(crate) fn setting(name: &str, otherwise: usize) -> usize {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
@@ -126,7 +126,7 @@ fn ask(mut client: Client, number: usize, duration: Duration) -> Vec<u64> {
 
 /// Runs a request and takes its reply in without looking at it: to decode a million elements would take
 /// as much of a processor as to send them.
-fn run_to_the_end(stream: &mut TcpStream, line: &str) {
+pub(crate) fn run_to_the_end(stream: &mut TcpStream, line: &str) {
     const END: &[u8] = b"+PONG\r\n";
     stream
         .write_all(format!("{line}\r\nPING\r\n").as_bytes())

@@ -1,0 +1,193 @@
+//! The longest turn of a worker while large collections are built, combined, copied and deleted, in
+//! processor time of its thread: what another client waits at most for reasons of the server's own, whatever
+//! else the machine does.
+//!
+//! ```text
+//! cargo test --release -p server --test it turns -- --ignored --nocapture
+//! ```
+//!
+//! prints a table of every step; `TURN_MEMBERS` sets the size of the collections.
+
+use std::net::TcpStream;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{Server, ServerBuilder};
+
+use crate::stalls::{run_to_the_end, setting};
+
+/// Elements sent at once.
+const ROUND: usize = 6_400;
+
+/// A collection that is built, and how.
+struct Collection {
+    key: &'static str,
+    verb: &'static str,
+    /// Elements of one request.
+    elements: usize,
+    /// The words of one.
+    words: fn(usize) -> Vec<String>,
+}
+
+const COLLECTIONS: [Collection; 7] = [
+    Collection {
+        key: "set",
+        verb: "SADD",
+        elements: 100,
+        words: |number| vec![member(number)],
+    },
+    Collection {
+        key: "other",
+        verb: "SADD",
+        elements: 100,
+        words: |number| vec![member(number * 2)],
+    },
+    Collection {
+        key: "zset",
+        verb: "ZADD",
+        elements: 100,
+        words: |number| vec![score(number), member(number)],
+    },
+    Collection {
+        key: "zset:single",
+        verb: "ZADD",
+        elements: 1,
+        words: |number| vec![score(number), member(number)],
+    },
+    Collection {
+        key: "hash",
+        verb: "HSET",
+        elements: 100,
+        words: |number| vec![member(number), number.to_string()],
+    },
+    Collection {
+        key: "list",
+        verb: "RPUSH",
+        elements: 100,
+        words: |number| vec![member(number)],
+    },
+    Collection {
+        key: "stream",
+        verb: "XADD",
+        elements: 1,
+        words: |number| vec!["*".to_owned(), "field".to_owned(), member(number)],
+    },
+];
+
+/// What is done with them.
+const STEPS: [&str; 20] = [
+    "SUNIONSTORE union set other",
+    "SINTERSTORE both set other",
+    "SDIFFSTORE rest set other",
+    "SMEMBERS set",
+    "ZUNIONSTORE scores 2 zset zset:single",
+    "ZRANGESTORE range zset 0 -1",
+    "ZREMRANGEBYRANK range 0 -2",
+    "HGETALL hash",
+    "LRANGE list 0 -1",
+    "XRANGE stream - +",
+    "COPY set copy",
+    "SREM copy member:0000000000",
+    "COPY zset zcopy",
+    "ZADD zcopy 1 member:0000000000",
+    "DEL set",
+    "DEL zset",
+    "DEL hash",
+    "DEL list",
+    "DEL stream",
+    "FLUSHALL",
+];
+
+fn member(number: usize) -> String {
+    format!("member:{number:010}")
+}
+
+/// A score in no order.
+fn score(number: usize) -> String {
+    (number.wrapping_mul(0x9E37_79B1) % 1_000_003).to_string()
+}
+
+fn start() -> Server {
+    // Nothing takes that long: turns are measured, and no event is kept.
+    let measured = [
+        "--latency-monitor-threshold",
+        "86400000",
+        "--io-threads",
+        "1",
+    ];
+    ServerBuilder::iolite()
+        .tcp()
+        .args(&measured)
+        .start()
+        .unwrap()
+}
+
+fn build(client: &mut Client, collection: &Collection, members: usize) {
+    for start in (0..members).step_by(ROUND) {
+        let numbers: Vec<usize> = (start..members.min(start + ROUND)).collect();
+        let requests = numbers.chunks(collection.elements).map(|numbers| {
+            let head = [collection.verb, collection.key].map(str::to_owned);
+            let words = numbers
+                .iter()
+                .flat_map(|number| (collection.words)(*number));
+            head.into_iter().chain(words).collect()
+        });
+        let requests: Vec<Vec<String>> = requests.collect();
+        client.pipeline(&requests).unwrap();
+    }
+}
+
+/// Microseconds of processor time of the longest turn since this was asked last.
+fn longest_turn_us(control: &mut Client) -> u64 {
+    let info = control.command(&["INFO", "debug"]).unwrap();
+    control.command(&["CONFIG", "RESETSTAT"]).unwrap();
+    let (Value::Bulk(text) | Value::Verbatim { text, .. }) = info else {
+        panic!("{info:?}");
+    };
+    let info = String::from_utf8(text).unwrap();
+    let mut lines = info.lines();
+    let longest = lines.find_map(|line| line.strip_prefix("eventloop_cpu_max:"));
+    longest.unwrap().trim().parse().unwrap()
+}
+
+/// Each step with the longest turn in it, in microseconds.
+fn longest_turns(members: usize, mut show: impl FnMut(&str, u64)) {
+    let server = start();
+    let (mut control, mut client) = (server.client().unwrap(), server.client().unwrap());
+    longest_turn_us(&mut control);
+    for collection in &COLLECTIONS {
+        build(&mut client, collection, members);
+        let name = format!("{} {}", collection.verb, collection.key);
+        show(&name, longest_turn_us(&mut control));
+    }
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    for step in STEPS {
+        run_to_the_end(&mut stream, step);
+        show(step, longest_turn_us(&mut control));
+    }
+}
+
+/// A tenth of a second is far more than a turn takes, of a build without optimisations, too, and far less
+/// than any of these steps would in one piece.
+#[test]
+fn no_turn_is_as_long_as_its_command() {
+    longest_turns(100_000, |step, longest_us| {
+        assert!(longest_us > 0, "{step}: not measured");
+        assert!(longest_us < 100_000, "{step}: {longest_us} us");
+    });
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
+#[ignore = "prints figures of an optimised build"]
+fn longest_turns_of_large_collections() {
+    let members = setting("TURN_MEMBERS", 10_000_000);
+    println!("| Step, {members} elements | longest turn, ms of processor time |\n|---|---|");
+    longest_turns(members, |step, longest_us| {
+        println!(
+            "| {step} | {}.{:03} |",
+            longest_us / 1000,
+            longest_us % 1000
+        );
+    });
+}
