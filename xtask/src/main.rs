@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use xtask::parts::{self, PARTS, Part};
 use xtask::run::{self, Outcome};
-use xtask::{big_endian, coverage, figures, fuzz, instructions, tidy, workspace_root};
+use xtask::{big_endian, coverage, figures, fuzz, instructions, sanitize, tidy, workspace_root};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +30,9 @@ fn main() -> ExitCode {
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
         ["fuzz"] => answer(fuzz::run_all()),
         ["fuzz", target, seconds] => answer(fuzz::run_one(target, seconds)),
+        ["churn", sanitizer @ ("address" | "thread"), seconds] => {
+            answer(sanitize::churn(sanitizer, seconds))
+        }
         ["coverage"] => answer(coverage::run()),
         [
             "transcribe" | "transcripts" | "differential" | "schedules",
@@ -144,6 +147,10 @@ fn help() -> ExitCode {
     );
     println!(
         "cargo xtask fuzz [TARGET SECONDS]  every fuzz target for a bounded number of inputs; or one"
+    );
+    println!(
+        "cargo xtask churn address|thread SECONDS  clients that come, wait and go, beside a server under \
+         that sanitizer"
     );
     println!(
         "cargo xtask coverage           line coverage of each room by all tests; fails below 80 %"

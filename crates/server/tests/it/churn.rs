@@ -247,6 +247,10 @@ fn figures(client: &mut Client) -> BTreeMap<String, String> {
 fn everybody_is_served(server: &Server) {
     let mut feeder = server.client().unwrap();
     feeder.command(&["CLIENT", "UNPAUSE"]).unwrap();
+    // A sanitizer may need more than the limit by itself.
+    feeder
+        .command(&["CONFIG", "SET", "maxmemory", "0"])
+        .unwrap();
     let mut waiters: Vec<Client> = (0..40).map(|_| server.client().unwrap()).collect();
     for (at, waiter) in waiters.iter_mut().enumerate() {
         let key = format!("waiter:{at}");
@@ -254,7 +258,8 @@ fn everybody_is_served(server: &Server) {
     }
     for at in 0..waiters.len() {
         let key = format!("waiter:{at}");
-        feeder.command(&["RPUSH", &key, "served"]).unwrap();
+        let reply = feeder.command(&["RPUSH", &key, "served"]).unwrap();
+        assert_eq!(reply, Value::Integer(1));
     }
     for waiter in &mut waiters {
         let reply = waiter.receive().unwrap();
