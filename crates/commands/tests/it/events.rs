@@ -253,8 +253,12 @@ fn a_key_looked_for_in_vain_is_an_event() {
         ("MULTI", ""),
         ("BLMOVE a b LEFT LEFT 0", ""),
         ("EXEC", ""),
+        ("XAUTOCLAIM a g c x 0", "m keymiss a"),
+        ("XAUTOCLAIM a g c 0 0 COUNT 0", "m keymiss a"),
         ("SET a 1", "n new a, $ set a"),
         ("GET a", ""),
+        ("LPUSH l 1", "n new l, l lpush l"),
+        ("LCS l b", "m keymiss b"),
     ] {
         server.line(line);
         assert_eq!(server.events(), states(expected), "{line}");

@@ -284,21 +284,16 @@ fn claim_next(
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (name, consumer) = (args.bytes()?, args.bytes()?);
-    let idle_ms = args
-        .integer()
-        .map_err(|_| CommandError::fixed("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
-    let start = ids::range_start(args.bytes()?)?;
-    let mut terms = Terms::new(idle_ms, context.now_unix_ms);
-    let mut count = CLAIMED_ENTRIES;
-    while args.remaining() > 0 {
-        if args.remaining() > 1 && args.take_word("COUNT") {
-            count = claimed_count(args)?;
-        } else if args.take_word("JUSTID") {
-            terms.has_just_ids = true;
-        } else {
-            return Err(CommandError::Syntax);
-        }
+    let wanted = Wanted::parse(args, context.now_unix_ms);
+    if wanted.is_err() {
+        // Looked for before the rest is read: it may be missed.
+        context.store.read(&key, |_| ());
     }
+    let Wanted {
+        terms,
+        start,
+        count,
+    } = wanted?;
     context.store.modify(&key, |entry| {
         entry.note_look();
         check_group(entry, &key, name)?;
@@ -324,6 +319,38 @@ fn claim_next(
         }
         Ok(())
     })
+}
+
+/// What XAUTOCLAIM is to claim.
+struct Wanted {
+    terms: Terms,
+    start: EntryId,
+    count: u64,
+}
+
+impl Wanted {
+    fn parse(args: &mut Args<'_>, now_unix_ms: u64) -> Result<Self, CommandError> {
+        let idle_ms = args.integer().map_err(|_| {
+            CommandError::fixed("ERR Invalid min-idle-time argument for XAUTOCLAIM")
+        })?;
+        let start = ids::range_start(args.bytes()?)?;
+        let mut terms = Terms::new(idle_ms, now_unix_ms);
+        let mut count = CLAIMED_ENTRIES;
+        while args.remaining() > 0 {
+            if args.remaining() > 1 && args.take_word("COUNT") {
+                count = claimed_count(args)?;
+            } else if args.take_word("JUSTID") {
+                terms.has_just_ids = true;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(Self {
+            terms,
+            start,
+            count,
+        })
+    }
 }
 
 /// The number behind COUNT.

@@ -38,9 +38,11 @@ fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let keys = [context.key(args.bytes()?), context.key(args.bytes()?)];
     let cells_max = context.settings.string_bytes_max() / size_of::<u32>() as u64;
     let (one, other) = context.store.locked(&keys, |store| {
-        let one = Text::read(store, &keys[0], cells_max)?;
-        let other = Text::read(store, &keys[1], cells_max / (one.len as u64 + 1))?;
-        Ok::<_, CommandError>((one, other))
+        let one = Text::read(store, &keys[0], cells_max);
+        // Looked for even where the first is no string.
+        let one_bytes = one.as_ref().map_or(0, |one| one.len as u64);
+        let other = Text::read(store, &keys[1], cells_max / (one_bytes + 1));
+        Ok::<_, CommandError>((one?, other?))
     })?;
     let options = LcsOptions::parse(args)?;
     check_memory(one.len, other.len, context.settings)?;
