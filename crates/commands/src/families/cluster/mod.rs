@@ -1,6 +1,8 @@
 //! What a server outside a cluster answers to clients that ask whether it is in one.
 
-use crate::error::CommandError;
+mod rows;
+
+use crate::error::{CommandError, container};
 use crate::spec::{Arity, CommandSpec, Flags, Group, Handler};
 
 const DISABLED: Handler = |_context, _args, _reply| {
@@ -29,6 +31,8 @@ pub const COMMANDS: &[CommandSpec] = &[
         categories: &[],
         summary: "Tells about the cluster: this server is in none.",
         complexity: "Depends on subcommand.",
+        subcommands: rows::SUBCOMMANDS,
+        handler: container,
         ..MEMBER
     },
     CommandSpec {

@@ -1,0 +1,241 @@
+//! The subcommands of CLUSTER: known, so that clients can ask about them, and refused.
+
+use super::DISABLED;
+use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+
+/// What asks.
+const READER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(2),
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "3.0.0",
+    handler: DISABLED,
+    ..CommandSpec::BLANK
+};
+
+/// What changes the cluster.
+const STEERER: CommandSpec = CommandSpec {
+    flags: Flags::ADMIN.and(Flags::STALE).and(Flags::NO_ASYNC_LOADING),
+    ..READER
+};
+
+const VARIES: &[&str] = &["nondeterministic_output"];
+
+pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "ADDSLOTS",
+        arity: Arity::AtLeast(3),
+        summary: "Gives slots to this node.",
+        complexity: "O(N) where N is the total number of hash slot arguments",
+        syntax: "slot:integer [slot:integer ...]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "ADDSLOTSRANGE",
+        arity: Arity::AtLeast(4),
+        since: "7.0.0",
+        summary: "Gives ranges of slots to this node.",
+        complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+        syntax: "start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "BUMPEPOCH",
+        summary: "Raises the epoch of this node's configuration.",
+        tips: VARIES,
+        ..STEERER
+    },
+    CommandSpec {
+        name: "COUNT-FAILURE-REPORTS",
+        arity: Arity::Exactly(3),
+        flags: Flags::ADMIN.and(Flags::STALE),
+        summary: "Counts the reports that a node fails.",
+        complexity: "O(N) where N is the number of failure reports",
+        syntax: "node-id",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "COUNTKEYSINSLOT",
+        arity: Arity::Exactly(3),
+        summary: "Counts the keys of a slot.",
+        syntax: "slot:integer",
+        ..READER
+    },
+    CommandSpec {
+        name: "DELSLOTS",
+        arity: Arity::AtLeast(3),
+        summary: "Takes slots from this node.",
+        complexity: "O(N) where N is the total number of hash slot arguments",
+        syntax: "slot:integer [slot:integer ...]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "DELSLOTSRANGE",
+        arity: Arity::AtLeast(4),
+        since: "7.0.0",
+        summary: "Takes ranges of slots from this node.",
+        complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+        syntax: "start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "FAILOVER",
+        arity: Arity::AtLeast(2),
+        summary: "Has a replica take the place of its primary.",
+        syntax: "[FORCE | TAKEOVER]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "FLUSHSLOTS",
+        summary: "Takes all slots from this node.",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "FORGET",
+        arity: Arity::Exactly(3),
+        summary: "Removes a node from those that are known.",
+        syntax: "node-id",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "GETKEYSINSLOT",
+        arity: Arity::Exactly(4),
+        summary: "Lists keys of a slot.",
+        complexity: "O(log(N)) where N is the number of requested keys",
+        syntax: "slot:integer count:integer",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec::help(Group::Cluster, "5.0.0", DISABLED),
+    CommandSpec {
+        name: "INFO",
+        summary: "Tells the state of the cluster.",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "KEYSLOT",
+        arity: Arity::Exactly(3),
+        summary: "Tells the slot of a key.",
+        complexity: "O(N) where N is the number of bytes in the key",
+        syntax: "key:string",
+        ..READER
+    },
+    CommandSpec {
+        name: "LINKS",
+        since: "7.0.0",
+        summary: "Lists the connections between nodes.",
+        complexity: "O(N) where N is the total number of Cluster nodes",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "MEET",
+        arity: Arity::AtLeast(4),
+        history: &[("4.0.0", "Takes `cluster_bus_port`.")],
+        summary: "Introduces a node to this one.",
+        syntax: "ip port:integer [cluster_bus_port:integer]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "MYID",
+        summary: "Tells the id of this node.",
+        ..READER
+    },
+    CommandSpec {
+        name: "MYSHARDID",
+        since: "7.2.0",
+        summary: "Tells the id of this node's shard.",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "NODES",
+        summary: "Lists the nodes as their configuration has them.",
+        complexity: "O(N) where N is the total number of Cluster nodes",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "REPLICAS",
+        arity: Arity::Exactly(3),
+        flags: Flags::ADMIN.and(Flags::STALE),
+        since: "5.0.0",
+        summary: "Lists the replicas of a node.",
+        syntax: "node-id",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "REPLICATE",
+        arity: Arity::Exactly(3),
+        summary: "Makes this node a replica of another.",
+        syntax: "node-id",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "RESET",
+        arity: Arity::AtLeast(2),
+        flags: Flags::ADMIN.and(Flags::STALE).and(Flags::NOSCRIPT),
+        summary: "Has this node forget the cluster.",
+        complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
+        syntax: "[HARD | SOFT]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "SAVECONFIG",
+        summary: "Writes the configuration of this node to its disk.",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "SET-CONFIG-EPOCH",
+        arity: Arity::Exactly(3),
+        summary: "Says the epoch of a new node's configuration.",
+        syntax: "config-epoch:integer",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "SETSLOT",
+        arity: Arity::AtLeast(4),
+        summary: "Says whose a slot is, or that it moves.",
+        syntax: "slot:integer <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "SHARDS",
+        since: "7.0.0",
+        summary: "Lists the shards with their slots and nodes.",
+        complexity: "O(N) where N is the total number of cluster nodes",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
+        name: "SLAVES",
+        arity: Arity::Exactly(3),
+        flags: Flags::ADMIN.and(Flags::STALE),
+        summary: "Lists the replicas of a node.",
+        syntax: "node-id",
+        tips: VARIES,
+        deprecated: Some(Deprecation {
+            since: "5.0.0",
+            replaced_by: "`CLUSTER REPLICAS`",
+        }),
+        ..READER
+    },
+    CommandSpec {
+        name: "SLOTS",
+        history: &[
+            ("4.0.0", "Tells the ids of nodes."),
+            ("7.0.0", "Tells more of their addresses."),
+        ],
+        summary: "Lists ranges of slots with their nodes.",
+        complexity: "O(N) where N is the total number of Cluster nodes",
+        tips: VARIES,
+        deprecated: Some(Deprecation {
+            since: "7.0.0",
+            replaced_by: "`CLUSTER SHARDS`",
+        }),
+        ..READER
+    },
+];
