@@ -99,10 +99,12 @@ impl Indexed {
         Ok(())
     }
 
-    /// Says of all buckets held that this may take long.
+    /// Says of all buckets held that this may take long. Inside of a lock set without keys another one
+    /// may be taken: both are counted as one, which ends with the first that is given back.
     pub(crate) fn hold_long(&mut self) {
-        self.shared.parking.begin_long();
-        self.local.holds_long = true;
+        if !std::mem::replace(&mut self.local.holds_long, true) {
+            self.shared.parking.begin_long();
+        }
         for held in &self.local.held {
             if let Some(index) = self.seen.get(held.database) {
                 index.bucket(held.home.number).set_long();

@@ -263,3 +263,14 @@ fn keys_are_taken_for_long_while_nobody_is_inside() {
     assert!(!handle.may_be_busy());
     assert_eq!(handle.try_locked(&[key], Hold::Short, |_| ()), Ok(()));
 }
+
+/// A transaction without keys takes a set, and what it runs takes one inside of it.
+#[test]
+fn a_set_inside_of_one_without_keys_is_counted_once() {
+    let store = wide();
+    let mut holder = store.handle();
+    holder.locked_long(&[], |holder| {
+        assert_eq!(holder.try_locked(&[], Hold::Long, |_| ()), Ok(()));
+    });
+    assert!(!store.handle().may_be_busy());
+}
