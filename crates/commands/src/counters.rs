@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::error::CommandError;
 use crate::histogram::{Histogram, HistogramCells};
 use crate::observer::REQUESTS_PER_SAMPLE;
 use crate::table::{CommandIndex, table};
@@ -153,6 +154,14 @@ impl EngineCounters {
     pub(crate) fn count_rejection(&self, index: CommandIndex) {
         if let Some(row) = self.rows.get(usize::from(index)) {
             add(&row.rejected, 1);
+        }
+    }
+
+    /// Counts an error that is replied, unless it was before.
+    #[cold]
+    pub(crate) fn count_reply(&self, error: &CommandError) {
+        if !matches!(error, CommandError::HandedOn(_)) {
+            self.count_error(&error.text());
         }
     }
 

@@ -45,6 +45,9 @@ pub enum CommandError {
     Text(Cow<'static, str>),
     /// A text that repeats what the client sent, byte for byte.
     Bytes(Vec<u8>),
+    /// What a command inside of a script answered, handed on by the script: an error that was counted
+    /// where it came up.
+    HandedOn(Vec<u8>),
 }
 
 impl CommandError {
@@ -58,7 +61,7 @@ impl CommandError {
     #[must_use]
     pub fn text(&self) -> Cow<'_, [u8]> {
         let text: Cow<'_, str> = match self {
-            Self::Bytes(bytes) => return Cow::Borrowed(bytes),
+            Self::Bytes(bytes) | Self::HandedOn(bytes) => return Cow::Borrowed(bytes),
             Self::Denied(denied) => return Cow::Borrowed(&denied.text),
             Self::Syntax => "ERR syntax error".into(),
             Self::NotInteger => "ERR value is not an integer or out of range".into(),

@@ -32,7 +32,7 @@ impl ServerPort for NoServer {
         Err(NOT_NOW)
     }
 
-    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+    fn config_rewrite(&mut self, _all: bool) -> Result<(), CommandError> {
         Err(NOT_NOW)
     }
 

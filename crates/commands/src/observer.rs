@@ -11,7 +11,7 @@ mod big_keys;
 mod events;
 mod hot_keys;
 mod log;
-mod monitors;
+pub(crate) mod monitors;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -34,11 +34,11 @@ pub trait ServerPort {
     /// What the client is to read.
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError>;
 
-    /// Writes the configuration file anew.
+    /// Writes the configuration file anew; with `all`, also what is as by default.
     ///
     /// # Errors
     /// What the client is to read.
-    fn config_rewrite(&mut self) -> Result<(), CommandError>;
+    fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError>;
 
     /// CONFIG RESETSTAT.
     fn reset_statistics(&mut self);

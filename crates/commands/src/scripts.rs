@@ -26,6 +26,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use protocol::Request;
+
 pub use libraries::{FunctionFacts, Libraries, LibraryError, LoadedLibrary, State};
 pub(crate) use machine::{Compiled, RunFlags, add, find, load_library, loaded};
 pub(crate) use run::{Call, Code, run};
@@ -35,6 +37,7 @@ use history::History;
 
 use crate::error::CommandError;
 use crate::settings::Settings;
+use crate::spec::CommandSpec;
 
 /// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
 const EVALUATED_MAX: usize = 500;
@@ -81,6 +84,26 @@ pub struct Script {
     pub source: Box<[u8]>,
     /// How it behaved.
     pub(crate) history: History,
+}
+
+/// Whether a request runs a script or function that says of itself that it changes nothing.
+pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
+    let scripts = &settings.scripts;
+    let said = request.arg(1).unwrap_or_default();
+    let flags = match spec.name {
+        "EVAL" => machine::flags_of(said).ok().flatten(),
+        "EVALSHA" => {
+            let digest = Digest::try_from(said.to_ascii_lowercase()).ok();
+            let known = digest.and_then(|digest| scripts.find(&digest));
+            known.and_then(|script| machine::flags_of(&script.source).ok().flatten())
+        }
+        "FCALL" => {
+            let library = scripts.libraries.of_function(said);
+            library.and_then(|library| library.flags_of(said))
+        }
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags.no_writes)
 }
 
 /// Puts libraries of functions, by their sources, in the place of those that are known: they were kept

@@ -89,6 +89,8 @@ pub struct Session {
     pub wait: Option<Box<Wait>>,
     /// Whether its replies wait until the log is on disk, whatever other clients' do.
     pub waits_for_disk: bool,
+    /// What its running script ran, as MONITOR shows it.
+    pub script_shown: Vec<String>,
 }
 
 impl Session {
@@ -119,6 +121,7 @@ impl Session {
             watches: None,
             wait: None,
             waits_for_disk: false,
+            script_shown: Vec::new(),
         }
     }
 

@@ -472,7 +472,7 @@ impl ServerPort for TestPort {
         Ok(())
     }
 
-    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+    fn config_rewrite(&mut self, _all: bool) -> Result<(), CommandError> {
         Err(CommandError::fixed("ERR no configuration"))
     }
 

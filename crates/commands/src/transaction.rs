@@ -16,6 +16,8 @@ use store::{DatabaseId, Handle, Key};
 
 use crate::families::server::keys as places;
 use crate::plan::ARGUMENTS_MAX;
+use crate::scripts;
+use crate::settings::Settings;
 use crate::spec::{Begin, CommandSpec, Find, Flags, Group};
 use crate::table::CommandIndex;
 use crate::watch::Watches;
@@ -104,6 +106,12 @@ impl Transaction {
         self.flags.has(flags)
     }
 
+    /// Whether one of the commands may change something.
+    pub(crate) fn writes(&self, settings: &Settings) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|queued| may_write(settings, queued.spec, queued.request()))
+    }
+
     /// Whether the commands touch keys and nothing else, so that they may run without their session.
     pub(crate) fn is_about_data(&self) -> bool {
         self.is_about_data
@@ -171,6 +179,12 @@ impl Transaction {
         }
         Reach::Keys(keys)
     }
+}
+
+/// Whether a request may change something, as far as its row and a script's first line say.
+pub(crate) fn may_write(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
+    spec.flags.has(Flags::WRITE)
+        || (spec.flags.has(Flags::MAY_REPLICATE) && !scripts::only_reads(settings, spec, request))
 }
 
 /// The keys that a request comes to when it begins in `database`; `None` when its arguments do not tell

@@ -172,8 +172,8 @@ fn kind_of(client: &ClientRecord) -> ClientKind {
     }
 }
 
-/// One line of CLIENT LIST, without its line end: the fields of Redis 7.2 in its order, with those
-/// of later versions between and behind them.
+/// One line of CLIENT LIST, without its line end: the fields of Redis 7.2 in its order, and those of
+/// later versions behind them.
 #[must_use]
 pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names().clone();
@@ -189,10 +189,10 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let queued_bytes = client.transaction_bytes.load(Ordering::Relaxed);
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
-         db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
          events={events} cmd={command} user={user} redir={redirect} resp={resp} lib-name={library} \
-         lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
+         lib-ver={version} watch={watched} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
          tot-cmds={requests}",
         id = client.id,
         addr = client.address,

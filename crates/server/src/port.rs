@@ -94,9 +94,9 @@ impl ServerPort for Port<'_> {
             .map_err(as_reply)
     }
 
-    fn config_rewrite(&mut self) -> Result<(), CommandError> {
+    fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {
         let users = self.node.configured_user_lines();
-        self.node.config.rewrite(&users).map_err(as_reply)
+        self.node.config.rewrite(&users, all).map_err(as_reply)
     }
 
     fn reset_statistics(&mut self) {

@@ -231,14 +231,17 @@ impl Handle {
     /// Shows what all of `keys` hold, as of one moment: they are [locked](Handle::locked) meanwhile. Cheaper
     /// than to read them one after the other inside of a lock set, and what each shows may be held beside
     /// what others do.
+    ///
+    /// The first that does not fit is the last that is looked at and shown.
     pub fn read_all<R>(
         &mut self,
         keys: &[Key<'_>],
+        fits: impl Fn(&Record<'_>) -> bool,
         visit: impl FnOnce(&[Option<Record<'_>>]) -> R,
     ) -> R {
         self.locked(
             keys,
-            |store| with_way!(&mut store.way, way => way.read_all(keys, visit)),
+            |store| with_way!(&mut store.way, way => way.read_all(keys, fits, visit)),
         )
     }
 

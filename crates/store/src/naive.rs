@@ -249,10 +249,12 @@ impl NaiveHandle {
         })
     }
 
-    /// Shows what several keys hold. This thread has the databases for itself.
+    /// Shows what several keys hold, up to the first that does not fit. This thread has the databases
+    /// for itself.
     pub(crate) fn read_all<R>(
         &self,
         keys: &[Key<'_>],
+        fits: impl Fn(&Record<'_>) -> bool,
         visit: impl FnOnce(&[Option<Record<'_>>]) -> R,
     ) -> R {
         let (maps, now) = (self.held.as_deref().unwrap_or_default(), self.now_unix_ms);
@@ -261,7 +263,13 @@ impl NaiveHandle {
             let map = maps.get(usize::from(key.database()));
             let cell = map.and_then(|map| map.get(key.bytes()));
             let live = cell.filter(|cell| !cell.is_expired(now));
-            records.push(live.map(|cell| Record::naive(key.bytes(), cell)));
+            let record = live.map(|cell| Record::naive(key.bytes(), cell));
+            records.push(record);
+            match record {
+                Some(record) if !fits(&record) => break,
+                Some(_) => {}
+                None => self.event(key, EventClass::KEY_MISS, Event::MISSED),
+            }
         }
         visit(&records)
     }

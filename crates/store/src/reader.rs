@@ -81,10 +81,11 @@ impl Indexed {
         answer
     }
 
-    /// Shows what all keys of the lock set in `keys` hold, at once.
+    /// Shows what all keys of the lock set in `keys` hold, at once, up to the first that does not fit.
     pub(crate) fn read_all<R>(
         &mut self,
         keys: &[Key<'_>],
+        fits: impl Fn(&Record<'_>) -> bool,
         visit: impl FnOnce(&[Option<Record<'_>>]) -> R,
     ) -> R {
         debug_assert!(self.holds_several(), "the records could change");
@@ -92,14 +93,20 @@ impl Indexed {
             self.see_index(key.database());
         }
         let local = &*self.local;
-        let record = |key| {
+        let mut records: Vec<Option<Record<'_>>> = Vec::with_capacity(keys.len());
+        for key in keys {
             let look = self.look_in_set(key);
             look.note(&self.shared, local, key);
-            let (_, view) = look.found?;
+            let view = look.found.map(|(_, view)| view);
             // SAFETY: the bucket is held, or the whole store, until the visit is over.
-            Some(unsafe { Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms) })
-        };
-        let records: Vec<Option<Record<'_>>> = keys.iter().map(record).collect();
+            let record = view.map(|view| unsafe {
+                Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms)
+            });
+            records.push(record);
+            if record.is_some_and(|record| !fits(&record)) {
+                break;
+            }
+        }
         visit(&records)
     }
 

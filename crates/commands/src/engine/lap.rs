@@ -18,7 +18,7 @@ use crate::families::server::keys as places;
 use crate::observer::{Measured, Observer, Shown};
 use crate::plan::BATCH_MAX;
 use crate::session::ClientRecord;
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Table, table};
 use crate::waiting::Waiting;
 
@@ -304,9 +304,12 @@ impl Ledger<'_> {
         long: Option<&LongArgument>,
     ) {
         let monitors = &self.observer.monitors;
-        let is_hidden = spec.flags.has(Flags::ADMIN) || spec.flags.has(Flags::SKIP_MONITOR);
+        // A script is shown with what it ran, and not by the rule.
+        let is_script = spec.group == Group::Scripting;
+        let is_hidden =
+            spec.flags.has(Flags::ADMIN) || (spec.flags.has(Flags::SKIP_MONITOR) && !is_script);
         if !monitors.is_empty() && !is_hidden {
-            monitors.show(context, request, long);
+            monitors.show(context, spec, request, long);
         }
         if self.observer.audit.is_on() {
             let name = full_name(spec, request);

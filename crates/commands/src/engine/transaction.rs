@@ -86,8 +86,11 @@ impl Visit<'_> {
             Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
             Role::Exec => {
                 let result = self.exec(found.index);
-                self.ledger
-                    .show(&mut self.context, found.spec, request, None);
+                // What runs aside is shown there, behind what it runs.
+                if result != Err(CommandError::Aside) {
+                    self.ledger
+                        .show(&mut self.context, found.spec, request, None);
+                }
                 result
             }
             Role::Queued => {
@@ -301,10 +304,9 @@ impl Running<'_, '_> {
             .show(context, queued.spec, queued.request(), None);
         if let Err(error) = result {
             counters.count_failure(queued.index);
-            let text = error.text();
-            counters.count_error(&text);
+            counters.count_reply(&error);
             self.reply.rollback(start);
-            self.reply.error_bytes(&text);
+            self.reply.error_bytes(&error.text());
         }
         Ok(())
     }

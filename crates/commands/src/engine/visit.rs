@@ -28,7 +28,7 @@ use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::{CommandIndex, Found, Table, table};
-use crate::transaction::{keys_reached, may_reach_any_key};
+use crate::transaction::{keys_reached, may_reach_any_key, may_write};
 
 /// So long one client is served before the others have their turn, and one batch or one request that
 /// is not plain longer.
@@ -689,12 +689,13 @@ impl Visit<'_> {
     }
 
     /// Whether a command does what waits while writes are paused, or a transaction that it ends does.
-    fn writes(&self, spec: &CommandSpec) -> bool {
+    fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
+        let settings = self.context.settings;
         let transaction = self.context.session.transaction.as_ref();
-        [Flags::WRITE, Flags::MAY_REPLICATE].iter().any(|flag| {
-            spec.flags.has(*flag)
-                || (spec.name == "EXEC" && transaction.is_some_and(|it| it.has(*flag)))
-        })
+        if spec.name == "EXEC" {
+            return transaction.is_some_and(|it| it.writes(settings));
+        }
+        may_write(settings, spec, request)
     }
 
     /// Whether the request has to wait, and how. What would be refused is refused at once; everything else
@@ -708,7 +709,7 @@ impl Visit<'_> {
         if self.check((index, spec), request).is_err() {
             return None;
         }
-        let writes = self.writes(spec);
+        let writes = self.writes(spec, request);
         let gate = &self.context.settings.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
         if is_paused && (writes || !gate.pauses_writes_only()) {
@@ -730,7 +731,7 @@ pub(super) fn refuse(
     error: &CommandError,
 ) {
     let text = error.text();
-    ledger.counters.count_error(&text);
+    ledger.counters.count_reply(error);
     reply.rollback(start);
     reply.error_bytes(&text);
 }

@@ -11,6 +11,7 @@ use crate::arrival::LongArgument;
 use crate::context::Context;
 use crate::push::Push;
 use crate::session::ClientRecord;
+use crate::spec::{CommandSpec, Group};
 
 /// The clients that see all commands.
 #[derive(Debug, Default)]
@@ -47,18 +48,25 @@ impl Monitors {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Shows all of them a request that ran.
+    /// Shows all of them a request that ran; behind a script, what that ran.
     #[cold]
     pub(crate) fn show(
         &self,
         context: &mut Context<'_>,
+        spec: &CommandSpec,
         request: Request<'_>,
         long: Option<&LongArgument>,
     ) {
-        let line = line_of(context, request, long);
-        let push = Push::new(|reply| reply.simple(&line));
-        for client in self.lock().iter() {
-            context.server.push(client, &push);
+        let client = source_of(&context.session.client);
+        let mut lines = vec![line_of(context, &client, request, long)];
+        if spec.group == Group::Scripting {
+            lines.append(&mut context.session.script_shown);
+        }
+        for line in lines {
+            let push = Push::new(|reply| reply.simple(&line));
+            for client in self.lock().iter() {
+                context.server.push(client, &push);
+            }
         }
     }
 
@@ -67,16 +75,25 @@ impl Monitors {
     }
 }
 
+/// How a command is shown that ran inside of a script.
+pub(crate) fn line_of_script(context: &Context<'_>, request: Request<'_>) -> String {
+    line_of(context, "lua", request, None)
+}
+
 /// When, in which database, by whom, and what.
-fn line_of(context: &Context<'_>, request: Request<'_>, long: Option<&LongArgument>) -> String {
+fn line_of(
+    context: &Context<'_>,
+    source: &str,
+    request: Request<'_>,
+    long: Option<&LongArgument>,
+) -> String {
     let now_us = context.server.now_unix_us();
-    let client = &context.session.client;
     let mut line = format!(
         "{}.{:06} [{} {}]",
         now_us / 1_000_000,
         now_us % 1_000_000,
         context.session.database,
-        source_of(client)
+        source
     );
     let is_secret = secrets(request);
     for (index, argument) in request.iter().enumerate() {

@@ -17,6 +17,7 @@ use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::engine::row_of;
 use crate::error::{CommandError, CommandResult};
+use crate::observer::monitors;
 use crate::permission::{self, Subject};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::CommandIndex;
@@ -24,6 +25,9 @@ use crate::transaction;
 
 /// After so long a script is one that others hear of.
 const LONG_NS: u64 = 5_000_000;
+
+/// Those who see all see so many commands of a script.
+const SHOWN_MAX: usize = 10_000;
 
 /// Keys by name, each with its database.
 pub(super) type Names = Vec<(DatabaseId, Box<[u8]>)>;
@@ -102,6 +106,10 @@ pub(super) struct Caller<'h, 'c> {
     long: Option<Arc<LongRun>>,
     wrote: bool,
     halt: Option<Halt>,
+    /// The last error that a command gave.
+    error: Vec<u8>,
+    /// What those see who see all, as long as the run may begin anew.
+    shown: Vec<String>,
 }
 
 impl<'h, 'c> Caller<'h, 'c> {
@@ -123,20 +131,23 @@ impl<'h, 'c> Caller<'h, 'c> {
             long: None,
             wrote: false,
             halt: None,
+            error: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
-    /// Ends the run; why it ended before its end, if it did.
-    pub(super) fn end(mut self) -> Option<Halt> {
+    /// Ends the run; why it ended before its end, if it did, and the last error that a command gave.
+    pub(super) fn end(mut self) -> (Option<Halt>, Vec<u8>) {
         if let Some(long) = &self.long {
             self.context.settings.scripts.running.leave(long);
         }
         let ns = self.elapsed_ns();
         if self.halt.is_none() {
             self.call.history.note_run(ns);
+            self.context.session.script_shown = std::mem::take(&mut self.shown);
         }
         self.spare.give_back();
-        self.halt.take()
+        (self.halt.take(), self.error)
     }
 
     fn elapsed_ns(&self) -> u64 {
@@ -267,13 +278,24 @@ impl<'h, 'c> Caller<'h, 'c> {
     }
 
     fn run_request(&mut self, request: Request<'_>) -> CommandResult {
+        match self.prepare(request) {
+            Ok(Some(command)) => self.execute(&command),
+            Ok(None) => Ok(()),
+            Err(refusal) => {
+                if let Ok((index, ..)) = row_of(request) {
+                    self.context.ledger.counters.count_rejection(index);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Sees to all that a command needs; nothing where the run ends before it.
+    fn prepare<'r>(&mut self, request: Request<'r>) -> Result<Option<Command<'r>>, CommandError> {
         let command = self.admit(request)?;
         let may_go_on =
             self.reach(&command)? && (!is_effectful(command.spec) || self.begin_to_write());
-        if may_go_on {
-            self.execute(&command)?;
-        }
-        Ok(())
+        Ok(may_go_on.then_some(command))
     }
 
     fn execute(&mut self, command: &Command<'_>) -> CommandResult {
@@ -292,11 +314,23 @@ impl<'h, 'c> Caller<'h, 'c> {
         (context.pace, context.may_block) = before;
         let counters = context.ledger.counters;
         counters.count_calls(command.index, 1);
-        if let Err(error) = &result {
+        if result.is_err() {
             counters.count_failure(command.index);
-            counters.count_error(&error.text());
         }
+        self.show(command);
         result
+    }
+
+    /// Shows a command that ran to those who see all, once it is sure that it will not run again.
+    fn show(&mut self, command: &Command<'_>) {
+        let monitors = &self.context.settings.observer.monitors;
+        let is_hidden = [Flags::ADMIN, Flags::SKIP_MONITOR]
+            .iter()
+            .any(|flag| command.spec.flags.has(*flag));
+        if !monitors.is_empty() && !is_hidden && self.shown.len() < SHOWN_MAX {
+            let line = monitors::line_of_script(self.context, command.request);
+            self.shown.push(line);
+        }
     }
 
     /// Has others hear of the run, as long as it takes.
@@ -321,7 +355,9 @@ impl Host for Caller<'_, '_> {
         self.spare.reply.clear();
         if let Err(error) = self.run(arguments) {
             self.spare.reply.clear();
-            Reply::new(&mut self.spare.reply, self.resp).error_bytes(&error.text());
+            self.context.ledger.counters.count_reply(&error);
+            self.error = error.text().into_owned();
+            Reply::new(&mut self.spare.reply, self.resp).error_bytes(&self.error);
         }
         if self.halt.is_some() {
             return scripting::Reply::Stop(BEGINS_ANEW);

@@ -290,7 +290,7 @@ fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
 }
 
 /// What the first line of a script says.
-fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
+pub(super) fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
     let (first_line, _) = shebang::split(source);
     let Some(first_line) = first_line else {
         return Ok(None);

@@ -103,7 +103,7 @@ fn run_until_done(
             return Err(CommandError::Held);
         }
         let attempt = |context: &mut Context<'_>| attempt(context, call, leave, is_full);
-        let (halt, result) = match hold {
+        let ((halt, error), result) = match hold {
             Hold::Given => attempt(context),
             Hold::Keys if is_aside => context.locked_long(&keys, attempt),
             Hold::Keys => context.locked(&keys, attempt),
@@ -111,7 +111,7 @@ fn run_until_done(
         };
         context.session.database = database;
         match halt {
-            None => return conclude(result, reply),
+            None => return conclude(result, &error, reply),
             Some(Halt::Aside) => return Err(CommandError::Aside),
             Some(Halt::LockAll) => hold = Hold::All,
             Some(Halt::Lock(more)) => {
@@ -160,7 +160,10 @@ fn attempt(
     call: &Call<'_>,
     leave: Leave,
     is_full: bool,
-) -> (Option<Halt>, Result<scripting::Value, ScriptError>) {
+) -> (
+    (Option<Halt>, Vec<u8>),
+    Result<scripting::Value, ScriptError>,
+) {
     let mut caller = Caller::new(context, call, leave, is_full);
     let result = machine::with(|machine| match call.code {
         Code::Script(script) => machine.run(&script.program, &call.keys, &call.args, &mut caller),
@@ -171,12 +174,23 @@ fn attempt(
     (caller.end(), result)
 }
 
-fn conclude(result: Result<scripting::Value, ScriptError>, reply: &mut Reply<'_>) -> CommandResult {
-    match result {
+/// Writes what a script gave. `inner` is the last error that one of its commands gave: what begins with it
+/// is taken for that.
+fn conclude(
+    result: Result<scripting::Value, ScriptError>,
+    inner: &[u8],
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let text = match result {
+        Ok(scripting::Value::Error(text)) => text,
         Ok(value) => {
             values::write(&value, reply);
-            Ok(())
+            return Ok(());
         }
-        Err(error) => Err(CommandError::Bytes(error.text().to_vec())),
+        Err(error) => error.text().to_vec(),
+    };
+    if !inner.is_empty() && text.starts_with(inner) {
+        return Err(CommandError::HandedOn(text));
     }
+    Err(CommandError::Bytes(text))
 }

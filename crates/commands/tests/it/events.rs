@@ -257,6 +257,8 @@ fn a_key_looked_for_in_vain_is_an_event() {
         ("XAUTOCLAIM a g c 0 0 COUNT 0", "m keymiss a"),
         ("SET a 1", "n new a, $ set a"),
         ("GET a", ""),
+        ("SINTER b a c", "m keymiss b"),
+        ("SUNIONSTORE d a c", ""),
         ("LPUSH l 1", "n new l, l lpush l"),
         ("LCS l b", "m keymiss b"),
     ] {

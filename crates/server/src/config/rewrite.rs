@@ -25,10 +25,11 @@ const USER: &str = "user";
 /// Mode of a file that was not there before.
 const NEW_FILE_MODE: u32 = 0o644;
 
-/// `old` with its directives at the values of `settings`.
+/// `old` with its directives at the values of `settings`; with `all`, also those that are neither in it
+/// nor other than by default.
 ///
 /// `users` are the lines about users.
-pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>], all: bool) -> Vec<u8> {
     let mut document = Document::read(old);
     for (at, row) in directive::all().iter().enumerate() {
         if row.default.is_empty() && is_empty_text(settings.value(at)) {
@@ -43,7 +44,7 @@ pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>]) -> V
             let mut line = row.name.as_bytes().to_vec();
             line.push(b' ');
             line.extend_from_slice(value);
-            let differs = defaults.get(index) != Some(value);
+            let differs = all || defaults.get(index) != Some(value);
             // What `durability` says the others say, too.
             let differs = differs && row.name != "durability";
             let is_needed = differs || belong_together || row.name == "dir";

@@ -164,11 +164,11 @@ impl SharedConfig {
     }
 
     /// CONFIG REWRITE: writes the settings into the file the server was started with.
-    /// `users` are the lines about users.
+    /// `users` are the lines about users; with `all`, what is as by default is written, too.
     ///
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; the file is as it was.
-    pub fn rewrite(&self, users: &[Vec<u8>]) -> Result<(), ConfigError> {
+    pub fn rewrite(&self, users: &[Vec<u8>], all: bool) -> Result<(), ConfigError> {
         let path = self
             .origin
             .file
@@ -179,7 +179,7 @@ impl SharedConfig {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(|error| ConfigError::rewriting(&error))?,
         };
-        let new = rewrite::rewritten(&old, &current.settings, users);
+        let new = rewrite::rewritten(&old, &current.settings, users, all);
         rewrite::replace_file(path, &new).map_err(|error| ConfigError::rewriting(&error))
     }
 
@@ -213,6 +213,22 @@ impl Target<'_> {
     }
 }
 
+/// Directives of our own, or by names of our own, that only a start changes. They may be set to what they
+/// are: who sets every directive to that leaves out those of Redis that cannot change, and does not
+/// know of these.
+pub(super) const OWN_AT_START: &[&str] = &[
+    "threads",
+    "tls-unixsocket",
+    "audit-log-file",
+    "busy-poll-us",
+    "log-segment-size",
+    "server-cpulist",
+    "bio-cpulist",
+    "aof-rewrite-cpulist",
+    "bgsave-cpulist",
+    "unixsocketgroup",
+];
+
 /// The rows that `pairs` name, once it is clear that all may be set and none is named twice.
 fn find_targets<'a>(
     pairs: &[(&[u8], &'a [u8])],
@@ -230,8 +246,7 @@ fn find_targets<'a>(
             value,
         };
         match row.change {
-            // Not known to who sets every directive that may be set to what it is.
-            ChangeRule::AtStart if name == "threads" && target.is_so_in(settings) => {}
+            ChangeRule::AtStart if OWN_AT_START.contains(&name) && target.is_so_in(settings) => {}
             ChangeRule::AtStart => return Err(target.refused("can't set immutable config")),
             ChangeRule::Protected if !protected.includes(is_local) => {
                 return Err(target.refused("can't set protected config"));

@@ -287,7 +287,7 @@ fn config_rewrite_leaves_the_file_that_redis_leaves() {
         let pair = [(name.as_bytes(), value.as_bytes())];
         ours.set(&pair, false, &mut |_| Ok(())).unwrap();
     }
-    ours.rewrite(&[]).unwrap();
+    ours.rewrite(&[], false).unwrap();
     let ours = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_dir_all(directory).unwrap();
     assert_eq!(comparable(&ours), comparable(&theirs));

@@ -138,3 +138,158 @@ fn who_needs_all_keys_beside_a_script_that_is_late_is_told_and_waits_for_nothing
     other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
     assert!(!matches!(other.receive(), Ok(Some(Value::Error(_)))));
 }
+
+#[test]
+fn what_a_script_runs_is_monitored_behind_it() {
+    let server = start();
+    let (mut client, mut monitor) = (server.client().unwrap(), server.client().unwrap());
+    monitor.command(&["MONITOR"]).unwrap();
+    let mut next = |words: &str| {
+        let Some(Value::Simple(line)) = monitor.receive().unwrap() else {
+            panic!("a line with {words}");
+        };
+        let line = String::from_utf8(line).unwrap();
+        assert!(line.ends_with(words), "{line} instead of {words}");
+    };
+    // Keys that it does not declare have it begin anew.
+    let source = "redis.call('GET', 'a') redis.call('SELECT', 1) redis.call('SET', KEYS[1], 'v')";
+    client.command(&["EVAL", source, "1", "k"]).unwrap();
+    next("\"1\" \"k\"");
+    next("[0 lua] \"GET\" \"a\"");
+    next("[1 lua] \"SELECT\" \"1\"");
+    next("[1 lua] \"SET\" \"k\" \"v\"");
+    client.command(&["EVALSHA", "none", "0"]).unwrap();
+    next("\"EVALSHA\" \"none\" \"0\"");
+    for line in ["MULTI", "EVAL|return redis.call('ECHO', 'm')|0", "EXEC"] {
+        let request: Vec<&str> = line.split('|').collect();
+        client.command(&request).unwrap();
+    }
+    next("\"MULTI\"");
+    next("\"0\"");
+    next("[0 lua] \"ECHO\" \"m\"");
+    next("\"EXEC\"");
+}
+
+/// The counts in INFO that are not zero, without times.
+fn counts(client: &mut Client) -> Vec<String> {
+    let Value::Bulk(text) = client.command(&["INFO", "everything"]).unwrap() else {
+        panic!("INFO is a text");
+    };
+    let text = String::from_utf8(text).unwrap();
+    let mut counts = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("errorstat_") || line.starts_with("total_error_replies") {
+            counts.push(line.to_owned());
+        } else if let Some((name, figures)) = line.split_once(':')
+            && let Some(name) = name.strip_prefix("cmdstat_")
+            && !name.starts_with("config")
+            && name != "info"
+        {
+            let figure = |field: &str| {
+                let mut fields = figures.split(',');
+                fields.find_map(|one| one.strip_prefix(field)).unwrap()
+            };
+            let three = ["calls=", "rejected_calls=", "failed_calls="].map(figure);
+            counts.push(format!("{name} {}", three.join(" ")));
+        }
+    }
+    counts.sort();
+    counts
+}
+
+#[test]
+fn an_error_inside_of_a_script_is_counted_once() {
+    let server = start();
+    let mut client = server.client().unwrap();
+    client.command(&["SET", "text", "v"]).unwrap();
+    let cases: [(&str, &str, &[&str]); 9] = [
+        (
+            "EVAL",
+            "return redis.call('SELECT', 99)",
+            &["eval 1 0 1", "select 1 0 1", "ERR"],
+        ),
+        (
+            "EVAL",
+            "return redis.pcall('SELECT', 99)",
+            &["eval 1 0 1", "select 1 0 1", "ERR"],
+        ),
+        (
+            "EVAL",
+            "redis.pcall('SELECT', 99)",
+            &["eval 1 0 0", "select 1 0 1", "ERR"],
+        ),
+        (
+            "EVAL",
+            "redis.call('LPUSH', 'text', 1)",
+            &["eval 1 0 1", "lpush 1 0 1", "WRONGTYPE"],
+        ),
+        (
+            "EVAL",
+            "redis.call('SET', 'k')",
+            &["eval 1 0 1", "set 0 1 0", "ERR"],
+        ),
+        (
+            "EVAL",
+            "redis.pcall('MULTI')",
+            &["eval 1 0 0", "multi 0 1 0", "ERR"],
+        ),
+        (
+            "EVAL_RO",
+            "redis.call('SET', 'k', 1)",
+            &["eval_ro 1 0 1", "set 0 1 0", "ERR"],
+        ),
+        (
+            "EVAL",
+            "return redis.error_reply('MINE text')",
+            &["eval 1 0 1", "MINE"],
+        ),
+        ("EVAL", "error('unheard of')", &["eval 1 0 1", "ERR"]),
+    ];
+    for (name, source, expected) in cases {
+        client.command(&["CONFIG", "RESETSTAT"]).unwrap();
+        client.command(&[name, source, "0"]).unwrap();
+        let Some((code, calls)) = expected.split_last() else {
+            panic!("a code");
+        };
+        let mut expected: Vec<String> = calls.iter().map(|&line| line.to_owned()).collect();
+        expected.push(format!("errorstat_{code}:count=1"));
+        expected.push("total_error_replies:1".to_owned());
+        expected.sort();
+        assert_eq!(counts(&mut client), expected, "{name} {source}");
+    }
+}
+
+#[test]
+fn scripts_that_change_nothing_run_while_writes_are_paused() {
+    let server = start();
+    let (mut client, mut operator) = (server.client().unwrap(), server.client().unwrap());
+    let library = "#!lua name=l\nredis.register_function{function_name='reads', \
+                   callback=function() return 3 end, flags={'no-writes'}}";
+    client.command(&["FUNCTION", "LOAD", library]).unwrap();
+    let source = "#!lua flags=no-writes\nreturn 3";
+    let Value::Bulk(digest) = client.command(&["SCRIPT", "LOAD", source]).unwrap() else {
+        panic!("a digest");
+    };
+    let digest = String::from_utf8(digest).unwrap();
+    operator
+        .command(&["CLIENT", "PAUSE", "600000", "WRITE"])
+        .unwrap();
+    for request in [
+        ["EVAL", source, "0"],
+        ["EVAL", "#!lua flags=allow-oom,no-writes\nreturn 3", "0"],
+        ["EVAL_RO", "return 3", "0"],
+        ["EVALSHA", &digest, "0"],
+        ["FCALL", "Reads", "0"],
+    ] {
+        assert_eq!(client.command(&request).unwrap(), Value::Integer(3));
+    }
+    client.send(&["EVAL", "#!lua\nreturn 4", "0"]).unwrap();
+    crate::limits::eventually("what may write waits", || {
+        let Value::Bulk(text) = operator.command(&["INFO", "clients"]).unwrap() else {
+            return false;
+        };
+        String::from_utf8_lossy(&text).contains("blocked_clients:1\r")
+    });
+    operator.command(&["CLIENT", "UNPAUSE"]).unwrap();
+    assert_eq!(client.receive().unwrap().unwrap(), Value::Integer(4));
+}

@@ -59,10 +59,14 @@ fn total(handle: &mut Handle) -> i64 {
     let sum_of_each = handle.locked(&keys, |handle| {
         names.iter().map(|name| balance(handle, name)).sum()
     });
-    let sum_of_all = handle.read_all(&keys, |records| {
-        let balances = records.iter().flatten().filter_map(Record::integer);
-        balances.sum()
-    });
+    let sum_of_all = handle.read_all(
+        &keys,
+        |_| true,
+        |records| {
+            let balances = records.iter().flatten().filter_map(Record::integer);
+            balances.sum()
+        },
+    );
     assert_eq!(sum_of_each, sum_of_all);
     sum_of_each
 }
@@ -90,16 +94,27 @@ fn several_keys_are_shown_at_once() {
         let keys = [(0, "a"), (0, "none"), (1, "a"), (0, "due"), (0, "a")]
             .map(|(database, name)| handle.key(database, name.as_bytes()));
         let all = |handle: &mut Handle| {
-            handle.read_all(&keys, |records| {
-                let text = |record: &Option<Record<'_>>| record.map(|record| record.to_vec());
-                records.iter().map(text).collect::<Vec<_>>()
-            })
+            handle.read_all(
+                &keys,
+                |_| true,
+                |records| {
+                    let text = |record: &Option<Record<'_>>| record.map(|record| record.to_vec());
+                    records.iter().map(text).collect::<Vec<_>>()
+                },
+            )
         };
         let expected = [Some("0a"), None, Some("1a"), None, Some("0a")]
             .map(|text| text.map(|text| text.as_bytes().to_vec()));
         assert_eq!(all(&mut handle), expected);
         assert_eq!(handle.locked(&keys, all), expected);
         assert_eq!(handle.exclusive(all), expected);
+        let is_second = |record: &Record<'_>| record.to_vec() == b"1a";
+        let kinds = handle.read_all(
+            &keys,
+            |record| !is_second(record),
+            |records| records.iter().map(Option::is_some).collect::<Vec<_>>(),
+        );
+        assert_eq!(kinds, [true, false, true]);
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Writes the running configuration into its file.",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             handler: |context, _args, reply| {
-                context.server.config_rewrite()?;
+                context.server.config_rewrite(false)?;
                 reply.ok();
                 Ok(())
             },

@@ -81,6 +81,10 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         (b"LOG" | b"DICT-RESIZING" | b"PAUSE-CRON" | b"SET-DISABLE-DENY-SCRIPTS", 1)
         | (b"CLIENT-ENFORCE-REPLY-LIST", 1)
         | (b"CHANGE-REPL-ID", 0) => reply.ok(),
+        (b"CONFIG-REWRITE-FORCE-ALL", 0) => {
+            context.server.config_rewrite(true)?;
+            reply.ok();
+        }
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP)?,
         _ => return Err(subcommand_syntax(args.request())),
     }
@@ -170,6 +174,8 @@ const HELP: &[&str] = &[
     "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, LOG, PAUSE-CRON, REPLYBUFFER,",
     "SET-DISABLE-DENY-SCRIPTS",
     "    Accepted without effect.",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    As CONFIG REWRITE, with what is as by default.",
     "ERROR <string>",
     "    Return an error with <string>.",
     "HTSTATS <dbid>",

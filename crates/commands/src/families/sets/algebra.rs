@@ -11,7 +11,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 use protocol::Reply;
-use store::{Entry, Event, EventClass, Handle, Key, Owned};
+use store::{Entry, Event, EventClass, Handle, Key, Owned, Record};
 use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Set, SetLimits, Structure};
 
 use super::{READER, limits, write_members, write_numbers};
@@ -209,7 +209,9 @@ fn with_sets<R>(
     visit: impl FnOnce(&mut [&Set]) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
     let none = Set::new();
-    store.read_all(keys, |records| {
+    // Behind one that is no set no other is looked for, and none can be missed.
+    let is_set = |record: &Record<'_>| record.structure::<Set>().is_ok();
+    store.read_all(keys, is_set, |records| {
         let sets = records.iter().map(|record| match record {
             Some(record) => record.structure(),
             None => Ok(&none),

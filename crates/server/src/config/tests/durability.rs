@@ -131,14 +131,19 @@ fn points_that_came_with_the_level_are_all_written_where_there_was_a_line() {
     let mut settings = Settings::default();
     assign(&mut settings, "save", "");
     assign(&mut settings, "durability", "checkpoint");
-    let text = rewritten(b"save 900 1\ndurability checkpoint\n", &settings, &[]);
+    let text = rewritten(
+        b"save 900 1\ndurability checkpoint\n",
+        &settings,
+        &[],
+        false,
+    );
     let text = String::from_utf8(text).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..2], ["save 3600 1", "durability checkpoint"]);
     for line in ["save 300 100", "save 60 10000"] {
         assert!(lines.contains(&line), "{text}");
     }
-    let text = rewritten(b"", &settings, &[]);
+    let text = rewritten(b"", &settings, &[], false);
     assert!(!String::from_utf8(text).unwrap().contains("save"));
 }
 

@@ -63,9 +63,9 @@ proptest! {
             .collect();
         let text = lines.join("\n");
         if let Some(settings) = load_bytes(text.as_bytes()) {
-            let once = rewritten(text.as_bytes(), &settings, &[]);
+            let once = rewritten(text.as_bytes(), &settings, &[], false);
             prop_assert_eq!(load_bytes(&once), Some(settings.clone()));
-            prop_assert_eq!(rewritten(&once, &settings, &[]), once);
+            prop_assert_eq!(rewritten(&once, &settings, &[], false), once);
         }
     }
 }

@@ -21,7 +21,7 @@ fn after(old: &str, pairs: &[(&str, &str)]) -> String {
     let config = SharedConfig::new(settings, Origin::default());
     set(&config, pairs).unwrap();
     let settings = config.settings();
-    String::from_utf8(rewritten(old.as_bytes(), &settings, &[])).unwrap()
+    String::from_utf8(rewritten(old.as_bytes(), &settings, &[], false)).unwrap()
 }
 
 #[test]
@@ -58,9 +58,20 @@ fn what_a_rewritten_file_says_is_what_was_set() {
 }
 
 #[test]
+fn all_lines_say_what_is_so() {
+    let settings = load("timeout 5\nsave 900 1\nmaxmemory 1gb").unwrap();
+    let text = rewritten(b"timeout 5\n", &settings, &[], true);
+    assert_eq!(load(std::str::from_utf8(&text).unwrap()), Ok(settings));
+    let text = String::from_utf8(text).unwrap();
+    for line in ["tcp-keepalive 300\n", "hz 10\n", "repl-backlog-size"] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+}
+
+#[test]
 fn lines_that_mean_nothing_become_comments() {
     let settings = load("").unwrap();
-    let text = rewritten(b"no-such-thing 1\nport \"1\n", &settings, &[]);
+    let text = rewritten(b"no-such-thing 1\nport \"1\n", &settings, &[], false);
     let text = String::from_utf8(text).unwrap();
     assert!(
         text.starts_with("# ??? no-such-thing 1\n# ??? port \"1\n"),
@@ -83,7 +94,7 @@ fn the_file_is_replaced_as_a_whole_and_keeps_its_mode() {
     };
     let config = SharedConfig::new(load("timeout 1").unwrap(), origin);
     set(&config, &[("timeout", "2")]).unwrap();
-    config.rewrite(&[]).unwrap();
+    config.rewrite(&[], false).unwrap();
     assert!(
         fs::read_to_string(&path)
             .unwrap()
@@ -101,13 +112,13 @@ fn the_file_is_replaced_as_a_whole_and_keeps_its_mode() {
     );
     fs::remove_dir_all(&dir).unwrap();
     assert!(replace_file(&path, b"x").is_err());
-    let told = config.rewrite(&[]).unwrap_err().to_string();
+    let told = config.rewrite(&[], false).unwrap_err().to_string();
     assert_eq!(told, "ERR Rewriting config file: No such file or directory");
 }
 
 #[test]
 fn without_a_file_there_is_nothing_to_rewrite() {
     let config = SharedConfig::new(load("").unwrap(), Origin::default());
-    let told = config.rewrite(&[]).unwrap_err().to_string();
+    let told = config.rewrite(&[], false).unwrap_err().to_string();
     assert_eq!(told, "ERR The server is running without a config file");
 }

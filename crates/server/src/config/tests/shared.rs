@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::shared::OWN_AT_START;
 use super::super::{ApplyError, ConfigReader};
 use super::{get, set, shared, value_of};
 
@@ -197,6 +198,11 @@ fn the_first_fault_of_several_is_told() {
     let threads = value_of(&config, "threads");
     assert!(set(&config, &[("threads", &threads)]).is_ok());
     assert!(told(&[("threads", "77")]).contains("immutable"));
+    for name in OWN_AT_START {
+        let value = value_of(&config, name);
+        assert!(set(&config, &[(name, &value)]).is_ok(), "{name}");
+        assert!(set(&config, &[(name, "other")]).is_err(), "{name}");
+    }
     assert!(told(&[("maxclients", "0"), ("timeout", "x")]).contains("'maxclients'"));
     set(
         &config,
