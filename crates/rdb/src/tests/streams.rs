@@ -92,6 +92,17 @@ fn what_the_last_version_tells_about_consumers_comes_back() {
 }
 
 #[test]
+fn a_count_that_wrapped_around_is_not_known() {
+    let mut stream = Stream::new();
+    assert!(stream.create_group(b"g", EntryId::MIN, Some(1 << 63)));
+    let payload = payload(&Value::Object(Object::Stream(stream)), true);
+    let Ok(Value::Object(Object::Stream(back))) = dump::read(&payload, &limits(16)) else {
+        panic!("not a stream");
+    };
+    assert_eq!(back.group(b"g").unwrap().entries_read(), None);
+}
+
+#[test]
 fn counters_come_back() {
     let mut stream = Stream::new();
     let counters = Counters {

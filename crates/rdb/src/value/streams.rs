@@ -84,10 +84,8 @@ fn read_group(
     let entries_read = match type_code {
         // It is told by where the group stands, as far as that says it.
         code::STREAM_PLAIN => stream.log().added_up_to(last_delivered),
-        _ => match reader.length()? {
-            READ_UNKNOWN => None,
-            read => Some(happened(read)?),
-        },
+        // Beyond it lie READ_UNKNOWN and counts of Redis' own that have wrapped around.
+        _ => Some(reader.length()?).filter(|&read| read <= HAPPENED_MAX),
     };
     let mut pending = read_pending(reader)?;
     if !stream.create_group(name.as_bytes(), last_delivered, entries_read) {

@@ -8,6 +8,8 @@ use super::id_map::IdMap;
 use super::log::EntryLog;
 use crate::memory::allocated;
 
+/// Where the count of entries read ends: clients see it with a sign.
+const ENTRIES_READ_MAX: u64 = i64::MAX.unsigned_abs();
 /// What a consumer takes beside its name: its place, and its part of a node.
 const CONSUMER_BYTES: usize = size_of::<Option<Consumer>>() + 40;
 /// Two counts stand before a shared name.
@@ -150,7 +152,9 @@ impl Group {
             return;
         }
         match self.entries_read {
-            Some(read) if !log.may_lack_from(id) => self.entries_read = Some(read + 1),
+            Some(read) if !log.may_lack_from(id) => {
+                self.entries_read = Some((read + 1).min(ENTRIES_READ_MAX));
+            }
             _ if log.counters().entries_added > 0 => self.entries_read = log.added_up_to(id),
             _ => {}
         }

@@ -356,6 +356,18 @@ fn a_pending_entry_has_one_owner() {
 }
 
 #[test]
+fn a_count_of_entries_read_ends_at_the_largest_number() {
+    let mut stream = ten();
+    let largest = i64::MAX.unsigned_abs();
+    group(&mut stream, |group, log| {
+        group.set_position(EntryId::MIN, Some(largest));
+        group.advance(EntryId::new(1, 0), log);
+    });
+    let group = stream.group(b"g").unwrap();
+    assert_eq!(group.entries_read(), Some(largest));
+}
+
+#[test]
 fn the_lag_is_known_while_nothing_is_missing_ahead() {
     let mut stream = ten();
     let read = |stream: &mut Stream, ms| {
