@@ -295,8 +295,8 @@ const STREAMS: &str = "
 6 XDEL <stream> <id>+
 6 XTRIM <stream> (MAXLEN|MAXLEN =|MAXLEN ~) <index> [LIMIT <index>]
 4 XTRIM <stream> (MINID|MINID =|MINID ~) <id> [LIMIT <index>]
-10 XGROUP CREATE <stream> <group> (<id>|0|$) (MKSTREAM|ENTRIESREAD <index>)*
-4 XGROUP SETID <stream> <group> (<idbound>|0|$) [ENTRIESREAD <index>]
+10 XGROUP CREATE <stream> <group> (<id>|0|$) (MKSTREAM|ENTRIESREAD (-2|-1|0|1|2|7|100|x))*
+4 XGROUP SETID <stream> <group> (<idbound>|0|$) [ENTRIESREAD (-2|-1|0|1|2|7|100|x)]
 1 XGROUP DESTROY <stream> <group>
 4 XGROUP CREATECONSUMER <stream> <group> <consumer>
 2 XGROUP DELCONSUMER <stream> <group> <consumer>
