@@ -23,6 +23,9 @@ use crate::toolchain;
 
 /// What a mutex or channel of the standard library orders.
 const UNSEEN: &str = "\
+race:store::arena::Arena>::take_chunk
+race:store::arena::Arena>::give_chunks
+race:store::arena::Arena>::clean_surplus
 race:store::overflow::Overflow
 race:store::databases::Databases
 race:store::gate::Gate>::join

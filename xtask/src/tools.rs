@@ -46,10 +46,15 @@ pub static MAVEN: Tool = Tool {
     programs: &["mvn", "javac"],
     packages: &["maven", "default-jdk-headless"],
 };
-/// Links programs for a big-endian processor, and brings its C library.
+/// Links programs for a big-endian processor, brings its C library, and compiles the virtual machine of
+/// scripts for it.
 pub static S390X_COMPILER: Tool = Tool {
-    programs: &["s390x-linux-gnu-gcc"],
-    packages: &["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross"],
+    programs: &["s390x-linux-gnu-gcc", "s390x-linux-gnu-g++"],
+    packages: &[
+        "gcc-s390x-linux-gnu",
+        "g++-s390x-linux-gnu",
+        "libc6-dev-s390x-cross",
+    ],
 };
 /// Compiles the virtual machine of scripts, and the fuzzer that the fuzz targets are linked with.
 pub static CPP_COMPILER: Tool = Tool {

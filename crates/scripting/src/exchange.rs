@@ -47,8 +47,8 @@ impl Exchange {
     }
 
     /// The buffer as the prelude knows it.
-    pub(crate) fn buffer(&self) -> Value {
-        Value::Buffer(self.buffer.clone())
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
     }
 
     /// A string, if it is short enough.
