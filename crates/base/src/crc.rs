@@ -3,6 +3,8 @@
 //! None resists an adversary. The first two are computed from tables made at compile time, the last by the
 //! processor.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
+
 /// CRC-16/XMODEM, which spreads keys over cluster slots: polynomial 0x1021, initial value 0.
 #[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
@@ -45,17 +47,53 @@ pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
 #[inline]
 #[must_use]
 pub fn crc32c_of_words(words: &[[u8; 8]]) -> Option<u32> {
+    by_instruction(words, &[(); usize::MAX][..words.len()])
+}
+
+/// As [`crc32c_of_words`], and stores each word in a place, relaxed, as its bytes lie in memory. There are as many
+/// places as words.
+///
+/// # Panics
+/// When there are not.
+#[inline]
+#[must_use]
+pub fn crc32c_of_stored_words(words: &[[u8; 8]], places: &[AtomicU64]) -> Option<u32> {
+    assert_eq!(words.len(), places.len(), "a place for each word");
+    by_instruction(words, places)
+}
+
+#[inline]
+fn by_instruction<P: Place>(words: &[[u8; 8]], places: &[P]) -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq") {
         // SAFETY: the processor has the instructions.
-        return Some(unsafe { by_instruction::crc32c(words) });
+        return Some(unsafe { by_instruction::crc32c(words, places) });
     }
-    let _ = words;
+    let _ = (words, places);
     None
+}
+
+/// Where a word goes that was summed.
+trait Place {
+    fn put(&self, word: [u8; 8]);
+}
+
+/// Nowhere.
+impl Place for () {
+    #[inline(always)]
+    fn put(&self, _: [u8; 8]) {}
+}
+
+impl Place for AtomicU64 {
+    #[inline(always)]
+    fn put(&self, word: [u8; 8]) {
+        self.store(u64::from_le_bytes(word).to_le(), Ordering::Relaxed);
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod by_instruction {
+    use super::Place;
     use std::arch::x86_64::{
         __m128i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
         _mm_xor_si128,
@@ -68,18 +106,20 @@ mod by_instruction {
     /// What moves a sum over so many words, less the one that it is added to.
     static MOVES: [u32; 2 * PART_WORDS_MAX + 1] = moves();
 
+    /// There are as many places as words.
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(super) fn crc32c(words: &[[u8; 8]]) -> u32 {
+    pub(super) fn crc32c<P: Place>(words: &[[u8; 8]], places: &[P]) -> u32 {
         let mut sum = u64::from(u32::MAX);
-        let mut rest = words;
+        let (mut rest, mut places) = (words, places);
         while rest.len() >= PARTED_WORDS_MIN {
             let part_words = (rest.len() / 3).min(PART_WORDS_MAX);
             let (parted, behind) = rest.split_at(3 * part_words);
-            sum = in_parts(sum, parted, part_words);
-            rest = behind;
+            let (parted_places, places_behind) = places.split_at(3 * part_words);
+            sum = in_parts(sum, parted, parted_places, part_words);
+            (rest, places) = (behind, places_behind);
         }
-        for word in rest {
-            sum = _mm_crc32_u64(sum, u64::from_le_bytes(*word));
+        for (word, place) in rest.iter().zip(places) {
+            sum = summed(sum, word, place);
         }
         let [a, b, c, d, ..] = sum.to_le_bytes();
         !u32::from_le_bytes([a, b, c, d])
@@ -88,23 +128,44 @@ mod by_instruction {
     /// The sum that goes on from `sum` over three parts of so many words each.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    fn in_parts(sum: u64, words: &[[u8; 8]], part_words: usize) -> u64 {
+    fn in_parts<P: Place>(sum: u64, words: &[[u8; 8]], places: &[P], part_words: usize) -> u64 {
         let (first, behind) = words.split_at(part_words);
         let (second, third) = behind.split_at(part_words);
-        let Some((last, third)) = third.split_last() else {
+        let (first_places, behind) = places.split_at(part_words);
+        let (second_places, third_places) = behind.split_at(part_words);
+        let parts = (first.iter().zip(first_places))
+            .zip(second.iter().zip(second_places))
+            .zip(third.iter().zip(third_places));
+        let (mut a, mut b, mut c) = (sum, 0, 0);
+        let Some((last, parts)) = split_last(parts) else {
             return sum;
         };
-        let (mut a, mut b, mut c) = (sum, 0, 0);
-        for ((one, two), three) in first.iter().zip(second).zip(third) {
-            a = _mm_crc32_u64(a, u64::from_le_bytes(*one));
-            b = _mm_crc32_u64(b, u64::from_le_bytes(*two));
-            c = _mm_crc32_u64(c, u64::from_le_bytes(*three));
+        for ((one, two), three) in parts {
+            a = summed(a, one.0, one.1);
+            b = summed(b, two.0, two.1);
+            c = summed(c, three.0, three.1);
         }
-        a = _mm_crc32_u64(a, u64::from_le_bytes(first[part_words - 1]));
-        b = _mm_crc32_u64(b, u64::from_le_bytes(second[part_words - 1]));
+        let ((one, two), three) = last;
+        a = summed(a, one.0, one.1);
+        b = summed(b, two.0, two.1);
         let moved = _mm_xor_si128(moved(a, 2 * part_words), moved(b, part_words));
         let moved = _mm_cvtsi128_si64(moved).cast_unsigned();
-        _mm_crc32_u64(c, u64::from_le_bytes(*last) ^ moved)
+        three.1.put(*three.0);
+        _mm_crc32_u64(c, u64::from_le_bytes(*three.0) ^ moved)
+    }
+
+    /// The sum with one word more, which goes where it belongs.
+    #[inline]
+    #[target_feature(enable = "sse4.2")]
+    fn summed<P: Place>(sum: u64, word: &[u8; 8], place: &P) -> u64 {
+        place.put(*word);
+        _mm_crc32_u64(sum, u64::from_le_bytes(*word))
+    }
+
+    /// The last item, and those before it.
+    #[inline]
+    fn split_last<I: DoubleEndedIterator>(mut items: I) -> Option<(I::Item, I)> {
+        items.next_back().map(|last| (last, items))
     }
 
     /// A sum as it is so many words behind, to be added to the last of them.
@@ -205,6 +266,22 @@ mod tests {
             None | Some(0x62a8_ab43)
         ));
         assert!(matches!(crc32c_of_words(&[]), None | Some(0)));
+    }
+
+    #[test]
+    fn words_are_stored_where_they_are_summed() {
+        let words: Vec<[u8; 8]> = (1..300_u64).map(|n| (n * n).to_be_bytes()).collect();
+        for count in (0..40).chain([191, 192, 193, 201, 299]) {
+            let places: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+            let sum = crc32c_of_stored_words(&words[..count], &places);
+            assert_eq!(sum, crc32c_of_words(&words[..count]), "{count} words");
+            let stored = places
+                .iter()
+                .map(|place| place.load(Ordering::Relaxed).to_le().to_le_bytes());
+            if sum.is_some() {
+                assert!(stored.eq(words[..count].iter().copied()), "{count} words");
+            }
+        }
     }
 
     proptest! {

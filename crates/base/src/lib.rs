@@ -13,6 +13,7 @@ pub mod gather_write;
 pub mod glob;
 pub mod hash;
 pub mod lanes;
+pub mod mapped_bytes;
 pub mod memory_size;
 pub mod number;
 pub mod process;

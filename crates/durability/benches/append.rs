@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+use std::hint::black_box;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,7 +128,9 @@ fn append(appender: &mut Appender, turn: u64, frames: u64) {
         key[8..].copy_from_slice(&(turn * FRAMES_PER_TURN + number).to_le_bytes());
         appender.generation(1);
         appender.set_time(turn);
-        appender.command(0, &[b"SET", &key, &value]);
+        let parts: [&[u8]; 3] = [b"SET", &key, &value];
+        // Of lengths that the compiler does not know.
+        appender.command(0, black_box(&parts));
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! A sum goes on where another ended, so what is in several pieces needs no copy.
 
+use base::sync::atomic::{AtomicU64, Ordering};
+
 /// The sum of `bytes`. About 8 bytes in 3 cycles for short ones; faster from a KiB on.
 #[inline]
 #[must_use]
@@ -25,6 +27,19 @@ pub fn append(sum: u32, bytes: &[u8]) -> u32 {
 #[must_use]
 pub fn of_words(words: &[[u8; 8]]) -> u32 {
     base::crc::crc32c_of_words(words).unwrap_or_else(|| crc32c(words.as_flattened()))
+}
+
+/// As [`of_words`], and stores each word in a place, relaxed, as its bytes lie in memory. There are as many places
+/// as words.
+#[inline]
+#[must_use]
+pub fn of_stored_words(words: &[[u8; 8]], places: &[AtomicU64]) -> u32 {
+    base::crc::crc32c_of_stored_words(words, places).unwrap_or_else(|| {
+        for (word, place) in words.iter().zip(places) {
+            place.store(u64::from_le_bytes(*word).to_le(), Ordering::Relaxed);
+        }
+        crc32c(words.as_flattened())
+    })
 }
 
 /// The sum of two pieces, from the sum of each and how many bytes the second one has: for who summed

@@ -99,10 +99,11 @@ impl Appender {
         let sequence = log.places.claim(claimant, builder.length());
         *end = sequence + builder.length();
         let (index, at, left) = log.memory.place_of(sequence);
-        let words = builder.words(sequence);
         match chunk {
-            Some((held, chunk)) if *held == index && words.len() <= left => chunk.write(at, words),
-            _ => *chunk = Some(write_across(log, sequence, words)),
+            Some((held, chunk)) if *held == index && builder.words_count() <= left => {
+                chunk.write_summed(at, builder.unsummed(sequence));
+            }
+            _ => *chunk = Some(write_across(log, sequence, builder.words(sequence))),
         }
         log.places.fill(claimant);
         builder.clear();

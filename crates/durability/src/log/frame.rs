@@ -239,12 +239,25 @@ impl Builder {
         self.len as u64
     }
 
-    /// The finished frame, whose place is now known, in words.
+    /// As [`Builder::length`], in words.
     #[inline]
+    pub(super) fn words_count(&self) -> usize {
+        self.len / WORD_BYTES
+    }
+
+    /// The finished frame, whose place is now known, in words; with zeroes in place of its sum.
+    #[inline]
+    pub(super) fn unsummed(&mut self, sequence: u64) -> &mut [[u8; WORD_BYTES]] {
+        let (words, _) = self.bytes[..self.len].as_chunks_mut();
+        if let Some(first) = words.first_mut() {
+            *first = sequence.to_le_bytes();
+        }
+        words
+    }
+
+    /// The finished frame, whose place is now known, in words.
     pub(super) fn words(&mut self, sequence: u64) -> &[[u8; WORD_BYTES]] {
-        let bytes = &mut self.bytes[..self.len];
-        bytes[..8].copy_from_slice(&sequence.to_le_bytes());
-        let (words, _) = bytes.as_chunks_mut();
+        let words = self.unsummed(sequence);
         let sum = checksum::of_words(words);
         if let Some(last) = words.last_mut() {
             last[WORD_BYTES - SUM_BYTES..].copy_from_slice(&sum.to_le_bytes());
@@ -274,7 +287,7 @@ impl Builder {
         let mut at = self.length_line(self.len, b'*', parts.len());
         for part in parts {
             at = self.length_line(at, b'$', part.len());
-            self.bytes[at..at + part.len()].copy_from_slice(part);
+            copy(&mut self.bytes[at..at + part.len()], part);
             at += part.len();
             self.bytes[at..at + 2].copy_from_slice(b"\r\n");
             at += 2;
@@ -285,22 +298,14 @@ impl Builder {
     /// A mark, a number and an end of line at a place; the place behind.
     #[inline]
     fn length_line(&mut self, at: usize, mark: u8, number: usize) -> usize {
-        let short = self.bytes[at..].first_chunk_mut();
-        let (Some(line), 0..1000) = (short, number) else {
+        let short = self.bytes.get_mut(at..at + WORD_BYTES);
+        let (Some(place), Some(line)) = (short, SHORT_LINES.get(number)) else {
             return self.long_length_line(at, mark, number);
         };
         // In one store, whatever the length: what is behind it is written next.
-        let number = number as u64;
-        let (hundreds, tens, units) = (number / 100, number / 10 % 10, number % 10);
-        let (digits, digits_count) = match number {
-            0..10 => (units, 1),
-            10..100 => (tens | units << 8, 2),
-            _ => (hundreds | tens << 8 | units << 16, 3),
-        };
-        let ascii = digits | 0x30_3030 >> (8 * (3 - digits_count));
-        let end = u64::from(u16::from_le_bytes(*b"\r\n")) << (8 * digits_count);
-        *line = (u64::from(mark) | (ascii | end) << 8).to_le_bytes();
-        at + digits_count + 3
+        place.copy_from_slice(&(line & !0xff | u64::from(mark)).to_le_bytes());
+        let [line_bytes, ..] = line.to_le_bytes();
+        at + usize::from(line_bytes)
     }
 
     #[cold]
@@ -328,15 +333,12 @@ impl Builder {
         let words = u32::try_from(length / WORD_BYTES).expect("a frame is shorter than 32 GiB");
         // Of a fixed size, and not more than there is room for.
         self.bytes[self.len..self.len + 2 * WORD_BYTES].fill(0);
-        let head = &mut self.bytes[8..HEAD_BYTES];
-        head[..4].copy_from_slice(&words.to_le_bytes());
-        head[4..6].copy_from_slice(&database.to_le_bytes());
-        head[6] = kind as u8;
-        #[expect(clippy::cast_possible_truncation, reason = "less than a word")]
-        let padding = padding as u8;
-        head[7] = padding;
-        head[8..16].copy_from_slice(&generation.to_le_bytes());
-        head[16..24].copy_from_slice(&unix_ms.to_le_bytes());
+        let what = u64::from(words)
+            | u64::from(database) << 32
+            | u64::from(kind as u8) << 48
+            | (padding as u64) << 56;
+        let head = [what, generation, unix_ms].map(u64::to_le_bytes);
+        self.bytes[WORD_BYTES..HEAD_BYTES].copy_from_slice(head.as_flattened());
         self.len = length;
     }
 }
@@ -344,10 +346,94 @@ impl Builder {
 /// A mark, the digits of any length, and an end of line.
 const LENGTH_BYTES_MAX: usize = 1 + 20 + 2;
 
+/// Lines of lengths below 1,000, in the order of their bytes from the lowest on. The first is to be the mark;
+/// here it is how many bytes the line has.
+static SHORT_LINES: [u64; 1000] = short_lines();
+
+const fn short_lines() -> [u64; 1000] {
+    const END: u64 = 0x0a0d;
+    let mut lines = [0; 1000];
+    let mut number = 0;
+    while number < lines.len() {
+        let (mut rest, mut digits, mut count) = (number as u64, 0, 0);
+        while rest > 0 || count == 0 {
+            digits = (digits << 8) | (0x30 + rest % 10);
+            rest /= 10;
+            count += 1;
+        }
+        lines[number] = (count + 3) | digits << 8 | END << (8 * (count + 1));
+        number += 1;
+    }
+    lines
+}
+
+/// Copies what is as long as its place. Names and keys are short, for which a call is much.
+#[inline]
+fn copy(place: &mut [u8], part: &[u8]) {
+    let is_short = part.len() <= 32;
+    let is_copied = is_short
+        && (copy_ends::<16>(place, part)
+            || copy_ends::<8>(place, part)
+            || copy_ends::<4>(place, part)
+            || copy_ends::<2>(place, part));
+    if !is_copied {
+        place.copy_from_slice(part);
+    }
+}
+
+/// Copies what is at least `N` bytes long, and twice that at most, as its first and its last `N` bytes.
+#[inline]
+fn copy_ends<const N: usize>(place: &mut [u8], part: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (part.first_chunk::<N>(), part.last_chunk::<N>()) else {
+        return false;
+    };
+    let is_short = part.len() <= 2 * N;
+    if is_short && let Some(place) = place.first_chunk_mut::<N>() {
+        *place = *first;
+    }
+    if is_short && let Some(place) = place.last_chunk_mut::<N>() {
+        *place = *last;
+    }
+    is_short
+}
+
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    /// Of every length that is written in another way than those beside it.
+    #[test]
+    fn parts_of_any_length() {
+        let mut builder = Builder::default();
+        let bytes: Vec<u8> = (0..2_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+        for length in (0..=40).chain([99, 100, 999, 1000, 1001, 2_000]) {
+            let part = &bytes[..length];
+            builder.effect(0, 1, 2, &[b"SET", part, b"", part]);
+            let frame = builder.words(8).as_flattened();
+            let frame = Frame::decode(frame, 8).unwrap();
+            let mut expected = b"*4\r\n$3\r\nSET\r\n".to_vec();
+            for part in [part, b"", part] {
+                expected.extend(format!("${}\r\n", part.len()).bytes());
+                expected.extend(part);
+                expected.extend(b"\r\n");
+            }
+            assert_eq!(frame.effects().next().unwrap().resp, expected, "{length}");
+            builder.clear();
+        }
+        for number in 0..1_002 {
+            builder.bytes.resize(32, 0);
+            let end = builder.length_line(0, b'$', number);
+            let line = format!("${number}\r\n");
+            assert_eq!(&builder.bytes[..end], line.as_bytes());
+        }
+    }
 }

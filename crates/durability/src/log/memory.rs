@@ -24,6 +24,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 
 use super::frame::WORD_BYTES;
 use super::lock;
+use crate::checksum;
 
 /// A fixed number of words.
 #[derive(Debug)]
@@ -54,6 +55,17 @@ impl Chunk {
         }
         for (place, word) in last_places.iter().zip(last_words) {
             place.store(u64::from_le_bytes(*word).to_le(), Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a frame from a word on, which has zeroes where its sum goes, with its sum.
+    #[inline]
+    pub(super) fn write_summed(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
+        let places = &self.words[at..at + words.len()];
+        let sum = checksum::of_stored_words(words, places);
+        if let (Some(word), Some(place)) = (words.last(), places.last()) {
+            let word = u64::from_le_bytes(*word) | u64::from(sum) << 32;
+            place.store(word.to_le(), Ordering::Relaxed);
         }
     }
 }
@@ -94,7 +106,7 @@ struct Line {
 const READY_CHUNKS: usize = 2;
 
 impl Memory {
-    /// An empty row that begins at a sequence. `chunk_bytes` is a power of two.
+    /// An empty line that begins at a sequence. `chunk_bytes` is a power of two.
     pub(super) fn new(start: u64, chunk_bytes: u64) -> Self {
         debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
         let line = Line {
@@ -120,16 +132,16 @@ impl Memory {
     /// A chunk that is not free yet. Takes those up to it into use where they are not.
     #[cold]
     pub(super) fn chunk(&self, index: u64) -> Arc<Chunk> {
-        let mut row = lock(&self.line);
-        let at = usize::try_from(index - row.first).unwrap_or(usize::MAX);
-        while row.used.len() <= at {
-            let chunk = row
+        let mut line = lock(&self.line);
+        let at = usize::try_from(index - line.first).unwrap_or(usize::MAX);
+        while line.used.len() <= at {
+            let chunk = line
                 .free
                 .pop()
                 .unwrap_or_else(|| Chunk::new(self.chunk_bytes));
-            row.used.push_back(chunk);
+            line.used.push_back(chunk);
         }
-        Arc::clone(&row.used[at])
+        Arc::clone(&line.used[at])
     }
 
     /// Fills `rows` with what lies between two sequences, as far as they suffice; where they end.
@@ -153,11 +165,11 @@ impl Memory {
 
     /// Frees the chunks that lie wholly below a sequence.
     pub(super) fn release(&self, below: u64) {
-        let mut row = lock(&self.line);
-        while row.first < below / self.chunk_bytes {
-            row.first += 1;
-            if let Some(chunk) = row.used.pop_front() {
-                row.free.push(chunk);
+        let mut line = lock(&self.line);
+        while line.first < below / self.chunk_bytes {
+            line.first += 1;
+            if let Some(chunk) = line.used.pop_front() {
+                line.free.push(chunk);
             }
         }
     }
@@ -173,16 +185,16 @@ impl Memory {
     /// Gives half of the chunks back that are not in use, but for those that are to be ready.
     pub(super) fn shrink(&self) {
         let gone = {
-            let mut row = lock(&self.line);
-            let kept = (row.free.len() / 2).max(READY_CHUNKS).min(row.free.len());
-            row.free.split_off(kept)
+            let mut line = lock(&self.line);
+            let kept = (line.free.len() / 2).max(READY_CHUNKS).min(line.free.len());
+            line.free.split_off(kept)
         };
         drop(gone);
     }
 
     /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
-        let row = lock(&self.line);
-        (row.used.len() + row.free.len()) as u64 * self.chunk_bytes
+        let line = lock(&self.line);
+        (line.used.len() + line.free.len()) as u64 * self.chunk_bytes
     }
 }
