@@ -73,7 +73,7 @@ impl Map for Shared {
         if self.prefetches {
             let ahead = handle.lookahead(0);
             keys.iter().for_each(|key| ahead.bucket(key.hash()));
-            keys.iter().for_each(|key| ahead.record(key.hash()));
+            ahead.records(&keys, |key| key.hash());
         }
         let mut found = 0;
         for (key, (operation, name)) in keys.iter().zip(batch) {

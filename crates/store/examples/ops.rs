@@ -139,7 +139,7 @@ fn batched(
         if prefetches {
             let ahead = handle.lookahead(0);
             keys.iter().for_each(|key| ahead.bucket(key.hash()));
-            keys.iter().for_each(|key| ahead.record(key.hash()));
+            ahead.records(&keys, |key| key.hash());
         }
         for key in &keys {
             sum += run(handle, key);

@@ -215,6 +215,12 @@ impl Arena {
     /// Starts to bring the line at `offset` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, offset: Offset) {
+        self.prefetch_behind(offset, 0);
+    }
+
+    /// Starts to bring the line so many bytes behind an offset into the cache.
+    #[inline]
+    pub(crate) fn prefetch_behind(&self, offset: Offset, bytes_behind: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
         {
             let address = self
@@ -222,7 +228,7 @@ impl Arena {
                 .range
                 .base()
                 .as_ptr()
-                .wrapping_add(offset.distance());
+                .wrapping_add(offset.distance() + bytes_behind);
             // SAFETY: a prefetch has no effect but on caches, whatever the address.
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
@@ -231,7 +237,7 @@ impl Arena {
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
-        let _ = offset;
+        let _ = (offset, bytes_behind);
     }
 
     /// Copies `data` to `byte_at` bytes behind `offset`. Readers may look meanwhile and see any

@@ -194,6 +194,14 @@ pub(crate) struct Candidates {
     bits: u32,
 }
 
+impl Candidates {
+    /// Whether no link of the bucket can be of the key.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+}
+
 impl Iterator for Candidates {
     type Item = usize;
 

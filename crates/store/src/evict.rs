@@ -38,8 +38,11 @@ use crate::value::{Cause, StoreError};
 use sample::Sampled;
 
 /// The most records that one call evicts beyond what it needs itself, for when the limit was
-/// lowered a lot: the others follow with the next calls.
-const VICTIMS_MAX: u32 = 64;
+/// lowered a lot: the others follow with the next calls. Of the usual [tenacity](victims_max).
+pub(crate) const VICTIMS_MAX: u32 = 64;
+
+/// The tenacity that nobody changed.
+const TENACITY_USUAL: u8 = 10;
 
 /// A call frees this many times the bytes that it is about to add before it may leave the rest to
 /// others: so a debt goes down whatever the sizes of what comes and what goes.
@@ -60,6 +63,22 @@ const TURN_PART: u64 = 8;
 
 /// How far ahead of the hand records are brought into the cache.
 const RECORDS_AHEAD: u64 = 4;
+
+/// Records that one call evicts at most beyond what it needs, at this tenacity. Up to the usual one in
+/// proportion, beyond it 15 hundredths more with each step (the time that Redis allows grows so), and
+/// any number at 100.
+pub(crate) fn victims_max(tenacity: u8) -> u32 {
+    match tenacity {
+        0..TENACITY_USUAL => {
+            let part = VICTIMS_MAX * u32::from(tenacity) / u32::from(TENACITY_USUAL);
+            part.max(1)
+        }
+        TENACITY_USUAL..100 => (TENACITY_USUAL..tenacity).fold(VICTIMS_MAX, |victims, _| {
+            victims.saturating_add(victims / 20 * 3)
+        }),
+        100.. => u32::MAX,
+    }
+}
 
 /// What one thread remembers between evictions.
 #[derive(Debug)]
@@ -205,10 +224,11 @@ impl Indexed {
     /// bytes freed.
     fn evict(&mut self, due_bytes: u64, wanted_bytes: u64) -> u64 {
         let (mut freed, mut victims) = (0, 0);
+        let victims_max = self.shared.victims_max.load(Ordering::Relaxed);
         if self.local.in_force.policy == Policy::NoEviction {
             return freed;
         }
-        while freed < due_bytes || (freed < wanted_bytes && victims < VICTIMS_MAX) {
+        while freed < due_bytes || (freed < wanted_bytes && victims < victims_max) {
             match self.evict_one() {
                 Some(bytes) => freed += bytes,
                 None => break,

@@ -15,7 +15,7 @@ use crate::growth::Split;
 use crate::index::Index;
 use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
-use crate::lookahead::Lookahead;
+use crate::lookahead::{Lookahead, RecordSpan};
 use crate::shared::Shared;
 use crate::tally::Records;
 
@@ -34,6 +34,8 @@ pub(crate) struct Indexed {
     pub(crate) places: Vec<(DatabaseId, u64)>,
     /// When this thread last told what it counted.
     pub(crate) told_unix_ms: u64,
+    /// How long records were then.
+    pub(crate) record_span: RecordSpan,
     member: Arc<Member>,
     inside: bool,
     /// This thread has the store for itself.
@@ -49,6 +51,7 @@ impl Indexed {
             seen,
             places: Vec::new(),
             told_unix_ms: 0,
+            record_span: RecordSpan::default(),
             member: shared.gate.join(),
             shared: Arc::clone(shared),
             inside: false,
@@ -162,6 +165,7 @@ impl Indexed {
             &shared.hasher,
             index.map(|index| &**index),
             shared.arena_ref(),
+            self.record_span,
         )
     }
 

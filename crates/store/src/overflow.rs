@@ -55,6 +55,13 @@ impl Overflow {
         (number != 0 && number < self.buckets.count()).then(|| self.buckets.at(number))
     }
 
+    /// Starts to bring a bucket into the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, number: u32) {
+        self.buckets
+            .prefetch(usize::try_from(number).unwrap_or(usize::MAX));
+    }
+
     /// An empty bucket; none when all are in use. A leaf lock: may be called with a bucket held.
     pub(crate) fn take(&self) -> Option<u32> {
         let mut free = lock(&self.free);

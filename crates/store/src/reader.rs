@@ -152,9 +152,9 @@ impl Indexed {
         self.seen.get(key.database()).map(|index| &**index)
     }
 
-    /// Looks once at the home bucket, for a short record or none at all. Everything else comes to
-    /// nothing, and has to be looked at [properly](Self::look_properly); for what reason is told if it
-    /// is known.
+    /// Looks once at the home bucket, and where that is full at the one behind it, for a short record or
+    /// none at all. Everything else comes to nothing, and has to be looked at
+    /// [properly](Self::look_properly); for what reason is told if it is known.
     #[inline(always)]
     fn look_briefly<V: Visitor>(
         &self,
@@ -162,28 +162,47 @@ impl Indexed {
         key: &Key<'_>,
         visitor: &mut V,
     ) -> Result<V::Answer, Option<Trouble>> {
-        let (shared, local) = (&*self.shared, &*self.local);
-        if !local.held.is_empty() {
+        if !self.local.held.is_empty() {
             return Err(Some(Trouble::NeedsLock));
         }
-        let home = index.state().home(key.hash());
-        let bucket = index.bucket(home.number);
-        let word = bucket.word();
-        if !word.is_free_at(home.depth) {
-            return Err(Some(Trouble::Busy));
-        }
+        let (bucket, word) = home_of(index, key).ok_or(Some(Trouble::Busy))?;
+        let watched = Watched { bucket, word };
         // Another record with the same tag is so rare that nothing goes on here for it.
-        let Some(at) = bucket.candidates(key.hash()).next() else {
-            if word.overflow() != 0 {
-                return Err(None);
-            }
-            let answer = visitor.visit(None);
-            if !word.validates(bucket.word_after()) {
-                return Err(Some(Trouble::Torn));
-            }
-            local.note_miss(shared, key);
-            return Ok(answer);
-        };
+        match bucket.candidates(key.hash()).next() {
+            Some(at) => self.show_briefly(&watched, bucket, at, key, visitor),
+            None if word.overflow() == 0 => self.show_none(&watched, key, visitor),
+            None => self.look_behind(index, &watched, key, visitor),
+        }
+    }
+
+    /// As [`Indexed::look_briefly`], at the bucket behind the home bucket.
+    #[inline(never)]
+    fn look_behind<V: Visitor>(
+        &self,
+        index: &Index,
+        home: &Watched<'_>,
+        key: &Key<'_>,
+        visitor: &mut V,
+    ) -> Result<V::Answer, Option<Trouble>> {
+        let bucket = index.overflow().get(home.word.overflow()).ok_or(None)?;
+        match bucket.candidates(key.hash()).next() {
+            Some(at) => self.show_briefly(home, bucket, at, key, visitor),
+            None if bucket.overflow() == 0 => self.show_none(home, key, visitor),
+            None => Err(None),
+        }
+    }
+
+    /// Shows the record at a link, if it is the key's, short and in force.
+    #[inline(always)]
+    fn show_briefly<V: Visitor>(
+        &self,
+        home: &Watched<'_>,
+        bucket: &Bucket,
+        at: usize,
+        key: &Key<'_>,
+        visitor: &mut V,
+    ) -> Result<V::Answer, Option<Trouble>> {
+        let (shared, local) = (&*self.shared, &*self.local);
         let link = bucket.link(at);
         if link.has(Link::LOCKED_READ) {
             return Err(Some(Trouble::NeedsLock));
@@ -198,10 +217,26 @@ impl Indexed {
         let (in_force, now) = (local.in_force, local.now_unix_ms);
         let record = Record::optimistic(key.bytes(), view, in_force, now);
         let answer = visitor.visit(Some(&record));
-        if !word.validates(bucket.word_after()) {
+        if !home.is_as_it_was() {
             return Err(Some(Trouble::Torn));
         }
         local.note_hit(&Spot { bucket, at, link });
+        Ok(answer)
+    }
+
+    /// Shows that there is no record.
+    #[inline(always)]
+    fn show_none<V: Visitor>(
+        &self,
+        home: &Watched<'_>,
+        key: &Key<'_>,
+        visitor: &mut V,
+    ) -> Result<V::Answer, Option<Trouble>> {
+        let answer = visitor.visit(None);
+        if !home.is_as_it_was() {
+            return Err(Some(Trouble::Torn));
+        }
+        self.local.note_miss(&self.shared, key);
         Ok(answer)
     }
 
@@ -263,9 +298,23 @@ impl<R, F: FnMut(Option<&Record<'_>>) -> R> Visitor for Closure<F> {
 struct Look<'a> {
     /// The record, unless there is none or it has expired.
     found: Option<(Spot<'a>, View<'a>)>,
-    /// The bucket and its word before a look without the lock; later the word says whether what was
-    /// seen may be believed. None for what stays as it is: the bucket is held, or there is none.
-    watched: Option<(&'a Bucket, Word)>,
+    /// Says later whether what was seen without the lock may be believed. None for what stays as it is:
+    /// the bucket is held, or there is none.
+    watched: Option<Watched<'a>>,
+}
+
+/// A home bucket, and its word before a look without the lock.
+struct Watched<'a> {
+    bucket: &'a Bucket,
+    word: Word,
+}
+
+impl Watched<'_> {
+    /// Whether what was seen since, in the whole chain, was all of one time.
+    #[inline(always)]
+    fn is_as_it_was(&self) -> bool {
+        self.word.validates(self.bucket.word_after())
+    }
 }
 
 /// Why a look without the lock came to nothing.
@@ -302,10 +351,7 @@ impl Look<'_> {
     /// Whether what was seen since was all of one time.
     #[inline(always)]
     fn may_be_believed(&self) -> bool {
-        match self.watched {
-            Some((bucket, seen)) => seen.validates(bucket.word_after()),
-            None => true,
-        }
+        self.watched.as_ref().is_none_or(Watched::is_as_it_was)
     }
 
     /// Counts a look, and marks the record as used if the policy wants to know.
@@ -469,7 +515,7 @@ fn look_freely<'a>(
     };
     Ok(Look {
         found: existing(local, found)?,
-        watched: Some((bucket, word)),
+        watched: Some(Watched { bucket, word }),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use base::hash::KeyHasher;
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::accounting::{Budget, Ledger, idle_bytes_max};
@@ -12,6 +12,7 @@ use crate::arena::HugePages;
 use crate::arena::{Arena, CHUNK_BYTES};
 use crate::databases::Databases;
 use crate::event::Wanted;
+use crate::evict::VICTIMS_MAX;
 use crate::expire::Orphans;
 use crate::gate::Gate;
 use crate::index::Shape;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) slab: Arc<Slab>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) budget: Budget,
+    /// Records that one call evicts at most beyond what it needs.
+    pub(crate) victims_max: AtomicU32,
     pub(crate) before_writes: BeforeWrites,
     /// Events that somebody wants.
     pub(crate) wanted_events: Wanted,
@@ -72,6 +75,7 @@ impl Shared {
             slab: Slab::new(Arc::new(arena), Arc::clone(&ledger)),
             ledger,
             budget: Budget::new(0),
+            victims_max: AtomicU32::new(VICTIMS_MAX),
             before_writes: BeforeWrites::default(),
             wanted_events: Wanted::default(),
             policy: PolicyCell::default(),

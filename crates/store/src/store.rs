@@ -9,6 +9,7 @@ use base::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use crate::event::EventClass;
+use crate::evict;
 use crate::handle::Handle;
 use crate::index::Shape;
 use crate::key::DatabaseId;
@@ -210,6 +211,15 @@ impl Store {
                 samples: samples.max(1),
                 ..shared.policy.load()
             });
+        }
+    }
+
+    /// How much one call at most evicts beyond what it needs itself: 0 little, 10 what it does unless
+    /// told otherwise, 100 all that is over the limit.
+    pub fn set_tenacity(&self, tenacity: u8) {
+        if let Some(shared) = self.shared() {
+            let victims_max = evict::victims_max(tenacity);
+            shared.victims_max.store(victims_max, Ordering::Relaxed);
         }
     }
 

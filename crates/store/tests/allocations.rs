@@ -71,7 +71,7 @@ fn get(handle: &mut Handle, number: usize, out: &mut [u8]) -> usize {
     let key = handle.key(0, &name);
     let ahead = handle.lookahead(0);
     ahead.bucket(key.hash());
-    ahead.record(key.hash());
+    ahead.records(&[key], |key| key.hash());
     handle.read(&key, |record| {
         record.map_or(0, |record| {
             let len = record.len();

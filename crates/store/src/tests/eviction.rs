@@ -16,6 +16,14 @@ fn set(handle: &mut Handle, key: &str, value: &[u8], deadline: Deadline) -> Resu
     handle.upsert(&key, value, deadline, |_| ())
 }
 
+/// As many records of a kilobyte.
+fn fill(handle: &mut Handle, count: usize) {
+    for number in 0..count {
+        let key = format!("key:{number}");
+        set(handle, &key, &[b'v'; 1_000], Deadline::Never).unwrap();
+    }
+}
+
 fn exists(handle: &mut Handle, key: &str) -> bool {
     let key = handle.key(0, key.as_bytes());
     handle.read(&key, |record| record.is_some())
@@ -36,6 +44,26 @@ const ALL: [Policy; 7] = [
     Policy::VolatileRandom,
     Policy::VolatileTtl,
 ];
+
+/// What one call leaves over the limit to the next ones is less the more tenacious it is.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn a_tenacious_call_evicts_more_of_what_a_lowered_limit_leaves() {
+    let evicted_by_one_call = |tenacity: u8| {
+        let store = Force::TINY.store(16);
+        let mut handle = store.handle();
+        fill(&mut handle, 4_000);
+        store.set_tenacity(tenacity);
+        let used = used_bytes(&mut handle, 1_000);
+        store.set_memory_limit(used / 2, Policy::AllKeysLru, 5);
+        set(&mut handle, "one", b"more", Deadline::Never).unwrap();
+        4_001 - handle.len(0)
+    };
+    let counts = [0, 5, 10, 20, 100].map(evicted_by_one_call);
+    assert_eq!(counts[..3], [1, 32, 64]);
+    assert!(counts[3] > 200, "{counts:?}");
+    assert!(counts[4] > 1_500, "{counts:?}");
+}
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
@@ -368,15 +396,7 @@ fn what_is_held_elsewhere_makes_records_go_without_a_write() {
     store.set_memory_limit(LIMIT_BYTES, Policy::AllKeysLru, 5);
     let mut handle = store.handle();
     handle.begin(1);
-    for number in 0..2_000 {
-        set(
-            &mut handle,
-            &format!("key:{number}"),
-            &[b'v'; 1_000],
-            Deadline::Never,
-        )
-        .unwrap();
-    }
+    fill(&mut handle, 2_000);
     let elsewhere = LIMIT_BYTES / 2;
     store.set_other_bytes(elsewhere);
     store.hold_removals(true);

@@ -18,6 +18,7 @@ use crate::snapshot::{
     Batch, Collected, Ending, SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep,
     Totals,
 };
+use crate::store::Store;
 use crate::value::Deadline;
 
 fn begin(handle: &mut Handle) -> Collected {
@@ -450,6 +451,17 @@ fn not_held(handle: &Handle, count: usize) -> Vec<String> {
         .collect()
 }
 
+/// A cut, and the scanner gone on until it comes to what is locked here.
+fn cut_by_another_thread(store: &Arc<Store>) -> Collected {
+    let cut = || {
+        let mut other = store.handle();
+        let sink = begin(&mut other);
+        while other.advance_snapshot(64) == SnapshotStep::More {}
+        sink
+    };
+    std::thread::scope(|scope| scope.spawn(cut).join().unwrap())
+}
+
 /// Changes one key, has a cut made that goes as far as it can, and changes all that may be locked then;
 /// how many could be, and how many not.
 fn change_across_a_cut(first: &str) -> (usize, usize) {
@@ -463,13 +475,7 @@ fn change_across_a_cut(first: &str) -> (usize, usize) {
         handle
             .upsert(&first, b"changed", Deadline::Never, |_| ())
             .unwrap();
-        let cut = || {
-            let mut other = store.handle();
-            let sink = begin(&mut other);
-            while other.advance_snapshot(64) == SnapshotStep::More {}
-            sink
-        };
-        let sink = std::thread::scope(|scope| scope.spawn(cut).join().unwrap());
+        let sink = cut_by_another_thread(&store);
         for name in not_held(handle, COUNT) {
             let key = handle.key(0, name.as_bytes());
             if handle.lock_more(&[key]).is_ok() {
@@ -506,13 +512,7 @@ fn a_lock_set_that_has_changed_nothing_goes_behind_a_cut() {
     fill(&mut handle, 200);
     let first = handle.key(0, b"key:0");
     let sink = handle.locked(&[first], |handle| {
-        let cut = || {
-            let mut other = store.handle();
-            let sink = begin(&mut other);
-            while other.advance_snapshot(64) == SnapshotStep::More {}
-            sink
-        };
-        let sink = std::thread::scope(|scope| scope.spawn(cut).join().unwrap());
+        let sink = cut_by_another_thread(&store);
         let name = not_held(handle, 200).remove(0);
         let second = handle.key(0, name.as_bytes());
         handle.lock_more(&[second]).unwrap();
