@@ -8,6 +8,12 @@ use crate::error::CommandError;
 /// The most draws with repetition that one command makes.
 const DRAWS_MAX: u64 = 10_000_000;
 
+/// What one draw adds to a reply at least: `$0`, and two ends of lines.
+const DRAW_BYTES_MIN: u64 = 6;
+
+/// No reply of fewer bytes is held against a limit.
+const REPLIES_BYTES_MIN: u64 = 16 * 1024;
+
 /// How many elements are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -43,6 +49,20 @@ impl RandomCount {
             return Err(CommandError::fixed("ERR value is out of range"));
         }
         Ok(Self { count, with_word })
+    }
+
+    /// The same where a reply of more than `replies_bytes_max` closes its client unsent: of more draws than
+    /// one command makes, no more are made than that takes.
+    pub(crate) fn within(self, replies_bytes_max: Option<u64>) -> Self {
+        let Some(bytes_max) = replies_bytes_max else {
+            return self;
+        };
+        let enough = bytes_max.max(REPLIES_BYTES_MIN) / DRAW_BYTES_MIN + 1;
+        if self.count >= 0 || self.count.unsigned_abs() <= DRAWS_MAX || enough > DRAWS_MAX {
+            return self;
+        }
+        let count = i64::try_from(enough).map_or(self.count, |enough| -enough);
+        Self { count, ..self }
     }
 
     /// What is wanted of a collection that exists.
@@ -111,6 +131,26 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_many_draws_are_as_many_as_a_limit_of_replies_takes() {
+        let wanted = |count: i64, bytes_max: Option<u64>| {
+            let count = RandomCount {
+                count,
+                with_word: false,
+            };
+            count.within(bytes_max).wanted().ok()
+        };
+        assert!(wanted(-10_000_001, None).is_none());
+        assert_eq!(
+            wanted(-10_000_001, Some(600_000)),
+            Some(Wanted::Draws(100_001))
+        );
+        assert_eq!(wanted(-10_000_001, Some(1)), Some(Wanted::Draws(2_731)));
+        assert!(wanted(-10_000_001, Some(1 << 30)).is_none());
+        assert_eq!(wanted(-200_000, Some(600)), Some(Wanted::Draws(200_000)));
+        assert_eq!(wanted(99, Some(600)), Some(Wanted::Different(99)));
+    }
 
     #[test]
     fn a_selection_takes_as_many_as_wanted_and_each_as_often() {

@@ -1,6 +1,7 @@
 //! What a handler works with.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::random::Prng;
 use protocol::Request;
@@ -11,7 +12,7 @@ use crate::error::CommandError;
 use crate::families::server::keys as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
-use crate::session::Session;
+use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::tracking::Tracking;
@@ -161,6 +162,17 @@ impl Context<'_> {
         let answer = ask(self.server);
         self.store.enter();
         answer
+    }
+
+    /// Beyond how many bytes the command's reply closes its client instead of being sent, where it is
+    /// known that it will: a script goes on with what it calls, and subscribers have a limit of their own.
+    pub(crate) fn replies_bytes_max(&self) -> Option<u64> {
+        let subscribes = ClientRecord::PUBSUB | ClientRecord::MONITOR;
+        if !self.may_block || self.session.client.has_flag(subscribes) {
+            return None;
+        }
+        let bytes_max = self.settings.replies_bytes_max.load(Ordering::Relaxed);
+        (bytes_max > 0).then_some(bytes_max)
     }
 
     /// Runs `body` while no other thread is in the store (see [`Handle::exclusive`]).

@@ -116,9 +116,8 @@ impl Plan {
 
     #[inline(never)]
     fn prefetch_records(&self, ahead: &Lookahead<'_>) {
-        for key in self.keys.iter().take(self.keys_count) {
-            ahead.record(key.hash);
-        }
+        let keys = self.keys.get(..self.keys_count).unwrap_or_default();
+        ahead.records(keys, |key| key.hash);
     }
 
     #[inline(never)]

@@ -157,6 +157,10 @@ pub trait ServerPort {
         false
     }
 
+    /// FLUSHALL deleted everything. That is to be on disk soon, even where save points alone say when
+    /// something is; nobody waits for it.
+    fn flushed_all(&mut self) {}
+
     /// SAVE: keeps everything on disk, and comes back when that is done. To be called outside of the
     /// store.
     ///

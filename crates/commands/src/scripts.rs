@@ -93,8 +93,7 @@ pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Reque
     let flags = match spec.name {
         "EVAL" => machine::flags_of(said).ok().flatten(),
         "EVALSHA" => {
-            let digest = Digest::try_from(said.to_ascii_lowercase()).ok();
-            let known = digest.and_then(|digest| scripts.find(&digest));
+            let known = scripts.named(said);
             known.and_then(|script| machine::flags_of(&script.source).ok().flatten())
         }
         "FCALL" => {
@@ -156,6 +155,11 @@ impl Scripts {
     /// The script with this name, if it is known.
     pub(crate) fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
         self.cache().scripts.get(digest).cloned()
+    }
+
+    /// The script that a client names, if it is known.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<Arc<Script>> {
+        digest_named(name).and_then(|digest| self.find(&digest))
     }
 
     /// Changes whenever a script is forgotten: who remembers one asks again then.

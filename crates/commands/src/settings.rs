@@ -19,6 +19,8 @@ use crate::thresholds::Thresholds;
 pub struct Settings {
     /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
     pub bulk_bytes_max: AtomicU64,
+    /// Hard limit of what a client that is no subscriber may be sent at once; 0 for none.
+    pub replies_bytes_max: AtomicU64,
     /// Most arguments of one request; no directive, but what is applied again may have more.
     pub arguments_max: AtomicU32,
     /// Which use of a record the memory policy keeps: a [`UseClock`].
@@ -56,6 +58,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             bulk_bytes_max: AtomicU64::new(512 * 1024 * 1024),
+            replies_bytes_max: AtomicU64::new(0),
             arguments_max: AtomicU32::new(Limits::default().multibulk_max),
             use_clock: AtomicU8::new(0),
             gate: Gate::default(),

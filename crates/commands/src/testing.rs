@@ -578,6 +578,10 @@ impl ServerPort for TestPort {
         request.save == Some(true)
     }
 
+    fn flushed_all(&mut self) {
+        self.asked.push("flushed".to_owned());
+    }
+
     fn save(&mut self) -> Result<(), SaveRefusal> {
         self.asked.push("save".to_owned());
         self.saves.map_or(Ok(()), |saves| saves.map(|_| ()))

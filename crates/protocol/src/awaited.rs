@@ -8,7 +8,7 @@ const ARGUMENTS_MAX: usize = 8;
 /// The argument that a request stops in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedArgument<'a> {
-    /// The request's first argument.
+    /// The request's first argument; empty while that is the one.
     pub name: &'a [u8],
     /// Which argument it is; the name is number 0.
     pub index: usize,
@@ -30,7 +30,7 @@ pub fn awaited_argument(input: &[u8]) -> Option<AwaitedArgument<'_>> {
         let (len, start) = header(input, at, b'$')?;
         let end = start.checked_add(len)?.checked_add(2)?;
         if end > input.len() {
-            return (index > 0).then_some(AwaitedArgument {
+            return Some(AwaitedArgument {
                 name,
                 index,
                 header_start: at,
@@ -69,6 +69,8 @@ mod tests {
         );
         assert_eq!(&input[found.header_start..], b"$100000\r\nabc");
         assert_eq!(&input[found.start..], b"abc");
+        let name = awaited_argument(b"*1\r\n$9\r\nabc").unwrap();
+        assert_eq!((name.name, name.index, name.start), (&b""[..], 0, 8));
     }
 
     #[test]
@@ -78,7 +80,6 @@ mod tests {
             "*3",
             "*3\r\n",
             "PING\r\n",
-            "*1\r\n$9\r\nabc",
             "*2\r\n$1\r\na\r\n$x\r\n",
             "*2\r\n$1\r\na\r\n$5\r",
             "*2\r\n$1\r\na\r\n:5\r\n",

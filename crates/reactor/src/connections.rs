@@ -62,6 +62,10 @@ pub(crate) struct Connection {
     pub(crate) lent_room: bool,
     /// In the list of connections that have input left to be served.
     pub(crate) queued: bool,
+    /// In the list of connections whose sockets were full.
+    pub(crate) is_suspect: bool,
+    /// Its socket took something since it came into that list, or was looked at there.
+    pub(crate) has_taken: bool,
     /// What epoll watches now.
     pub(crate) interest: Interest,
 }
@@ -86,6 +90,8 @@ pub(crate) enum Interest {
     Input,
     /// Room for output.
     Output,
+    /// Either.
+    Both,
     /// Only that the peer goes away.
     Departure,
     /// Nothing: what it is owed may not leave yet. That the peer is gone altogether is seen anyway.
@@ -97,6 +103,7 @@ impl Interest {
         match self {
             Self::Input => EventFlags::IN,
             Self::Output => EventFlags::OUT,
+            Self::Both => EventFlags::IN | EventFlags::OUT,
             Self::Departure => EventFlags::RDHUP,
             Self::Nothing => EventFlags::empty(),
         }
@@ -114,6 +121,8 @@ impl Connection {
             paused: false,
             lent_room: false,
             queued: false,
+            is_suspect: false,
+            has_taken: false,
             interest: Interest::Input,
         }
     }
@@ -130,10 +139,23 @@ impl Connection {
         pending.is_some_and(|pending| pending.sendable_bytes() > 0)
     }
 
+    /// Whether nothing is sent to it any more: the service is done with it, or it was owed too much.
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Lingering | Phase::Doomed(CloseReason::OutputLimit)
+        )
+    }
+
     /// What epoll is to watch it for.
     pub(crate) fn wanted_interest(&self) -> Interest {
         if self.waits_for_socket() {
-            Interest::Output
+            if self.may_receive() {
+                Interest::Both
+            } else {
+                Interest::Output
+            }
         } else if self.pending.is_some() {
             if self.may_receive() {
                 Interest::Input

@@ -15,6 +15,7 @@
 mod accept;
 mod end;
 mod input;
+mod insistent;
 mod output;
 mod spin;
 
@@ -39,6 +40,7 @@ pub(crate) use output::is_passing;
 
 use accept::Acceptor;
 use end::Lingering;
+use insistent::Suspects;
 use spin::Spin;
 
 /// Size of the thread's input buffer.
@@ -98,6 +100,7 @@ pub struct EventLoop<S: Service> {
     shares: Vec<ConnectionId>,
     acceptor: Acceptor,
     lingering: Lingering,
+    suspects: Suspects,
     balancer: Arc<Balancer>,
     worker: usize,
 }
@@ -131,6 +134,7 @@ impl<S: Service> EventLoop<S> {
             shares: Vec::new(),
             acceptor,
             lingering: Lingering::new(options),
+            suspects: Suspects::new(options),
             balancer: Arc::clone(balancer),
             worker,
         })
@@ -177,6 +181,7 @@ impl<S: Service> EventLoop<S> {
             .turn(&mut Io::new(&mut self.state), &mut self.output);
         self.state.outbox.address(None, self.output.len());
         self.flush();
+        self.look_at_suspects();
         self.end_connections();
         self.refresh_listeners()?;
         self.acceptor.resume_when_due(&self.state.epoll)?;
@@ -237,6 +242,7 @@ impl<S: Service> EventLoop<S> {
             self.service.next_deadline(),
             self.acceptor.next_deadline(),
             self.lingering.next_deadline(),
+            self.suspects.next_deadline(),
         ];
         bounds.into_iter().flatten().fold(SLEEP_MAX, Duration::min)
     }
@@ -261,8 +267,17 @@ impl<S: Service> EventLoop<S> {
             return;
         };
         if connection.waits_for_socket() {
-            self.state.send_pending(id);
-        } else if connection.may_receive() {
+            if event != EventFlags::IN {
+                self.state.send_pending(id);
+            }
+            if !event.intersects(EventFlags::IN) {
+                return;
+            }
+        }
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        if connection.may_receive() {
             // What is queued has input to be served before it may get more.
             if !connection.queued {
                 self.receive(id);

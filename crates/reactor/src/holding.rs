@@ -125,6 +125,7 @@ impl LoopState {
             Ok(sent) => {
                 self.traffic.count_send(sent);
                 pending.consume(sent);
+                connection.has_taken |= sent > 0;
             }
             Err(error) if is_passing(&error) => {}
             Err(error) => self.doom(id, CloseReason::Failed(error.kind())),

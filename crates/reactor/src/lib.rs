@@ -38,8 +38,8 @@ pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
 pub use listener::{Listener, Porter, TcpOptions, UnixOptions};
 pub use service::{
-    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames, Received, Security,
-    Service, Then, Traffic, Verdict,
+    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames,
+    REPLIES_BYTES_UNASKED, Received, Security, Service, Then, Traffic, Verdict,
 };
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

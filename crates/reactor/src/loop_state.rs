@@ -31,6 +31,8 @@ pub(crate) struct LoopState {
     /// Connections with output that is held, by rising tickets; a connection may come several times, and
     /// be gone.
     pub(crate) held: VecDeque<(u64, ConnectionId)>,
+    /// Connections whose sockets are full since the last turn ended; `is_suspect` is set in each.
+    pub(crate) blocked: Vec<ConnectionId>,
     /// Connections that epoll does not watch.
     pub(crate) software: Vec<ConnectionId>,
     pub(crate) stopping: bool,
@@ -47,6 +49,7 @@ impl LoopState {
             ready: Vec::new(),
             ending: Vec::new(),
             held: VecDeque::new(),
+            blocked: Vec::new(),
             software: Vec::new(),
             stopping: false,
             traffic: Traffic::default(),
@@ -175,11 +178,30 @@ impl LoopState {
             return;
         }
         connection.interest = interest;
+        if interest == Interest::Output {
+            // Whoever was in the list before had room in between.
+            connection.has_taken = connection.is_suspect;
+            if !connection.is_suspect {
+                connection.is_suspect = true;
+                self.blocked.push(id);
+            }
+        }
         if let Source::Fd(fd) = connection.carrier.source() {
             let token = EventData::new_u64(id.to_token());
             if let Err(error) = epoll::modify(&self.epoll, fd, token, interest.flags()) {
                 self.doom(id, CloseReason::Failed(error.kind()));
             }
+        }
+    }
+
+    /// Has a connection served from now on, however much waits for its socket, until that was sent.
+    pub(crate) fn serve_insistent(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(pending) = &mut connection.pending
+        {
+            pending.insist();
+            self.watch(id);
+            self.enqueue_kept(id);
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Pending {
     held: VecDeque<Part>,
     /// Bytes of all parts that are held, attachments included.
     unreleased_bytes: usize,
+    /// Its peer is served though it takes nothing (see [`crate::event_loop`]'s `insistent`).
+    is_insistent: bool,
 }
 
 /// Output that may leave once its ticket is released.
@@ -78,7 +80,12 @@ impl Pending {
 
     /// Whether its connection may be served meanwhile.
     pub(crate) fn lets_serve(&self) -> bool {
-        self.sendable_bytes() == 0 && self.unreleased_bytes <= HELD_BYTES_MAX
+        (self.is_insistent || self.sendable_bytes() == 0) && self.unreleased_bytes <= HELD_BYTES_MAX
+    }
+
+    /// Has the connection served from now on, however much waits for its socket.
+    pub(crate) fn insist(&mut self) {
+        self.is_insistent = true;
     }
 
     /// Bytes of memory held, what attachments keep alive included.
@@ -134,9 +141,11 @@ impl Pending {
         }
     }
 
-    /// Adds bytes behind; room that was sent is used before the buffer grows.
+    /// Adds bytes behind; room that was sent is used before the buffer grows, once it is at least half of
+    /// it: each byte is moved once on the average.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        if self.sent > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
+        let is_full = self.bytes.len() + bytes.len() > self.bytes.capacity();
+        if is_full && self.sent > 0 && self.sent >= self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             for attached in &mut self.attached {
                 attached.place -= self.sent;

@@ -20,6 +20,9 @@ use base::shared_bytes::Attachment;
 use crate::connections::ConnectionId;
 use crate::io::Io;
 
+/// Output of one connection that is sent without asking [`Service::replies_limit`].
+pub const REPLIES_BYTES_UNASKED: usize = 16 * 1024;
+
 /// What a worker does with the bytes of its connections; one per thread, never shared.
 pub trait Service {
     /// Where replies are written: one arena per thread.
@@ -123,6 +126,14 @@ pub trait Service {
     /// `pending_bytes`; not about a little that only waits for its ticket. Keeps it unless implemented.
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
         let _ = (id, pending_bytes);
+        Verdict::Keep
+    }
+
+    /// Asked before a connection is sent more than [`REPLIES_BYTES_UNASKED`] at once: `bytes` are all that
+    /// then waits for its socket, however much of it the socket would take. What may not be sent is
+    /// dropped with the connection. Sends it unless implemented.
+    fn replies_limit(&mut self, id: ConnectionId, bytes: usize) -> Verdict {
+        let _ = (id, bytes);
         Verdict::Keep
     }
 
@@ -308,7 +319,7 @@ pub enum CloseReason {
     Failed(std::io::ErrorKind),
     /// The service asked for it.
     Requested,
-    /// [`Service::output_limit`] said so.
+    /// [`Service::output_limit`] or [`Service::replies_limit`] said so.
     OutputLimit,
     /// [`Service::input_limit`] said so.
     InputLimit,

@@ -19,6 +19,7 @@ pub mod log;
 pub mod mail;
 pub mod node;
 pub mod notifications;
+mod oom_score;
 pub mod open_files;
 pub mod persistence;
 pub mod port;

@@ -30,6 +30,7 @@ use crate::doors::{Doors, Fault};
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
+use crate::oom_score::OomRank;
 use crate::persistence::keeper::Keeper;
 use crate::persistence::loading::Loading;
 use crate::persistence::saving::Saving;
@@ -92,6 +93,7 @@ pub struct Node {
     peak_bytes: AtomicU64,
     stopping: AtomicBool,
     main_waker: OnceLock<Waker>,
+    oom_rank: OomRank,
     /// What was counted up to the last CONFIG RESETSTAT.
     /// What the audit log is written by.
     audited: Mutex<Option<AuditConfig>>,
@@ -269,11 +271,14 @@ impl Node {
             peak_bytes: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
+            oom_rank: OomRank::default(),
             audited: Mutex::default(),
             counted_before: Mutex::default(),
             clock,
         };
         node.apply_limits(&current);
+        // Told in the log; a server that is ranked otherwise serves as well.
+        let _refused = node.rank(&current);
         if let Some(password) = &current.password {
             node.settings.users.set_default_password(Some(password));
         }
@@ -292,8 +297,12 @@ impl Node {
             open_files::make_more_room(change.new)?;
         }
         let secret = self.prepare_secret(change)?;
-        self.change_doors(change, secret)?;
-        self.change_level(change)?;
+        self.change_rank(change)?;
+        let changed = self.change_doors(change, secret);
+        if let Err(error) = changed.and_then(|()| self.change_level(change)) {
+            self.keep_rank(change);
+            return Err(error);
+        }
         self.apply_limits(change.new);
         if change.names.contains(&"requirepass") {
             let password = change.new.password.as_deref();
@@ -306,6 +315,37 @@ impl Node {
         self.apply_durability(change.new);
         self.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// Has the kernel rank the process otherwise, if that is what a change asks for.
+    fn change_rank(&self, change: &Change<'_>) -> Result<(), ApplyError> {
+        let mut names = change.names.iter();
+        let Some(name) = names.find(|name| name.starts_with("oom-score-adj")) else {
+            return Ok(());
+        };
+        self.rank(change.new).map_err(|_| ApplyError {
+            name,
+            reason: "Failed to set current oom_score_adj. Check server logs.".to_owned(),
+        })
+    }
+
+    /// Has the kernel rank the process as a configuration asks for, or tells the operator why not.
+    fn rank(&self, config: &Config) -> io::Result<()> {
+        self.oom_rank.apply(config).inspect_err(|error| {
+            let cause = system_reason(error);
+            self.log
+                .warning(format_args!("Unable to write oom_score_adj: {cause}"));
+        })
+    }
+
+    /// Has the kernel rank the process as before a change that failed.
+    fn keep_rank(&self, change: &Change<'_>) {
+        if (change.old.oom_score, change.old.oom_adjustment)
+            != (change.new.oom_score, change.new.oom_adjustment)
+        {
+            // It was so a moment ago.
+            let _as_before = self.oom_rank.apply(change.old);
+        }
     }
 
     /// Begins or ends the log, if that is what a change asks for.
@@ -489,6 +529,10 @@ impl Node {
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
+        let normal = &config.output_limits.normal;
+        self.settings
+            .replies_bytes_max
+            .store(normal.hard_bytes, Ordering::Relaxed);
         self.settings
             .compresses_dumps
             .store(config.compresses_dumps, Ordering::Relaxed);
@@ -504,6 +548,7 @@ impl Node {
         let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
         self.store
             .set_memory_limit(config.memory_bytes_max, policy, samples);
+        self.store.set_tenacity(config.eviction_tenacity);
         let moving = config.defragmentation.map(|own| {
             let percent = u64::from(own.idle_percent_min);
             (own.idle_bytes_min, percent)

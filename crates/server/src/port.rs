@@ -273,6 +273,10 @@ impl ServerPort for Port<'_> {
         self.node.saves_at_shutdown(request)
     }
 
+    fn flushed_all(&mut self) {
+        self.node.flushed_all();
+    }
+
     fn save(&mut self) -> Result<(), SaveRefusal> {
         self.node.save()
     }

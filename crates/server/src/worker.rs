@@ -30,7 +30,7 @@ use reactor::{
 };
 
 use crate::announcer;
-use crate::aside::{Answer, Job};
+use crate::aside::{Answer, Job, Piece};
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
@@ -67,9 +67,6 @@ const SURVEY_RECORDS: usize = 32;
 const SURVEY_RECORDS_IDLE: usize = 512;
 /// How often a stopping worker looks whether it is done.
 const STOP_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Pieces of replies from aside that are shorter are copied.
-const ATTACHED_BYTES_MIN: usize = 16 * 1024;
 
 /// The service of one thread.
 pub struct Worker {
@@ -290,10 +287,9 @@ impl Worker {
         };
         let before = output.len_with_attachments();
         for piece in reply {
-            if piece.len() < ATTACHED_BYTES_MIN {
-                output.push_slice(&piece);
-            } else {
-                output.attach(Box::new(piece));
+            match piece {
+                Piece::Short(bytes) => output.push_slice(&bytes),
+                Piece::Long(bytes) => output.attach(Box::new(bytes)),
             }
         }
         let session = &mut connected.session;
@@ -409,7 +405,7 @@ impl Worker {
     /// Forgets what a client waited for that is answered with `reply`.
     fn end_wait(&mut self, id: ConnectionId, reply: &Answer) {
         if let Some(connected) = self.sessions.get_mut(id) {
-            let head = reply.first().map_or(&[][..], Vec::as_slice);
+            let head = reply.first().map_or(&[][..], Piece::as_slice);
             self.engine.end_answered_wait(&mut connected.session, head);
             self.forget_wait_end(id);
         }
@@ -436,7 +432,7 @@ impl Worker {
             // Somebody else may just have answered.
             if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
                 self.forget_wait_end(id);
-                self.answer(io, output, id, vec![reply]);
+                self.answer(io, output, id, vec![Piece::Short(reply)]);
             }
         }
         let count = self.waits.len();
@@ -733,6 +729,8 @@ impl Service for Worker {
         }
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
+        } else {
+            Buffers::awaits(connected, &input[outcome.consumed..], outcome.needed);
         }
         let config = self.config.config();
         let verdict = self.buffers.requests_ran(connected, config);
@@ -885,6 +883,13 @@ impl Service for Worker {
         let config = self.config.config();
         self.buffers
             .output_grew(connected, pending_bytes, config, self.now_ms)
+    }
+
+    fn replies_limit(&mut self, id: ConnectionId, bytes: usize) -> Verdict {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return Verdict::Close;
+        };
+        buffers::judge_replies(connected, bytes, self.config.config())
     }
 
     fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {

@@ -15,6 +15,7 @@ use durability::disk::Disk as _;
 use durability::log::Log;
 use durability::simulated::SimulatedDisk;
 use protocol::{ReplyBuffer, encode_request};
+use server::aside::in_pieces;
 use server::config::{Origin, Settings, SharedConfig};
 use server::node::Node;
 use server::persistence::sink::LogSink;
@@ -27,22 +28,24 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-fn count() {
+fn count(bytes: usize) {
     // A thread that is going away has no count any more, and does not matter.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+    let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
 }
 
 // SAFETY: every call is passed on unchanged to the system's allocator, whose promises are kept as
 // they are; counting touches a thread-local number and never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller's promises are those that `System` asks for.
         unsafe { System.alloc(layout) }
     }
@@ -53,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
+        count(new_size);
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
@@ -132,6 +135,19 @@ fn pipeline(words: &[&str]) -> Vec<u8> {
 }
 
 /// The log takes what was stated without an allocation: frames are copied into memory that it keeps.
+/// What is on the heap goes back to the system when its neighbours are free, too: all of it in the turn that sends
+/// the last piece.
+#[test]
+fn the_pieces_of_a_long_reply_are_not_on_the_heap() {
+    let reply = vec![b'x'; 64 << 20];
+    let before = BYTES.with(Cell::get);
+    let pieces = in_pieces(&reply);
+    assert!(pieces.len() > 200);
+    drop(pieces);
+    let bytes = BYTES.with(Cell::get) - before;
+    assert!(bytes < reply.len() / 1000, "{bytes} bytes on the heap");
+}
+
 #[test]
 fn plain_writes_with_a_log_do_not_allocate() {
     let mut bench = Bench::new();

@@ -167,7 +167,7 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR Wrong number of args calling Redis command from script",
             ));
         }
-        if spec.flags.has(Flags::NOSCRIPT) || is_cluster_reset(spec, request) {
+        if spec.flags.has(Flags::NOSCRIPT) {
             return Err(CommandError::fixed(
                 "ERR This Redis command is not allowed from script",
             ));
@@ -432,12 +432,6 @@ fn killed(kind: RunKind, killing: Killing) -> Stop {
         (Killing::Asked, RunKind::Function) => "Script killed by user with FUNCTION KILL.",
     };
     Stop { text }
-}
-
-/// The one command about clusters that no script may run. It has no row: this server is in no cluster.
-fn is_cluster_reset(spec: &CommandSpec, request: Request<'_>) -> bool {
-    let subcommand = || request.arg(1).unwrap_or_default();
-    spec.name == "CLUSTER" && subcommand().eq_ignore_ascii_case(b"RESET")
 }
 
 /// Whether a command does what cannot be taken back, or done twice.

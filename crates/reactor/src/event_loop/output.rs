@@ -1,8 +1,8 @@
 //! From the arena to sockets.
 //!
 //! Each range of the turn's output is sent with one call. What a socket does not take is copied to
-//! the connection's pending buffer; from then on the connection is not read from, and everything
-//! written to it goes behind the pending bytes, until the socket took them all. A range with
+//! the connection's pending buffer; from then on the connection is not read from (but see `insistent`), and
+//! everything written to it goes behind the pending bytes, until the socket took them all. A range with
 //! attachments goes through the pending buffer at once: its own bytes are few beside theirs.
 //!
 //! Before anything is sent the service is asked what it has to wait for. A connection that has to wait
@@ -19,7 +19,9 @@ use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
 use crate::outbox::Place;
 use crate::pending::Pending;
-use crate::service::{CloseReason, Departure, OutputArena as _, Service, Verdict};
+use crate::service::{
+    CloseReason, Departure, OutputArena as _, REPLIES_BYTES_UNASKED, Service, Verdict,
+};
 
 /// What is left of shared bytes is kept where it lies rather than copied from this size on.
 const ATTACHED_BYTES_MIN: usize = 1024;
@@ -157,8 +159,14 @@ fn send_or_keep<S: Service>(
     let Some(connection) = state.connections.get_mut(id) else {
         return;
     };
-    if connection.phase == Phase::Lingering {
+    if connection.is_silent() {
         return;
+    }
+    if bytes.len() > REPLIES_BYTES_UNASKED {
+        let all_bytes = connection.pending_bytes() + bytes.len();
+        if service.replies_limit(id, all_bytes) == Verdict::Close {
+            return state.doom(id, CloseReason::OutputLimit);
+        }
     }
     let mut sent = 0;
     if connection.pending.is_none() {
@@ -201,12 +209,16 @@ fn send_attached<S: Service>(
         // Nobody to send them to; the next range's attachments come next.
         return attachments.for_each(drop);
     };
-    if connection.phase == Phase::Lingering {
+    if connection.is_silent() {
         return attachments.for_each(drop);
     }
     let waited = connection.pending.is_some();
     let pending = connection.pending.get_or_insert_default();
     pending.append_with(bytes, attachments);
+    let all_bytes = pending.len();
+    if all_bytes > REPLIES_BYTES_UNASKED && service.replies_limit(id, all_bytes) == Verdict::Close {
+        return state.doom(id, CloseReason::OutputLimit);
+    }
     if !waited {
         state.send_from_pending(id);
     }

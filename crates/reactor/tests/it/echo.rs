@@ -94,6 +94,21 @@ fn output_larger_than_sockets_take() {
     });
 }
 
+/// More than the sockets of both sides take: neither may wait for the other to begin.
+#[test]
+fn who_reads_nothing_before_all_is_sent_is_answered() {
+    over_all_kinds(|mut client| {
+        let line = format!("{}\n", "z".repeat(999));
+        let sent = line.repeat(30_000).into_bytes();
+        client.send(&sent);
+        let mut received = vec![0; sent.len()];
+        client.read_exact(&mut received).unwrap();
+        assert!(received == sent, "replies are lost or out of order");
+        client.send("after\n");
+        client.expect("after\n");
+    });
+}
+
 /// What goes straight to the service's memory, in any pieces, and what comes around it.
 #[test]
 fn bytes_received_apart_arrive_whole() {

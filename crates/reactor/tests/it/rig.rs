@@ -213,8 +213,12 @@ impl Client {
             Stream::Tcp(stream) => {
                 stream.set_nodelay(true).unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
             }
-            Stream::Unix(stream) => stream.set_read_timeout(Some(PATIENCE)).unwrap(),
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            }
             Stream::InProcess(_) => {}
         }
         Self { stream }

@@ -21,6 +21,8 @@ pub(super) struct Directive {
     pub(super) change: ChangeRule,
     /// Whether its value is kept out of messages and may be read from a file of its own.
     pub(super) is_secret: bool,
+    /// Whether CONFIG GET shows it to those who ask for it by name only.
+    pub(super) is_hidden: bool,
     /// Whether it does anything.
     pub(super) standing: Standing,
     /// Last say on a value that its kind allows: brings it into range, or refuses it.
@@ -63,6 +65,7 @@ impl Directive {
             default,
             change: ChangeRule::Always,
             is_secret: false,
+            is_hidden: false,
             standing: Standing::Works,
             admit: Ok,
         }
@@ -85,6 +88,11 @@ impl Directive {
 
     pub(super) const fn secret(mut self) -> Self {
         self.is_secret = true;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
         self
     }
 

@@ -80,6 +80,10 @@ pub struct Config {
     pub always_show_logo: bool,
     /// Name of the availability zone, as INFO shows it.
     pub availability_zone: String,
+    /// Whether the kernel ranks the process by a score of ours when memory runs out.
+    pub oom_score: OomScore,
+    /// That score, or what is added to the one it has.
+    pub oom_adjustment: i32,
 
     /// Bytes the process may hold before it evicts or refuses; 0 means no limit.
     pub memory_bytes_max: u64,
@@ -87,6 +91,8 @@ pub struct Config {
     pub eviction_policy: EvictionPolicy,
     /// Keys looked at per victim under the sampling policies.
     pub eviction_samples_count: u32,
+    /// How much one call evicts at most beyond what it needs: 0 little, 100 all.
+    pub eviction_tenacity: u8,
     /// Logarithmic factor of the LFU counter.
     pub lfu_log_factor: u32,
     /// Minutes after which the LFU counter falls by one.
@@ -165,6 +171,17 @@ pub enum Supervised {
     Upstart,
     /// Whichever the environment shows.
     Auto,
+}
+
+/// Values of `oom-score-adj`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OomScore {
+    /// The process keeps the score that it has.
+    Left,
+    /// Ours is added to it.
+    Relative,
+    /// Ours is it.
+    Absolute,
 }
 
 /// From when on records are moved together (`activedefrag`).

@@ -29,8 +29,8 @@ use std::io;
 pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;
 pub use fields::{
-    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, Origin,
-    OutputLimit, OutputLimits, Permission, Supervised,
+    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, OomScore,
+    Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub(crate) use rewrite::replace_file;

@@ -12,7 +12,8 @@ use commands::{ShutdownRequest, Threshold};
 use super::directive::{self, Directive};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
-    EVICTION_POLICIES, LEVELS, LOG_LEVELS, PERMISSIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
+    EVICTION_POLICIES, LEVELS, LOG_LEVELS, OOM_SCORES, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
+    USER_FIELDS,
 };
 use super::value::{Gathering, Kind, Value};
 use super::{
@@ -80,9 +81,12 @@ impl Settings {
             pid_file: self.pid_file(),
             always_show_logo: self.switch("always-show-logo"),
             availability_zone: self.string("availability-zone"),
+            oom_score: self.choice("oom-score-adj", &OOM_SCORES),
+            oom_adjustment: self.oom_adjustment(),
             memory_bytes_max: self.number("maxmemory"),
             eviction_policy: self.choice("maxmemory-policy", &EVICTION_POLICIES),
             eviction_samples_count: self.number("maxmemory-samples"),
+            eviction_tenacity: self.number("maxmemory-eviction-tenacity"),
             lfu_log_factor: self.number("lfu-log-factor"),
             lfu_decay_minutes: self.number("lfu-decay-time"),
             defragmentation: self.defragmentation(),
@@ -394,6 +398,13 @@ impl Settings {
             }
             _ => ClientsMemory::Unlimited,
         }
+    }
+
+    /// Of the scores, that of a primary, which every server is.
+    fn oom_adjustment(&self) -> i32 {
+        let first = self.words("oom-score-adj-values").first();
+        let first = first.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        first.unwrap_or_default()
     }
 
     fn output_limits(&self) -> OutputLimits {

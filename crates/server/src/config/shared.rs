@@ -85,7 +85,7 @@ impl SharedConfig {
 
     /// CONFIG GET: hands name and value of each directive that one of `patterns` names to `emit`,
     /// each name once. Aliases are names of their own; a name without wildcards is repeated as the
-    /// client spelt it.
+    /// client spelt it, and only such a one finds what is hidden.
     pub fn get(&self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
         let current = self.lock();
         let mut seen: Vec<&'static str> = Vec::new();
@@ -103,7 +103,8 @@ impl SharedConfig {
                 }
                 continue;
             }
-            for (at, row) in directive::all().iter().enumerate() {
+            let shown = directive::all().iter().enumerate();
+            for (at, row) in shown.filter(|(_, row)| !row.is_hidden) {
                 row.names()
                     .filter(|name| glob::matches(pattern, name.as_bytes(), Case::Insensitive))
                     .for_each(|name| show(at, name, name.as_bytes()));

@@ -74,7 +74,7 @@ fn saves(report: &mut Report<'_>, figures: &Figures, record: Record) {
 /// Changes that are not in a checkpoint. Before the first save all are.
 fn changes(report: &Report<'_>, figures: &Figures) -> u64 {
     match report.node.keeper() {
-        Some(_) => figures.changes_since_save,
+        Some(_) => report.node.changes_to_save(figures),
         None => report.statistics.changes,
     }
 }

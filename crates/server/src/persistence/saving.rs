@@ -42,6 +42,8 @@ struct Known {
     deferred: Option<SaveKind>,
     /// When a save point was reached last.
     tried_unix_ms: u64,
+    /// The store's count of changes at the last FLUSHALL, until the save behind it has ended.
+    changes_at_flush: Option<u64>,
 }
 
 /// What is known of the checkpoints that were made for one purpose.
@@ -95,6 +97,32 @@ impl Node {
             return Err(SaveRefusal::Busy(kind));
         }
         self.save_for(Why::Asked)
+    }
+
+    /// Everything was deleted. Has that saved behind what is being saved, if save points alone say when
+    /// something is: where there is a log, that says what is gone.
+    pub(crate) fn flushed_all(&self) {
+        let durability = &self.config.current().durability;
+        let saves = !durability.save_points.is_empty() && !durability.level.has_log();
+        let Some(keeper) = self.keeper() else {
+            return;
+        };
+        if !saves || self.settings.refusals.is_loading() {
+            return;
+        }
+        self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
+        // Refused on the way down only, where everything is saved anyway.
+        let _scheduled = keeper.checkpointer.schedule(Why::Asked);
+    }
+
+    /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
+    /// more: nothing of them is left.
+    pub(crate) fn changes_to_save(&self, figures: &Figures) -> u64 {
+        let at_flush = self.saving.known().changes_at_flush;
+        let since_flush = at_flush.map(|at| self.store.statistics().changes.saturating_sub(at));
+        since_flush.map_or(figures.changes_since_save, |since| {
+            since.min(figures.changes_since_save)
+        })
     }
 
     pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {
@@ -212,6 +240,7 @@ impl Node {
     /// Notes what a checkpoint came to.
     pub(crate) fn note_checkpoint(&self, outcome: &Outcome) {
         let mut known = self.saving.known();
+        known.changes_at_flush = None;
         let record = match kind_of(outcome.why) {
             SaveKind::Snapshot => &mut known.snapshots,
             SaveKind::Rewrite => &mut known.rewrites,

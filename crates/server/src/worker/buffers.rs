@@ -12,7 +12,7 @@ use commands::{ClientRecord, Session};
 use reactor::{ConnectionId, Io, Verdict};
 
 use super::{Connected, Sessions};
-use crate::config::Config;
+use crate::config::{Config, OutputLimit};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{
     self, OutputState, UNAUTHENTICATED_BYTES_SPARED, UNAUTHENTICATED_INPUT_BYTES_MAX,
@@ -21,6 +21,9 @@ use crate::limits::{
 
 /// How long a client on its way out may take nothing of what it is still owed.
 const DEPARTURE_MS_MAX: u64 = 10_000;
+
+/// Of an argument of this size, nothing but itself is told as unanswered input, as Redis does.
+const LONG_ARGUMENT_BYTES: usize = 32 * 1024;
 
 /// That so much is free at once is worth telling.
 const MUCH_BYTES: usize = 16 * 1024;
@@ -44,6 +47,9 @@ pub(super) struct Buffers {
 pub(super) struct Holding {
     /// Incomplete input.
     input_bytes: usize,
+    /// What of it stands before a long argument that is awaited: known already, and kept only because it
+    /// lies there.
+    header_bytes: usize,
     /// Memory behind requests queued since MULTI, watched keys, subscriptions and the like.
     session_bytes: usize,
     /// Memory behind a request that runs aside.
@@ -120,7 +126,18 @@ impl Buffers {
     pub(super) fn input_gone(&mut self, connected: &mut Connected) {
         if connected.holding.input_bytes > 0 {
             connected.holding.input_bytes = 0;
+            connected.holding.header_bytes = 0;
             self.account_sizes(connected);
+        }
+    }
+
+    /// The incomplete `rest` of a client's input needs `needed` bytes.
+    pub(super) fn awaits(connected: &mut Connected, rest: &[u8], needed: usize) {
+        connected.holding.header_bytes = 0;
+        if needed >= LONG_ARGUMENT_BYTES {
+            let awaited = protocol::awaited_argument(rest);
+            let long = awaited.filter(|awaited| awaited.len >= LONG_ARGUMENT_BYTES);
+            connected.holding.header_bytes = long.map_or(0, |awaited| awaited.start);
         }
     }
 
@@ -283,8 +300,9 @@ impl Buffers {
             self.unauthenticated_bytes += held_bytes;
         }
         let client = &session.client;
+        let query_bytes = holding.input_bytes.saturating_sub(holding.header_bytes);
         for (cell, bytes) in [
-            (&client.query_bytes, holding.input_bytes as u64),
+            (&client.query_bytes, query_bytes as u64),
             (&client.output_bytes, holding.output_bytes as u64),
             (&client.held_bytes, held_bytes),
         ] {
@@ -299,16 +317,7 @@ impl Buffers {
         {
             return Verdict::Close;
         }
-        let limits = &config.output_limits;
-        let is_subscriber = connected
-            .session
-            .client
-            .has_flag(ClientRecord::PUBSUB | ClientRecord::MONITOR);
-        let limit = if is_subscriber {
-            &limits.pubsub
-        } else {
-            &limits.normal
-        };
+        let limit = output_limit_of(connected, config);
         connected.holding.output.judge(limit, output_bytes, now_ms)
     }
 
@@ -332,6 +341,28 @@ impl Buffers {
     fn is_too_much(&self, connected: &Connected) -> bool {
         self.unauthenticated_bytes > self.unauthenticated_bytes_max
             && connected.holding.held_bytes > UNAUTHENTICATED_BYTES_SPARED
+    }
+}
+
+/// Whether a client may be sent so many bytes, be they read or not: a hard limit bounds what a request
+/// answers with, too.
+pub(super) fn judge_replies(connected: &Connected, bytes: usize, config: &Config) -> Verdict {
+    let limit = output_limit_of(connected, config);
+    if limit.hard_bytes != 0 && bytes as u64 > limit.hard_bytes {
+        Verdict::Close
+    } else {
+        Verdict::Keep
+    }
+}
+
+/// The limit of a client's class.
+fn output_limit_of<'a>(connected: &Connected, config: &'a Config) -> &'a OutputLimit {
+    let limits = &config.output_limits;
+    let client = &connected.session.client;
+    if client.has_flag(ClientRecord::PUBSUB | ClientRecord::MONITOR) {
+        &limits.pubsub
+    } else {
+        &limits.normal
     }
 }
 

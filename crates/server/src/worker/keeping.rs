@@ -8,6 +8,7 @@ use reactor::{ConnectionId, Io, Then};
 
 use super::departures::{Departures, Wrote};
 use super::{Arena, Worker};
+use crate::aside::Piece;
 
 /// What WAITAOF answers when the log that it waits for is not in use any more.
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
@@ -54,7 +55,7 @@ impl Worker {
             connected.disk_wait = None;
             if let Some(reply) = self.engine.refuse_wait(&mut connected.session, NO_LOG) {
                 self.forget_wait_end(id);
-                self.answer(io, output, id, vec![reply]);
+                self.answer(io, output, id, vec![Piece::Short(reply)]);
             }
         }
     }
@@ -179,7 +180,7 @@ impl Worker {
             connected.disk_wait = None;
             if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
                 self.forget_wait_end(id);
-                self.answer(io, output, id, vec![reply]);
+                self.answer(io, output, id, vec![Piece::Short(reply)]);
             }
         }
     }

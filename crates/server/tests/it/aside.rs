@@ -92,6 +92,22 @@ fn long_replies_come_whole() {
 }
 
 #[test]
+fn what_shares_many_nodes_is_copied_aside() {
+    let server = start();
+    let mut client = server.client().unwrap();
+    let one_a_node = ["CONFIG", "SET", "list-max-listpack-size", "1"];
+    client.command(&one_a_node).unwrap();
+    fill(&mut client, "RPUSH", "l", 0, |number| number.to_string());
+    let members = i64::try_from(MEMBERS).unwrap();
+    assert_eq!(integer(&mut client, "COPY l copy"), 1);
+    assert_eq!(integer(&mut client, "COPY l copy"), 0);
+    assert_eq!(integer(&mut client, "RPUSH l more"), members + 1);
+    assert_eq!(integer(&mut client, "LLEN copy"), members);
+    assert_eq!(integer(&mut client, "COPY l copy REPLACE"), 1);
+    assert_eq!(integer(&mut client, "LLEN copy"), members + 1);
+}
+
+#[test]
 fn streams_are_read_aside() {
     let server = start();
     let mut client = server.client().unwrap();

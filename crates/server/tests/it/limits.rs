@@ -1,6 +1,6 @@
 //! What a client may not do to the server or to others: each limit, and what hitting it answers.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -86,6 +86,108 @@ fn a_client_that_does_not_read_is_closed_at_its_output_limit() {
     assert_eq!(ask(&mut good, &["STRLEN", "big"]), format!(":{}", 1 << 20));
 }
 
+/// What is longer than the hard limit is not sent to whoever would read it either, and what a transaction
+/// did before it came to that is done.
+#[test]
+fn one_reply_beyond_the_hard_limit_closes_its_client() {
+    for threads in ["1", "3"] {
+        let limit = "normal 100000 0 0";
+        let server = start(&[
+            "--client-output-buffer-limit",
+            limit,
+            "--io-threads",
+            threads,
+        ]);
+        let mut good = server.client().unwrap();
+        let value = "x".repeat(150_000);
+        assert_eq!(ask(&mut good, &["SET", "big", &value]), "+OK");
+        for _ in 0..150 {
+            ask(&mut good, &["RPUSH", "list", &value[..1000]]);
+        }
+        assert_eq!(ask(&mut good, &["HSET", "hash", "a", "b"]), ":1");
+        let requests: [&[u8]; 5] = [
+            b"HRANDFIELD hash -999999999\r\n",
+            b"GET big\r\n",
+            b"LRANGE list 0 -1\r\n",
+            b"PING\r\nLRANGE list 0 60\r\nLRANGE list 0 60\r\n",
+            b"MULTI\r\nSET before 1\r\nLRANGE list 0 -1\r\nSET behind 1\r\nEXEC\r\n",
+        ];
+        for (times, request) in (1..).zip(requests) {
+            let mut client = UnixStream::connect(server.socket()).unwrap();
+            client.write_all(request).unwrap();
+            let mut told = Vec::new();
+            // It may be reset.
+            let _end = client.read_to_end(&mut told);
+            assert!(told.len() < 100, "{}", told.len());
+            eventually("it is counted", || {
+                figure(&mut good, "client_output_buffer_limit_disconnections") == times
+            });
+        }
+        assert_eq!(
+            ask(&mut good, &["MGET", "before", "behind"]),
+            "[\"1\", \"1\"]"
+        );
+        let length = ask(&mut good, &["GETRANGE", "big", "0", "50000"]).len();
+        assert!(length > 50_000, "what is within is sent");
+    }
+}
+
+/// As in Redis: what announces a long argument is known, and no longer input that waits.
+#[test]
+fn of_a_long_argument_that_is_coming_only_itself_is_told() {
+    let server = start(&[]);
+    let mut good = server.client().unwrap();
+    for begin in [
+        "*1\r\n$1000000\r\n",
+        "*3\r\n$4\r\nECHO\r\n$1\r\nx\r\n$1000000\r\n",
+    ] {
+        let mut slow = UnixStream::connect(server.socket()).unwrap();
+        slow.write_all(begin.as_bytes()).unwrap();
+        slow.write_all(&[b'v'; 300_000]).unwrap();
+        eventually("all of it has come", || {
+            ask(&mut good, &["CLIENT", "LIST"]).contains(" qbuf=300000 ")
+        });
+        slow.write_all(&[b'v'; 700_000]).unwrap();
+        slow.write_all(b"\r\n").unwrap();
+        let mut told = [0; 4];
+        slow.read_exact(&mut told).unwrap();
+        assert_eq!(&told, b"-ERR");
+        assert!(!ask(&mut good, &["CLIENT", "LIST"]).contains("qbuf=1000000"));
+    }
+}
+
+/// How the kernel ranks the server, beside how it ranked it before that was asked for.
+#[test]
+fn the_kernel_is_told_whom_to_spare() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let pid = figure(&mut client, "process_id");
+    let score = || -> i64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let before = score();
+    let mut set = |pairs: &[&str]| ask(&mut client, &[&["CONFIG", "SET"], pairs].concat());
+    assert_eq!(set(&["oom-score-adj-values", "3 20 30"]), "+OK");
+    assert_eq!(score(), before, "not yet");
+    assert_eq!(set(&["oom-score-adj", "relative"]), "+OK");
+    assert_eq!(score(), before + 3);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let refused = set(&["oom-score-adj-values", "9 9 9", "port", &port]);
+    assert!(
+        refused.contains("Unable to listen on this port"),
+        "{refused}"
+    );
+    assert_eq!(score(), before + 3, "as before");
+    let higher = format!("{0} {0} {0}", before + 7);
+    let absolute = ["oom-score-adj", "absolute", "oom-score-adj-values", &higher];
+    assert_eq!(set(&absolute), "+OK");
+    assert_eq!(score(), before + 7);
+    assert_eq!(set(&["oom-score-adj", "no"]), "+OK");
+    assert_eq!(score(), before);
+}
+
 /// A client that asks for `key` so many times and reads nothing.
 fn deaf(server: &Server, key: &str, times: usize) -> UnixStream {
     let mut deaf = UnixStream::connect(server.socket()).unwrap();
@@ -94,6 +196,37 @@ fn deaf(server: &Server, key: &str, times: usize) -> UnixStream {
     // The write may fail half way: that is the server closing the connection.
     let _sent = deaf.write_all(format!("GET {key}\r\n").repeat(times).as_bytes());
     deaf
+}
+
+/// A pipeline of any length may be sent before the first reply is read, as libraries do.
+#[test]
+fn a_long_pipeline_is_answered_though_nobody_reads_before_its_end() {
+    const REQUESTS: usize = 40_000;
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let value = "v".repeat(1_000);
+    assert_eq!(ask(&mut client, &["SET", &value, &value]), "+OK");
+    let mut stream = UnixStream::connect(server.socket()).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let requests = format!("GET {value}\r\n").repeat(REQUESTS);
+    stream.write_all(requests.as_bytes()).unwrap();
+    let reply = format!("$1000\r\n{value}\r\n");
+    let mut replies = vec![0; reply.len() * REQUESTS];
+    stream.read_exact(&mut replies).unwrap();
+    assert!(
+        replies
+            .chunks(reply.len())
+            .all(|one| one == reply.as_bytes())
+    );
+    // Nothing of it is held any more.
+    eventually("what waited for the client is given back", || {
+        figure(&mut client, "mem_clients_normal") < 1_000_000
+    });
 }
 
 /// The number behind `name:` in INFO.

@@ -69,6 +69,25 @@ fn wait_for_end(server: &Server) {
     }
 }
 
+/// Else what was saved before would come back with the next start.
+#[test]
+fn what_flushall_deletes_is_gone_from_the_disk_as_well() {
+    let directory = Directory::new();
+    let server = directory.server("3600 1000000");
+    let mut client = server.client().unwrap();
+    run(&mut client, "SET a 1");
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+    assert_eq!(run(&mut client, "FLUSHALL"), "+OK");
+    assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
+    // Nobody waits for it.
+    wait_for(&mut client, "rdb_saves", "2");
+    // It is killed.
+    drop((client, server));
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    assert_eq!(run(&mut client, "DBSIZE"), ":0");
+}
+
 #[test]
 fn what_was_saved_comes_back() {
     let directory = Directory::new();

@@ -2,9 +2,8 @@
 
 use protocol::Value;
 
-/// Seconds by which two servers' clocks and the moments of execution may be apart: as long as a machine
-/// may stand still between the two.
-const TOLERANCE_SECONDS: u64 = 3600;
+/// Seconds by which two servers' clocks and the moments of execution may be apart.
+const TOLERANCE_SECONDS: u64 = 20;
 
 /// A difference that is accepted.
 pub struct Accepted {

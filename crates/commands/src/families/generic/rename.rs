@@ -134,11 +134,18 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     if source.database() == target.database() && source.bytes() == target.bytes() {
         return Err(SAME_OBJECTS);
     }
+    let pace = context.pace;
     let copied = context.locked(&[source, target], |context| {
         let is_there = context.store.modify(&source, |entry| {
+            // What runs aside holds the keys that a request names in its own database.
+            if source.database() == target.database() {
+                let record = entry.record();
+                let nodes = record.and_then(|record| Some(record.object()?.allocations()));
+                pace.admit_steps(nodes.unwrap_or(0))?;
+            }
             entry.note_look();
-            entry.is_present()
-        });
+            Ok::<_, CommandError>(entry.is_present())
+        })?;
         if !is_there || (!replace && is_present(context, &target)) {
             return Ok(false);
         }
@@ -248,6 +255,25 @@ fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<Database
 #[cfg(test)]
 mod tests {
     use crate::testing::TestServer;
+    use crate::{Next, Threshold};
+
+    /// A clone takes a share in each node: ten million members have more than a hundred thousand.
+    #[test]
+    fn a_worker_leaves_the_copy_of_many_nodes_aside() {
+        let mut server = TestServer::of_worker();
+        let thresholds = &server.settings.thresholds;
+        thresholds.set(Threshold::ListMaxListpackSize, 1);
+        for (elements, next) in [(1_000, Next::Read), (20_000, Next::Aside)] {
+            for _ in 0..elements / 1_000 {
+                server.run(&format!("RPUSH list{}", " element".repeat(1_000)));
+            }
+            assert_eq!(server.pipeline(&["COPY list copy REPLACE"]).1, next);
+        }
+        assert_eq!(server.integer("LLEN copy"), 1_000);
+        server.run("COPY list copy DB 1");
+        server.run("SELECT 1");
+        assert_eq!(server.integer("LLEN copy"), 21_000);
+    }
 
     #[test]
     fn values_take_their_deadline_and_encoding_along() {

@@ -68,9 +68,19 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 /// Keys visited by one step of KEYS.
 const STEP_KEYS: usize = 1024;
 
+/// Asks whether so many records may be gone by here, or as many as there are.
+fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
+    if records_max <= STEP_KEYS {
+        return Ok(());
+    }
+    let records = context.store.len(context.session.database);
+    context.pace.admit(records.min(records_max))
+}
+
 fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let cursor = parse_cursor(args.bytes()?)?;
     let options = WalkOptions::parse(args, WalkWords::Type)?;
+    admit(context, options.count)?;
     let is_wanted = |record: &Record<'_>| {
         let kind = record.kind().name().as_bytes();
         options
@@ -101,6 +111,7 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let pattern = args.bytes()?;
+    admit(context, usize::MAX)?;
     let all = pattern == b"*";
     let slot = reply.begin_array();
     let mut count = 0;
@@ -141,7 +152,22 @@ mod tests {
 
     use protocol::Value;
 
+    use crate::Next;
     use crate::testing::TestServer;
+
+    /// A million keys would keep a worker's other clients waiting for a tenth of a second.
+    #[test]
+    fn a_worker_leaves_long_walks_aside() {
+        let mut server = TestServer::of_worker();
+        for (records, next) in [(100, Next::Read), (20_000, Next::Aside)] {
+            for number in 0..records {
+                server.run(&format!("SET key:{number} v"));
+            }
+            assert_eq!(server.pipeline(&["KEYS none*"]).1, next);
+            assert_eq!(server.pipeline(&["SCAN 0 COUNT 100000"]).1, next);
+            assert_eq!(server.pipeline(&["SCAN 0 COUNT 100"]).1, Next::Read);
+        }
+    }
 
     #[test]
     fn a_walk_meets_every_key_while_others_come() {

@@ -37,7 +37,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Deletes all keys of all databases.",
         handler: |context, args, reply| {
             check_flush_mode(args)?;
-            flush(context, None, b"FLUSHALL", reply)
+            flush_all(context, reply)
         },
         ..FLUSH
     },
@@ -77,6 +77,14 @@ fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
     } else {
         Ok(())
     }
+}
+
+/// Where save points say when data is kept, that it is gone is kept soon: else it would come back with the
+/// next start.
+fn flush_all(context: &mut Context<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    flush(context, None, b"FLUSHALL", reply)?;
+    context.server.flushed_all();
+    Ok(())
 }
 
 fn flush(
@@ -153,6 +161,17 @@ mod tests {
         assert_eq!(server.effects()[2..], ["FLUSHDB", "FLUSHALL"]);
         assert!(server.dump().is_empty());
         assert_eq!(server.error("FLUSHDB LATER"), "ERR syntax error");
+    }
+
+    #[test]
+    fn what_flushall_leaves_is_to_be_saved() {
+        let mut server = TestServer::new();
+        server.run("FLUSHDB");
+        assert!(server.port.asked.is_empty());
+        for line in ["FLUSHALL", "MULTI", "FLUSHALL ASYNC", "EXEC"] {
+            server.run(line);
+        }
+        assert_eq!(server.port.asked, ["flushed", "flushed"]);
     }
 
     #[test]

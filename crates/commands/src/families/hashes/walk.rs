@@ -88,7 +88,8 @@ fn hrandfield(
             }
         });
     }
-    let (count, pace) = (RandomCount::parse(args, Some("WITHVALUES"))?, context.pace);
+    let count = RandomCount::parse(args, Some("WITHVALUES"))?.within(context.replies_bytes_max());
+    let pace = context.pace;
     structure::read(context, &key, reply, |hash: Option<&Hash>, reply| {
         let Some(hash) = hash else {
             reply.array(0);

@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::scripts::{self, Digest, RunKind};
+use crate::scripts::{self, RunKind};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
@@ -131,8 +131,7 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.array(args.remaining());
     for name in args {
-        let digest = Digest::try_from(name.to_ascii_lowercase());
-        let is_known = digest.is_ok_and(|it| context.settings.scripts.find(&it).is_some());
+        let is_known = context.settings.scripts.named(name).is_some();
         reply.integer(i64::from(is_known));
     }
     Ok(())
@@ -159,10 +158,7 @@ fn debug(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 }
 
 fn show(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let digest = Digest::try_from(args.bytes()?.to_ascii_lowercase());
-    let known = digest
-        .ok()
-        .and_then(|it| context.settings.scripts.find(&it));
+    let known = context.settings.scripts.named(args.bytes()?);
     let script = known.ok_or(CommandError::fixed("NOSCRIPT No matching script."))?;
     reply.bulk(&script.source);
     Ok(())

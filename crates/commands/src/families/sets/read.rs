@@ -183,7 +183,8 @@ fn srandmember(
             }
         });
     }
-    let (count, pace) = (RandomCount::parse(args, None)?, context.pace);
+    let count = RandomCount::parse(args, None)?.within(context.replies_bytes_max());
+    let pace = context.pace;
     structure::read(context, &key, reply, |set: Option<&Set>, reply| {
         let Some(set) = set else {
             reply.array(0);

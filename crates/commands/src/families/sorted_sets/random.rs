@@ -48,7 +48,8 @@ fn zrandmember(
             }
         });
     }
-    let (count, pace) = (RandomCount::parse(args, Some("WITHSCORES"))?, context.pace);
+    let count = RandomCount::parse(args, Some("WITHSCORES"))?.within(context.replies_bytes_max());
+    let pace = context.pace;
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let Some(set) = set else {
             reply.array(0);

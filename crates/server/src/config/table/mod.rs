@@ -18,7 +18,9 @@ pub(super) use durability::{
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
-pub(super) use works::{CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, PERMISSIONS, SUPERVISORS};
+pub(super) use works::{
+    CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, SUPERVISORS,
+};
 
 /// All rows.
 pub(super) const SECTIONS: &[&[Directive]] = &[
@@ -32,6 +34,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::OBSERVATION,
     durability::ROWS,
     without_effect::ROWS,
+    without_effect::REPLICATION,
     fixed::REPLICATION,
     fixed::CLUSTER,
     fixed::SECURITY,

@@ -11,7 +11,7 @@ use super::{
     BYTES, COUNT, INT_MAX, INT_MIN, LONG_BYTES, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT,
     UINT_MAX, integer, words,
 };
-use crate::config::{EvictionPolicy, Permission, Supervised, system_reason};
+use crate::config::{EvictionPolicy, OomScore, Permission, Supervised, system_reason};
 use crate::log::Level;
 
 /// Addresses of `bind`.
@@ -22,6 +22,9 @@ const DATABASES_MAX: i128 = 65_535;
 const THREADS_MAX: i128 = 128;
 /// Housekeeping turns a second; values outside are brought inside.
 const HZ: (i128, i128) = (1, 500);
+/// Scores of `oom-score-adj-values`: of a primary, of a replica, of a child.
+const OOM_SCORES_COUNT: usize = 3;
+const OOM_SCORE_MAX: i32 = 2000;
 /// Least value of the limits that a client's input runs into.
 const INPUT_LIMIT_MIN: i128 = 1 << 20;
 
@@ -61,10 +64,19 @@ pub(in crate::config) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
     ("noeviction", EvictionPolicy::NoEviction),
 ];
 
+/// Spellings of [`OomScore`].
+pub(in crate::config) const OOM_SCORES: [(&str, OomScore); 4] = [
+    ("no", OomScore::Left),
+    ("yes", OomScore::Relative),
+    ("relative", OomScore::Relative),
+    ("absolute", OomScore::Absolute),
+];
+
 pub(super) const PERMISSION: Kind = Kind::Choice(&spellings(PERMISSIONS));
 const CHANNEL_DEFAULT: Kind = Kind::Choice(&spellings(CHANNEL_DEFAULTS));
 const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
 const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
+const OOM_SCORE: Kind = Kind::Choice(&spellings(OOM_SCORES));
 const EVICTION_POLICY: Kind = Kind::Choice(&spellings(EVICTION_POLICIES));
 /// Patterns that the audit log is filtered by, at most.
 const PATTERNS_MAX: usize = 64;
@@ -134,6 +146,8 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("pidfile", TEXT, "").at_start(),
     Directive::new("always-show-logo", SWITCH, "no").at_start(),
     Directive::new("availability-zone", TEXT, ""),
+    Directive::new("oom-score-adj", OOM_SCORE, "no").admit(one_name_for_relative),
+    Directive::new("oom-score-adj-values", words(3), "0 200 800").admit(oom_scores),
 ];
 
 #[rustfmt::skip] // One row, one directive.
@@ -141,6 +155,7 @@ pub(super) const MEMORY: &[Directive] = &[
     Directive::new("maxmemory", BYTES, "0"),
     Directive::new("maxmemory-policy", EVICTION_POLICY, "noeviction"),
     Directive::new("maxmemory-samples", integer(1, INT_MAX), "5"),
+    Directive::new("maxmemory-eviction-tenacity", integer(0, 100), "10"),
     Directive::new("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     Directive::new("lfu-log-factor", COUNT, "10"),
     Directive::new("lfu-decay-time", COUNT, "1"),
@@ -227,6 +242,44 @@ fn threads_of_the_machine(value: Value) -> Result<Value, String> {
     };
     let processors = i128::try_from(available_cores()).unwrap_or(THREADS_MAX);
     Ok(Value::Integer(processors.min(THREADS_MAX)))
+}
+
+/// A score for each part that a server may have.
+fn oom_scores(value: Value) -> Result<Value, String> {
+    let Value::Words(words) = &value else {
+        return Ok(value);
+    };
+    if words.len() != OOM_SCORES_COUNT {
+        return Err("wrong number of arguments".to_owned());
+    }
+    let scores = words
+        .iter()
+        .map(|word| std::str::from_utf8(word).ok()?.parse::<i32>().ok());
+    let is_score = |score: Option<i32>| {
+        score.is_some_and(|score| (-OOM_SCORE_MAX..=OOM_SCORE_MAX).contains(&score))
+    };
+    if scores.into_iter().all(is_score) {
+        Ok(value)
+    } else {
+        Err(format!(
+            "Invalid oom-score-adj-values, elements must be between -{OOM_SCORE_MAX} and \
+             {OOM_SCORE_MAX}."
+        ))
+    }
+}
+
+/// Two spellings of the same, of which one is shown.
+fn one_name_for_relative(value: Value) -> Result<Value, String> {
+    let is_relative = |at: usize| OOM_SCORES[at].1 == OomScore::Relative;
+    Ok(match value {
+        Value::Choice(at) if is_relative(at) => Value::Choice(
+            OOM_SCORES
+                .iter()
+                .position(|row| row.0 == "yes")
+                .unwrap_or(at),
+        ),
+        other => other,
+    })
 }
 
 fn hz_in_range(value: Value) -> Result<Value, String> {

@@ -166,14 +166,55 @@ fn what_this_version_lacks_is_refused_by_name() {
             "does not log to syslog; only 'syslog-enabled no' is accepted",
         ),
         (
-            "repl-backlog-size 64mb",
-            "has no replication; only 'repl-backlog-size 1048576' is accepted",
+            "min-replicas-to-write 1",
+            "has no replication; only 'min-replicas-to-write 0' is accepted",
         ),
     ];
     for (line, lacks) in cases {
         let reason = format!("Iolite {version} {lacks}");
         let told = load(line).unwrap_err();
         assert_eq!(told, fatal("configuration file, at line 1", line, &reason));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_address_of_a_primary_is_told_first() {
+    for (line, reason) in [
+        ("replicaof 127.0.0.1 abc", "Invalid master port"),
+        ("replicaof 127.0.0.1 65536", "Invalid master port"),
+        ("replicaof 127.0.0.1", "wrong number of arguments"),
+    ] {
+        let told = load(line).unwrap_err();
+        assert!(told.contains(reason), "{told}");
+    }
+}
+
+#[test]
+fn what_replication_will_need_is_kept_for_it() {
+    load("repl-backlog-size 64mb\nrepl-timeout 120\nreplica-read-only no\nslave-priority 5\n")
+        .unwrap();
+}
+
+#[test]
+fn scores_for_the_kernel_are_three_and_in_range() {
+    load("oom-score-adj relative\noom-score-adj-values -5 2000 -2000\n").unwrap();
+    for (line, reason) in [
+        ("oom-score-adj-values 1 2", "wrong number of arguments"),
+        (
+            "oom-score-adj-values 0 0 2001",
+            "must be between -2000 and 2000",
+        ),
+        (
+            "oom-score-adj-values 0 x 0",
+            "must be between -2000 and 2000",
+        ),
+        (
+            "oom-score-adj maybe",
+            "argument(s) must be one of the following",
+        ),
+    ] {
+        let told = load(line).unwrap_err();
+        assert!(told.contains(reason), "{told}");
     }
 }
 

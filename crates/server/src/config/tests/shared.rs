@@ -65,6 +65,8 @@ fn patterns_find_aliases_and_every_name_once() {
     assert_eq!(names(&["maxm[e]mory", "max?emory"]), ["maxmemory"]);
     assert!(names(&[]).is_empty());
     assert!(names(&["*"]).len() > 180);
+    assert!(!names(&["*", "key-load-*"]).contains(&"key-load-delay".to_owned()));
+    assert_eq!(names(&["key-load-delay"]), ["key-load-delay"], "hidden");
     assert_eq!(
         value_of(&config, "io-threads"),
         value_of(&config, "threads")

@@ -1,0 +1,52 @@
+//! How the kernel ranks this process when memory runs out (`oom-score-adj`).
+//!
+//! The score that the process had before it was first changed is what relative ones count from, and what
+//! it gets back when the directive is turned off.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use crate::config::{Config, OomScore};
+
+const PATH: &str = "/proc/self/oom_score_adj";
+
+/// What the kernel takes.
+const SCORES: std::ops::RangeInclusive<i32> = -1000..=1000;
+
+/// What is remembered of the process's score.
+#[derive(Debug, Default)]
+pub(crate) struct OomRank {
+    /// The score before it was changed, while it is.
+    found: Mutex<Option<i32>>,
+}
+
+impl OomRank {
+    /// Gives the process the score that `config` asks for; nothing where it asks for none and none was
+    /// given.
+    ///
+    /// # Errors
+    /// When the kernel refuses, as it does a score below the one that an unprivileged process began with.
+    pub(crate) fn apply(&self, config: &Config) -> io::Result<()> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match *found {
+            Some(score) => score,
+            None if config.oom_score == OomScore::Left => return Ok(()),
+            None => read()?,
+        };
+        let score = match config.oom_score {
+            OomScore::Left => before,
+            OomScore::Relative => before.saturating_add(config.oom_adjustment),
+            OomScore::Absolute => config.oom_adjustment,
+        };
+        let score = score.clamp(*SCORES.start(), *SCORES.end());
+        std::fs::write(PATH, score.to_string())?;
+        *found = (config.oom_score != OomScore::Left).then_some(before);
+        Ok(())
+    }
+}
+
+fn read() -> io::Result<i32> {
+    let text = std::fs::read_to_string(PATH)?;
+    let score = text.trim().parse();
+    score.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
