@@ -651,6 +651,7 @@ impl Service for Worker {
         let watches_turns = self.node.settings.observer.event_ms() > 0;
         self.turn_cpu_ns = watches_turns.then(|| self.node.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
+        self.config.refresh();
     }
 
     #[inline]
@@ -661,7 +662,10 @@ impl Service for Worker {
         }
     }
 
+    // Here and where input comes: since this turn began another worker may have told a client that a
+    // setting is changed, and what that client does next counts on it.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
+        self.config.refresh();
         let client = Arc::new(self.record(id, peer));
         let users = &self.node.settings.users;
         let certified = self.certified_user(peer);
@@ -697,6 +701,7 @@ impl Service for Worker {
         let Some(connected) = self.sessions.get_mut(id) else {
             return Received::consumed(input.len()).then(Then::CloseNow);
         };
+        self.config.refresh();
         if connected.session.authenticated {
             connected.since_ms = self.now_ms;
         }
@@ -812,7 +817,6 @@ impl Service for Worker {
 
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         self.publish_traffic(io);
-        self.config.refresh();
         self.tick();
         if self.pause_left().is_some_and(|left| left.is_zero()) {
             self.node.end_pause(self.node.clock.now_unix_ms());

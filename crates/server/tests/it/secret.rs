@@ -393,6 +393,26 @@ fn a_certificate_names_its_clients_user() {
 }
 
 #[test]
+fn who_connects_after_a_change_is_taken_as_it_says() {
+    let files = Files::new();
+    let served = files.serve(&["--tls-auth-clients", "optional", "--io-threads", "2"]);
+    let mut plain = served.server.client().unwrap();
+    let mut run = |words: &[&str]| {
+        let reply = plain.command(words).unwrap();
+        assert_eq!(reply, Value::Simple(b"OK".to_vec()));
+    };
+    run(&["ACL", "SETUSER", "client", "on", "+@all"]);
+    // Each worker in turn takes a connection, one of them while it knows of no change.
+    for _ in 0..8 {
+        for (field, user) in [("CN", "client"), ("off", "default")] {
+            run(&["CONFIG", "SET", "tls-auth-clients-user", field]);
+            let seen = user_by(&served, &files, Some("client")).unwrap();
+            assert_eq!(seen, Value::Bulk(user.as_bytes().to_vec()), "{field}");
+        }
+    }
+}
+
+#[test]
 fn a_change_that_cannot_be_made_changes_nothing() {
     let files = Files::new();
     let served = files.serve(&["--tls-auth-clients", "no"]);
