@@ -244,9 +244,13 @@ impl Client {
         if self.input.len() < wanted {
             self.input.resize(wanted, 0);
         }
-        let count = match self.link.read(&mut self.input[self.end..wanted]) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-            other => other,
+        let count = loop {
+            match self.link.read(&mut self.input[self.end..wanted]) {
+                // A process that was stopped and goes on is told so where it waits with a timeout.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break Ok(0),
+                other => break other,
+            }
         };
         self.end += *count.as_ref().unwrap_or(&0);
         count
@@ -277,6 +281,41 @@ mod tests {
             Some(Value::Simple(b"OK".to_vec()))
         );
         assert_eq!(client.receive().unwrap(), Some(Value::Null));
+        assert_eq!(client.receive().unwrap(), Some(Value::Integer(5)));
+        assert_eq!(client.receive().unwrap(), None);
+    }
+
+    /// Is interrupted once before it says anything.
+    struct Interrupted(Option<&'static [u8]>, bool);
+
+    impl Read for Interrupted {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            if std::mem::take(&mut self.1) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.0.take().map_or(Ok(0), |mut bytes| bytes.read(out))
+        }
+    }
+
+    impl Write for Interrupted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Link for Interrupted {
+        fn set_blocking(&mut self, _blocks: bool) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_wait_that_is_interrupted_goes_on() {
+        let mut client = Client::over(Box::new(Interrupted(Some(b":5\r\n"), true)));
         assert_eq!(client.receive().unwrap(), Some(Value::Integer(5)));
         assert_eq!(client.receive().unwrap(), None);
     }
