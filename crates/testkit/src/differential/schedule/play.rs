@@ -15,12 +15,10 @@ use crate::client::Client;
 use crate::patience::Patience;
 use crate::target::Target;
 
-/// How long a key lives that expires: longer than a request takes to be served, nearly always.
-const LIVES_MS: u64 = 40;
-/// Longer than any key lives that is waited for, and than anyone waits for one.
-const EXPIRES_WITHIN: Duration = Duration::from_millis(LIVES_MS + 5);
+/// Longer than anyone waits for a key in a step in which keys expire.
+const WAITS_MS: u64 = 45;
 /// Until connections that were closed are gone for good.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The sessions of a schedule on a server, and a connection that looks on.
 pub(super) struct Stage<'s> {
@@ -32,6 +30,8 @@ pub(super) struct Stage<'s> {
     ids: Vec<i64>,
     observer: Client,
     heard: Vec<Vec<Answer>>,
+    /// How long a key lives that expires.
+    lives_ms: u64,
 }
 
 /// What every session has heard in a step, and whether it is blocked afterwards.
@@ -43,7 +43,7 @@ pub(super) struct Scene {
 
 impl<'s> Stage<'s> {
     /// Opens the sessions on a server that holds nothing and has no other client.
-    pub(super) fn open(side: &'s mut Side, resp3: &[bool]) -> io::Result<Self> {
+    pub(super) fn open(side: &'s mut Side, resp3: &[bool], lives_ms: u64) -> io::Result<Self> {
         let observer = side.fresh_client(false)?;
         let mut stage = Self {
             side: side.target(),
@@ -52,6 +52,7 @@ impl<'s> Stage<'s> {
             ids: Vec::new(),
             observer,
             heard: vec![Vec::new(); resp3.len()],
+            lives_ms,
         };
         stage.await_clients(|ids| ids.len() <= 1)?;
         // What the last schedule's sessions left when they went.
@@ -112,7 +113,7 @@ impl<'s> Stage<'s> {
         }
         if matches!(step.action, Action::Expire(_)) {
             for key in EXPIRING_KEYS {
-                let lives_ms = LIVES_MS.to_string();
+                let lives_ms = self.lives_ms.to_string();
                 self.observer
                     .command(&["SET", key, "brief", "PX", &lives_ms])?;
             }
@@ -197,7 +198,7 @@ impl<'s> Stage<'s> {
 
     /// Waits until what lives for milliseconds is gone, and has the server see that.
     fn expire(&mut self) -> io::Result<()> {
-        std::thread::sleep(EXPIRES_WITHIN);
+        std::thread::sleep(Duration::from_millis(WAITS_MS.max(self.lives_ms + 5)));
         let mut exists = vec!["EXISTS"];
         exists.extend(EXPIRING_KEYS);
         self.observer.command(&exists)?;
