@@ -103,7 +103,8 @@ impl ServerBuilder {
             attempts += 1;
             let mut server = self.spawn()?;
             match server.wait_until_ready() {
-                Err(error) if self.tcp && attempts < 3 && error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) if self.tcp && attempts < 20 && error.kind() == ErrorKind::AddrInUse => {
+                }
                 Err(error) => return Err(error),
                 Ok(()) => return Ok(server),
             }

@@ -43,11 +43,11 @@ impl Reference {
             return None;
         };
         let socket = directory.join("socket");
-        let stream = (0..2_000).find_map(|_| {
+        let stream = (0..12_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(5));
             UnixStream::connect(&socket).ok()
         });
-        let stream = BufReader::new(stream.expect("the server listens after ten seconds"));
+        let stream = BufReader::new(stream.expect("the server listens after a minute"));
         Some(Self {
             server,
             directory,

@@ -57,7 +57,7 @@ impl Redis {
     }
 
     fn connect(&self) -> UnixStream {
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if let Ok(stream) = UnixStream::connect(self.directory.join("socket")) {
                 stream
                     .set_read_timeout(Some(Duration::from_secs(60)))

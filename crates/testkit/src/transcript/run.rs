@@ -15,7 +15,7 @@ use crate::patience::Patience;
 use crate::target::{Launcher, Target};
 
 /// How long a key may take to expire, or clients to block, before a transcript fails.
-const EXPIRE_TIMEOUT: Duration = Duration::from_secs(30);
+const EXPIRE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A reply that is not the expected one, or a target that failed.
 #[derive(Debug)]
