@@ -24,10 +24,13 @@ use testkit::process::{Server, ServerBuilder};
 const JOBS_COUNT: usize = 600;
 const WORKERS_COUNT: usize = 6;
 /// How long a claim holds: short, so that some expire while their owner is alive.
-const CLAIM_MS: &str = "30";
-const REAPER_MS: &str = "40";
+const CLAIM_MS: u64 = 30;
+const REAPER_MS: u64 = 40;
+/// After so long claims hold twice as long, and connections live so, and again after as long: on a machine on
+/// which nobody gets done within such times nothing ever would be.
+const DOUBLES_AFTER: Duration = Duration::from_secs(10);
 /// Longer than any machine needs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What all threads share.
 struct Shop {
@@ -37,6 +40,8 @@ struct Shop {
     connections: [AtomicI64; WORKERS_COUNT],
     kills_count: AtomicU64,
     lost_claims_count: AtomicU64,
+    /// By how much times are longer than at the start.
+    slowness: AtomicU64,
 }
 
 #[test]
@@ -48,6 +53,7 @@ fn no_job_is_lost_and_none_is_done_twice() {
         connections: Default::default(),
         kills_count: AtomicU64::new(0),
         lost_claims_count: AtomicU64::new(0),
+        slowness: AtomicU64::new(1),
     };
     let mut client = shop.server.client().unwrap();
     std::thread::scope(|scope| {
@@ -87,13 +93,23 @@ impl Shop {
 
     fn await_all(&self, client: &mut Client) -> bool {
         let patience = Patience::of(PATIENCE);
+        let mut pace = Patience::of(DOUBLES_AFTER);
         while patience.lasts() {
+            if !pace.lasts() {
+                self.slowness.fetch_add(self.slower(1), Ordering::Relaxed);
+                pace = Patience::of(DOUBLES_AFTER);
+            }
             if client.command(&["HLEN", "open"]).unwrap() == Value::Integer(0) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         false
+    }
+
+    /// So many milliseconds as a slow machine needs them.
+    fn slower(&self, ms: u64) -> u64 {
+        ms * self.slowness.load(Ordering::Relaxed)
     }
 
     fn state(&self, client: &mut Client) -> String {
@@ -143,7 +159,8 @@ impl Shop {
         };
         let job = String::from_utf8_lossy(job).into_owned();
         let (claim, me) = (format!("claim:{job}"), worker.to_string());
-        let claimed = client.command(&["SET", &claim, &me, "NX", "PX", CLAIM_MS])?;
+        let holds_ms = self.slower(CLAIM_MS).to_string();
+        let claimed = client.command(&["SET", &claim, &me, "NX", "PX", &holds_ms])?;
         if claimed == Value::Null {
             return Ok(());
         }
@@ -177,7 +194,8 @@ impl Shop {
     /// Puts back what was taken and not finished, if this worker is elected to.
     fn reap(&self, client: &mut Client, worker: usize) -> io::Result<()> {
         let me = worker.to_string();
-        if client.command(&["SET", "reaper", &me, "NX", "PX", REAPER_MS])? == Value::Null {
+        let holds_ms = self.slower(REAPER_MS).to_string();
+        if client.command(&["SET", "reaper", &me, "NX", "PX", &holds_ms])? == Value::Null {
             return Ok(());
         }
         let Value::Array(open) = client.command(&["HGETALL", "open"])? else {
@@ -206,7 +224,7 @@ impl Shop {
             if killed.unwrap() == Value::Integer(1) {
                 self.kills_count.fetch_add(1, Ordering::Relaxed);
             }
-            std::thread::sleep(Duration::from_millis(random.below(8)));
+            std::thread::sleep(Duration::from_millis(self.slower(random.below(8))));
         }
     }
 }
