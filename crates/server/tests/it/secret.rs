@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use reactor::Transport as _;
 use testkit::client::{Client, Link};
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder, temporary_directory};
+use testkit::process::{Server, ServerBuilder, free_port, temporary_directory};
 use tls::{ClientOptions, ClientStream, Handshake};
 
 /// How long anything may take.
@@ -68,8 +68,7 @@ impl Files {
 
     /// A server with an encrypted port, and `more` on its command line.
     fn serve(&self, more: &[&str]) -> Secret {
-        let port = free_port();
-        let mut words = vec!["--tls-port".to_owned(), port.to_string()];
+        let mut words = Vec::new();
         for (directive, file) in [
             ("--tls-cert-file", "server.crt"),
             ("--tls-key-file", "server.key"),
@@ -78,8 +77,21 @@ impl Files {
             words.extend([directive.to_owned(), self.text(file)]);
         }
         words.extend(more.iter().map(|word| (*word).to_owned()));
-        let server = ServerBuilder::iolite().args(&words).start().unwrap();
-        Secret { server, port }
+        // Whoever else looks for a port may take one between the finding and the listening.
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let port = free_port().unwrap();
+            let port_words = ["--tls-port".to_owned(), port.to_string()];
+            let builder = ServerBuilder::iolite().args(&port_words).args(&words);
+            match builder.start() {
+                Err(error) if attempts < 20 && error.kind() == io::ErrorKind::AddrInUse => {}
+                server => {
+                    let server = server.unwrap();
+                    return Secret { server, port };
+                }
+            }
+        }
     }
 
     fn options(&self, shows_certificate: bool) -> ClientOptions {
@@ -100,11 +112,6 @@ impl Drop for Files {
     fn drop(&mut self) {
         let _may_be_gone = fs::remove_dir_all(&self.directory);
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 struct Secret {
@@ -437,9 +444,13 @@ fn a_change_that_cannot_be_made_changes_nothing() {
     let set = ["CONFIG", "SET", "tls-protocols", "TLSv1.2"];
     assert_eq!(plain.command(&set).unwrap(), Value::Simple(b"OK".to_vec()));
     assert_eq!(ping(served.connect(&client)).unwrap(), pong());
-    let port = free_port();
-    let set = ["CONFIG", "SET", "tls-port", &port.to_string()];
-    assert_eq!(plain.command(&set).unwrap(), Value::Simple(b"OK".to_vec()));
+    let mut told = Value::Null;
+    let port = (0..20).map(|_| free_port().unwrap()).find(|port| {
+        let set = ["CONFIG", "SET", "tls-port", &port.to_string()];
+        told = plain.command(&set).unwrap();
+        told == Value::Simple(b"OK".to_vec())
+    });
+    let port = port.unwrap_or_else(|| panic!("{told:?}"));
     let moved = Secret { port, ..served };
     assert_eq!(ping(moved.connect(&client)).unwrap(), pong());
 }
@@ -513,7 +524,7 @@ fn a_server_that_cannot_read_its_files_does_not_start() {
     let files = Files::new();
     let nowhere = files.text("nowhere");
     let start = |words: &[&str]| {
-        let port = free_port().to_string();
+        let port = free_port().unwrap().to_string();
         let words = [&["--tls-port", &port][..], words].concat();
         ServerBuilder::iolite()
             .args(&words)
