@@ -309,9 +309,12 @@ impl Session {
                 self.input.drain(..used);
                 return Ok(value);
             }
-            match self.link.read(&mut piece)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => self.input.extend_from_slice(&piece[..count]),
+            match self.link.read(&mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.input.extend_from_slice(&piece[..count]),
+                // Whoever is stopped and goes on is told so where it waits with a timeout.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

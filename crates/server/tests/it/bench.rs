@@ -1,10 +1,13 @@
 //! The load generator of the binary, run against the server of the binary.
 
 use std::net::SocketAddr;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use protocol::Value;
 use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
+
+use crate::limits::eventually;
 
 fn started() -> (Server, SocketAddr) {
     let server = ServerBuilder::iolite().tcp().start().unwrap();
@@ -129,6 +132,46 @@ fn servers_take_turns_and_their_runs_make_a_page() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Waits until a process is in a state, as the system calls it: `S` while it waits, `T` when it is stopped.
+fn wait_for_state(pid: u32, state: &str) {
+    eventually(state, || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.starts_with(state)
+    });
+}
+
+/// Stopped by a terminal, and continued, while it waits for an answer: by a server that has none yet.
+#[test]
+fn who_is_stopped_and_goes_on_still_gets_its_answer() {
+    let (server, _) = started();
+    signal("-STOP", server.pid());
+    let socket = server.socket();
+    let running = Command::new(iolite_program())
+        .args(["bench", "-n", "10", "-q", "-t", "set", "-s"])
+        .arg(socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Several times, so that it is met where it waits for the answer.
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(20));
+        wait_for_state(running.id(), "S");
+        signal("-STOP", running.id());
+        wait_for_state(running.id(), "T");
+        signal("-CONT", running.id());
+    }
+    signal("-CONT", server.pid());
+    let output = running.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn data_that_is_not_its_own_is_never_deleted() {
     let (server, address) = started();
@@ -150,6 +193,7 @@ fn data_that_is_not_its_own_is_never_deleted() {
         client.command(&["GET", "mine"]).unwrap(),
         Value::Bulk(b"1".to_vec())
     );
-    assert!(suite(&["--flush"]).status.success());
+    let flushed = suite(&["--flush"]);
+    assert!(flushed.status.success(), "{flushed:?}");
     assert_eq!(client.command(&["GET", "mine"]).unwrap(), Value::Null);
 }
