@@ -22,6 +22,9 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::clock::{Clock as _, SystemClock};
@@ -129,6 +132,51 @@ struct Figures {
     in_between: u64,
     /// From the acknowledgement of the oldest of them to the power cut, at most.
     window_ms: u64,
+    /// To that of the newest of them: nobody may write while the device is late, however late that is.
+    span_ms: u64,
+    /// For how long at most a thread was not run that had nothing but to look at the time.
+    pause_ms: u64,
+}
+
+/// Looks how long the machine keeps threads from running, until it is dropped.
+struct Watch {
+    is_over: Arc<AtomicBool>,
+    looking: Option<JoinHandle<u64>>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_over);
+        let looking = std::thread::spawn(move || {
+            let clock = SystemClock::new();
+            let (mut before_ns, mut longest_ns) = (clock.monotonic_ns(), 0);
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+                let now_ns = clock.monotonic_ns();
+                longest_ns = longest_ns.max(now_ns - before_ns);
+                before_ns = now_ns;
+            }
+            longest_ns
+        });
+        Self {
+            is_over,
+            looking: Some(looking),
+        }
+    }
+
+    /// The longest pause so far, in milliseconds.
+    fn end(mut self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let looking = self.looking.take().map(JoinHandle::join);
+        looking.map_or(0, |longest_ns| longest_ns.unwrap() / 1_000_000)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// So many power cuts at a level.
@@ -140,6 +188,7 @@ fn cut(device: &Device, level: &str, cycles: u64, seed: u64) -> Figures {
         .map(|writer| Ledger::new(writer, seed).on_a_device())
         .collect();
     let mut figures = Figures::default();
+    let watch = Watch::start();
     let (clock, mut cut_ns) = (SystemClock::new(), 0);
     for _ in 0..cycles {
         check(
@@ -163,6 +212,7 @@ fn cut(device: &Device, level: &str, cycles: u64, seed: u64) -> Figures {
         figures.cycles += 1;
     }
     check(&dir, level, &mut ledgers, cut_ns, &mut figures, |_, _| 0);
+    figures.pause_ms = watch.end();
     figures
 }
 
@@ -177,18 +227,21 @@ fn check(
 ) {
     let server = ledger::start(dir, level);
     let mut client = server.client().unwrap();
+    let (mut oldest_ns, mut newest_ns) = (cut_ns, 0);
     for ledger in &mut *ledgers {
         figures.acknowledged += ledger.acknowledged_since_start();
         for at_ns in ledger.compare_with_window(&mut client) {
-            match cut_ns.checked_sub(at_ns) {
-                None => figures.in_between += 1,
-                Some(before_ns) => {
-                    figures.lost += 1;
-                    figures.window_ms = figures.window_ms.max(before_ns / 1_000_000);
-                }
+            if at_ns > cut_ns {
+                figures.in_between += 1;
+            } else {
+                figures.lost += 1;
+                (oldest_ns, newest_ns) = (oldest_ns.min(at_ns), newest_ns.max(at_ns));
             }
         }
     }
+    let ms_since_oldest = |ns: u64| ns.saturating_sub(oldest_ns) / 1_000_000;
+    figures.window_ms = figures.window_ms.max(ms_since_oldest(cut_ns));
+    figures.span_ms = figures.span_ms.max(ms_since_oldest(newest_ns));
     figures.checkpoints += live(&server, ledgers);
 }
 
@@ -208,7 +261,9 @@ fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
     assert_eq!(always.lost, 0, "acknowledged at always");
     let every_second = cut(&device, "everysec", at_every_second, seed);
     println!("{every_second:?}");
-    assert!(every_second.window_ms <= 1_000, "{every_second:?}");
+    // What is older was not written on: no machine is so slow, and what it keeps from running is counted.
+    let allowed_ms = 1_000 + every_second.pause_ms;
+    assert!(every_second.span_ms <= allowed_ms, "{every_second:?}");
     Some([always, every_second])
 }
 
@@ -232,6 +287,7 @@ fn soak() {
             lost,
             in_between,
             window_ms,
+            ..
         } = figures;
         format!(
             "| `{level}` | {cycles} | {checkpoints} | {acknowledged} | {lost} | {window_ms} ms | {in_between} |"
