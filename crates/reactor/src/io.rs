@@ -90,6 +90,13 @@ impl<'a> Io<'a> {
         connection.is_none_or(|connection| connection.phase != Phase::Open)
     }
 
+    /// Whether the connection ends with this turn, whatever else is said of it.
+    #[must_use]
+    pub fn is_doomed(&self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(id);
+        connection.is_none_or(|connection| matches!(connection.phase, Phase::Doomed(_)))
+    }
+
     /// What went through all connections of this loop so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {

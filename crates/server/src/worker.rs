@@ -247,7 +247,7 @@ impl Worker {
         if self.buffers.refresh(connected, io) < held_bytes / 2 {
             let client = &connected.session.client;
             client.set_flag(ClientRecord::EVICTED, false);
-        } else {
+        } else if !io.is_doomed(id) {
             self.counters.bump(Count::EvictedClients);
             io.close(id);
         }
@@ -451,8 +451,10 @@ impl Worker {
         }
         self.deliveries.deliver(&mut self.sessions, io, output);
         for id in self.deliveries.take_missed(&self.sessions) {
-            self.counters.bump(Count::OutputLimitCloses);
-            io.close(id);
+            if !io.is_doomed(id) {
+                self.counters.bump(Count::OutputLimitCloses);
+                io.close(id);
+            }
         }
     }
 

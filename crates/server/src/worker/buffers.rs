@@ -227,6 +227,10 @@ impl Buffers {
         (now_ms, now_unix_ms): (u64, u64),
     ) -> bool {
         let id = connected.id;
+        // Whoever closed it has counted it.
+        if io.is_doomed(id) {
+            return true;
+        }
         let input_bytes = io.input_bytes(id) + arrived_bytes(connected);
         let output_bytes = io.pending_output_bytes(id);
         let holding = &mut connected.holding;

@@ -196,6 +196,38 @@ fn output_above_the_soft_limit_is_suffered_for_its_time() {
     });
 }
 
+/// A figure of INFO.
+fn figure(peer: &mut InProcessPeer, name: &str) -> u64 {
+    send(peer, b"INFO stats\r\n");
+    let text = reply(peer);
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(field, _)| *field == name).unwrap().1;
+    found.parse().unwrap()
+}
+
+/// The turn that finds a client above its limit looks at all clients that hold something as well, where it is
+/// time for that.
+#[test]
+fn who_is_closed_at_a_limit_is_counted_once() {
+    let rig = Rig::new(&["--client-query-buffer-limit", "1mb"]);
+    let mut operator = rig.connect();
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", 8 * BIG_BYTES);
+    let part = vec![b'x'; BIG_BYTES / 16];
+    for closed in 1..=20 {
+        let mut greedy = rig.connect();
+        send(&mut greedy, head.as_bytes());
+        eventually("it is closed", || {
+            rig.clock.advance_ms(200);
+            match greedy.write(&part) {
+                Ok(_) => false,
+                Err(error) => error.kind() == ErrorKind::BrokenPipe,
+            }
+        });
+        let count = figure(&mut operator, "client_query_buffer_limit_disconnections");
+        assert_eq!(count, closed);
+    }
+}
+
 #[test]
 fn whoever_leaves_without_reading_is_given_up() {
     let rig = Rig::new(&[]);
