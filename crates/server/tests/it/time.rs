@@ -218,10 +218,8 @@ fn who_is_closed_at_a_limit_is_counted_once() {
         send(&mut greedy, head.as_bytes());
         eventually("it is closed", || {
             rig.clock.advance_ms(200);
-            match greedy.write(&part) {
-                Ok(_) => false,
-                Err(error) => error.kind() == ErrorKind::BrokenPipe,
-            }
+            let written = greedy.write(&part);
+            written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
         });
         let count = figure(&mut operator, "client_query_buffer_limit_disconnections");
         assert_eq!(count, closed);
