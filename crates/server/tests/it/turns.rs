@@ -170,12 +170,29 @@ fn longest_turns(members: usize, mut show: impl FnMut(&str, u64)) {
 
 /// A tenth of a second is far more than a turn takes, of a build without optimisations, too, and far less
 /// than any of these steps would in one piece.
+///
+/// The clock of a guest may count what the machine gave to others meanwhile: a turn is the server's own if it is
+/// long each time.
 #[test]
 fn no_turn_is_as_long_as_its_command() {
-    longest_turns(100_000, |step, longest_us| {
-        assert!(longest_us > 0, "{step}: not measured");
-        assert!(longest_us < 100_000, "{step}: {longest_us} us");
-    });
+    let mut always_long: Option<Vec<String>> = None;
+    for _ in 0..4 {
+        let mut long = Vec::new();
+        longest_turns(100_000, |step, longest_us| {
+            assert!(longest_us > 0, "{step}: not measured");
+            if longest_us >= 100_000 {
+                long.push(step.to_owned());
+            }
+        });
+        if let Some(before) = &always_long {
+            long.retain(|step| before.contains(step));
+        }
+        if long.is_empty() {
+            return;
+        }
+        always_long = Some(long);
+    }
+    panic!("100 ms and more each time: {always_long:?}");
 }
 
 #[test]
