@@ -20,7 +20,7 @@ use crate::process::temporary_directory;
 use crate::target::{Launcher, Target};
 
 /// How long a reply may take.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 /// Pause between two looks for a reply.
 const POLL: Duration = Duration::from_micros(50);
 

@@ -19,9 +19,9 @@ fn ask(client: &mut Client, args: &[&str]) -> String {
     show(&client.command(args).unwrap())
 }
 
-/// Polls until `done`, for at most a minute.
+/// Polls until `done`, for at most three minutes.
 pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let patience = Patience::of(Duration::from_secs(60));
+    let patience = Patience::of(Duration::from_secs(180));
     while !done() {
         assert!(patience.lasts(), "{what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -76,7 +76,7 @@ impl Device {
     }
 
     fn unmount(&self) {
-        let patience = Patience::of(Duration::from_secs(30));
+        let patience = Patience::of(Duration::from_secs(120));
         while let Err(reason) = run("umount", &[self.path().to_str().unwrap()]) {
             assert!(patience.lasts(), "{reason}");
             std::thread::sleep(Duration::from_millis(10));
