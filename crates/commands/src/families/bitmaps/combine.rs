@@ -130,6 +130,9 @@ fn keep(store: &mut Handle, destination: &Key<'_>, result: &[u8]) -> CommandResu
             entry.set_raw(result, Deadline::Never)?;
             existed
         };
+        if result.is_empty() && !existed {
+            return Ok(());
+        }
         entry.effect(|effect| {
             if existed {
                 effect.command(&[b"DEL", destination.bytes()]);
@@ -140,7 +143,7 @@ fn keep(store: &mut Handle, destination: &Key<'_>, result: &[u8]) -> CommandResu
         });
         if !result.is_empty() {
             entry.event(EventClass::STRING, "set");
-        } else if existed {
+        } else {
             entry.event(EventClass::GENERIC, Event::DELETED);
         }
         Ok(())

@@ -204,6 +204,10 @@ impl Consumer<'_> {
         if change.is_new_consumer {
             entry.event(EventClass::STREAM, CONSUMER_EVENT);
         }
+        // Consumers ask again and again: to find nothing is no change, and nobody is told of one.
+        if !change.is_new_consumer && !change.has_moved && change.entries.is_empty() {
+            return Ok(());
+        }
         entry.effect(|effect| {
             if change.is_new_consumer {
                 state_consumer(effect, &key, self.group, self.name);

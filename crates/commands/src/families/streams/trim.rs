@@ -94,8 +94,8 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             Ok::<_, CommandError>(ids)
         })?;
         let removed = removed.transpose()?.unwrap_or_default();
-        entry.effect(|effect| state_ids(effect, &[b"XDEL", key.bytes()], &removed));
         if !removed.is_empty() {
+            entry.effect(|effect| state_ids(effect, &[b"XDEL", key.bytes()], &removed));
             entry.event(EventClass::STREAM, "xdel");
         }
         write_count(reply, removed.len());
