@@ -16,6 +16,7 @@ pub mod lanes;
 pub mod mapped_bytes;
 pub mod memory_size;
 pub mod number;
+pub mod page_buffer;
 pub mod process;
 pub mod random;
 pub mod shared_bytes;

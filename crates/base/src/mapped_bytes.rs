@@ -59,8 +59,7 @@ impl Drop for MappedBytes {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: the mapping is of this length and this one's alone; whoever borrowed from it is gone.
-            let unmapped = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-            debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
+            unsafe { unmap(self.start, self.len) };
         }
     }
 }
@@ -84,7 +83,7 @@ impl SharedBytes for Arc<MappedBytes> {
 }
 
 /// Fresh pages for `len` bytes, which are not zero.
-fn map(len: usize) -> io::Result<NonNull<u8>> {
+pub(crate) fn map(len: usize) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: asks for a new mapping wherever there is room; no other one is touched.
@@ -93,6 +92,16 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Gives back what [`map`] gave.
+///
+/// # Safety
+/// `map(len)` gave `start`, nobody has given it back yet, and nobody looks at it any more.
+pub(crate) unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise: the mapping is whole and nobody's.
+    let unmapped = unsafe { libc::munmap(start.as_ptr().cast(), len) };
+    debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
 }
 
 #[cfg(test)]

@@ -1,0 +1,83 @@
+//! Room for bytes on pages of its own, to be filled again and again.
+//!
+//! What goes to a device past the system's cache must begin where the device's blocks do, in memory too: pages are
+//! aligned to more than any device asks for.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::mapped_bytes::{map, unmap};
+
+/// Bytes that begin a page of memory, zeroes at first. The system has their pages back when this is dropped.
+pub struct PageBuffer {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: owns its pages, as a box of bytes would.
+unsafe impl Send for PageBuffer {}
+// SAFETY: changed through `&mut` only.
+unsafe impl Sync for PageBuffer {}
+
+impl PageBuffer {
+    /// Room for `len` bytes, of which there must be some.
+    ///
+    /// # Errors
+    /// The system has no memory or no more mappings for it.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let start = map(len)?;
+        Ok(Self { start, len })
+    }
+}
+
+impl Deref for PageBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `start` on are mapped for as long as this lives, zeroes where nobody wrote, and
+        // nobody writes while they are borrowed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for PageBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and they are this one's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for PageBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is of this length and this one's alone; whoever borrowed from it is gone.
+        unsafe { unmap(self.start, self.len) };
+    }
+}
+
+impl fmt::Debug for PageBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageBuffer")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_a_page_with_zeroes_and_keeps_what_is_written() {
+        for len in [1, 4096, 300_000] {
+            let mut buffer = PageBuffer::new(len).unwrap();
+            assert!(buffer.as_ptr().addr().is_multiple_of(4096));
+            assert_eq!(*buffer, vec![0; len]);
+            buffer[len - 1] = 7;
+            assert_eq!((buffer.len(), buffer[len - 1]), (len, 7));
+        }
+        assert!(PageBuffer::new(0).is_err());
+    }
+}
