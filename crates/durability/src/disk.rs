@@ -4,6 +4,8 @@
 //! whole writes at known places, an explicit step that makes a file's bytes durable, and another one
 //! for the names in a directory. What was not made durable may be lost, in part and in any order.
 
+mod direct;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,6 +13,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use base::sync::atomic::{AtomicU64, Ordering};
+
+use direct::Writes;
 
 /// Rows of words that are written at once.
 pub const ROWS_MAX: usize = base::gather_write::ROWS_MAX;
@@ -37,6 +41,34 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes a file as [`Disk::create`] does, for who writes it from front to back and has nobody read it before
+    /// [`DiskFile::sync`]: until then what was written may stay with this process, and what could not be written
+    /// may be told by any later call. Dropped before that, the file is rubbish.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
+
+    /// Opens a file that exists, for who reads it from front to back and only once: from the device, where
+    /// that can be had.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path)
+    }
+
+    /// Makes a file as [`Disk::create`] does, for who appends to it in large pieces: each is with the system
+    /// when the call returns. Pages of a few dozen bytes each would be written again and again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_appended(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
 
     /// Gives a file another name, in place of what had that name. Durable after
     /// [`Disk::sync_directory`]; until then either of them is found, never a mixture.
@@ -128,6 +160,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
     fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// Whether what is written goes to the device at once, so that the system has no heap of it that it would
+    /// have to get rid of some time. Nothing is durable for that.
+    fn is_past_cache(&self) -> bool {
+        false
+    }
 }
 
 /// The files of the system.
@@ -147,6 +185,18 @@ impl Disk for SystemDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = File::create_new(path)?;
         Ok(Box::new(SystemFile(file)))
+    }
+
+    fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        direct::create(path, Writes::InPieces)
+    }
+
+    fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        direct::open(path)
+    }
+
+    fn create_appended(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        direct::create(path, Writes::AtOnce)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

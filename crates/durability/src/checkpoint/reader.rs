@@ -76,7 +76,8 @@ impl PartReader {
     /// # Errors
     /// When the system does not give it, or it is no part or a newer one.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, CheckpointFault> {
-        let file = disk.open(path).map_err(CheckpointFault::system(path))?;
+        let file = disk.open_stream(path);
+        let file = file.map_err(CheckpointFault::system(path))?;
         let file_bytes = file.size().map_err(CheckpointFault::system(path))?;
         let mut bytes = [0; HEAD_BYTES];
         let count = file.read_at(&mut bytes, 0);

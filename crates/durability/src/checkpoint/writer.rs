@@ -15,7 +15,8 @@ use super::record::{RECORD_HEAD_BYTES_MAX, RecordHead};
 use crate::disk::{Disk, DiskFile};
 
 /// From so many bytes on that were written and are not known to be durable, the device is waited for.
-/// Otherwise the system hoards what is written until it stops everybody who writes to that device.
+/// Otherwise the system hoards what is written until it stops everybody who writes to that device. Not
+/// where it has nothing to hoard.
 const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 
 /// Writes one part, a block at a time.
@@ -48,7 +49,7 @@ impl PartWriter {
     /// # Errors
     /// Those of the system.
     pub fn create(disk: &dyn Disk, path: &Path, head: PartHead) -> io::Result<Self> {
-        let file = disk.create(path)?;
+        let file = disk.create_stream(path)?;
         let bytes = head.encode();
         file.write_at(&bytes, 0)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES_MAX);
@@ -182,7 +183,7 @@ impl PartWriter {
     fn note_written(&mut self, bytes: usize) -> io::Result<()> {
         self.written_bytes += bytes as u64;
         self.unsynced_bytes += bytes as u64;
-        if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
+        if self.unsynced_bytes >= UNSYNCED_BYTES_MAX && !self.file.is_past_cache() {
             self.file.sync()?;
             self.unsynced_bytes = 0;
         }

@@ -1,0 +1,305 @@
+//! Direct files beside plain ones: any order of calls, places where direct writes are refused, devices that are full.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+
+use super::*;
+
+/// Small, so that a few writes fill some.
+const SMALL_PIECE_BYTES: usize = 4 * PAGE_BYTES;
+
+/// A file that goes with its test.
+#[derive(Debug)]
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("iolite-direct-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn read(&self) -> Vec<u8> {
+        std::fs::read(&self.0).unwrap()
+    }
+
+    /// A file as [`create`] makes it.
+    fn file(&self, writes: Writes, direct: Direct) -> DirectFile {
+        let plain = File::create_new(&self.0).unwrap();
+        let opened = open_direct(&self.0, OpenOptions::new().write(true));
+        let opened = opened.filter(|_| !matches!(direct, Direct::Missing));
+        let mut ways = Ways::new(plain, opened);
+        ways.refuses = matches!(direct, Direct::Refusing);
+        DirectFile::new(ways, writes, SMALL_PIECE_BYTES).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direct {
+    AsItIs,
+    Missing,
+    Refusing,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Append(usize),
+    Write(u64, usize),
+    Words(usize, usize),
+    SetLen(u64),
+    Allocate(u64),
+    Sync,
+    Size,
+    Read(u64, usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let far = 0..70_000_u64;
+    prop_oneof![
+        8 => (0..9_000_usize).prop_map(Act::Append),
+        2 => (0..5_usize).prop_map(|pages| Act::Append(pages * PAGE_BYTES)),
+        3 => (far.clone(), 0..9_000_usize).prop_map(|(at, len)| Act::Write(at, len)),
+        3 => (0..100_usize, 0..1_500_usize).prop_map(|(head, words)| Act::Words(head, words)),
+        1 => far.clone().prop_map(Act::SetLen),
+        1 => far.clone().prop_map(Act::Allocate),
+        2 => Just(Act::Sync),
+        1 => Just(Act::Size),
+        2 => (far, 0..9_000_usize).prop_map(|(at, len)| Act::Read(at, len)),
+    ]
+}
+
+/// What a file holds that nobody else has.
+#[derive(Debug, Default)]
+struct Model {
+    bytes: Vec<u8>,
+    end: usize,
+    next: u8,
+}
+
+impl Model {
+    fn fresh(&mut self, len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|_| {
+                self.next = self.next % 251 + 1;
+                self.next
+            })
+            .collect()
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let len = self.bytes.len().max(at + bytes.len());
+            self.bytes.resize(len, 0);
+            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        self.end = at + bytes.len();
+    }
+
+    fn act(&mut self, file: &DirectFile, act: &Act) {
+        match *act {
+            Act::Append(len) => {
+                let bytes = self.fresh(len);
+                file.write_at(&bytes, self.end as u64).unwrap();
+                self.write(self.end, &bytes);
+            }
+            Act::Write(at, len) => {
+                let bytes = self.fresh(len);
+                file.write_at(&bytes, at).unwrap();
+                self.write(usize::try_from(at).unwrap(), &bytes);
+            }
+            Act::Words(head, words) => {
+                let mut bytes = self.fresh(head + words * 8);
+                let words: Vec<AtomicU64> = bytes[head..]
+                    .chunks_exact(8)
+                    .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+                    .map(|word| AtomicU64::new(u64::from_le(word)))
+                    .collect();
+                let rows = [&words[..words.len() / 2], &[], &words[words.len() / 2..]];
+                let (head, at) = (bytes[..head].to_vec(), self.end as u64);
+                file.write_words_at(&head, &rows, at).unwrap();
+                self.write(self.end, &std::mem::take(&mut bytes));
+            }
+            Act::SetLen(len) => {
+                file.set_len(len).unwrap();
+                self.bytes.resize(usize::try_from(len).unwrap(), 0);
+            }
+            Act::Allocate(len) => {
+                file.allocate(len.max(1)).unwrap();
+                let len = self.bytes.len().max(usize::try_from(len.max(1)).unwrap());
+                self.bytes.resize(len, 0);
+            }
+            Act::Sync => file.sync().unwrap(),
+            Act::Size => assert_eq!(file.size().unwrap(), self.bytes.len() as u64),
+            Act::Read(at, len) => {
+                let mut found = vec![0; len];
+                let count = file.read_at(&mut found, at).unwrap();
+                let rest = usize::try_from(at).unwrap().min(self.bytes.len());
+                let here = len.min(self.bytes.len() - rest);
+                assert_eq!(found[..count], self.bytes[rest..rest + here]);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_holds_what_any_file_would(
+        acts in prop::collection::vec(act(), 1..40),
+        is_in_pieces in any::<bool>(),
+        direct in prop_oneof![
+            6 => Just(Direct::AsItIs),
+            1 => Just(Direct::Missing),
+            1 => Just(Direct::Refusing),
+        ],
+    ) {
+        let writes = if is_in_pieces { Writes::InPieces } else { Writes::AtOnce };
+        let place = Place::new();
+        let file = place.file(writes, direct);
+        let mut model = Model::default();
+        for act in &acts {
+            model.act(&file, act);
+            // What was written at once is there without anybody asking for it.
+            if writes == Writes::AtOnce {
+                prop_assert_eq!(&place.read(), &model.bytes);
+            }
+        }
+        file.sync().unwrap();
+        prop_assert_eq!(&place.read(), &model.bytes);
+    }
+}
+
+#[test]
+fn what_is_read_past_the_cache_is_what_was_written() {
+    let place = Place::new();
+    let file = create(&place.0, Writes::InPieces).unwrap();
+    let mut model = Model::default();
+    for len in [64, 262_000, 1_300_000, 1_000_000, 56] {
+        let bytes = model.fresh(len);
+        file.write_at(&bytes, model.end as u64).unwrap();
+        model.write(model.end, &bytes);
+    }
+    file.sync().unwrap();
+    drop(file);
+    let reader = open(&place.0).unwrap();
+    assert_eq!(reader.size().unwrap(), model.bytes.len() as u64);
+    for (at, len) in [(0, 64), (64, 262_144), (1_048_000, 1_400_000), (100, 7)] {
+        let mut found = vec![0; len];
+        assert_eq!(reader.read_at(&mut found, at as u64).unwrap(), len);
+        assert_eq!(found, model.bytes[at..at + len], "{at}");
+    }
+    let end = model.bytes.len();
+    let mut found = vec![0; 9_000];
+    assert_eq!(
+        reader.read_at(&mut found, end as u64 - 5_000).unwrap(),
+        5_000
+    );
+    assert_eq!(found[..5_000], model.bytes[end - 5_000..]);
+    assert_eq!(reader.read_at(&mut found, end as u64).unwrap(), 0);
+    assert_eq!(reader.read_at(&mut found, end as u64 + 1).unwrap(), 0);
+    assert!(create(&place.0, Writes::AtOnce).is_err(), "made once");
+}
+
+/// A file with its bytes, and who reads it in small pieces.
+fn written(place: &Place, len: usize) -> (Vec<u8>, DirectReader) {
+    let bytes = Model::default().fresh(len);
+    std::fs::write(&place.0, &bytes).unwrap();
+    let plain = File::open(&place.0).unwrap();
+    let direct = open_direct(&place.0, OpenOptions::new().read(true));
+    // Where there is no direct way it is the same file all the same.
+    let direct = direct.unwrap_or_else(|| plain.try_clone().unwrap());
+    let reader = DirectReader::new(SystemFile(plain), direct, SMALL_PIECE_BYTES).unwrap();
+    (bytes, reader)
+}
+
+fn check_read(reader: &DirectReader, bytes: &[u8], at: usize, len: usize) {
+    let mut found = vec![0; len];
+    let count = reader.read_at(&mut found, at as u64).unwrap();
+    let from = at.min(bytes.len());
+    let to = from + len.min(bytes.len() - from);
+    assert_eq!(found[..count], bytes[from..to], "{len} bytes at {at}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn what_is_read_in_any_order_is_what_is_there(
+        len in 0..200_000_usize,
+        reads in prop::collection::vec((0..210_000_usize, 0..40_000_usize), 0..20),
+        (step, window) in (1..9_000_usize, 1..9_000_usize),
+    ) {
+        let place = Place::new();
+        let (bytes, reader) = written(&place, len);
+        for (at, len) in reads {
+            check_read(&reader, &bytes, at, len);
+        }
+        for at in (0..len + step).step_by(step) {
+            check_read(&reader, &bytes, at, window);
+        }
+    }
+}
+
+#[test]
+fn where_it_is_refused_the_usual_way_is_taken() {
+    for direct in [Direct::Missing, Direct::Refusing] {
+        let place = Place::new();
+        let file = place.file(Writes::InPieces, direct);
+        let bytes = Model::default().fresh(3 * SMALL_PIECE_BYTES);
+        file.write_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+        assert!(!file.is_past_cache());
+        assert_eq!(place.read(), bytes);
+    }
+}
+
+/// A file whose device is full.
+fn full_file(writes: Writes) -> DirectFile {
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ways = Ways::new(full(), Some(full()));
+    DirectFile::new(ways, writes, SMALL_PIECE_BYTES).unwrap()
+}
+
+#[test]
+fn a_piece_that_was_lost_is_an_error_of_what_follows() {
+    let file = full_file(Writes::InPieces);
+    let bytes = vec![1; SMALL_PIECE_BYTES];
+    let mut errors = 0;
+    for number in 0..8 {
+        let at = number * SMALL_PIECE_BYTES as u64;
+        errors += u32::from(file.write_at(&bytes, at).is_err());
+    }
+    assert!(errors > 0, "before all memory is used");
+    for _ in 0..2 {
+        let error = file.sync().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+    assert!(file.write_at(&bytes, 0).is_err() && file.size().is_err());
+
+    let file = full_file(Writes::InPieces);
+    file.write_at(&bytes[..100], 0).unwrap();
+    let error = file.sync().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn who_is_told_at_once_may_try_again() {
+    let file = full_file(Writes::AtOnce);
+    let bytes = vec![1; SMALL_PIECE_BYTES + 100];
+    for len in [100, SMALL_PIECE_BYTES, bytes.len()] {
+        let error = file.write_at(&bytes[..len], 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+    assert!(file.state().fault.is_none());
+}
