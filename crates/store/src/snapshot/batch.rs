@@ -268,8 +268,11 @@ impl Batch {
     pub(super) fn count(&mut self) {
         let own = self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>();
         let bytes = own as u64 + self.long_bytes;
-        self.held.add(self.origin, bytes - self.counted_bytes);
-        self.counted_bytes = bytes;
+        // Most buckets have room in what was counted already.
+        if bytes != self.counted_bytes {
+            self.held.add(self.origin, bytes - self.counted_bytes);
+            self.counted_bytes = bytes;
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::bucket::LINKS;
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
+use crate::lookahead::RecordSpan;
 use crate::shared::{BeforeWrites, Shared};
 use crate::wait::Wait;
 use crate::whole::Detached;
@@ -37,6 +38,8 @@ pub(super) struct Walk {
     /// The index it is in, and the bucket.
     at: usize,
     number: u64,
+    /// How far records reach, on average at the cut.
+    span: RecordSpan,
     batch: Option<Batch>,
     /// Indexes that were emptied since the cut, kept for their records.
     kept: Vec<Detached>,
@@ -134,7 +137,10 @@ impl Snapshots {
             self.generation.fetch_add(1, Ordering::Release);
             indexes
         });
+        let told = indexes.iter().map(|(_, index)| index.counts.about().keys);
+        let records = told.sum::<i64>().max(0).unsigned_abs();
         *walk = Some(Walk {
+            span: RecordSpan::average(records, shared.slab.usage().live_bytes),
             indexes: indexes.into_iter().map(|(_, index)| index).collect(),
             at: 0,
             number: 0,
@@ -176,11 +182,11 @@ impl Snapshots {
                 (walk.at, walk.number) = (walk.at + 1, 0);
                 continue;
             }
-            if !self.pass(shared, &index, walk) {
+            let row = self.pass_row(shared, &index, walk, buckets - passed);
+            if row == 0 {
                 break;
             }
-            walk.number += 1;
-            passed += 1;
+            passed += row;
         }
         self.hand_over(walk.batch.take_if(|batch| batch.is_full()));
         if self.is_paused() {
@@ -199,6 +205,19 @@ impl Snapshots {
         self.held.sum() > limit && self.phase() == Phase::Saving
     }
 
+    /// Passes up to so many buckets of one index; how many. None when somebody holds the next one for long.
+    fn pass_row(&self, shared: &Shared, index: &Index, walk: &mut Walk, buckets: usize) -> usize {
+        let mut passed = 0;
+        while passed < buckets && walk.number < index.state().buckets() && !self.is_paused() {
+            if !self.pass(shared, index, walk) {
+                break;
+            }
+            walk.number += 1;
+            passed += 1;
+        }
+        passed
+    }
+
     /// Puts the bucket at the walk's place on the new side, saved if need be; `false` when somebody
     /// holds it for long.
     fn pass(&self, shared: &Shared, index: &Index, walk: &mut Walk) -> bool {
@@ -210,7 +229,7 @@ impl Snapshots {
             Lock::Busy => return false,
         }
         if self.phase() == Phase::Saving {
-            look_ahead(shared, index, walk.number);
+            look_ahead(shared, index, walk);
             let new = || Batch::new(&self.held, Origin::Scanner);
             save_chain(shared, index, bucket, walk.batch.get_or_insert_with(new));
             self.hand_over(walk.batch.take_if(|batch| batch.is_full()));
@@ -323,11 +342,13 @@ fn lock_behind(index: &Index, number: u64, generation: u64) -> Lock {
 }
 
 /// Brings the records that the scanner comes to soon into the cache.
-fn look_ahead(shared: &Shared, index: &Index, number: u64) {
-    let ahead = number + RECORDS_AHEAD;
+fn look_ahead(shared: &Shared, index: &Index, walk: &Walk) {
+    let ahead = walk.number + RECORDS_AHEAD;
     if ahead < index.state().buckets() {
-        let bucket = index.bucket(ahead);
-        let offsets = (0..LINKS).filter_map(|at| bucket.link(at).offset());
-        offsets.for_each(|offset| shared.arena_ref().prefetch(offset));
+        let (bucket, arena) = (index.bucket(ahead), shared.arena_ref());
+        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
+            arena.prefetch(offset);
+            walk.span.prefetch_end(arena, offset);
+        }
     }
 }
