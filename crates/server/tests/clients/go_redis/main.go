@@ -15,6 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// Longer than any reply takes on a slow machine: who gives up asks again, and counts twice.
+const patience = 2 * time.Minute
+
 var ctx = context.Background()
 
 func check(what string, got any, err error, want any) {
@@ -303,7 +306,7 @@ func manyAtOnce(r *redis.Client) {
 func main() {
 	address := "127.0.0.1:" + os.Args[1]
 	for _, version := range []int{0, 2} {
-		r := redis.NewClient(&redis.Options{Addr: address, Protocol: version, ClientName: "tester"})
+		r := redis.NewClient(&redis.Options{Addr: address, Protocol: version, ClientName: "tester", ReadTimeout: patience, PoolTimeout: patience})
 		check("FLUSHALL", nil, r.FlushAll(ctx).Err(), nil)
 		texts(r)
 		bitmaps(r)
@@ -319,7 +322,7 @@ func main() {
 		transactions(r)
 		waiting(r)
 		subscriptions(r)
-		other := redis.NewClient(&redis.Options{Addr: address, DB: 5, Protocol: version})
+		other := redis.NewClient(&redis.Options{Addr: address, DB: 5, Protocol: version, ReadTimeout: patience})
 		check("SET in 5", nil, other.Set(ctx, "only", "here", 0).Err(), nil)
 		exists, err := r.Exists(ctx, "only").Result()
 		check("EXISTS in 0", exists, err, int64(0))

@@ -33,6 +33,11 @@ import redis.clients.jedis.resps.Tuple;
 
 /** Jedis against a server: Check PORT. Connects as the client does by default, then with RESP3. */
 public final class Check {
+    /** Longer than any reply takes on a slow machine; by itself it gives up after two seconds. */
+    private static final int PATIENCE_MS = 120_000;
+    private static final DefaultJedisClientConfig PATIENT =
+            DefaultJedisClientConfig.builder().timeoutMillis(PATIENCE_MS).build();
+
     private static void equal(Object got, Object want) {
         if (!Objects.equals(got, want)) {
             throw new AssertionError("got " + got + ", want " + want);
@@ -181,7 +186,7 @@ public final class Check {
         equal(transaction.exec().size(), 2);
         equal(set.get() + incremented.get(), "OK2");
         jedis.watch("t");
-        try (Jedis other = new Jedis(address)) {
+        try (Jedis other = new Jedis(address, PATIENT)) {
             equal(other.incr("t"), 3L);
         }
         Transaction late = jedis.multi();
@@ -196,7 +201,7 @@ public final class Check {
 
     /** Workers take from a queue what others put there, all with connections of one pool. */
     private static void queue(HostAndPort address) throws InterruptedException {
-        try (JedisPool pool = new JedisPool(address.getHost(), address.getPort())) {
+        try (JedisPool pool = new JedisPool(address, PATIENT)) {
             try (Jedis jedis = pool.getResource()) {
                 jedis.del("none", "queue");
             }
@@ -243,14 +248,14 @@ public final class Check {
             }
         };
         Thread thread = new Thread(() -> {
-            try (Jedis jedis = new Jedis(address)) {
+            try (Jedis jedis = new Jedis(address, PATIENT)) {
                 jedis.subscribe(listener, "news");
                 equal(jedis.ping(), "PONG");
             }
         });
         thread.start();
         subscribed.await();
-        try (Jedis jedis = new Jedis(address)) {
+        try (Jedis jedis = new Jedis(address, PATIENT)) {
             equal(jedis.publish("news", "hello"), 1L);
         }
         thread.join();
@@ -258,7 +263,7 @@ public final class Check {
     }
 
     private static void pooled(HostAndPort address) {
-        try (JedisPooled pool = new JedisPooled(address.getHost(), address.getPort())) {
+        try (JedisPooled pool = new JedisPooled(address, PATIENT)) {
             pool.del("shared");
             List<Thread> threads = new ArrayList<>();
             for (int worker = 0; worker < 4; worker++) {
@@ -282,8 +287,8 @@ public final class Check {
 
     public static void main(String[] args) throws InterruptedException {
         HostAndPort address = new HostAndPort("127.0.0.1", Integer.parseInt(args[0]));
-        var resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
-        for (var config : List.of(DefaultJedisClientConfig.builder().build(), resp3)) {
+        var resp3 = DefaultJedisClientConfig.builder().timeoutMillis(PATIENCE_MS).protocol(RedisProtocol.RESP3).build();
+        for (var config : List.of(PATIENT, resp3)) {
             try (Jedis jedis = new Jedis(address, config)) {
                 jedis.flushAll();
                 strings(jedis);
