@@ -58,6 +58,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
+            name: "MALLOC-STATS",
+            summary: "Shows what the allocator says of itself.",
+            tips: &[
+                "nondeterministic_output",
+                "request_policy:all_shards",
+                "response_policy:special",
+            ],
+            handler: allocator_statistics,
+            ..MEMBER
+        },
+        CommandSpec {
             name: "PURGE",
             summary: "Gives memory that is free inside back to the system.",
             complexity: "Depends on how much there is.",
@@ -79,6 +90,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
 const HELP: &[&str] = &[
     "DOCTOR",
     "    Return memory problems reports.",
+    "MALLOC-STATS",
+    "    Return internal statistics report from the memory allocator.",
     "PURGE",
     "    Attempt to purge dirty pages for reclamation by the allocator.",
     "STATS",
@@ -238,6 +251,29 @@ fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>
     } else {
         "Nothing unusual.\n".to_owned()
     };
+    reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+/// What is known of the allocator; no format that a program should read.
+fn allocator_statistics(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let ServerMemory {
+        resident,
+        used,
+        peak,
+        overhead,
+        clients,
+        ..
+    } = context.server.memory();
+    let text = format!(
+        "Records: slabs of our own; large values and buffers: the C library's allocator.\n\
+         Allocated: {used}, at most so far: {peak}, resident: {resident}\n\
+         Of these not data: {overhead}, for clients: {clients}\n"
+    );
     reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
