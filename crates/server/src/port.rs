@@ -20,6 +20,7 @@ use crate::info;
 use crate::log::Level;
 use crate::node::{Message, Node, own_posts};
 use crate::persistence::tail::BEFORE_LOG;
+use crate::process;
 use crate::worker::{Deliveries, LogView};
 
 /// The port of one worker.
@@ -360,6 +361,7 @@ impl ServerPort for Port<'_> {
 
     fn purge_memory(&mut self, store: &mut Handle) {
         store.purge();
+        process::give_free_memory_back();
     }
 }
 

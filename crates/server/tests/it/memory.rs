@@ -8,6 +8,8 @@ use crate::limits::eventually;
 
 const KEYS: usize = 60_000;
 const KEYS_PER_COMMAND: usize = 500;
+/// Of 4 KB each: too large for the store's own slabs, and too small for pages of their own.
+const HASHES: usize = 8_000;
 
 /// Loads [`KEYS`] keys of 100 bytes, then deletes nine of ten.
 fn leave_holes(client: &mut Client) {
@@ -82,5 +84,33 @@ fn memory_purge_gives_idle_memory_back() {
     client.command(&["MEMORY", "PURGE"]).unwrap();
     eventually("holes are closed", || {
         figure(&mut client, "allocator_frag_bytes") < 1 << 20
+    });
+}
+
+#[test]
+fn memory_purge_gives_back_what_large_values_left() {
+    let server = ServerBuilder::iolite()
+        .args(&["--threads", "1"])
+        .start()
+        .unwrap();
+    let mut client = server.client().unwrap();
+    let at_first = figure(&mut client, "used_memory_rss");
+    let value = "v".repeat(80);
+    let fields: Vec<_> = (0..40).map(|field| format!("field:{field}")).collect();
+    for number in 0..HASHES {
+        let name = format!("hash:{number}");
+        let mut all = vec!["HSET", &name];
+        fields
+            .iter()
+            .for_each(|field| all.extend([field.as_str(), value.as_str()]));
+        client.command(&all).unwrap();
+    }
+    let grown = figure(&mut client, "used_memory_rss") - at_first;
+    assert!(grown > 20 << 20, "{grown} bytes for all hashes");
+    client.command(&["FLUSHALL"]).unwrap();
+    // They are freed behind the scenes.
+    eventually("the system has it again", || {
+        client.command(&["MEMORY", "PURGE"]).unwrap();
+        figure(&mut client, "used_memory_rss") < at_first + grown / 3
     });
 }

@@ -28,7 +28,8 @@ cores to spare (`threads` below the number of cores) it answers a lone client so
 processor time; `0` turns it off.
 
 Memory that lies idle between records is given back by moving records together, in short steps
-between commands. `MEMORY PURGE` asks for it; with `activedefrag yes` it begins when
+between commands. `MEMORY PURGE` asks for it, and for what large values left behind in the C library's
+allocator, which gives little of it back by itself; with `activedefrag yes` it begins when
 `active-defrag-ignore-bytes` and `active-defrag-threshold-lower` per cent of what is in use lie idle;
 with `activedefrag no`, the default, at 16 MiB and 20 %; and under `maxmemory` as much of it is done
 as the limit needs.
