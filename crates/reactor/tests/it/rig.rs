@@ -256,10 +256,17 @@ impl Client {
 
 impl Read for Client {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-            Stream::InProcess(peer) => patiently(|| peer.read(buffer)),
+        loop {
+            let count = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(buffer),
+                Stream::Unix(stream) => stream.read(buffer),
+                Stream::InProcess(peer) => patiently(|| peer.read(buffer)),
+            };
+            match count {
+                // A wait with a timeout ends where the process is stopped and goes on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
         }
     }
 }
