@@ -365,6 +365,8 @@ impl ClientRecord {
     pub const TRACKING_BROADCAST: u32 = 1 << 22;
     /// It is connected no more.
     pub const GONE: u32 = 1 << 23;
+    /// CLIENT CAPA REDIRECT.
+    pub const REDIRECTS: u32 = 1 << 24;
     /// A key that it watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 

@@ -160,7 +160,10 @@ fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -
         ClientCondition::LibraryName(name) => *name == client.names().library_name,
         ClientCondition::LibraryVersion(version) => *version == client.names().library_version,
         ClientCondition::Database(database) => client.database.load(Ordering::Relaxed) == *database,
-        ClientCondition::Capability(_) => false,
+        // As CLIENT LIST abbreviates it.
+        ClientCondition::Capability(letters) => {
+            letters == "r" && client.has_flag(ClientRecord::REDIRECTS)
+        }
     }
 }
 

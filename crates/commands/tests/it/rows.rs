@@ -14,6 +14,7 @@ use crate::oracle;
 const ACCEPTED: &[(&str, &str, &str)] = &[
     ("client|kill", "history", "MAXAGE is newer: Redis 7.4"),
     ("set", "history", "IFEQ is newer: Valkey 8.1"),
+    ("client|capa", "row", "newer: Valkey 8.0"),
     ("client|durability", "row", "our own"),
     ("cluster|myshardid", "row", "newer: Redis 7.2"),
     ("client|maint_notifications", "row", "newer: Redis 8.2"),

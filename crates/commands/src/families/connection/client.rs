@@ -147,6 +147,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
+            name: "CAPA",
+            arity: Arity::AtLeast(3),
+            since: "8.0.0",
+            summary: "Says what the client is able to.",
+            syntax: "capability [capability ...]",
+            handler: capabilities,
+            ..MEMBER
+        },
+        CommandSpec {
             name: "REPLY",
             arity: Arity::Exactly(3),
             since: "3.2.0",
@@ -332,6 +341,10 @@ const HELP: &[&str] = &[
     "    Protect current client connection from eviction.",
     "NO-TOUCH (ON|OFF)",
     "    Will not touch LRU/LFU stats when this mode is on.",
+    "CAPA <capability> [<capability> ...]",
+    "    Say what the client is able to. Capabilities are:",
+    "    * REDIRECT: it understands -REDIRECT, which a server without replication never sends.",
+    "      Others are not an error.",
     "DURABILITY (DEFAULT|ALWAYS)",
     "    Replies wait until the log is on disk (ALWAYS), or as appendfsync says.",
     "MAINT_NOTIFICATIONS (ON|OFF) [<option> <value> ...]",
@@ -436,6 +449,25 @@ fn switch(
     context.session.client.set_flag(flag, on);
     if flag == ClientRecord::NO_TOUCH {
         context.store.note_use(!on);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// What is not known is passed over: a client says everything that it is able to, to any server.
+fn capabilities(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let redirects = args
+        .rest()
+        .any(|word| word.eq_ignore_ascii_case(b"REDIRECT"));
+    if redirects {
+        context
+            .session
+            .client
+            .set_flag(ClientRecord::REDIRECTS, true);
     }
     reply.ok();
     Ok(())

@@ -220,9 +220,10 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     let users = &context.settings.users;
     session.log_in(Arc::clone(users.default_user()));
     session.authenticated = !users.must_log_in();
-    session
-        .client
-        .set_flag(ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH, false);
+    session.client.set_flag(
+        ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH | ClientRecord::REDIRECTS,
+        false,
+    );
     session.client.names().name.clear();
     context.store.note_use(true);
     reply.set_version(Resp::V2);
