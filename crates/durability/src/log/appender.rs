@@ -102,6 +102,7 @@ impl Appender {
         match chunk {
             Some((held, chunk)) if *held == index && builder.words_count() <= left => {
                 chunk.write_summed(at, builder.unsummed(sequence));
+                chunk.look_ahead(at + builder.words_count());
             }
             _ => *chunk = Some(write_across(log, sequence, builder.words(sequence))),
         }

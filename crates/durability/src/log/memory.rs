@@ -58,6 +58,17 @@ impl Chunk {
         }
     }
 
+    /// Asks the caches for where the next frames go, as a store to a line that is not there holds up what follows.
+    #[inline]
+    pub(super) fn look_ahead(&self, at: usize) {
+        const LINE_WORDS: usize = 8;
+        for line in 1..=LINES_AHEAD {
+            if let Some(word) = self.words.get(at + line * LINE_WORDS) {
+                base::cache::prefetch(word);
+            }
+        }
+    }
+
     /// Writes a frame from a word on, which has zeroes where its sum goes, with its sum.
     #[inline]
     pub(super) fn write_summed(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
@@ -69,6 +80,9 @@ impl Chunk {
         }
     }
 }
+
+/// Lines behind a frame that are asked for: those of one or two frames of a short value.
+const LINES_AHEAD: usize = 5;
 
 /// Words of one chunk; none at all without one.
 #[derive(Clone, Debug, Default)]
