@@ -128,7 +128,7 @@ pub const PARTS: &[Part] = &[
     Part {
         name: "fuzz",
         purpose: "mutated bytes into every decoder, under the address sanitizer",
-        minutes_max: 6.0,
+        minutes_max: 9.0,
         needs: &[&tools::CPP_COMPILER],
         commands: || vec![xtask(&["fuzz"])],
     },
