@@ -8,23 +8,17 @@
 
 use std::io;
 use std::ops::Deref;
-use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use crate::page_buffer::PageBuffer;
 use crate::shared_bytes::SharedBytes;
 
 /// Bytes on pages of their own, which the system has back when this is dropped.
 #[derive(Debug)]
 pub struct MappedBytes {
-    /// The first byte; of nothing in particular when there are none.
-    start: NonNull<u8>,
-    len: usize,
+    /// None when there are no bytes.
+    pages: Option<PageBuffer>,
 }
-
-// SAFETY: owns its pages and never changes them after they were made.
-unsafe impl Send for MappedBytes {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for MappedBytes {}
 
 impl MappedBytes {
     /// A copy of `bytes`.
@@ -32,16 +26,12 @@ impl MappedBytes {
     /// # Errors
     /// The system has no memory or no more mappings for it.
     pub fn copy_of(bytes: &[u8]) -> io::Result<Self> {
-        let mut start = NonNull::dangling();
-        if !bytes.is_empty() {
-            start = map(bytes.len())?;
-            // SAFETY: so many bytes were mapped just now for reading and writing, and nobody else knows of them.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
+        if bytes.is_empty() {
+            return Ok(Self { pages: None });
         }
-        Ok(Self {
-            start,
-            len: bytes.len(),
-        })
+        let mut pages = PageBuffer::new(bytes.len())?;
+        pages.copy_from_slice(bytes);
+        Ok(Self { pages: Some(pages) })
     }
 }
 
@@ -49,18 +39,7 @@ impl Deref for MappedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on are mapped and written for as long as this lives, and nobody writes
-        // to them; of none, `start` is aligned and not null.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for MappedBytes {
-    fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: the mapping is of this length and this one's alone; whoever borrowed from it is gone.
-            unsafe { unmap(self.start, self.len) };
-        }
+        self.pages.as_deref().unwrap_or_default()
     }
 }
 
@@ -74,34 +53,12 @@ impl Eq for MappedBytes {}
 
 impl SharedBytes for Arc<MappedBytes> {
     fn len(&self) -> usize {
-        self.len
+        self.deref().len()
     }
 
     fn piece_at(&self, at: usize) -> &[u8] {
         self.get(at..).unwrap_or_default()
     }
-}
-
-/// Fresh pages for `len` bytes, which are not zero.
-pub(crate) fn map(len: usize) -> io::Result<NonNull<u8>> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: asks for a new mapping wherever there is room; no other one is touched.
-    let start = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
-}
-
-/// Gives back what [`map`] gave.
-///
-/// # Safety
-/// `map(len)` gave `start`, nobody has given it back yet, and nobody looks at it any more.
-pub(crate) unsafe fn unmap(start: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise: the mapping is whole and nobody's.
-    let unmapped = unsafe { libc::munmap(start.as_ptr().cast(), len) };
-    debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
 }
 
 #[cfg(test)]
@@ -120,10 +77,5 @@ mod tests {
             assert_eq!(mapped.piece_at(len / 2), &bytes[len / 2..]);
             assert!(mapped.piece_at(len + 1).is_empty());
         }
-    }
-
-    #[test]
-    fn what_the_system_does_not_have_is_an_error() {
-        assert!(map(usize::MAX / 2).is_err());
     }
 }

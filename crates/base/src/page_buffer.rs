@@ -6,9 +6,7 @@
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
-
-use crate::mapped_bytes::{map, unmap};
+use std::ptr::{self, NonNull};
 
 /// Bytes that begin a page of memory, zeroes at first. The system has their pages back when this is dropped.
 pub struct PageBuffer {
@@ -64,6 +62,28 @@ impl fmt::Debug for PageBuffer {
     }
 }
 
+/// Fresh pages for `len` bytes, of which there must be some.
+fn map(len: usize) -> io::Result<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: asks for a new mapping wherever there is room; no other one is touched.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Gives back what [`map`] gave.
+///
+/// # Safety
+/// `map(len)` gave `start`, nobody has given it back yet, and nobody looks at it any more.
+unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise: the mapping is whole and nobody's.
+    let unmapped = unsafe { libc::munmap(start.as_ptr().cast(), len) };
+    debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
@@ -79,5 +99,9 @@ mod tests {
             assert_eq!((buffer.len(), buffer[len - 1]), (len, 7));
         }
         assert!(PageBuffer::new(0).is_err());
+    }
+    #[test]
+    fn what_the_system_does_not_have_is_an_error() {
+        assert!(map(usize::MAX / 2).is_err());
     }
 }
