@@ -18,6 +18,7 @@ use crate::heap;
 use crate::index::{Index, State};
 use crate::layout::{Form, View};
 use crate::shared::Hasher;
+use crate::slab::Slab;
 
 /// Looks ahead at the keys of one database, for a handle that is inside the store.
 #[derive(Clone, Copy)]
@@ -50,12 +51,19 @@ impl RecordSpan {
     const BYTES_MAX: u64 = 64;
 
     /// Of so many records in so many bytes.
-    pub(crate) fn average(records: u64, bytes: u64) -> Self {
+    fn average(records: u64, bytes: u64) -> Self {
         let average = bytes / records.max(1);
         let reach = average.saturating_sub(1).min(Self::BYTES_MAX);
         Self {
             bytes: usize::try_from(reach).unwrap_or(0),
         }
+    }
+
+    /// Of the records of some indexes, by what was told of them; what lies in objects is not counted.
+    pub(crate) fn of<'a>(indexes: impl Iterator<Item = &'a Index>, slab: &Slab) -> Self {
+        let told = indexes.map(|index| index.counts.about().keys);
+        let records = told.sum::<i64>().max(0).unsigned_abs();
+        Self::average(records, slab.usage().live_bytes)
     }
 
     /// Asks for the line that a record at `offset` ends in, if it is one of average length.

@@ -4,7 +4,6 @@ use base::sync::atomic::{AtomicU64, Ordering};
 
 use crate::accounting::resident_bytes;
 use crate::chunk::CLEANED_AT_ONCE;
-use crate::databases::Seen;
 use crate::indexed::Indexed;
 use crate::lookahead::RecordSpan;
 use crate::shared::Shared;
@@ -33,7 +32,8 @@ impl Indexed {
         if self.is_measure_due(now_unix_ms) {
             let shared = &*self.shared;
             self.local.tell_bytes(shared);
-            self.record_span = record_span(shared, &self.seen);
+            let indexes = self.seen.iter().map(|(_, index)| &**index);
+            self.record_span = RecordSpan::of(indexes, &shared.slab);
             measure(shared, now_unix_ms);
             if shared.last_move.is_due(now_unix_ms, MOVE_EVERY_MS) {
                 shared.mover.begin_if_due(shared);
@@ -82,13 +82,6 @@ impl LastTime {
                 .compare_exchange(last, now_unix_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
-}
-
-/// How long records are by what was told of them, objects not counted.
-fn record_span(shared: &Shared, seen: &Seen) -> RecordSpan {
-    let told = seen.iter().map(|(_, index)| index.counts.about().keys);
-    let records = told.sum::<i64>().max(0).unsigned_abs();
-    RecordSpan::average(records, shared.slab.usage().live_bytes)
 }
 
 /// Corrects what the counters say by what the system says, where there is a limit.

@@ -137,10 +137,8 @@ impl Snapshots {
             self.generation.fetch_add(1, Ordering::Release);
             indexes
         });
-        let told = indexes.iter().map(|(_, index)| index.counts.about().keys);
-        let records = told.sum::<i64>().max(0).unsigned_abs();
         *walk = Some(Walk {
-            span: RecordSpan::average(records, shared.slab.usage().live_bytes),
+            span: RecordSpan::of(indexes.iter().map(|(_, index)| &**index), &shared.slab),
             indexes: indexes.into_iter().map(|(_, index)| index).collect(),
             at: 0,
             number: 0,
