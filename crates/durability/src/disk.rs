@@ -14,8 +14,6 @@ use std::path::Path;
 
 use base::sync::atomic::{AtomicU64, Ordering};
 
-use direct::Writes;
-
 /// Rows of words that are written at once.
 pub const ROWS_MAX: usize = base::gather_write::ROWS_MAX;
 
@@ -59,15 +57,6 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Those of the system.
     fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.open(path)
-    }
-
-    /// Makes a file as [`Disk::create`] does, for who appends to it in large pieces: each is with the system
-    /// when the call returns. Pages of a few dozen bytes each would be written again and again.
-    ///
-    /// # Errors
-    /// Those of the system.
-    fn create_appended(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.create(path)
     }
 
     /// Gives a file another name, in place of what had that name. Durable after
@@ -188,15 +177,11 @@ impl Disk for SystemDisk {
     }
 
     fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        direct::create(path, Writes::InPieces)
+        direct::create(path)
     }
 
     fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         direct::open(path)
-    }
-
-    fn create_appended(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        direct::create(path, Writes::AtOnce)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

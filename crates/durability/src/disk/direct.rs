@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use base::page_buffer::PageBuffer;
-use base::sync::atomic::AtomicU64;
 
 use super::{DiskFile, SystemFile};
 
@@ -41,20 +40,11 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Pieces of one file: one that is being filled, and one that is on its way.
 const PIECES_MAX: usize = 2;
 
-/// When what was written is handed to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writes {
-    /// Before the call returns.
-    AtOnce,
-    /// By a thread beside, in whole pieces; the rest when somebody asks for it.
-    InPieces,
-}
-
 /// Makes a file that must not exist yet.
-pub(super) fn create(path: &Path, writes: Writes) -> io::Result<Box<dyn DiskFile>> {
+pub(super) fn create(path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let plain = File::create_new(path)?;
     let direct = open_direct(path, OpenOptions::new().write(true));
-    let file = DirectFile::new(Ways::new(plain, direct), writes, PIECE_BYTES)?;
+    let file = DirectFile::new(Ways::new(plain, direct), PIECE_BYTES)?;
     Ok(Box::new(file))
 }
 
@@ -156,7 +146,6 @@ struct DirectFile {
 /// What is being put together.
 #[derive(Debug)]
 struct State {
-    writes: Writes,
     buffer: PageBuffer,
     /// Where the buffer's first byte goes, which begins a page; none when nobody knows.
     start: Option<u64>,
@@ -188,16 +177,12 @@ impl Fault {
 }
 
 impl DirectFile {
-    fn new(ways: Ways, writes: Writes, piece_bytes: usize) -> io::Result<Self> {
+    fn new(ways: Ways, piece_bytes: usize) -> io::Result<Self> {
         let len = ways.plain.size()?;
         let ways = Arc::new(ways);
-        let pump = match writes {
-            Writes::AtOnce => None,
-            // Without a thread of its own it is written by who fills it.
-            Writes::InPieces => Pump::start(&ways, piece_bytes).ok(),
-        };
+        // Without a thread of its own it is written by who fills it.
+        let pump = Pump::start(&ways, piece_bytes).ok();
         let state = State {
-            writes,
             buffer: PageBuffer::new(piece_bytes)?,
             start: None,
             filled: 0,
@@ -217,24 +202,6 @@ impl DirectFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes bytes that come in pieces, up to so many at a time.
-    fn write<'b>(
-        &self,
-        mut offset: u64,
-        pieces: impl IntoIterator<Item = &'b [u8]>,
-    ) -> io::Result<()> {
-        let mut state = self.state();
-        let mut written = state.check();
-        for piece in pieces {
-            written = written.and_then(|()| state.put(&self.ways, piece, offset));
-            offset += piece.len() as u64;
-        }
-        if state.writes == Writes::AtOnce {
-            written = written.and_then(|()| state.hand_over(&self.ways));
-        }
-        written.map_err(|error| state.lose(error))
-    }
-
     /// The state, with everything that was written in the file.
     fn settled(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state();
@@ -252,9 +219,7 @@ impl State {
     /// Forgets what could not be written. Who was told that it would be must not believe that it was.
     fn lose(&mut self, error: io::Error) -> io::Error {
         self.forget();
-        if self.writes == Writes::InPieces {
-            self.fault.get_or_insert_with(|| Fault::of(&error));
-        }
+        self.fault.get_or_insert_with(|| Fault::of(&error));
         error
     }
 
@@ -363,28 +328,9 @@ impl State {
 
 impl DiskFile for DirectFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.write(offset, [bytes])
-    }
-
-    fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
-        let words = rows.iter().flat_map(|row| row.chunks(WORDS_AT_ONCE));
         let mut state = self.state();
-        let mut written = state.check();
-        written = written.and_then(|()| state.put(&self.ways, head, offset));
-        let mut at = offset + head.len() as u64;
-        let mut bytes = [0; WORDS_AT_ONCE * size_of::<u64>()];
-        for words in words {
-            let bytes = &mut bytes[..size_of_val(words)];
-            for (place, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(words) {
-                let word = word.load(Ordering::Relaxed);
-                place.copy_from_slice(&word.to_le().to_le_bytes());
-            }
-            written = written.and_then(|()| state.put(&self.ways, bytes, at));
-            at += bytes.len() as u64;
-        }
-        if state.writes == Writes::AtOnce {
-            written = written.and_then(|()| state.hand_over(&self.ways));
-        }
+        let written = state.check();
+        let written = written.and_then(|()| state.put(&self.ways, bytes, offset));
         written.map_err(|error| state.lose(error))
     }
 
@@ -426,9 +372,6 @@ impl DiskFile for DirectFile {
         self.ways.direct().is_some()
     }
 }
-
-/// Words that are copied at a time.
-const WORDS_AT_ONCE: usize = 512;
 
 /// A thread that takes pieces to the device, so that who fills them need not wait for it.
 #[derive(Debug)]

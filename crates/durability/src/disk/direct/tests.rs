@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 
+use base::sync::atomic::AtomicU64;
+
 use super::*;
 
 /// Small, so that a few writes fill some.
@@ -28,13 +30,13 @@ impl Place {
     }
 
     /// A file as [`create`] makes it.
-    fn file(&self, writes: Writes, direct: Direct) -> DirectFile {
+    fn file(&self, direct: Direct) -> DirectFile {
         let plain = File::create_new(&self.0).unwrap();
         let opened = open_direct(&self.0, OpenOptions::new().write(true));
         let opened = opened.filter(|_| !matches!(direct, Direct::Missing));
         let mut ways = Ways::new(plain, opened);
         ways.refuses = matches!(direct, Direct::Refusing);
-        DirectFile::new(ways, writes, SMALL_PIECE_BYTES).unwrap()
+        DirectFile::new(ways, SMALL_PIECE_BYTES).unwrap()
     }
 }
 
@@ -157,23 +159,21 @@ proptest! {
     #[test]
     fn it_holds_what_any_file_would(
         acts in prop::collection::vec(act(), 1..40),
-        is_in_pieces in any::<bool>(),
+        has_thread in any::<bool>(),
         direct in prop_oneof![
             6 => Just(Direct::AsItIs),
             1 => Just(Direct::Missing),
             1 => Just(Direct::Refusing),
         ],
     ) {
-        let writes = if is_in_pieces { Writes::InPieces } else { Writes::AtOnce };
         let place = Place::new();
-        let file = place.file(writes, direct);
+        let file = place.file(direct);
+        if !has_thread {
+            file.state().pump = None;
+        }
         let mut model = Model::default();
         for act in &acts {
             model.act(&file, act);
-            // What was written at once is there without anybody asking for it.
-            if writes == Writes::AtOnce {
-                prop_assert_eq!(&place.read(), &model.bytes);
-            }
         }
         file.sync().unwrap();
         prop_assert_eq!(&place.read(), &model.bytes);
@@ -183,7 +183,7 @@ proptest! {
 #[test]
 fn what_is_read_past_the_cache_is_what_was_written() {
     let place = Place::new();
-    let file = create(&place.0, Writes::InPieces).unwrap();
+    let file = create(&place.0).unwrap();
     let mut model = Model::default();
     for len in [64, 262_000, 1_300_000, 1_000_000, 56] {
         let bytes = model.fresh(len);
@@ -208,7 +208,7 @@ fn what_is_read_past_the_cache_is_what_was_written() {
     assert_eq!(found[..5_000], model.bytes[end - 5_000..]);
     assert_eq!(reader.read_at(&mut found, end as u64).unwrap(), 0);
     assert_eq!(reader.read_at(&mut found, end as u64 + 1).unwrap(), 0);
-    assert!(create(&place.0, Writes::AtOnce).is_err(), "made once");
+    assert!(create(&place.0).is_err(), "made once");
 }
 
 /// A file with its bytes, and who reads it in small pieces.
@@ -255,7 +255,7 @@ proptest! {
 fn where_it_is_refused_the_usual_way_is_taken() {
     for direct in [Direct::Missing, Direct::Refusing] {
         let place = Place::new();
-        let file = place.file(Writes::InPieces, direct);
+        let file = place.file(direct);
         let bytes = Model::default().fresh(3 * SMALL_PIECE_BYTES);
         file.write_at(&bytes, 0).unwrap();
         file.sync().unwrap();
@@ -265,15 +265,15 @@ fn where_it_is_refused_the_usual_way_is_taken() {
 }
 
 /// A file whose device is full.
-fn full_file(writes: Writes) -> DirectFile {
+fn full_file() -> DirectFile {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ways = Ways::new(full(), Some(full()));
-    DirectFile::new(ways, writes, SMALL_PIECE_BYTES).unwrap()
+    DirectFile::new(ways, SMALL_PIECE_BYTES).unwrap()
 }
 
 #[test]
 fn a_piece_that_was_lost_is_an_error_of_what_follows() {
-    let file = full_file(Writes::InPieces);
+    let file = full_file();
     let bytes = vec![1; SMALL_PIECE_BYTES];
     let mut errors = 0;
     for number in 0..8 {
@@ -287,19 +287,21 @@ fn a_piece_that_was_lost_is_an_error_of_what_follows() {
     }
     assert!(file.write_at(&bytes, 0).is_err() && file.size().is_err());
 
-    let file = full_file(Writes::InPieces);
+    let file = full_file();
     file.write_at(&bytes[..100], 0).unwrap();
     let error = file.sync().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 }
 
 #[test]
-fn who_is_told_at_once_may_try_again() {
-    let file = full_file(Writes::AtOnce);
-    let bytes = vec![1; SMALL_PIECE_BYTES + 100];
-    for len in [100, SMALL_PIECE_BYTES, bytes.len()] {
-        let error = file.write_at(&bytes[..len], 0).unwrap_err();
+fn without_a_thread_whoever_fills_a_piece_is_told() {
+    let file = full_file();
+    file.state().pump = None;
+    let bytes = vec![1; SMALL_PIECE_BYTES];
+    for _ in 0..2 {
+        let error = file.write_at(&bytes, 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
-    assert!(file.state().fault.is_none());
+    let error = file.sync().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 }
