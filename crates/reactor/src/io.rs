@@ -18,9 +18,9 @@ impl<'a> Io<'a> {
     }
 
     /// Ends a connection without waiting for a slow reader: what its socket takes at once of what
-    /// was written so far is sent.
-    pub fn close(&mut self, id: ConnectionId) {
-        self.state.close(id, Phase::Doomed(CloseReason::Requested));
+    /// was written so far is sent. Whether that is news: what ends already, ends for the first reason.
+    pub fn close(&mut self, id: ConnectionId) -> bool {
+        self.state.close(id, Phase::Doomed(CloseReason::Requested))
     }
 
     /// Ends a connection once all that was written so far was taken. Nothing more is read from it.
@@ -88,13 +88,6 @@ impl<'a> Io<'a> {
     pub fn is_closing(&self, id: ConnectionId) -> bool {
         let connection = self.state.connections.get(id);
         connection.is_none_or(|connection| connection.phase != Phase::Open)
-    }
-
-    /// Whether the connection ends with this turn, whatever else is said of it.
-    #[must_use]
-    pub fn is_doomed(&self, id: ConnectionId) -> bool {
-        let connection = self.state.connections.get(id);
-        connection.is_none_or(|connection| matches!(connection.phase, Phase::Doomed(_)))
     }
 
     /// What went through all connections of this loop so far.

@@ -94,10 +94,10 @@ impl LoopState {
         self.close(id, Phase::Doomed(reason));
     }
 
-    /// Moves a connection towards its end; never back.
-    pub(crate) fn close(&mut self, id: ConnectionId, phase: Phase) {
+    /// Moves a connection towards its end; never back. Whether that moved it.
+    pub(crate) fn close(&mut self, id: ConnectionId, phase: Phase) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
-            return;
+            return false;
         };
         let goes_on = match connection.phase {
             Phase::Open => true,
@@ -108,6 +108,7 @@ impl LoopState {
             connection.phase = phase;
             self.ending.push(id);
         }
+        goes_on
     }
 
     pub(crate) fn pause(&mut self, id: ConnectionId) {

@@ -247,9 +247,8 @@ impl Worker {
         if self.buffers.refresh(connected, io) < held_bytes / 2 {
             let client = &connected.session.client;
             client.set_flag(ClientRecord::EVICTED, false);
-        } else if !io.is_doomed(id) {
+        } else if io.close(id) {
             self.counters.bump(Count::EvictedClients);
-            io.close(id);
         }
     }
 
@@ -451,9 +450,8 @@ impl Worker {
         }
         self.deliveries.deliver(&mut self.sessions, io, output);
         for id in self.deliveries.take_missed(&self.sessions) {
-            if !io.is_doomed(id) {
+            if io.close(id) {
                 self.counters.bump(Count::OutputLimitCloses);
-                io.close(id);
             }
         }
     }

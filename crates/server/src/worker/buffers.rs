@@ -227,10 +227,6 @@ impl Buffers {
         (now_ms, now_unix_ms): (u64, u64),
     ) -> bool {
         let id = connected.id;
-        // Whoever closed it has counted it.
-        if io.is_doomed(id) {
-            return true;
-        }
         let input_bytes = io.input_bytes(id) + arrived_bytes(connected);
         let output_bytes = io.pending_output_bytes(id);
         let holding = &mut connected.holding;
@@ -244,11 +240,11 @@ impl Buffers {
         if io.is_closing(id) && stuck_ms > DEPARTURE_MS_MAX {
             io.close(id);
         } else if self.judge_output(connected, config, now_ms) == Verdict::Close {
-            counters.bump(Count::OutputLimitCloses);
-            io.close(id);
-        } else if self.judge_input(connected, config) == Verdict::Close {
+            if io.close(id) {
+                counters.bump(Count::OutputLimitCloses);
+            }
+        } else if self.judge_input(connected, config) == Verdict::Close && io.close(id) {
             counters.bump(Count::QueryLimitCloses);
-            io.close(id);
         }
         // What a session holds stays as it is until the client sends something.
         let Holding {
