@@ -142,6 +142,8 @@ fn spawn_worker(
     std::thread::Builder::new()
         .name(format!("worker-{index}"))
         .spawn(move || {
+            // Where that cannot be had, a worker waits longer for its core beside others who compute.
+            let _refused = reactor::workers::ask_for_short_slices();
             let worker = Worker::new(Arc::clone(&node), index);
             let output = Arena::new(ReplyBuffer::with_capacity(0));
             let options = reactor::Options {
