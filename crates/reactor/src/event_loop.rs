@@ -17,6 +17,7 @@ mod end;
 mod input;
 mod insistent;
 mod output;
+mod spare;
 mod spin;
 
 use std::io;
@@ -41,6 +42,7 @@ pub(crate) use output::is_passing;
 use accept::Acceptor;
 use end::Lingering;
 use insistent::Suspects;
+use spare::SpareBuffers;
 use spin::Spin;
 
 /// Size of the thread's input buffer.
@@ -91,6 +93,8 @@ pub struct EventLoop<S: Service> {
     output: S::Output,
     /// Input of the connection that is being served; empty while it is lent out.
     buffer: Box<[u8]>,
+    /// For input that is kept.
+    spares: SpareBuffers,
     state: LoopState,
     clock: Arc<dyn Clock>,
     /// When the connection that is being served first filled the buffer.
@@ -127,6 +131,7 @@ impl<S: Service> EventLoop<S> {
             service,
             output,
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
+            spares: SpareBuffers::default(),
             state,
             clock: Arc::clone(&options.clock),
             rounds_began_ns: None,

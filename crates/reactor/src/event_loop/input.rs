@@ -4,7 +4,7 @@
 //!   thread's buffer:   | kept input, copied here | bytes just received |  room  |
 //! ```
 //!
-//! What the service does not consume is kept in the connection, in a buffer of exactly its size.
+//! What the service does not consume is kept in the connection, in a buffer of its size or in one that is spare.
 //! It goes back to the front of the thread's buffer before more is received; once it is half of
 //! that buffer, or more is needed than fits there, the connection's own buffer is received into
 //! instead. That one at most doubles with the bytes that came, whatever length a peer claims.
@@ -212,8 +212,11 @@ impl<S: Service> EventLoop<S> {
         };
         if consumed < input.len() {
             self.put_back(id, input, consumed);
-        } else if let Some(connection) = self.state.connections.get_mut(id) {
-            connection.needed = 0;
+        } else {
+            self.spares.give(input);
+            if let Some(connection) = self.state.connections.get_mut(id) {
+                connection.needed = 0;
+            }
         }
     }
 
@@ -293,7 +296,7 @@ impl<S: Service> EventLoop<S> {
             return;
         };
         if rest.is_empty() {
-            connection.input = Vec::new();
+            self.spares.give(mem::take(&mut connection.input));
             connection.needed = 0;
             return;
         }
@@ -303,7 +306,8 @@ impl<S: Service> EventLoop<S> {
             connection.input.reserve_exact(new.len());
             connection.input.extend_from_slice(new);
         } else {
-            connection.input = rest.to_vec();
+            self.spares.give(mem::take(&mut connection.input));
+            connection.input = self.spares.copy_of(rest);
         }
         self.check_kept(id);
     }
@@ -315,7 +319,8 @@ impl<S: Service> EventLoop<S> {
         };
         let rest = input.len() - consumed;
         if consumed > 0 && rest <= input.capacity() / 2 {
-            input = input[consumed..].to_vec();
+            let shorter = self.spares.copy_of(&input[consumed..]);
+            self.spares.give(mem::replace(&mut input, shorter));
         } else {
             input.drain(..consumed);
         }
