@@ -63,6 +63,25 @@ impl Packed {
         }
     }
 
+    /// Without elements, with room for `bytes` of them at the back.
+    #[must_use]
+    pub fn with_room_behind(bytes: usize) -> Self {
+        let mut block = Self::new();
+        block.buffer.reserve_exact(stepped(bytes));
+        block
+    }
+
+    /// Without elements, with room for `bytes` of them at the front.
+    #[must_use]
+    pub fn with_room_in_front(bytes: usize) -> Self {
+        let gap = stepped(bytes);
+        Self {
+            buffer: vec![0; gap],
+            gap: number(gap),
+            count: 0,
+        }
+    }
+
     /// Number of elements.
     #[inline]
     #[must_use]
@@ -579,8 +598,12 @@ fn grown(bytes: usize) -> usize {
         ..=SMALL_BYTES => 0,
         _ => (bytes / SPARE_PART).min(SPARE_BYTES_MAX),
     };
-    // Eight bytes short of a step: what an allocator puts in front fills it up.
-    (bytes + spare + STEP_BYTES / 2).next_multiple_of(STEP_BYTES) - STEP_BYTES / 2
+    stepped(bytes + spare)
+}
+
+/// The next length that is eight bytes short of a step: what an allocator puts in front fills it up.
+fn stepped(bytes: usize) -> usize {
+    (bytes + STEP_BYTES / 2).next_multiple_of(STEP_BYTES) - STEP_BYTES / 2
 }
 
 #[inline]

@@ -137,7 +137,9 @@ impl Blocks {
         let block = self.end_block(end);
         if !block.is_some_and(|block| takes(block, bytes, limit)) {
             self.fit(end);
-            let fresh = Block::new(Packed::new());
+            let fresh = self.fresh(end, bytes, limit);
+            self.buffer_bytes += fresh.memory_bytes();
+            let fresh = Block::new(fresh);
             match end {
                 End::Front => self.blocks.push_front(fresh),
                 End::Back => self.blocks.push_back(fresh),
@@ -146,6 +148,20 @@ impl Blocks {
         match end {
             End::Front => self.change(0, |block| block.push_front(element)),
             End::Back => self.change(self.blocks.len() - 1, |block| block.push_back(element)),
+        }
+    }
+
+    /// A block for an end at which the last one is full, with an element of `bytes` to come.
+    ///
+    /// In a list that is long already all of its room is asked for at once: a buffer that grows to 8 KiB
+    /// step by step moves ten times, and leaves gaps between blocks that nothing of their length fills.
+    fn fresh(&self, end: End, bytes: usize, limit: BlockLimit) -> Packed {
+        match limit.content_bytes_max() {
+            Some(room) if self.blocks.len() >= ROOMY_FROM_BLOCKS && bytes <= room => match end {
+                End::Front => Packed::with_room_in_front(room),
+                End::Back => Packed::with_room_behind(room),
+            },
+            _ => Packed::new(),
         }
     }
 
@@ -342,6 +358,9 @@ impl Blocks {
 
 /// The row of blocks is made shorter when less than this part of it is in use.
 const SPARE_PART: usize = 8;
+
+/// A list with so many blocks has room for a whole one to come: an eighth of it at most.
+const ROOMY_FROM_BLOCKS: usize = 8;
 
 /// What a shared block takes beside its buffer: two counts, and the block itself.
 const SHARED_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Packed>());

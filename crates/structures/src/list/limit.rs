@@ -40,6 +40,11 @@ impl BlockLimit {
             || count > self.count_max
     }
 
+    /// The most bytes of elements that a block has, where bytes are what is limited.
+    pub(super) fn content_bytes_max(self) -> Option<usize> {
+        Some(self.bytes_max? - FRAME_BYTES)
+    }
+
     /// Whether a list is short enough to be one block again: half of the limit, lest it goes back
     /// and forth.
     pub(super) fn is_half_full_with(self, content_bytes: usize, count: usize) -> bool {

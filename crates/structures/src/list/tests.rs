@@ -194,6 +194,26 @@ fn what_is_added_at_once_decides_at_once() {
 }
 
 #[test]
+fn room_for_a_whole_block_is_asked_for_at_either_end_of_a_long_list() {
+    let limit = BlockLimit::default();
+    for end in [End::Front, End::Back] {
+        let (mut list, mut naive) = (List::new(), Vec::new());
+        for number in 0..3_000 {
+            let text = format!("element {number} of a list that has many blocks").into_bytes();
+            run(&mut list, &mut naive, &Step::Push(end, text), limit);
+            check_sums(&list);
+        }
+        // What was asked for and not needed is given back: one block has room to spare.
+        let content: usize = list.packed_blocks().map(Packed::content_bytes).sum();
+        assert!(list.blocks() > 8 && list.memory_bytes() < content + 16_384);
+        // Longer than any room: it is alone in its block.
+        let long = Step::Push(end, vec![b'x'; 20_000]);
+        run(&mut list, &mut naive, &long, limit);
+        compare(&list, &naive);
+    }
+}
+
+#[test]
 fn a_long_list_is_found_by_number() {
     let limit = BlockLimit::default();
     let mut list = List::new();
@@ -205,8 +225,8 @@ fn a_long_list_is_found_by_number() {
         assert_eq!(list.get(index), Some(Element::Integer(number)));
     }
     assert!(list.blocks() > 10);
-    // Four or five bytes each, and next to nothing beside.
-    assert!(list.memory_bytes() < 220_000);
+    // Four or five bytes each, room for one block, and next to nothing beside.
+    assert!(list.memory_bytes() < 220_000 + 8_192);
     list.remove(10..49_990, limit);
     let left: Vec<_> = list.iter().collect();
     assert_eq!(left.len(), 20);
