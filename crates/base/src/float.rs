@@ -69,6 +69,22 @@ impl FloatText {
         text
     }
 
+    /// The same, but whole numbers have an exponent where that is shorter, too.
+    ///
+    /// ```
+    /// assert_eq!(base::float::FloatText::digits(1e10).as_bytes(), b"1e+10");
+    /// assert_eq!(base::float::FloatText::digits(1e7).as_bytes(), b"10000000");
+    /// ```
+    #[must_use]
+    pub fn digits(value: f64) -> Self {
+        let mut text = Self::empty();
+        match word_of(value) {
+            Some(word) => text.push(word),
+            None => text.push_shortest(value),
+        }
+        text
+    }
+
     /// Seventeen significant digits, as C's `%.17g` prints them; the words are as in
     /// [`shortest`](Self::shortest).
     ///

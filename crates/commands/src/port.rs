@@ -212,6 +212,9 @@ pub trait ServerPort {
     /// DEBUG SLEEP: stops the calling worker for so long.
     fn sleep_seconds(&mut self, seconds: f64);
 
+    /// Waits a moment for what others do. To be called outside of the store.
+    fn rest(&mut self) {}
+
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 

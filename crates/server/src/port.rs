@@ -327,6 +327,10 @@ impl ServerPort for Port<'_> {
         std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
     }
 
+    fn rest(&mut self) {
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+
     fn set_active_expire(&mut self, on: bool) {
         self.node.store.set_active_expire(on);
     }

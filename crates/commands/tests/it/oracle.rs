@@ -1,15 +1,22 @@
 //! Redis itself, asked for its table of commands.
 
+use std::io;
+
 use protocol::Value;
 use testkit::process::{Server, ServerBuilder};
 
 /// A running `redis-server`, or `None` where there is none; in CI that is a failure.
+pub(crate) fn start() -> Option<Server> {
+    or_none(ServerBuilder::oracle().start())
+}
+
+/// What came of starting one that is told something.
 #[expect(
     clippy::print_stderr,
     reason = "who runs the tests should know what was left out"
 )]
-pub(crate) fn start() -> Option<Server> {
-    match ServerBuilder::oracle().start() {
+pub(crate) fn or_none(started: io::Result<Server>) -> Option<Server> {
+    match started {
         Ok(server) => Some(server),
         Err(error) => {
             assert!(

@@ -19,8 +19,8 @@ use durability::disk::{Disk, DiskFile};
 use rdb::file::{Content, Entry, FileWriter, Sizes};
 use rdb::{Style, VERSION_MAX, VERSION_MIN, value};
 use store::{
-    Batch, DatabaseId, Ending, Handle, Saved, SavedValue, SnapshotInProgress, SnapshotLimits,
-    SnapshotSink, SnapshotStep, Totals,
+    Batch, DatabaseId, Ending, Handle, Saved, SavedValue, SnapshotLimits, SnapshotSink,
+    SnapshotStep, Totals,
 };
 
 use crate::config::system_reason;
@@ -68,8 +68,6 @@ pub struct Exported {
 pub enum ExportError {
     /// The disk refused.
     Disk(io::Error),
-    /// A snapshot is in progress already.
-    Busy(SnapshotInProgress),
     /// Somebody cancelled the snapshot.
     Cancelled,
     /// Clients changed more than memory had room for.
@@ -95,7 +93,6 @@ impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disk(error) => f.write_str(&system_reason(error)),
-            Self::Busy(busy) => busy.fmt(f),
             Self::Cancelled => f.write_str("cancelled"),
             Self::OverLimit => f.write_str("clients changed more than memory had room for"),
             Self::Unknown(version) => write!(
@@ -218,10 +215,7 @@ impl Export<'_> {
             failed: None,
             ending: None,
         }));
-        let sink = Box::new(Sink(Arc::clone(&state)));
-        handle
-            .begin_snapshot(sink, self.limits)
-            .map_err(ExportError::Busy)?;
+        self.begin(&mut handle, &state)?;
         self.drive(&mut handle);
         let exported = lock(&state).finish()?;
         file.sync()?;
@@ -236,6 +230,21 @@ impl Export<'_> {
             return Err(error);
         }
         self.disk.create(&self.draft).map(Arc::from)
+    }
+
+    /// Makes the cut, as soon as no other snapshot is in progress.
+    fn begin(&self, handle: &mut Handle, state: &Arc<Mutex<State>>) -> Result<(), ExportError> {
+        loop {
+            let sink = Box::new(Sink(Arc::clone(state)));
+            if handle.begin_snapshot(sink, self.limits).is_ok() {
+                return Ok(());
+            }
+            if (self.is_given_up)() {
+                return Err(ExportError::Cancelled);
+            }
+            handle.advance_snapshot(BUCKETS_PER_STEP);
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Goes on until no snapshot is in progress: this one, and one that began on another thread meanwhile.

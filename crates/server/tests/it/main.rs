@@ -13,6 +13,7 @@ mod churn;
 mod clients;
 mod config_oracle;
 mod differential;
+mod digests;
 mod dump;
 mod examples;
 mod fairness;

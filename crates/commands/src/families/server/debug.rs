@@ -3,12 +3,13 @@
 use base::glob::{self, Case};
 use protocol::Reply;
 
-use super::debug_replies;
+use super::{debug_replies, digest, populate};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
+use crate::table::table;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "DEBUG",
@@ -63,6 +64,9 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             check_threshold(args.bytes()?)?;
             reply.ok();
         }
+        (b"DIGEST", 0) => digest::of_everything(context, reply)?,
+        (b"DIGEST-VALUE", _) => digest::of_values(context, args, reply)?,
+        (b"POPULATE", 1..=3) => populate::populate(context, args, reply)?,
         (b"RELOAD", _) => reload(context, args, reply)?,
         (b"OBJECT", 1) => debug_replies::object(context, args, reply)?,
         (b"PROTOCOL", 1) => debug_replies::protocol(args, reply)?,
@@ -89,6 +93,15 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())
+}
+
+/// Lets a subcommand pass as another command would be let, or not: DEBUG itself runs while data is loaded,
+/// and where nothing may be written.
+pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
+    match table().find(command) {
+        Some(found) => context.settings.refusals.pass(found.spec, context.session),
+        None => Ok(()),
+    }
 }
 
 /// Saves, forgets and loads everything. Nothing but NOSAVE changes that: keys that are there already
@@ -176,6 +189,10 @@ const HELP: &[&str] = &[
     "    Accepted without effect.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, with what is as by default.",
+    "DIGEST",
+    "    Return one sum of all that is in the data set. It is that of Redis 7.2.",
+    "DIGEST-VALUE <key> [<key> ...]",
+    "    Return such a sum of each value.",
     "ERROR <string>",
     "    Return an error with <string>.",
     "HTSTATS <dbid>",
@@ -184,6 +201,9 @@ const HELP: &[&str] = &[
     "    Say whether a value is kept as a listpack.",
     "OBJECT <key>",
     "    Show how a value is kept.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Create <count> strings key:<num>, or <prefix>:<num>, that hold value:<num>,",
+    "    cut off or filled with zeros to <size> bytes.",
     "PROTOCOL <type>",
     "    Reply with a test value of the specified type. <type> can be: string,",
     "    integer, double, null, array, set, map, attrib, push, verbatim, true,",

@@ -4,6 +4,7 @@ mod command;
 mod config;
 mod debug;
 mod debug_replies;
+mod digest;
 mod docs;
 mod hot_keys;
 pub(crate) mod keys;
@@ -11,6 +12,7 @@ mod latency;
 mod logs;
 mod memory;
 mod monitor;
+mod populate;
 mod saves;
 mod state;
 
