@@ -5,6 +5,7 @@
 //! reproduces and its tests compare with a reference server when one is installed.
 
 pub mod cache;
+pub mod cached_file;
 pub mod clock;
 pub mod crc;
 pub mod extended;

@@ -9,9 +9,11 @@ mod direct;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use base::cached_file;
 use base::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of words that are written at once.
@@ -72,6 +74,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Those of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// As [`Disk::remove`], of a file that may be long and was synced: takes its time over it, so that nobody who
+    /// wants the core waits until all of its pages are forgotten.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn retire(&self, path: &Path) -> io::Result<()> {
+        self.remove(path)
+    }
+
     /// Makes a directory and those above it; that it exists already is no error.
     ///
     /// # Errors
@@ -123,6 +134,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Begins with what [`DiskFile::sync`] has to do for a range, and takes its time over it, so that nobody who
+    /// wants the core waits until all of it is done. Nothing is durable for that, and errors are told by the sync.
+    fn begin_sync(&self, range: Range<u64>) {
+        let _ = range;
+    }
 
     /// Makes durable what was written and how long the file is. After an error nobody knows what of it
     /// is durable, and asking again would not tell.
@@ -192,6 +209,12 @@ impl Disk for SystemDisk {
         fs::remove_file(path)
     }
 
+    fn retire(&self, path: &Path) -> io::Result<()> {
+        // What is in the way of that is in the way of removing it, or costs no more than time.
+        let _kept = File::open(path).and_then(|file| cached_file::forget(&file));
+        fs::remove_file(path)
+    }
+
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }
@@ -238,6 +261,10 @@ impl DiskFile for SystemFile {
             }
         }
         Ok(done)
+    }
+
+    fn begin_sync(&self, range: Range<u64>) {
+        cached_file::begin_to_write(&self.0, range);
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -288,7 +315,8 @@ mod tests {
         let mut bytes = [1; 20];
         let read = disk.open(&other).unwrap().read_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes[..read], b"\0\0\0\0behi");
-        disk.remove(&other).unwrap();
+        disk.open_for_writing(&other).unwrap().begin_sync(0..8);
+        disk.retire(&other).unwrap();
         assert_eq!(
             disk.open(&other).unwrap_err().kind(),
             io::ErrorKind::NotFound

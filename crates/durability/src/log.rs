@@ -225,7 +225,7 @@ impl Log {
         let kept = below.split_off(below.len().saturating_sub(kept_count));
         gone.extend(below);
         for path in gone {
-            match self.disk.remove(&path) {
+            match self.disk.retire(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::thread;
 
 use super::frame::WORD_BYTES;
 use super::lock;
@@ -203,7 +204,10 @@ impl Memory {
             let kept = (line.free.len() / 2).max(READY_CHUNKS).min(line.free.len());
             line.free.split_off(kept)
         };
-        drop(gone);
+        for chunk in gone {
+            drop(chunk);
+            thread::yield_now();
+        }
     }
 
     /// Bytes of all chunks.

@@ -215,6 +215,10 @@ impl Log {
         if planted::is_on(Bug::AcknowledgedEarly) {
             self.durable.fetch_max(target, Ordering::AcqRel);
         }
+        if self.level() != Level::Always {
+            let unsynced_bytes = target.saturating_sub(self.durable());
+            begin_sync(&full, current.as_ref(), unsynced_bytes);
+        }
         let result = self.sync_files(&full, current.as_ref(), has_new_name);
 
         let mut writer = lock(&self.writer);
@@ -269,11 +273,21 @@ impl Log {
 
     /// What makes later steps cheap, when nobody has written for a while.
     fn settle(&self) {
-        let mut writer = lock(&self.writer);
         if self.durable() == self.tail() {
-            let _fault = self.state_durable(&mut writer);
+            let _fault = self.state_durable(&mut lock(&self.writer));
+            // Pages go back to the system one by one: who writes again meanwhile does not wait for that.
             self.memory.shrink();
         }
+    }
+}
+
+/// Begins to sync the last so many bytes of some segments, when nobody waits for that: a sync that finds little
+/// left to do keeps its core from nobody. Heads of blocks are not counted: what they push out is left to the sync.
+fn begin_sync(full: &[Segment], current: Option<&Segment>, mut bytes: u64) {
+    for segment in current.into_iter().chain(full.iter().rev()) {
+        let from = segment.offset.saturating_sub(bytes);
+        segment.file.begin_sync(from..segment.offset);
+        bytes -= segment.offset - from;
     }
 }
 
