@@ -66,6 +66,16 @@ impl RecordSpan {
         Self::average(records, slab.usage().live_bytes)
     }
 
+    /// As [`Self::bytes`] told.
+    pub(crate) fn of_bytes(bytes: usize) -> Self {
+        Self { bytes }
+    }
+
+    /// From the first byte to the last.
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+
     /// Asks for the line that a record at `offset` ends in, if it is one of average length.
     #[inline]
     pub(crate) fn prefetch_end(self, arena: &Arena, offset: Offset) {

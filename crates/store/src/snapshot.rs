@@ -59,7 +59,7 @@ mod collected;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 
 pub use batch::{Batch, Saved, SavedValue};
@@ -172,6 +172,8 @@ pub(crate) struct Snapshots {
     phase: CachePadded<AtomicU64>,
     soft_bytes: AtomicU64,
     hard_bytes: AtomicU64,
+    /// How far records reach, on average at the cut.
+    span_bytes: AtomicUsize,
     counts: Counts,
     held: std::sync::Arc<Held>,
     /// What writers save, until it is worth handing over.

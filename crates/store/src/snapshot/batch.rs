@@ -5,13 +5,17 @@
 //!   entries  │ 3, 5    │ 3 │ 3, 5    │ …      lengths; the entry has numbers, long values, objects
 //! ```
 
+use std::mem::take;
 use std::sync::Arc;
 
+use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
 use structures::Object;
 
 use crate::blob::BlobRef;
 use crate::key::DatabaseId;
+
+use super::lock;
 
 /// A batch with so many bytes copied is handed over …
 const FULL_BYTES: usize = if cfg!(any(loom, shuttle)) {
@@ -27,6 +31,9 @@ const FULL_LONG_BYTES: u64 = 1 << 20;
 /// A batch begins with room for the bucket that makes it full: asking for more would copy it.
 const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
 
+/// Room of so many batches is kept to be filled again while a snapshot is in progress: some three megabytes.
+const SPARES_MAX: usize = 32;
+
 /// Who filled a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -40,6 +47,30 @@ pub(super) struct Held {
     by_writers: AtomicU64,
     by_scanner: AtomicU64,
     sum_max: AtomicU64,
+    spares: Spares,
+}
+
+/// Room of batches that are gone, for those that come: a page that is new costs who fills it more than what
+/// is copied there. None is kept while no snapshot is in progress.
+#[derive(Debug, Default)]
+struct Spares(Mutex<Option<Vec<Room>>>);
+
+type Room = (Vec<u8>, Vec<Entry>);
+
+impl Spares {
+    fn take(&self) -> Option<Room> {
+        lock(&self.0).as_mut()?.pop()
+    }
+
+    fn keep(&self, (mut bytes, mut entries): Room) {
+        bytes.clear();
+        entries.clear();
+        if let Some(spares) = lock(&self.0).as_mut()
+            && spares.len() < SPARES_MAX
+        {
+            spares.push((bytes, entries));
+        }
+    }
 }
 
 impl Held {
@@ -59,9 +90,16 @@ impl Held {
         self.sum_max.load(Ordering::Relaxed)
     }
 
-    /// Forgets the most that the sum was.
-    pub(super) fn reset_max(&self) {
+    /// A snapshot begins: forgets the most that the sum was, and keeps room from here on.
+    pub(super) fn begin(&self) {
         self.sum_max.store(self.sum(), Ordering::Relaxed);
+        *lock(&self.spares.0) = Some(Vec::new());
+    }
+
+    /// The snapshot has ended: gives the room back that is kept.
+    pub(super) fn end(&self) {
+        let spares = lock(&self.spares.0).take();
+        drop(spares);
     }
 
     fn add(&self, origin: Origin, bytes: u64) {
@@ -82,6 +120,8 @@ impl Held {
 pub struct Batch {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// Of values that are not among `bytes`: their lengths, and what objects take in memory.
+    beside_bytes: u64,
     long_bytes: u64,
     has_large_object: bool,
     counted_bytes: u64,
@@ -128,15 +168,6 @@ impl SavedValue<'_> {
             Self::Object(_) => Vec::new(),
         }
     }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Integer(number) => base::number::decimal_len(*number),
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Blob(blob) => blob.len(),
-            Self::Object(object) => object.memory_bytes(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -168,9 +199,14 @@ pub(super) struct Named<'k> {
 
 impl Batch {
     pub(super) fn new(held: &Arc<Held>, origin: Origin) -> Self {
+        let (bytes, entries) = held.spares.take().unwrap_or_else(|| {
+            let entries = Vec::with_capacity(FULL_RECORDS / 2);
+            (Vec::with_capacity(ROOM_BYTES), entries)
+        });
         let mut batch = Self {
-            bytes: Vec::with_capacity(ROOM_BYTES),
-            entries: Vec::with_capacity(FULL_RECORDS / 2),
+            bytes,
+            entries,
+            beside_bytes: 0,
             long_bytes: 0,
             has_large_object: false,
             counted_bytes: 0,
@@ -217,9 +253,7 @@ impl Batch {
 
     /// Bytes of keys and values; of objects what they take in memory.
     pub(super) fn content_bytes(&self) -> u64 {
-        self.records()
-            .map(|saved| (saved.key.len() + saved.value.len()) as u64)
-            .sum()
+        self.bytes.len() as u64 + self.beside_bytes
     }
 
     /// Whether it is worth handing over.
@@ -231,6 +265,7 @@ impl Batch {
     }
 
     pub(super) fn push_integer(&mut self, named: Named<'_>, number: i64) {
+        self.beside_bytes += base::number::decimal_len(number) as u64;
         self.push(named, Kept::Integer(number));
     }
 
@@ -240,6 +275,7 @@ impl Batch {
     }
 
     pub(super) fn push_blob(&mut self, named: Named<'_>, blob: BlobRef) {
+        self.beside_bytes += blob.len() as u64;
         self.long_bytes += blob.len() as u64;
         self.push(named, Kept::Blob(blob));
     }
@@ -247,6 +283,7 @@ impl Batch {
     /// Adds a copy of an object. What a large one shares with it is not counted: only what is changed
     /// until the batch is dropped becomes more memory, and a large object is handed over at once.
     pub(super) fn push_object(&mut self, named: Named<'_>, object: &Object) {
+        self.beside_bytes += object.memory_bytes() as u64;
         self.long_bytes += object.copy_bytes() as u64;
         self.has_large_object |= object.copy_bytes() < object.memory_bytes();
         self.push(named, Kept::Object(Box::new(object.clone())));
@@ -280,5 +317,59 @@ impl Drop for Batch {
     fn drop(&mut self) {
         let held = self.held.of(self.origin);
         held.fetch_sub(self.counted_bytes, Ordering::Relaxed);
+        let (bytes, entries) = (take(&mut self.bytes), take(&mut self.entries));
+        // What an extraordinary bucket made longer is not to be longer for ever.
+        if bytes.capacity() == ROOM_BYTES {
+            self.held.spares.keep((bytes, entries));
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn filled(held: &Arc<Held>) -> Batch {
+        let mut batch = Batch::new(held, Origin::Writer);
+        let named = Named {
+            database: 3,
+            key: b"key",
+            deadline_unix_ms: None,
+            etag: 0,
+        };
+        batch.push_bytes(named, b"value");
+        batch
+    }
+
+    fn spares(held: &Held) -> usize {
+        lock(&held.spares.0).as_ref().map_or(0, Vec::len)
+    }
+
+    #[test]
+    fn room_is_filled_again_until_the_snapshot_ends() {
+        let held = Arc::new(Held::default());
+        drop(filled(&held));
+        assert_eq!(spares(&held), 0, "no snapshot");
+        held.begin();
+        let first = filled(&held);
+        let place = first.bytes.as_ptr();
+        drop(first);
+        let again = filled(&held);
+        assert_eq!((again.bytes.as_ptr(), spares(&held)), (place, 0));
+        assert_eq!(
+            (again.len(), again.content_bytes()),
+            (1, 8),
+            "what was in it is not"
+        );
+        let all: Vec<Batch> = (0..=SPARES_MAX).map(|_| filled(&held)).collect();
+        assert!(held.sum() > 0);
+        drop(all);
+        assert_eq!(
+            (spares(&held), held.sum()),
+            (SPARES_MAX, again.counted_bytes)
+        );
+        held.end();
+        drop(again);
+        assert_eq!((spares(&held), held.sum()), (0, 0));
     }
 }

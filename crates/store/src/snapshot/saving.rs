@@ -4,6 +4,7 @@ use base::sync::atomic::{Ordering, fence};
 use base::sync::thread;
 
 use super::batch::{Batch, Named, Origin};
+use super::walk::prefetch_records;
 use super::{Phase, Snapshots, lock};
 use crate::blob::Blob;
 use crate::bucket::Bucket;
@@ -13,6 +14,7 @@ use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
+use crate::lookahead::RecordSpan;
 use crate::shared::Shared;
 
 /// Times that a writer lets others run while a snapshot holds too much: some ten microseconds where
@@ -57,6 +59,9 @@ impl Local {
         fence(Ordering::Acquire);
         let snapshots = &shared.snapshots;
         if snapshots.may_save() {
+            // The one that is to be changed is in the cache, those beside it are not: waited for together.
+            let span = snapshots.span_bytes.load(Ordering::Relaxed);
+            prefetch_records(shared, home, RecordSpan::of_bytes(span));
             let mut place = lock(&snapshots.buffers[self.buffer]);
             let new = || Batch::new(&snapshots.held, Origin::Writer);
             let batch = place.get_or_insert_with(new);

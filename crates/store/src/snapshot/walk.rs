@@ -16,7 +16,7 @@ use super::saving::save_chain;
 use super::{
     Ending, Phase, SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep, Snapshots, lock,
 };
-use crate::bucket::LINKS;
+use crate::bucket::{Bucket, LINKS};
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
@@ -124,7 +124,7 @@ impl Snapshots {
         }
         self.soft_bytes.store(limits.soft_bytes, Ordering::Relaxed);
         self.hard_bytes.store(limits.hard_bytes, Ordering::Relaxed);
-        self.held.reset_max();
+        self.held.begin();
         let indexes = shared.databases.with_indexes(|indexes| {
             for (database, index) in &indexes {
                 index.set_cut_database(*database);
@@ -137,8 +137,10 @@ impl Snapshots {
             self.generation.fetch_add(1, Ordering::Release);
             indexes
         });
+        let span = RecordSpan::of(indexes.iter().map(|(_, index)| &**index), &shared.slab);
+        self.span_bytes.store(span.bytes(), Ordering::Relaxed);
         *walk = Some(Walk {
-            span: RecordSpan::of(indexes.iter().map(|(_, index)| &**index), &shared.slab),
+            span,
             indexes: indexes.into_iter().map(|(_, index)| index).collect(),
             at: 0,
             number: 0,
@@ -302,6 +304,7 @@ impl Snapshots {
         };
         sink.end(ending, &self.totals());
         *lock(&self.walk) = None;
+        self.held.end();
         self.set_phase(Phase::Idle);
     }
 }
@@ -339,14 +342,19 @@ fn lock_behind(index: &Index, number: u64, generation: u64) -> Lock {
     Lock::Busy
 }
 
+/// Brings the records of a bucket into the cache, but for those behind it.
+pub(super) fn prefetch_records(shared: &Shared, bucket: &Bucket, span: RecordSpan) {
+    let arena = shared.arena_ref();
+    for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
+        arena.prefetch(offset);
+        span.prefetch_end(arena, offset);
+    }
+}
+
 /// Brings the records that the scanner comes to soon into the cache.
 fn look_ahead(shared: &Shared, index: &Index, walk: &Walk) {
     let ahead = walk.number + RECORDS_AHEAD;
     if ahead < index.state().buckets() {
-        let (bucket, arena) = (index.bucket(ahead), shared.arena_ref());
-        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
-            arena.prefetch(offset);
-            walk.span.prefetch_end(arena, offset);
-        }
+        prefetch_records(shared, index.bucket(ahead), walk.span);
     }
 }
