@@ -1,6 +1,6 @@
 //! Files of the operation log into the reader: the first byte chooses what the rest is.
 //!
-//! Either the bytes of a file, or changes to the golden files of version 1, four bytes each. With the sums
+//! Either the bytes of a file, or changes to the golden files of version 2, four bytes each. With the sums
 //! checked, what comes out of changed files is a prefix of what they held; with the check planted
 //! away, what stands in frames is anything at all, and still nothing is read that is not there.
 #![no_main]
@@ -18,11 +18,11 @@ const DIRECTORY: &str = "log";
 const FILES: [(&str, &[u8]); 2] = [
     (
         "0000000000000000.log",
-        include_bytes!("../../crates/durability/tests/vectors/v1/log/0000000000000000.log"),
+        include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000000.log"),
     ),
     (
-        "00000000000005d0.log",
-        include_bytes!("../../crates/durability/tests/vectors/v1/log/00000000000005d0.log"),
+        "0000000000000538.log",
+        include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000538.log"),
     ),
 ];
 const UNSUMMED: u8 = 1;
@@ -62,7 +62,7 @@ fn apply(files: &mut [(&str, Vec<u8>); 2], change: &[u8]) {
     }
 }
 
-/// Sequence and payload of every effect.
+/// Sequence and content of every effect.
 fn read(files: &[(&str, Vec<u8>)]) -> (Vec<(u64, Vec<u8>)>, Result<u64, LogError>) {
     let disk = SimulatedDisk::new(1);
     let done = disk.create_directory(Path::new(DIRECTORY));
@@ -80,8 +80,11 @@ fn read(files: &[(&str, Vec<u8>)]) -> (Vec<(u64, Vec<u8>)>, Result<u64, LogError
 fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<(u64, Vec<u8>)>) -> Result<u64, LogError> {
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0)?;
     while let Some(frame) = reader.next_frame()? {
-        let effects = frame.effects();
-        found.extend(effects.map(|effect| (frame.sequence, effect.resp.to_vec())));
+        for effect in frame.effects() {
+            assert_eq!(effect.parts.len(), effect.parts.count(), "as many as it says");
+            let parts = effect.parts.collect::<Vec<_>>();
+            found.push((frame.sequence, parts.concat()));
+        }
     }
     Ok(reader.sequence())
 }

@@ -36,8 +36,8 @@ pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// CRC-32C (Castagnoli) over whole words, all ones at the start and inverted at the end; none where the
-/// processor has no instruction for it.
+/// CRC-32C (Castagnoli) over whole words and `last` behind them, all ones at the start and inverted at the end; none
+/// where the processor has no instruction for it.
 ///
 /// The instruction takes a word in three cycles, but one a cycle of sums that do not depend on each other. So
 /// three parts of the words are summed beside each other, and the first two moved behind the third by a
@@ -46,30 +46,34 @@ pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
 /// Source: V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction", Intel, 2011.
 #[inline]
 #[must_use]
-pub fn crc32c_of_words(words: &[[u8; 8]]) -> Option<u32> {
-    by_instruction(words, &[(); usize::MAX][..words.len()])
+pub fn crc32c_of_words(words: &[[u8; 8]], last: [u8; 8]) -> Option<u32> {
+    by_instruction(words, &[(); usize::MAX][..words.len()], last)
 }
 
-/// As [`crc32c_of_words`], and stores each word in a place, relaxed, as its bytes lie in memory. There are as many
-/// places as words.
+/// As [`crc32c_of_words`], and stores each word but `last` in a place, relaxed, as its bytes lie in memory. There are
+/// as many places as words.
 ///
 /// # Panics
 /// When there are not.
 #[inline]
 #[must_use]
-pub fn crc32c_of_stored_words(words: &[[u8; 8]], places: &[AtomicU64]) -> Option<u32> {
+pub fn crc32c_of_stored_words(
+    words: &[[u8; 8]],
+    places: &[AtomicU64],
+    last: [u8; 8],
+) -> Option<u32> {
     assert_eq!(words.len(), places.len(), "a place for each word");
-    by_instruction(words, places)
+    by_instruction(words, places, last)
 }
 
 #[inline]
-fn by_instruction<P: Place>(words: &[[u8; 8]], places: &[P]) -> Option<u32> {
+fn by_instruction<P: Place>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq") {
+    if by_instruction::is_there() {
         // SAFETY: the processor has the instructions.
-        return Some(unsafe { by_instruction::crc32c(words, places) });
+        return Some(unsafe { by_instruction::crc32c(words, places, last) });
     }
-    let _ = (words, places);
+    let _ = (words, places, last);
     None
 }
 
@@ -98,6 +102,8 @@ mod by_instruction {
         __m128i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
         _mm_xor_si128,
     };
+    // Not a model's: what it tells never changes.
+    use std::sync::atomic::{AtomicU8, Ordering};
 
     /// Words of one of three parts, at most: longer pieces are taken in turns.
     const PART_WORDS_MAX: usize = 64;
@@ -106,9 +112,31 @@ mod by_instruction {
     /// What moves a sum over so many words, less the one that it is added to.
     static MOVES: [u32; 2 * PART_WORDS_MAX + 1] = moves();
 
+    /// Whether the processor has the instructions: asked once, as what the standard library keeps is looked at for each
+    /// of them.
+    #[inline]
+    pub(super) fn is_there() -> bool {
+        match KNOWN.load(Ordering::Relaxed) {
+            YES => true,
+            NO => false,
+            _ => find_out(),
+        }
+    }
+
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+
+    #[cold]
+    fn find_out() -> bool {
+        let is_there = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq");
+        KNOWN.store(if is_there { YES } else { NO }, Ordering::Relaxed);
+        is_there
+    }
+
     /// There are as many places as words.
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(super) fn crc32c<P: Place>(words: &[[u8; 8]], places: &[P]) -> u32 {
+    pub(super) fn crc32c<P: Place>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> u32 {
         let mut sum = u64::from(u32::MAX);
         let (mut rest, mut places) = (words, places);
         while rest.len() >= PARTED_WORDS_MIN {
@@ -121,11 +149,12 @@ mod by_instruction {
         for (word, place) in rest.iter().zip(places) {
             sum = summed(sum, word, place);
         }
+        sum = _mm_crc32_u64(sum, u64::from_le_bytes(last));
         let [a, b, c, d, ..] = sum.to_le_bytes();
         !u32::from_le_bytes([a, b, c, d])
     }
 
-    /// The sum that goes on from `sum` over three parts of so many words each.
+    /// The sum that goes on from `sum` over three parts of so many words each, at least one.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     fn in_parts<P: Place>(sum: u64, words: &[[u8; 8]], places: &[P], part_words: usize) -> u64 {
@@ -133,25 +162,21 @@ mod by_instruction {
         let (second, third) = behind.split_at(part_words);
         let (first_places, behind) = places.split_at(part_words);
         let (second_places, third_places) = behind.split_at(part_words);
-        let parts = (first.iter().zip(first_places))
-            .zip(second.iter().zip(second_places))
-            .zip(third.iter().zip(third_places));
+        let (third, third_places) = (&third[..part_words], &third_places[..part_words]);
         let (mut a, mut b, mut c) = (sum, 0, 0);
-        let Some((last, parts)) = split_last(parts) else {
-            return sum;
-        };
-        for ((one, two), three) in parts {
-            a = summed(a, one.0, one.1);
-            b = summed(b, two.0, two.1);
-            c = summed(c, three.0, three.1);
+        let last = part_words - 1;
+        // By number: an iterator for each of the six would look at the length of each.
+        for at in 0..last {
+            a = summed(a, &first[at], &first_places[at]);
+            b = summed(b, &second[at], &second_places[at]);
+            c = summed(c, &third[at], &third_places[at]);
         }
-        let ((one, two), three) = last;
-        a = summed(a, one.0, one.1);
-        b = summed(b, two.0, two.1);
+        a = summed(a, &first[last], &first_places[last]);
+        b = summed(b, &second[last], &second_places[last]);
         let moved = _mm_xor_si128(moved(a, 2 * part_words), moved(b, part_words));
         let moved = _mm_cvtsi128_si64(moved).cast_unsigned();
-        three.1.put(*three.0);
-        _mm_crc32_u64(c, u64::from_le_bytes(*three.0) ^ moved)
+        third_places[last].put(third[last]);
+        _mm_crc32_u64(c, u64::from_le_bytes(third[last]) ^ moved)
     }
 
     /// The sum with one word more, which goes where it belongs.
@@ -160,12 +185,6 @@ mod by_instruction {
     fn summed<P: Place>(sum: u64, word: &[u8; 8], place: &P) -> u64 {
         place.put(*word);
         _mm_crc32_u64(sum, u64::from_le_bytes(*word))
-    }
-
-    /// The last item, and those before it.
-    #[inline]
-    fn split_last<I: DoubleEndedIterator>(mut items: I) -> Option<(I::Item, I)> {
-        items.next_back().map(|last| (last, items))
     }
 
     /// A sum as it is so many words behind, to be added to the last of them.
@@ -258,14 +277,13 @@ mod tests {
     fn crc32c_golden() {
         // RFC 3720, appendix B.4; without the instruction nobody counts.
         assert!(matches!(
-            crc32c_of_words(&[[0; 8]; 4]),
+            crc32c_of_words(&[[0; 8]; 3], [0; 8]),
             None | Some(0x8a91_36aa)
         ));
         assert!(matches!(
-            crc32c_of_words(&[[0xff; 8]; 4]),
+            crc32c_of_words(&[[0xff; 8]; 3], [0xff; 8]),
             None | Some(0x62a8_ab43)
         ));
-        assert!(matches!(crc32c_of_words(&[]), None | Some(0)));
     }
 
     #[test]
@@ -273,8 +291,12 @@ mod tests {
         let words: Vec<[u8; 8]> = (1..300_u64).map(|n| (n * n).to_be_bytes()).collect();
         for count in (0..40).chain([191, 192, 193, 201, 299]) {
             let places: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
-            let sum = crc32c_of_stored_words(&words[..count], &places);
-            assert_eq!(sum, crc32c_of_words(&words[..count]), "{count} words");
+            let sum = crc32c_of_stored_words(&words[..count], &places, [7; 8]);
+            assert_eq!(
+                sum,
+                crc32c_of_words(&words[..count], [7; 8]),
+                "{count} words"
+            );
             let stored = places
                 .iter()
                 .map(|place| place.load(Ordering::Relaxed).to_le().to_le_bytes());

@@ -22,23 +22,24 @@ pub fn append(sum: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(sum, bytes)
 }
 
-/// The sum of a piece that is whole words, in the fewest instructions.
+/// The sum of a piece that is whole words, and of `last` behind them, in the fewest instructions.
 #[inline]
 #[must_use]
-pub fn of_words(words: &[[u8; 8]]) -> u32 {
-    base::crc::crc32c_of_words(words).unwrap_or_else(|| crc32c(words.as_flattened()))
+pub fn of_words(words: &[[u8; 8]], last: [u8; 8]) -> u32 {
+    base::crc::crc32c_of_words(words, last)
+        .unwrap_or_else(|| append(crc32c(words.as_flattened()), &last))
 }
 
-/// As [`of_words`], and stores each word in a place, relaxed, as its bytes lie in memory. There are as many places
-/// as words.
+/// As [`of_words`], and stores each word but `last` in a place, relaxed, as its bytes lie in memory. There are as many
+/// places as words.
 #[inline]
 #[must_use]
-pub fn of_stored_words(words: &[[u8; 8]], places: &[AtomicU64]) -> u32 {
-    base::crc::crc32c_of_stored_words(words, places).unwrap_or_else(|| {
+pub fn of_stored_words(words: &[[u8; 8]], places: &[AtomicU64], last: [u8; 8]) -> u32 {
+    base::crc::crc32c_of_stored_words(words, places, last).unwrap_or_else(|| {
         for (word, place) in words.iter().zip(places) {
             place.store(u64::from_le_bytes(*word).to_le(), Ordering::Relaxed);
         }
-        crc32c(words.as_flattened())
+        append(crc32c(words.as_flattened()), &last)
     })
 }
 
@@ -72,10 +73,11 @@ mod tests {
             .map(|n| (n * n * 0x9e37_79b9).to_le_bytes())
             .collect();
         for count in 0..words.len() {
-            let words = &words[..count];
+            let (some, last) = (&words[..count], words[count]);
+            let all = &words[..=count];
             assert_eq!(
-                of_words(words),
-                by_definition(words.as_flattened()),
+                of_words(some, last),
+                by_definition(all.as_flattened()),
                 "{count} words"
             );
         }
@@ -96,7 +98,9 @@ mod tests {
             let whole = crc32c(&bytes);
             prop_assert_eq!(whole, by_definition(&bytes));
             let (words, _) = bytes.as_chunks();
-            prop_assert_eq!(of_words(words), by_definition(words.as_flattened()));
+            if let Some((last, some)) = words.split_last() {
+                prop_assert_eq!(of_words(some, *last), by_definition(words.as_flattened()));
+            }
             prop_assert_eq!(append(crc32c(front), back), whole);
             prop_assert_eq!(combine(crc32c(front), crc32c(back), back.len()), whole);
         }

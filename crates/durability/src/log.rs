@@ -4,7 +4,7 @@
 //!   directory  0000000000000000.log  0000000004000010.log  …      named by their first sequence
 //!   segment    head │ block │ block │ …
 //!   block      head │ frame │ frame │ …                           what was written at once
-//!   frame      head │ effect, or a group of them │ sum            applied whole or not at all
+//!   frame      head │ effect, or a group of them                  applied whole or not at all
 //! ```
 //!
 //! A **sequence** is a place in the log: how many bytes of frames were ever written before it. It names
@@ -29,6 +29,7 @@
 //! a segment that failed are written again into another one.
 
 mod appender;
+mod builder;
 mod fault;
 mod frame;
 mod memory;
@@ -53,7 +54,7 @@ use crate::disk::Disk;
 pub use appender::Appender;
 use fault::Faults;
 pub use fault::LogFault;
-pub use frame::{Effect, Effects, Frame};
+pub use frame::{Effect, Effects, Frame, Parts};
 use memory::Memory;
 pub use options::{Level, Options};
 use place::Places;

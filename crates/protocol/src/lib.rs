@@ -34,4 +34,4 @@ pub use error::ProtocolError;
 pub use limits::Limits;
 pub use reply::{Deferred, Reply, Resp};
 pub use request::{Batch, NameKey, OwnedRequest, Request, RequestIter, Requests, Run, Runs};
-pub use value::{Double, Value, ValueError, decode_value, encode_request};
+pub use value::{Double, Value, ValueError, decode_value, encode_arguments, encode_request};

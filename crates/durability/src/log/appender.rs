@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Log;
-use super::frame::{Builder, WORD_BYTES};
+use super::builder::Builder;
+use super::frame::WORD_BYTES;
 use super::memory::Chunk;
 use super::place::Claimant;
 
@@ -19,8 +20,6 @@ pub struct Appender {
     builder: Builder,
     /// The chunk that was written to last, and which one it is.
     chunk: Option<(u64, Arc<Chunk>)>,
-    unix_ms: u64,
-    generation: u64,
     /// How many groups are open. They count as one.
     groups: u32,
     end: u64,
@@ -34,8 +33,6 @@ impl Appender {
             claimant,
             builder: Builder::default(),
             chunk: None,
-            unix_ms: 0,
-            generation: 0,
             groups: 0,
             end: 0,
         }
@@ -51,23 +48,22 @@ impl Appender {
     /// When what is stated next happens, in milliseconds since 1970 UTC.
     #[inline]
     pub fn set_time(&mut self, unix_ms: u64) {
-        self.unix_ms = unix_ms;
+        self.builder.set_time(unix_ms);
     }
 
     /// What is stated next belongs to this generation.
     #[inline]
     pub fn generation(&mut self, generation: u64) {
-        self.generation = generation;
+        self.builder.set_generation(generation);
     }
 
     /// One canonical command: a frame, or a part of the group that is open.
     #[inline]
     pub fn command(&mut self, database: u16, parts: &[&[u8]]) {
         if self.groups > 0 {
-            self.builder.add(database, self.generation, parts);
+            self.builder.add(database, parts);
         } else {
-            self.builder
-                .effect(database, self.generation, self.unix_ms, parts);
+            self.builder.effect(database, parts);
             self.publish();
         }
     }
@@ -81,7 +77,7 @@ impl Appender {
     pub fn group_end(&mut self) {
         self.groups = self.groups.saturating_sub(1);
         if self.groups == 0 && self.builder.has_group() {
-            self.builder.end_group(self.generation, self.unix_ms);
+            self.builder.end_group();
             self.publish();
         }
     }
@@ -96,13 +92,14 @@ impl Appender {
             end,
             ..
         } = self;
+        let words = builder.unsummed();
         let sequence = log.places.claim(claimant, builder.length());
         *end = sequence + builder.length();
         let (index, at, left) = log.memory.place_of(sequence);
         match chunk {
-            Some((held, chunk)) if *held == index && builder.words_count() <= left => {
-                chunk.write_summed(at, builder.unsummed(sequence));
-                chunk.look_ahead(at + builder.words_count());
+            Some((held, chunk)) if *held == index && words.len() <= left => {
+                chunk.write_summed(at, words, sequence);
+                chunk.look_ahead(at + words.len());
             }
             _ => *chunk = Some(write_across(log, sequence, builder.words(sequence))),
         }

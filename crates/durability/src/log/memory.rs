@@ -62,28 +62,33 @@ impl Chunk {
     /// Asks the caches for where the next frames go, as a store to a line that is not there holds up what follows.
     #[inline]
     pub(super) fn look_ahead(&self, at: usize) {
-        const LINE_WORDS: usize = 8;
-        for line in 1..=LINES_AHEAD {
-            if let Some(word) = self.words.get(at + line * LINE_WORDS) {
-                base::cache::prefetch(word);
-            }
+        // All or none: at the end of a chunk it is not worth a question for each.
+        let ahead = self.words.get(at + LINE_WORDS..);
+        if let Some(ahead) = ahead.and_then(|words| words.first_chunk::<AHEAD_WORDS>()) {
+            base::cache::prefetch(&ahead[0]);
+            base::cache::prefetch(&ahead[LINE_WORDS]);
+            base::cache::prefetch(&ahead[2 * LINE_WORDS]);
+            base::cache::prefetch(&ahead[3 * LINE_WORDS]);
+            base::cache::prefetch(&ahead[4 * LINE_WORDS]);
         }
     }
 
-    /// Writes a frame from a word on, which has zeroes where its sum goes, with its sum.
+    /// Writes a frame from a word on, which has zeroes where its sum goes, with the sum that it has at its sequence.
     #[inline]
-    pub(super) fn write_summed(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
+    pub(super) fn write_summed(&self, at: usize, words: &[[u8; WORD_BYTES]], sequence: u64) {
         let places = &self.words[at..at + words.len()];
-        let sum = checksum::of_stored_words(words, places);
-        if let (Some(word), Some(place)) = (words.last(), places.last()) {
-            let word = u64::from_le_bytes(*word) | u64::from(sum) << 32;
+        let sum = checksum::of_stored_words(words, places, sequence.to_le_bytes());
+        if let (Some(word), Some(place)) = (words.first(), places.first()) {
+            let word = u64::from_le_bytes(*word) | u64::from(sum);
             place.store(word.to_le(), Ordering::Relaxed);
         }
     }
 }
 
-/// Lines behind a frame that are asked for: those of one or two frames of a short value.
-const LINES_AHEAD: usize = 5;
+/// Words of one line of the caches.
+const LINE_WORDS: usize = 8;
+/// From the first of five lines behind a frame, which are those of one or two frames of a short value, to the last.
+const AHEAD_WORDS: usize = 4 * LINE_WORDS + 1;
 
 /// Words of one chunk; none at all without one.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +110,9 @@ const UNROLLED: usize = 8;
 /// The chunks that are in use, and some that are not.
 #[derive(Debug)]
 pub(super) struct Memory {
+    /// A power of two, and which one.
     chunk_bytes: u64,
+    chunk_bits: u32,
     line: Mutex<Line>,
 }
 
@@ -131,6 +138,7 @@ impl Memory {
         };
         Self {
             chunk_bytes,
+            chunk_bits: chunk_bytes.trailing_zeros(),
             line: Mutex::new(line),
         }
     }
@@ -138,7 +146,7 @@ impl Memory {
     /// Which chunk a sequence is in, which of its words it is, and how many there are from it on.
     #[inline]
     pub(super) fn place_of(&self, sequence: u64) -> (u64, usize, usize) {
-        let index = sequence >> self.chunk_bytes.trailing_zeros();
+        let index = sequence >> self.chunk_bits;
         let offset = sequence & (self.chunk_bytes - 1);
         let word = |bytes: u64| usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
         (index, word(offset), word(self.chunk_bytes - offset))

@@ -51,8 +51,9 @@ fn read(disk: &SimulatedDisk, at_least: u64) -> Vec<(u8, u8)> {
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0).unwrap();
     let (mut found, mut next) = (Vec::new(), [0; 2]);
     while let Some(frame) = reader.next_frame().unwrap() {
-        let resp = frame.effects().next().unwrap().resp;
-        let (name, number) = (resp[8], resp[15]);
+        let mut parts = frame.effects().next().unwrap().parts;
+        let mut byte = || parts.next().unwrap()[0];
+        let (name, number) = (byte(), byte());
         assert_eq!(number, next[usize::from(name)], "in order");
         next[usize::from(name)] += 1;
         found.push((name, number));

@@ -140,9 +140,15 @@ impl fmt::Display for LogError {
             ),
             Self::Version { path, version } => write!(
                 f,
-                "{} has version {version} of the log's format; this server reads version {}",
+                "{} has version {version} of the log's format; this server reads version {}: {}",
                 path.display(),
-                segment::VERSION
+                segment::VERSION,
+                if *version < segment::VERSION {
+                    "`export` the data with the program that wrote it, and `import` that into an \
+                     empty directory"
+                } else {
+                    "a newer one reads it"
+                }
             ),
             Self::Missing { from, first } => write!(
                 f,
@@ -234,7 +240,7 @@ impl Reader {
         // The window still holds what was checked.
         let path = &self.segments[open.at].path;
         let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
-        Frame::decode_summed(bytes, sequence)
+        Frame::decode_checked(bytes, sequence)
             .map(Some)
             .map_err(|what| LogError::Damage {
                 path: path.clone(),
@@ -280,9 +286,10 @@ impl Reader {
         };
         let path = &self.segments[open.at].path;
         let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
-        let deletion = b"*2\r\n$3\r\nDEL\r\n";
-        let payload = bytes.get(frame::HEAD_BYTES..);
-        Ok(payload.is_some_and(|payload| payload.starts_with(deletion)))
+        let frame = Frame::decode_checked(bytes, 0).ok();
+        let frame = frame.filter(|frame| !frame.is_group());
+        let mut effects = frame.into_iter().flat_map(|frame| frame.effects());
+        Ok(effects.any(|mut effect| effect.parts.next() == Some(b"DEL")))
     }
 
     /// Passes everything below a sequence, and what is only stated there.
@@ -471,7 +478,7 @@ impl Open {
         let Some(head) = view(&mut self.window, path, self.offset, frame::HEAD_BYTES)? else {
             return Ok(Err(short));
         };
-        let length = match frame::frame_length(head, sequence) {
+        let length = match frame::frame_length(head) {
             Ok(length) if length as u64 > self.block_left => {
                 Err("a frame is longer than its block")
             }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use super::frame::{u32_at, u64_at};
 use crate::checksum;
 
-/// Version of the format that is written, and the highest that is read.
-pub const VERSION: u32 = 1;
+/// Version of the format that is written, and the only one that is read.
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 40;

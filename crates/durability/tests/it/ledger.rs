@@ -20,18 +20,6 @@ impl Change {
             Self::Delete(key) => vec![b"DEL".to_vec(), key.to_string().into_bytes()],
         }
     }
-
-    /// The command as the log has it.
-    pub(crate) fn resp(self) -> Vec<u8> {
-        let words = self.words();
-        let mut resp = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            resp.extend(format!("${}\r\n", word.len()).bytes());
-            resp.extend(word);
-            resp.extend(b"\r\n");
-        }
-        resp
-    }
 }
 
 /// A value's bytes, which follow from it: a few, or several sectors of them.

@@ -12,7 +12,7 @@ use base::clock::{Clock as _, ManualClock};
 use base::random::Prng;
 use durability::checkpoint::{Manifest, remove_replaced, replace_manifest, verify};
 use durability::disk::Disk;
-use durability::log::{Appender, Level, Log, Options, Reader};
+use durability::log::{Appender, Effect, Level, Log, Options, Reader};
 use durability::simulated::SimulatedDisk;
 
 use crate::checkpoints::{self, Parts};
@@ -292,8 +292,10 @@ fn recover(
             entry.start
         );
         assert_eq!(place, (entry.start, entry.end), "another frame");
-        let effects: Vec<&[u8]> = frame.effects().map(|effect| effect.resp).collect();
-        let changes: Vec<Vec<u8>> = entry.changes.iter().map(|change| change.resp()).collect();
+        let words = |effect: Effect<'_>| effect.parts.map(<[u8]>::to_vec).collect();
+        let effects: Vec<Vec<Vec<u8>>> = frame.effects().map(words).collect();
+        let changes: Vec<Vec<Vec<u8>>> =
+            entry.changes.iter().map(|change| change.words()).collect();
         assert_eq!(effects, changes, "wrong: the frame at {sequence}");
         apply(&mut state, &entry.changes);
     }

@@ -179,10 +179,17 @@ fn a_sync_that_is_skipped_is_noticed() {
     with(Bug::SyncSkipped);
 }
 
+/// What was promised and is not there is missed by who promised it, or by the log itself, whichever seed comes first.
+fn is_noticed_as_a_loss(bug: Bug) {
+    let failure = panic::catch_unwind(|| with(bug)).unwrap_err();
+    let text = failure.downcast_ref::<String>().unwrap();
+    let is_loss = ["lost: ", "refused to start: "].map(|kind| text.starts_with(kind));
+    assert!(is_loss.contains(&true), "{text}");
+}
+
 #[test]
-#[should_panic(expected = "lost: ")]
 fn an_early_acknowledgement_is_noticed() {
-    with(Bug::AcknowledgedEarly);
+    is_noticed_as_a_loss(Bug::AcknowledgedEarly);
 }
 
 #[test]
@@ -192,9 +199,8 @@ fn a_directory_that_is_not_synced_is_noticed() {
 }
 
 #[test]
-#[should_panic(expected = "lost: ")]
 fn a_failed_sync_that_is_believed_is_noticed() {
-    with(Bug::FailedSyncBelieved);
+    is_noticed_as_a_loss(Bug::FailedSyncBelieved);
 }
 
 #[test]

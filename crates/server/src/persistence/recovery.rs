@@ -461,7 +461,7 @@ impl Replay<'_> {
             for effect in frame.effects() {
                 end.generation = end.generation.max(effect.generation);
                 if effect.generation >= self.first_generation {
-                    feed.command(frame.sequence, effect.database, effect.resp)?;
+                    feed.effect(frame.sequence, effect.database, effect.parts)?;
                 }
             }
             end.sequence = behind;

@@ -26,7 +26,7 @@ use base::random::Prng;
 use commands::{
     ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share, Threshold,
 };
-use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_request};
+use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_arguments};
 use store::{DatabaseId, Store};
 
 pub use lanes::{Feed, replay_in_parallel};
@@ -236,10 +236,24 @@ impl Replayer {
         database: DatabaseId,
         parts: &[&[u8]],
     ) -> Result<(), ReplayFault> {
+        self.effect(position, database, parts.iter().copied())
+    }
+
+    /// As [`Replayer::parts`], for who has no slice of slices.
+    ///
+    /// # Errors
+    /// [`ReplayFault`]; nothing is applied after that.
+    #[inline]
+    pub fn effect<'p>(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        parts: impl ExactSizeIterator<Item = &'p [u8]>,
+    ) -> Result<(), ReplayFault> {
         if database != self.session.database {
             self.select(position, database)?;
         }
-        encode_request(&mut self.waiting, parts);
+        encode_arguments(&mut self.waiting, parts);
         self.wait(position)
     }
 

@@ -123,19 +123,15 @@ mod tests {
         let (mut seen, mut generations) = (Vec::new(), Vec::new());
         while let Some(frame) = reader.next_frame().unwrap() {
             let effect = frame.effects().next().unwrap();
-            let text = String::from_utf8_lossy(effect.resp).replace("\r\n", " ");
+            let parts: Vec<_> = effect.parts.map(String::from_utf8_lossy).collect();
+            let text = parts.join(" ");
             assert_eq!(effect.database, 2);
             generations.push(effect.generation);
             seen.push((frame.unix_ms, text));
         }
-        let set = "*3 $3 SET $1 a $1 1 ";
-        let other = "*3 $3 SET $1 b $1 1 ";
-        let expected = [
-            (5_000, set),
-            (7_000, "*2 $3 DEL $1 a "),
-            (7_000, set),
-            (7_000, other),
-        ];
+        let set = "SET a 1";
+        let other = "SET b 1";
+        let expected = [(5_000, set), (7_000, "DEL a"), (7_000, set), (7_000, other)];
         assert_eq!(seen, expected.map(|(at, text)| (at, text.to_owned())));
         let first = generations[0];
         assert_eq!(generations, [first, first, first, begun.unwrap()]);

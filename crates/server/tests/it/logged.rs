@@ -13,6 +13,7 @@ use base::clock::SystemClock;
 use durability::disk::Disk;
 use durability::log::{Level, Log, Options, Reader};
 use durability::simulated::{Fault, SimulatedDisk};
+use protocol::encode_arguments;
 use reactor::InProcessPeer;
 use server::persistence::log_tail::LogTail;
 
@@ -78,13 +79,17 @@ impl Drop for Logged {
     }
 }
 
-/// The canonical commands that a device has in its log.
+/// The canonical commands that a device has in its log, as requests.
 fn commands_on(disk: &SimulatedDisk) -> HashSet<Vec<u8>> {
     let device: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader = Reader::open(device, Path::new(DIRECTORY), 0).unwrap();
     let mut commands = HashSet::new();
     while let Some(frame) = reader.next_frame().unwrap() {
-        commands.extend(frame.effects().map(|effect| effect.resp.to_vec()));
+        commands.extend(frame.effects().map(|effect| {
+            let mut request = Vec::new();
+            encode_arguments(&mut request, effect.parts);
+            request
+        }));
     }
     commands
 }

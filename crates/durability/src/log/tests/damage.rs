@@ -6,6 +6,8 @@ use crate::log::{LogError, Shape};
 use crate::planted::{self, Bug};
 
 const FIRST: &str = "0000000000000000.log";
+/// Bytes of a `SET` of one letter and one digit.
+const SET_BYTES: usize = 32;
 
 /// Two files. Of the second, the first frame was durable, the others not.
 struct Small {
@@ -19,6 +21,9 @@ impl Small {
         let mut first = Written::new(0, 0);
         first.block(0, &[&[&[b"SET", b"a", b"1"]], &[&[b"SET", b"b", b"2"]]]);
         first.block(0, &[&[&[b"SET", b"c", b"3"], &[b"DEL", b"a"]]]);
+        // With a wide head.
+        first.database = 300;
+        first.block(0, &[&[&[b"SET", b"c", b"3"]]]);
         let mut second = Written::new(1, first.sequence);
         second.block(0, &[&[&[b"SET", b"d", b"4"]]]);
         let durable = second.sequence;
@@ -33,7 +38,7 @@ impl Small {
             directory.put(name, bytes);
         }
         let (frames, _) = read(&directory, 0);
-        assert_eq!(frames.len(), 7);
+        assert_eq!(frames.len(), 8);
         Self {
             files,
             frames,
@@ -85,7 +90,7 @@ fn every_byte_flipped() {
         }
     }
     // Head of the segment, head of the block and the frame that was durable.
-    assert_eq!(refused[1], 2 * (40 + 40 + 64));
+    assert_eq!(refused[1], 2 * (40 + 40 + SET_BYTES));
 }
 
 #[test]
@@ -105,7 +110,8 @@ fn every_offset_cut() {
                 let note = format!("file {file}, {kind} at {at}");
                 // What says that the first frame of the second file was durable is cut off, too.
                 let is_refused = small.check(&directory, file, bytes, 0, &note);
-                assert_eq!(is_refused, file == 0 || at < 40, "{note}");
+                let is_changed = bytes != good.as_slice();
+                assert_eq!(is_refused, is_changed && (file == 0 || at < 40), "{note}");
             }
         }
     }
@@ -120,17 +126,25 @@ fn tails_have_shapes() {
         directory.put(name, bytes);
         read(&directory, 0).1.unwrap().shape
     };
-    let last = good.len() - 64 - 40;
+    let last = good.len() - SET_BYTES - 40;
     assert_eq!(shape(good), Shape::Clean);
     assert_eq!(shape(&good[..good.len() - 3]), Shape::Short);
     assert_eq!(shape(&good[..last + 7]), Shape::Short);
     assert_eq!(shape(&[good, &[0; 100][..]].concat()), Shape::Zeroed);
     assert_eq!(
-        shape(&[&good[..last + 40], &[0; 64]].concat()),
+        shape(&[&good[..last + 40], &[0; SET_BYTES]].concat()),
         Shape::Zeroed
     );
     assert_eq!(shape(&[good, &[1; 100][..]].concat()), Shape::Garbage);
-    assert_eq!(shape(&[&good[..last + 72], &[0; 32]].concat()), Shape::Torn);
+    assert_eq!(
+        shape(&[&good[..last + 40], &[1; SET_BYTES]].concat()),
+        Shape::Garbage
+    );
+    for kept in 8..SET_BYTES - 7 {
+        let rest = vec![0; SET_BYTES - kept];
+        let torn = [&good[..last + 40 + kept], &rest].concat();
+        assert_eq!(shape(&torn), Shape::Torn, "{kept}");
+    }
 }
 
 #[test]
@@ -166,7 +180,7 @@ fn what_a_used_file_held_before_is_no_damage() {
 fn a_block_that_was_lost_before_one_that_was_not() {
     let (small, directory) = (Small::new(), Directory::new());
     let mut bytes = small.files[1].1.clone();
-    bytes[40 + 40 + 64..][..40].fill(0);
+    bytes[40 + 40 + SET_BYTES..][..40].fill(0);
     assert!(!small.check(&directory, 1, &bytes, small.durable, "undurable"));
     bytes[40..][..40].fill(0);
     // The last block says that the first one was durable.
@@ -192,15 +206,15 @@ fn a_file_in_the_middle_that_is_missing_is_damage() {
 fn what_is_behind_the_start_of_the_next_file_does_not_count() {
     let (small, directory) = (Small::new(), Directory::new());
     let mut bytes = small.files[0].1.clone();
-    let mut again = Written::new(2, 64);
-    again.block(64, &[&[&[b"SET", b"b", b"2"]]]);
-    directory.put("0000000000000040.log", &again.bytes);
-    for at in 40 + 40 + 64..bytes.len() {
+    let mut again = Written::new(2, 32);
+    again.block(32, &[&[&[b"SET", b"b", b"2"]]]);
+    directory.put("0000000000000020.log", &again.bytes);
+    for at in 40 + 40 + SET_BYTES..bytes.len() {
         bytes[at] ^= 0xff;
         directory.put(FIRST, &bytes);
         let (frames, tail) = read(&directory, 0);
         assert_eq!(frames, small.frames[..2]);
-        assert_eq!((tail.unwrap().end), 128);
+        assert_eq!((tail.unwrap().end), 64);
     }
 }
 

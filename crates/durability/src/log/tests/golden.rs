@@ -1,4 +1,4 @@
-//! The bytes of version 1 stay what they are: `tests/vectors/v1/log-*.bin`.
+//! The bytes of version 2 stay what they are: `tests/vectors/v2/log/`. Of version 1 one file is kept, to be refused.
 //!
 //! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
 
@@ -19,16 +19,18 @@ fn vectors() -> [(&'static str, Vec<u8>); 2] {
     let durable = first.sequence;
     first.block(durable, &[]);
     let mut second = Written::new(1, durable);
+    // Too high for a short head.
+    second.database = 300;
     second.block(durable, &[&[&[b"PING"]]]);
     [
         ("0000000000000000.log", first.bytes),
-        ("00000000000005d0.log", second.bytes),
+        ("0000000000000538.log", second.bytes),
     ]
 }
 
 #[test]
 fn the_bytes_are_those_of_the_vectors() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/v1/log");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/v2/log");
     let directory = Directory::new();
     for (name, bytes) in vectors() {
         let path = format!("{root}/{name}");
@@ -43,17 +45,13 @@ fn the_bytes_are_those_of_the_vectors() {
     let (long, rest) = (frames[2].clone(), [&frames[0], &frames[1], &frames[3]]);
     assert_eq!(
         rest,
-        [
-            "0 3/7 *3 $3 SET $3 key $5 value ",
-            "72 3/7 *2 $3 DEL $0  ",
-            "1488 3/7 *1 $4 PING ",
-        ]
+        ["0 3/7 SET key value", "32 3/7 DEL ", "1336 300/7 PING",]
     );
-    assert!(long.starts_with("128 0/8 *3 $5 LPUSH $4 list $1234 xxx"));
-    assert!(long.ends_with("x ; 1/8 *2 $3 DEL $5 other "));
+    assert!(long.starts_with("56 0/8 LPUSH list xxx"));
+    assert!(long.ends_with("x; 1/8 DEL other"));
     let tail = tail.unwrap();
-    assert_eq!((tail.end, tail.shape), (1544, Shape::Clean));
-    assert!(tail.place.unwrap().0.ends_with("00000000000005d0.log"));
+    assert_eq!((tail.end, tail.shape), (1376, Shape::Clean));
+    assert!(tail.place.unwrap().0.ends_with("0000000000000538.log"));
 }
 
 #[test]
@@ -62,30 +60,51 @@ fn a_log_is_read_from_any_frame_on() {
     for (name, bytes) in vectors() {
         directory.put(name, &bytes);
     }
-    for (from, count) in [(0, 4), (72, 3), (128, 2), (1488, 1), (1544, 0), (9999, 0)] {
+    for (from, count) in [(0, 4), (32, 3), (56, 2), (1336, 1), (1376, 0), (9999, 0)] {
         let (frames, tail) = read(&directory, from);
         assert_eq!(frames.len(), count, "from {from}");
-        assert_eq!(tail.unwrap().end, 1544, "from {from}");
+        assert_eq!(tail.unwrap().end, 1376, "from {from}");
     }
     directory.remove(vectors()[0].0);
-    let (_, missing) = read(&directory, 72);
+    let (_, missing) = read(&directory, 32);
     let text = missing.unwrap_err().to_string();
     assert_eq!(
         text,
-        "the log begins at sequence 1488, but is needed from 72 on"
+        "the log begins at sequence 1336, but is needed from 32 on"
     );
+}
+
+/// Nothing of it is read and nothing changed, whoever opens it.
+fn assert_is_refused(bytes: &[u8], expected: &str) {
+    let directory = Directory::new();
+    directory.put("0000000000000000.log", bytes);
+    let text = read(&directory, 0).1.unwrap_err().to_string();
+    assert_eq!(text, format!("log/0000000000000000.log has {expected}"));
+    let text = directory.try_open_log().unwrap_err().to_string();
+    assert!(text.ends_with(expected), "{text}");
+    assert_eq!(directory.get("0000000000000000.log"), bytes);
 }
 
 #[test]
 fn a_newer_version_is_refused_by_name() {
-    let directory = Directory::new();
     let mut bytes = Written::new(0, 0).bytes;
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = crate::checksum::crc32c(&bytes[..36]);
     bytes[36..40].copy_from_slice(&sum.to_le_bytes());
-    directory.put("0000000000000000.log", &bytes);
-    let text = read(&directory, 0).1.unwrap_err().to_string();
-    assert!(text.ends_with("has version 2 of the log's format; this server reads version 1"));
+    assert_is_refused(
+        &bytes,
+        "version 3 of the log's format; this server reads version 2: a newer one reads it",
+    );
+}
+
+#[test]
+fn version_1_is_refused_with_the_way_out() {
+    let bytes = include_bytes!("../../../tests/vectors/v1/log/0000000000000000.log");
+    assert_is_refused(
+        bytes,
+        "version 1 of the log's format; this server reads version 2: `export` the data with the \
+         program that wrote it, and `import` that into an empty directory",
+    );
 }
 
 #[test]

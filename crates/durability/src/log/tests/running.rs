@@ -72,18 +72,14 @@ impl Running {
         let number = self.frames.len().to_string();
         let value = "v".repeat(self.frames.len() % 50);
         let parts: [&[u8]; 3] = [b"SET", number.as_bytes(), value.as_bytes()];
-        let set = format!(
-            "0/0 *3 $3 SET ${} {number} ${} {value} ",
-            number.len(),
-            value.len()
-        );
+        let set = format!("0/0 SET {number} {value}");
         let sequence = self.log.tail();
         let text = if self.frames.len() % 3 == 2 {
             self.appender.group_begin();
             self.appender.command(0, &parts);
             self.appender.command(1, &[b"PING"]);
             self.appender.group_end();
-            format!("{sequence} {set}; 1/0 *1 $4 PING ")
+            format!("{sequence} {set}; 1/0 PING")
         } else {
             self.appender.command(0, &parts);
             format!("{sequence} {set}")

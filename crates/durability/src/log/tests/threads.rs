@@ -68,8 +68,8 @@ fn each_thread_finds_its_frames_in_its_order() {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for frame in &frames {
         let words: Vec<&str> = frame.split(' ').collect();
-        let next = seen.entry(words[4].to_owned()).or_default();
-        assert_eq!(words[6], next.to_string());
+        let next = seen.entry(words[2].to_owned()).or_default();
+        assert_eq!(words[3], next.to_string());
         *next += 1;
     }
     assert_eq!(seen.len(), THREADS);

@@ -1,12 +1,15 @@
 //! Logs as bytes, without what writes them for a server.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use base::clock::ManualClock;
+
 use crate::disk::Disk;
-use crate::log::frame::Builder;
+use crate::log::builder::Builder;
 use crate::log::segment::{BlockHead, SegmentHead};
-use crate::log::{LogError, Reader, Tail};
+use crate::log::{Log, LogError, Options, Reader, Tail};
 use crate::simulated::SimulatedDisk;
 
 /// Where the files of a test are.
@@ -28,6 +31,22 @@ impl Directory {
         file.write_at(bytes, 0).unwrap();
     }
 
+    pub(super) fn get(&self, name: &str) -> Vec<u8> {
+        let file = self.0.open(&Path::new(PATH).join(name)).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+        file.read_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    /// Whether it can be written to.
+    pub(super) fn try_open_log(&self) -> io::Result<Arc<Log>> {
+        let (disk, clock) = (
+            Arc::new(self.0.clone()),
+            Arc::new(ManualClock::at_unix_ms(1)),
+        );
+        Log::open(disk, clock, Path::new(PATH), 0, Options::default())
+    }
+
     pub(super) fn remove(&self, name: &str) {
         let _may_be_new = self.0.remove(&Path::new(PATH).join(name));
     }
@@ -39,6 +58,8 @@ pub(super) struct Written {
     head: SegmentHead,
     chain: u32,
     pub(super) sequence: u64,
+    /// What frames of one command apply to.
+    pub(super) database: u16,
 }
 
 impl Written {
@@ -54,6 +75,7 @@ impl Written {
             head,
             chain: head.chain(),
             sequence: first,
+            database: 3,
         }
     }
 
@@ -72,12 +94,18 @@ impl Written {
         let mut sequence = self.sequence;
         for frame in frames {
             match frame {
-                [parts] => builder.effect(3, 7, 1_700_000_000_123, parts),
+                [parts] => {
+                    builder.set_time(1_700_000_000_123);
+                    builder.set_generation(7);
+                    builder.effect(self.database, parts);
+                }
                 group => {
+                    builder.set_time(1_700_000_000_456);
+                    builder.set_generation(8);
                     for (database, parts) in group.iter().enumerate() {
-                        builder.add(u16::try_from(database).unwrap(), 8, parts);
+                        builder.add(u16::try_from(database).unwrap(), parts);
                     }
-                    builder.end_group(8, 1_700_000_000_456);
+                    builder.end_group();
                 }
             }
             bytes.extend(builder.words(sequence).as_flattened());
@@ -116,8 +144,9 @@ pub(super) fn read_from(
         match reader.next_frame() {
             Ok(Some(frame)) => {
                 let effects = frame.effects().map(|effect| {
-                    let text = String::from_utf8_lossy(effect.resp).replace("\r\n", " ");
-                    format!("{}/{} {text}", effect.database, effect.generation)
+                    let parts: Vec<_> = effect.parts.map(String::from_utf8_lossy).collect();
+                    let head = format!("{}/{}", effect.database, effect.generation);
+                    format!("{head} {}", parts.join(" "))
                 });
                 let effects: Vec<String> = effects.collect();
                 frames.push(format!("{} {}", frame.sequence, effects.join("; ")));

@@ -19,6 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use commands::{Found, Settings, original_table};
+use durability::log::Parts;
+use protocol::encode_arguments;
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -99,6 +101,15 @@ struct Lane {
     package: Package,
 }
 
+/// A command, as it came.
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    /// As a client sends it.
+    Request(&'a [u8]),
+    /// As the log has it.
+    Parts(Parts<'a>),
+}
+
 /// Commands for one lane.
 #[derive(Default)]
 struct Package {
@@ -130,20 +141,54 @@ impl Feed {
         database: DatabaseId,
         request: &[u8],
     ) -> Result<(), ReplayFault> {
+        self.take(position, database, Form::Request(request))
+    }
+
+    /// Takes an effect, as the log gives it.
+    ///
+    /// # Errors
+    /// As [`Feed::command`].
+    pub fn effect(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        parts: Parts<'_>,
+    ) -> Result<(), ReplayFault> {
+        self.take(position, database, Form::Parts(parts))
+    }
+
+    fn take(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        form: Form<'_>,
+    ) -> Result<(), ReplayFault> {
         if self.lanes.is_empty() {
-            return self.own.command(position, database, request);
+            return self.take_alone(position, database, form);
         }
-        match self.lane_of(request) {
-            Some(at) if self.alone_left == 0 => self.hand(at, position, database, request),
+        match self.lane_of(form) {
+            Some(at) if self.alone_left == 0 => self.hand(at, position, database, form),
             Some(_) => {
                 self.alone_left -= 1;
-                self.own.command(position, database, request)
+                self.take_alone(position, database, form)
             }
             None => {
                 self.wait_for_lanes(position)?;
                 self.alone_left = ALONE_COUNT;
-                self.own.command(position, database, request)
+                self.take_alone(position, database, form)
             }
+        }
+    }
+
+    fn take_alone(
+        &mut self,
+        position: u64,
+        database: DatabaseId,
+        form: Form<'_>,
+    ) -> Result<(), ReplayFault> {
+        match form {
+            Form::Request(request) => self.own.command(position, database, request),
+            Form::Parts(parts) => self.own.effect(position, database, parts),
         }
     }
 
@@ -164,10 +209,23 @@ impl Feed {
     }
 
     /// The lane of all keys of a command, if that is one and there are no other things it touches.
-    fn lane_of(&mut self, request: &[u8]) -> Option<usize> {
-        let mut arguments = Arguments::new(request)?;
+    fn lane_of(&mut self, form: Form<'_>) -> Option<usize> {
+        match form {
+            Form::Request(request) => {
+                let arguments = Arguments::new(request)?;
+                self.lane_of_arguments(arguments.count, arguments)
+            }
+            Form::Parts(parts) => self.lane_of_arguments(parts.len(), parts),
+        }
+    }
+
+    fn lane_of_arguments<'a>(
+        &mut self,
+        count: usize,
+        mut arguments: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<usize> {
         let found: &Found = original_table().find(arguments.next()?)?;
-        let mut keys = found.fixed_keys(arguments.count)?;
+        let mut keys = found.fixed_keys(count)?;
         let first = keys.next()?;
         let key = arguments.nth(first - 1)?;
         let lane = self.lane_of_key(key);
@@ -193,14 +251,14 @@ impl Feed {
         at: usize,
         position: u64,
         database: DatabaseId,
-        request: &[u8],
+        form: Form<'_>,
     ) -> Result<(), ReplayFault> {
         if self.is_own_turn {
             self.own.flush()?;
             self.is_own_turn = false;
         }
         let lane = &mut self.lanes[at];
-        lane.package.add(position, database, request);
+        lane.package.add(position, database, form);
         if lane.package.requests.len() < PACKAGE_BYTES {
             return Ok(());
         }
@@ -248,11 +306,14 @@ impl Lane {
 }
 
 impl Package {
-    fn add(&mut self, position: u64, database: DatabaseId, request: &[u8]) {
+    fn add(&mut self, position: u64, database: DatabaseId, form: Form<'_>) {
         if self.requests.is_empty() {
-            self.requests.reserve(PACKAGE_BYTES + request.len());
+            self.requests.reserve(PACKAGE_BYTES);
         }
-        self.requests.extend_from_slice(request);
+        match form {
+            Form::Request(request) => self.requests.extend_from_slice(request),
+            Form::Parts(parts) => encode_arguments(&mut self.requests, parts),
+        }
         self.positions.push(position);
         let (bytes, count) = (self.requests.len(), self.positions.len());
         match self.runs.last_mut() {

@@ -1,5 +1,6 @@
 //! Commands applied to an empty store, one batch or several.
 
+use protocol::encode_request;
 use store::{Options, Policy};
 
 use super::*;
