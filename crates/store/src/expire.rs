@@ -9,7 +9,7 @@ use crate::bucket::{Bucket, Link};
 use crate::deadlines::Armed;
 use crate::index::{Index, Spot};
 use crate::indexed::{Indexed, hash_of};
-use crate::key::DatabaseId;
+use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
 use crate::members;
 use crate::shared::Shared;
@@ -63,6 +63,24 @@ impl Indexed {
         more
     }
 
+    /// Removes the record of a key that a look found expired, so that who asks learns no sooner that it is
+    /// gone than who listens. Leaves it where removals are held, or somebody holds its bucket for long.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn remove_expired(&mut self, key: &Key<'_>) {
+        if self.shared.holds_removals.load(Ordering::Relaxed) {
+            return;
+        }
+        if !self.local.held.is_empty() {
+            self.modify(key, |_| ());
+            return;
+        }
+        if let Some(index) = self.seen.get(key.database()) {
+            let database = key.database();
+            look_once(&self.shared, &mut self.local, index, database, key.hash());
+        }
+    }
+
     /// Tells the ledger by how much the wheels of this thread grew.
     fn tell_deadlines(&mut self) {
         let growth = self.local.deadlines.take_growth();
@@ -111,7 +129,8 @@ fn look_after(
     next
 }
 
-fn look_once(
+/// Removes the expired records of the bucket of `position`; when to come back.
+pub(crate) fn look_once(
     shared: &Shared,
     local: &mut Local,
     index: &Index,

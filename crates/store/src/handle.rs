@@ -277,6 +277,23 @@ impl Handle {
         answer
     }
 
+    /// As [`Handle::inspect`], and a key that has expired and was not removed yet is shown, and stays (DEBUG
+    /// OBJECT).
+    pub fn inspect_expired<R>(
+        &mut self,
+        key: &Key<'_>,
+        visit: impl FnMut(Option<&Record<'_>>) -> R,
+    ) -> R {
+        if let Way::Indexed(way) = &mut self.way {
+            way.local.sees_expired = true;
+        }
+        let answer = self.inspect(key, visit);
+        if let Way::Indexed(way) = &mut self.way {
+            way.local.sees_expired = false;
+        }
+        answer
+    }
+
     /// Says whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH); what held
     /// before. It does in the beginning.
     pub fn note_use(&mut self, on: bool) -> bool {

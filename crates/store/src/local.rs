@@ -40,6 +40,8 @@ pub(crate) struct Local {
     pub(crate) in_force: InForce,
     /// Whether looking a record up counts as using it.
     pub(crate) notes_use: bool,
+    /// Whether a look shows what has expired and is still there.
+    pub(crate) sees_expired: bool,
     /// The memory limit does not hold for what this thread writes.
     pub(crate) is_unlimited: bool,
     /// The side of the cut that the write in progress is on (see [`crate::snapshot`]).
@@ -76,6 +78,7 @@ impl Local {
             evictor: Evictor::new(),
             in_force: shared.policy.load(),
             notes_use: true,
+            sees_expired: false,
             is_unlimited: false,
             generation: 0,
             holds_long: false,

@@ -240,6 +240,13 @@ impl NaiveHandle {
         mut visit: impl FnMut(Option<&Record<'_>>) -> R,
     ) -> R {
         let now = self.now_unix_ms;
+        let is_expired = |map: &mut Map| {
+            map.get(key.bytes())
+                .is_some_and(|cell| cell.is_expired(now))
+        };
+        if self.with_map(key.database(), |map, _| is_expired(map)) {
+            self.modify(key, |_| ());
+        }
         self.with_map(key.database(), |map, sinks| {
             let live = map.get(key.bytes()).filter(|cell| !cell.is_expired(now));
             if live.is_none() {

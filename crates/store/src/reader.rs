@@ -71,7 +71,13 @@ impl Indexed {
         let entered = self.enter();
         self.see_index(key.database());
         let mut patience = Patience::default();
-        let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        let mut look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        if look.met_expired {
+            drop(patience);
+            self.remove_expired(key);
+            patience = Patience::default();
+            look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        }
         look.note(&self.shared, &self.local, key);
         let answer = visit(look.record(&self.local, key).as_ref());
         drop(patience);
@@ -91,6 +97,11 @@ impl Indexed {
         debug_assert!(self.holds_several(), "the records could change");
         for key in keys {
             self.see_index(key.database());
+        }
+        for key in keys {
+            if self.look_in_set(key).met_expired {
+                self.remove_expired(key);
+            }
         }
         let local = &*self.local;
         let mut records: Vec<Option<Record<'_>>> = Vec::with_capacity(keys.len());
@@ -250,27 +261,39 @@ impl Indexed {
     ) -> V::Answer {
         let entered = self.enter();
         self.see_index(key.database());
-        let answer = self.look(&key, &mut visitor, trouble);
+        let mut removes = true;
+        let answer = loop {
+            match self.look(&key, &mut visitor, trouble, removes) {
+                Some(answer) => break answer,
+                None => self.remove_expired(&key),
+            }
+            removes = false;
+        };
         if entered {
             self.leave();
         }
         answer
     }
 
+    /// None if `stops_at_expired` and there is a record that has expired; nothing was shown or noted then.
     fn look<V: Visitor>(
         &self,
         key: &Key<'_>,
         visitor: &mut V,
         mut trouble: Option<Trouble>,
-    ) -> V::Answer {
+        stops_at_expired: bool,
+    ) -> Option<V::Answer> {
         let (shared, local) = (&*self.shared, &*self.local);
         let mut patience = Patience::default();
         loop {
             let look = patience.look(shared, local, self.index(key), key, trouble);
+            if stops_at_expired && look.met_expired && look.may_be_believed() {
+                return None;
+            }
             let answer = visitor.visit(look.record(local, key).as_ref());
             if look.may_be_believed() {
                 look.note(shared, local, key);
-                return answer;
+                return Some(answer);
             }
             visitor.forget();
             trouble = Some(Trouble::Torn);
@@ -298,6 +321,8 @@ impl<R, F: FnMut(Option<&Record<'_>>) -> R> Visitor for Closure<F> {
 struct Look<'a> {
     /// The record, unless there is none or it has expired.
     found: Option<(Spot<'a>, View<'a>)>,
+    /// There is one that has expired.
+    met_expired: bool,
     /// Says later whether what was seen without the lock may be believed. None for what stays as it is:
     /// the bucket is held, or there is none.
     watched: Option<Watched<'a>>,
@@ -332,6 +357,7 @@ impl Look<'_> {
     /// In a database that has no table there is nothing.
     const NOWHERE: Self = Self {
         found: None,
+        met_expired: false,
         watched: None,
     };
 
@@ -477,8 +503,9 @@ fn look_locked<'a>(
     };
     let found = index
         .find(home, key.hash(), is)
-        .and_then(|spot| Some((spot, view_of(shared, spot.link)?)))
-        .filter(|(_, view)| !view.is_expired(local.now_unix_ms));
+        .and_then(|spot| Some((spot, view_of(shared, spot.link)?)));
+    let met_expired = has_expired(local, found.as_ref());
+    let found = found.filter(|_| !met_expired);
     let mut changed = false;
     if let Some((_, view)) = found
         && let Some(word) = view.clock().filter(|_| local.notes_use)
@@ -489,6 +516,7 @@ fn look_locked<'a>(
     }
     let look = Look {
         found,
+        met_expired,
         watched: None,
     };
     (look, changed)
@@ -513,8 +541,14 @@ fn look_freely<'a>(
         Some(found) => Some(found),
         None => search_overflow(shared, index, word.overflow(), key)?,
     };
+    let met_expired = has_expired(local, found.as_ref());
+    let found = found.filter(|_| !met_expired);
+    if found.is_some_and(|(_, view)| !is_current(local, &view)) {
+        return Err(Trouble::NeedsLock);
+    }
     Ok(Look {
-        found: existing(local, found)?,
+        found,
+        met_expired,
         watched: Some(Watched { bucket, word }),
     })
 }
@@ -540,16 +574,9 @@ fn is_current(local: &Local, view: &View<'_>) -> bool {
     !view.is_expired(local.now_unix_ms) && !view.clock().is_some_and(is_used)
 }
 
-/// What was found, unless it has expired.
-fn existing<'a>(
-    local: &Local,
-    found: Option<(Spot<'a>, View<'a>)>,
-) -> Result<Option<(Spot<'a>, View<'a>)>, Trouble> {
-    match found {
-        Some((_, view)) if view.is_expired(local.now_unix_ms) => Ok(None),
-        Some((_, view)) if !is_current(local, &view) => Err(Trouble::NeedsLock),
-        found => Ok(found),
-    }
+#[inline]
+fn has_expired(local: &Local, found: Option<&(Spot<'_>, View<'_>)>) -> bool {
+    !local.sees_expired && found.is_some_and(|(_, view)| view.is_expired(local.now_unix_ms))
 }
 
 /// The rest of a chain; few keys are not in their home bucket.

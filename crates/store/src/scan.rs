@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
+use base::sync::atomic::Ordering;
+
 use crate::bucket::Bucket;
+use crate::expire::look_once;
 use crate::index::{Home, Index};
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
@@ -41,9 +44,16 @@ impl Indexed {
                 let hash = position.reverse_bits();
                 position = match self.look_at_unless(held_long, database, &index, hash) {
                     Some(at) => {
-                        visited +=
+                        let seen =
                             visit_all(&self.shared, &self.local, &index, at.bucket, &mut visit);
-                        at.home.end_position()
+                        let next = at.home.end_position();
+                        let removes = seen.expired && at.is_own && held_long == HeldLong::Awaited;
+                        drop(at);
+                        if removes && !self.shared.holds_removals.load(Ordering::Relaxed) {
+                            look_once(&self.shared, &mut self.local, &index, database, hash);
+                        }
+                        visited += seen.count;
+                        next
                     }
                     None => index.state().home(hash).end_position(),
                 };
@@ -199,22 +209,33 @@ impl Drop for Look<'_> {
     }
 }
 
-/// Visits the live records of a chain, which the caller holds; how many records it has, expired
-/// ones included.
+/// What was met in a chain.
+struct Seen {
+    /// Records, expired ones included.
+    count: usize,
+    /// Whether some of them have expired.
+    expired: bool,
+}
+
+/// Visits the live records of a chain, which the caller holds.
 fn visit_all(
     shared: &Shared,
     local: &Local,
     index: &Index,
     home: &Bucket,
     visit: &mut impl FnMut(&Record<'_>),
-) -> usize {
-    let mut count = 0;
+) -> Seen {
+    let mut seen = Seen {
+        count: 0,
+        expired: false,
+    };
     index.for_each(home, |spot| {
-        count += 1;
+        seen.count += 1;
         let Some(view) = view_of(shared, spot.link) else {
             return;
         };
         if view.is_expired(local.now_unix_ms) {
+            seen.expired = true;
             return;
         }
         let (in_force, now_unix_ms) = (local.in_force, local.now_unix_ms);
@@ -223,5 +244,5 @@ fn visit_all(
             view.with_key(|key| visit(&Record::locked(key, view, in_force, now_unix_ms)));
         }
     });
-    count
+    seen
 }

@@ -4,6 +4,7 @@ use structures::{FieldDeadline, Hash, HashLimits};
 
 use super::{Force, Notes, Told};
 use crate::handle::Handle;
+use crate::key::Key;
 use crate::value::Deadline;
 
 const START: u64 = 1_700_000_000_000;
@@ -33,10 +34,58 @@ fn a_key_lives_up_to_its_millisecond_and_not_longer() {
         handle.begin(now);
         assert_eq!(exists(&mut handle, "key"), lives);
     }
+    assert_eq!((handle.len(0), handle.expiring_len(0)), (0, 0));
+}
+
+#[test]
+fn a_write_finds_nothing_of_what_has_expired() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "key", Deadline::At(START + 10));
+    handle.begin(START + 10);
     assert_eq!(handle.len(0), 1, "nobody has removed it yet");
     let key = handle.key(0, b"key");
     assert!(!handle.modify(&key, |entry| entry.is_present()));
     assert_eq!((handle.len(0), handle.expiring_len(0)), (0, 0));
+}
+
+#[test]
+fn who_finds_an_expired_key_removes_it_whichever_way_it_looks() {
+    let store = Force::TINY.store(1);
+    store.set_active_expire(false);
+    let mut handle = store.handle();
+    let notes = Notes::default();
+    handle.set_sink(Some(Box::new(notes.clone())));
+    let ways: [fn(&mut Handle, &Key<'_>) -> bool; 5] = [
+        |handle, key| handle.peek(key, |record| record.is_none()),
+        |handle, key| handle.read_structure(key, |record| record.is_none()),
+        |handle, key| handle.locked(&[*key], |it| it.read(key, |record| record.is_none())),
+        |handle, key| handle.read_all(&[*key], |_| true, |records| records[0].is_none()),
+        |handle, _| {
+            let (mut cursor, mut is_none) = (0, true);
+            loop {
+                cursor = handle.scan(0, cursor, 10, |_| is_none = false);
+                if cursor == 0 {
+                    return is_none;
+                }
+            }
+        },
+    ];
+    for way in ways {
+        handle.begin(START);
+        set(&mut handle, "key", Deadline::At(START + 10));
+        handle.begin(START + 10);
+        assert_eq!(handle.len(0), 1);
+        let key = handle.key(0, b"key");
+        assert!(handle.inspect_expired(&key, |record| record.is_some()));
+        assert_eq!(handle.len(0), 1);
+        assert!(way(&mut handle, &key));
+        assert_eq!((handle.len(0), handle.expiring_len(0)), (0, 0));
+        let told = notes.take();
+        let is_expiry = |told: &Told| matches!(told, Told::Removed(_, _, "expired"));
+        assert!(told.iter().any(is_expiry), "{told:?}");
+    }
 }
 
 #[test]

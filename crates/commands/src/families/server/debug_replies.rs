@@ -79,7 +79,7 @@ pub(super) fn object(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let seen = context.store.inspect(&key, |record| {
+    let seen = context.store.inspect_expired(&key, |record| {
         let record = record?;
         let value = match record.object() {
             Some(object) => Value::Object(object.clone()),
