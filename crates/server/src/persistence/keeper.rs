@@ -259,30 +259,39 @@ impl Keeper {
             return Ok(());
         };
         let level = durability.level;
-        around.logging.expect_no_end()?;
+        if level.has_log() && around.logging.set_level_unless_ending(level) {
+            return Ok(());
+        }
+        if around.logging.put_off(durability) {
+            return Ok(());
+        }
+        let (own, checkpointer) = (Arc::clone(around), Arc::clone(&self.checkpointer));
+        let next = {
+            let (own, node, checkpointer) = (
+                Arc::clone(around),
+                Arc::clone(&node),
+                Arc::clone(&self.checkpointer),
+            );
+            move |durability: &Durability| own.change_level(&node, &checkpointer, durability)
+        };
         match (around.logging.log().is_some(), level.has_log()) {
-            (true, true) => around.logging.set_level(level),
-            (false, false) => {}
+            (true, true) | (false, false) => {}
             (true, false) => {
-                let own = Arc::clone(around);
-                around.logging.end_aside(move || own.end_log(&node))?;
+                let end = move || own.end_log(&node);
+                around.logging.change_aside(true, end, next)?;
             }
             (false, true) if around.logging.is_behind_base() => {
                 around.prepare()?;
-                let (own, durability) = (Arc::clone(around), durability.clone());
-                let checkpointer = Arc::clone(&self.checkpointer);
-                around
-                    .logging
-                    .change_aside(move || own.begin_anew(&node, &checkpointer, &durability))?;
+                let durability = durability.clone();
+                let begin = move || own.begin_anew(&node, &checkpointer, &durability);
+                around.logging.change_aside(false, begin, next)?;
             }
             (false, true) => {
                 around.prepare()?;
                 let begun = around.logging.begin(&node, &around.place(), durability);
                 begun.map_err(|error| system_reason(&error))?;
-                let checkpointer = Arc::clone(&self.checkpointer);
-                around
-                    .logging
-                    .change_aside(move || put_behind(&node, &checkpointer))?;
+                let put = move || put_behind(&node, &checkpointer);
+                around.logging.change_aside(false, put, next)?;
             }
         }
         Ok(())
@@ -360,6 +369,12 @@ fn keep_now(checkpointer: &Checkpointer) -> Result<(), Failure> {
     ticket.map_or(Ok(()), |ticket| checkpointer.wait(ticket).result.map(drop))
 }
 
+fn say_it_was_not_begun(node: &Node, reason: &str) {
+    node.log
+        .warning(format_args!("The log was not begun: {reason}"));
+    node.settings.refusals.set_log_fault(Some(reason));
+}
+
 /// Has a log that was just begun put behind a checkpoint, which holds what nobody stated to it.
 fn put_behind(node: &Node, checkpointer: &Checkpointer) {
     Logging::wait_until_taken_up(node);
@@ -400,11 +415,22 @@ impl Around {
         });
         match begun {
             Ok(()) => put_behind(node, checkpointer),
-            Err(reason) => {
-                node.log
-                    .warning(format_args!("The log was not begun: {reason}"));
-                node.settings.refusals.set_log_fault(Some(&reason));
-            }
+            Err(reason) => say_it_was_not_begun(node, &reason),
+        }
+    }
+
+    /// Keeps from now on what `durability` says, on the thread that changes the log: what was asked for while
+    /// another change went on.
+    fn change_level(&self, node: &Arc<Node>, checkpointer: &Checkpointer, durability: &Durability) {
+        let has_log = durability.level.has_log();
+        match (self.logging.log().is_some(), has_log) {
+            (true, true) => self.logging.set_level(durability.level),
+            (false, false) => {}
+            (true, false) => self.end_log(node),
+            (false, true) => match self.prepare() {
+                Ok(()) => self.begin_anew(node, checkpointer, durability),
+                Err(reason) => say_it_was_not_begun(node, &reason),
+            },
         }
     }
 

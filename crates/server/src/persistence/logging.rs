@@ -32,10 +32,18 @@ pub struct Logging {
     end: Mutex<u64>,
     /// The checkpoint in force: its bytes, and the sequence from which on the log is behind it, if it is.
     base: Mutex<(u64, Option<u64>)>,
-    /// A thread begins it or ends it.
-    is_changing: Arc<AtomicBool>,
-    /// It is ended by that thread.
-    is_ending: Arc<AtomicBool>,
+    /// What the thread does that begins it or ends it.
+    change: Arc<Mutex<Change>>,
+}
+
+/// What is done to the log by a thread aside.
+#[derive(Default)]
+struct Change {
+    goes_on: bool,
+    /// What goes on ends the log.
+    ends: bool,
+    /// Asked for meanwhile: what is done next.
+    next: Option<Durability>,
 }
 
 /// A log, and the thread that syncs it.
@@ -94,7 +102,7 @@ impl Logging {
         place: &Place,
         durability: &Durability,
     ) -> io::Result<()> {
-        if self.is_changing.load(Ordering::Acquire) {
+        if lock(&self.change).goes_on {
             return Err(io::Error::other(CHANGING));
         }
         self.begin_held(node, place, durability)
@@ -119,50 +127,76 @@ impl Logging {
         Ok(())
     }
 
-    /// Refuses to change anything while the log is being ended.
-    ///
-    /// # Errors
-    /// That it is so.
-    pub fn expect_no_end(&self) -> Result<(), String> {
-        if self.is_ending.load(Ordering::Acquire) {
-            return Err(CHANGING.to_owned());
+    /// Notes what is to be kept behind the change that goes on; whether one does. What was noted before is
+    /// forgotten.
+    pub fn put_off(&self, durability: &Durability) -> bool {
+        let mut change = lock(&self.change);
+        if change.goes_on {
+            change.next = Some(durability.clone());
         }
-        Ok(())
+        change.goes_on
     }
 
-    /// As [`Logging::change_aside`], of a change that ends the log.
-    ///
-    /// # Errors
-    /// When one is running already.
-    pub fn end_aside(&self, end: impl FnOnce() + Send + 'static) -> Result<(), String> {
-        self.is_ending.store(true, Ordering::Release);
-        let is_ending = Arc::clone(&self.is_ending);
-        let begun = self.change_aside(move || {
-            end();
-            is_ending.store(false, Ordering::Release);
-        });
-        if begun.is_err() {
-            self.is_ending.store(false, Ordering::Release);
+    /// Changes what is done with what is appended, unless the log does not run or is being ended; whether
+    /// that was done.
+    pub fn set_level_unless_ending(&self, level: DurabilityLevel) -> bool {
+        let mut change = lock(&self.change);
+        if change.goes_on && change.ends || lock(&self.running).is_none() {
+            return false;
         }
-        begun
+        change.next = None;
+        self.set_level(level);
+        true
     }
 
-    /// Runs `change` on a thread of its own: what a worker asks for that has to wait for all workers.
+    /// Whether the log is just being begun, or will be next.
+    #[must_use]
+    pub fn is_beginning(&self) -> bool {
+        let change = lock(&self.change);
+        let next = change.next.as_ref().map(|next| next.level.has_log());
+        change.goes_on && next.unwrap_or(!change.ends)
+    }
+
+    /// Runs `change`, which ends the log or begins it, on a thread of its own: what a worker asks for that has to
+    /// wait for all workers. Then `next` with what was [put off](Logging::put_off) meanwhile, for as long as
+    /// there is something. Whether the log ends is said before anybody can ask.
     ///
     /// # Errors
     /// When one is running already.
     #[allow(clippy::disallowed_methods, reason = "a thread that ends soon")]
-    pub fn change_aside(&self, change: impl FnOnce() + Send + 'static) -> Result<(), String> {
-        let is_changing = Arc::clone(&self.is_changing);
-        if is_changing.swap(true, Ordering::AcqRel) {
-            return Err(CHANGING.to_owned());
+    pub fn change_aside(
+        &self,
+        ends: bool,
+        change: impl FnOnce() + Send + 'static,
+        next: impl Fn(&Durability) + Send + 'static,
+    ) -> Result<(), String> {
+        {
+            let mut change = lock(&self.change);
+            if change.goes_on {
+                return Err(CHANGING.to_owned());
+            }
+            change.goes_on = true;
+            change.ends = ends;
         }
+        let state = Arc::clone(&self.change);
         let thread = std::thread::Builder::new().name("log-change".into());
         let spawned = thread.spawn(move || {
             change();
-            is_changing.store(false, Ordering::Release);
+            let put_off = || {
+                let mut state = lock(&state);
+                let next = state.next.take();
+                state.goes_on = next.is_some();
+                state.ends = next.as_ref().is_some_and(|next| !next.level.has_log());
+                next
+            };
+            while let Some(durability) = put_off() {
+                next(&durability);
+            }
         });
-        spawned.map(drop).map_err(|error| system_reason(&error))
+        spawned.map(drop).map_err(|error| {
+            lock(&self.change).goes_on = false;
+            system_reason(&error)
+        })
     }
 
     /// Waits until everybody states effects to the log, or the server stops.
