@@ -72,11 +72,21 @@ impl Clients {
         self.lock().get(&id).cloned()
     }
 
-    /// The clients that the filter lets through, oldest first.
+    /// How many are connected and stay so: those that were told to go count no longer, though their workers
+    /// may not have come to it.
+    #[must_use]
+    pub fn staying(&self) -> usize {
+        let clients = self.lock();
+        let going = clients.values().filter(|client| is_going(client)).count();
+        self.len().saturating_sub(going)
+    }
+
+    /// The clients that the filter lets through, oldest first, without those that were told to go.
     #[must_use]
     pub fn matching(&self, filter: &ClientFilter, now_unix_ms: u64) -> Vec<Arc<ClientRecord>> {
         self.lock()
             .values()
+            .filter(|client| !is_going(client))
             .filter(|client| matches(client, filter, now_unix_ms))
             .cloned()
             .collect()
@@ -129,6 +139,10 @@ impl Clients {
     }
 }
 
+fn is_going(client: &ClientRecord) -> bool {
+    client.has_flag(ClientRecord::KILLED)
+}
+
 fn matches(client: &ClientRecord, filter: &ClientFilter, now_unix_ms: u64) -> bool {
     let holds = |condition| holds(client, condition, now_unix_ms);
     let mut conditions = filter.conditions.iter();
@@ -175,8 +189,8 @@ fn kind_of(client: &ClientRecord) -> ClientKind {
     }
 }
 
-/// One line of CLIENT LIST, without its line end: the fields of Redis 7.2 in its order, and those of
-/// later versions behind them.
+/// One line of CLIENT LIST, without its line end: the fields of Valkey 8 in its order, and what it does not
+/// have behind the library.
 #[must_use]
 pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names().clone();
@@ -192,10 +206,10 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
     let queued_bytes = client.transaction_bytes.load(Ordering::Relaxed);
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} \
-         db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
+         db={db} sub={sub} psub={psub} ssub={ssub} multi={queued} watch={watched} qbuf={query_bytes} qbuf-free=0 argv-mem=0 \
          multi-mem={queued_bytes} rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={total} \
          events={events} cmd={command} user={user} redir={redirect} resp={resp} lib-name={library} \
-         lib-ver={version} watch={watched} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
+         lib-ver={version} io-thread={worker} tot-net-in={net_in} tot-net-out={net_out} \
          tot-cmds={requests}",
         id = client.id,
         addr = client.address,

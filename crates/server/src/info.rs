@@ -230,7 +230,7 @@ fn config_file(node: &Node) -> String {
 
 fn clients(report: &mut Report<'_>) {
     let node = report.node;
-    report.field("connected_clients", node.clients.len());
+    report.field("connected_clients", node.clients.staying());
     report.field("cluster_connections", 0);
     report.field("maxclients", node.config.current().clients_max);
     let (query_max, output_max) = node.clients.buffer_bytes_max();

@@ -377,6 +377,10 @@ impl Worker {
             let end = self.waits.add(&*self.node.clock, timeout_ms, ticket, id);
             connected.wait_end = Some(end);
         }
+        let requests = &connected.session.client.requests;
+        let counted = requests.load(Ordering::Relaxed);
+        requests.store(counted.saturating_sub(1), Ordering::Relaxed);
+        connected.owes_request = counted > 0;
         connected.begin_to_wait();
         self.begin_disk_wait(id);
         Then::Pause
@@ -679,6 +683,7 @@ impl Service for Worker {
             peer_is_local: is_local(peer),
             is_paused: false,
             is_waiting: false,
+            owes_request: false,
             wait_end: None,
             disk_wait: None,
             wrote: Wrote::default(),

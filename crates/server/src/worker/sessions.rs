@@ -1,5 +1,7 @@
 //! The sessions of one worker, in places that run beside the loop's connections.
 
+use std::sync::atomic::Ordering;
+
 use commands::{ClientRecord, Session};
 use reactor::ConnectionId;
 
@@ -18,6 +20,8 @@ pub(super) struct Connected {
     /// Waits for keys to be changed, for a request of its own that runs aside, or for keys that such a
     /// request holds.
     pub(super) is_waiting: bool,
+    /// The request that waits for keys counts as one it sent only when it is answered.
+    pub(super) owes_request: bool,
     /// When its wait for keys to be changed ends.
     pub(super) wait_end: Option<WaitEnd>,
     /// Up to where it waits for the log to be on disk.
@@ -39,6 +43,9 @@ impl Connected {
     /// It may go on.
     pub(super) fn end_to_wait(&mut self) {
         self.is_waiting = false;
+        if std::mem::take(&mut self.owes_request) {
+            self.session.client.requests.fetch_add(1, Ordering::Relaxed);
+        }
         self.session.client.set_flag(ClientRecord::BLOCKED, false);
     }
 }

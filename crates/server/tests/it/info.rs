@@ -1,9 +1,11 @@
 //! INFO and CLIENT LIST as monitoring reads them: every name is there, in the form that is expected.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
 use testkit::target::Target as _;
 use testkit::transcript::show;
@@ -362,16 +364,49 @@ fn a_client_is_listed_with_the_fields_of_redis_and_later_ones() {
 }
 
 #[test]
-fn the_request_that_asks_for_the_list_is_in_its_query_buffer() {
-    for server in [start(&[]), ServerBuilder::oracle().start().unwrap()] {
-        let mut client = server.client().unwrap();
-        for args in [["CLIENT", "LIST"], ["CLIENT", "INFO"]] {
-            for _ in 0..2 {
-                let line = text(&mut client, &args);
-                assert!(line.contains(" qbuf=26 "), "{line}");
-            }
-        }
+fn the_request_that_asks_for_the_list_does_not_wait_any_more() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    for args in [["CLIENT", "LIST"], ["CLIENT", "INFO"]] {
+        let line = text(&mut client, &args);
+        assert!(
+            line.contains(" multi=-1 watch=0 qbuf=0 qbuf-free=0 "),
+            "{line}"
+        );
     }
+}
+
+#[test]
+fn who_was_told_to_go_is_not_counted_or_listed_any_more() {
+    let server = start(&["--threads", "4"]);
+    let mut client = server.client().unwrap();
+    client
+        .command(&[
+            "ACL", "SETUSER", "dummy", "on", "nopass", "+ping", "+client",
+        ])
+        .unwrap();
+    for _ in 0..20 {
+        let mut others: Vec<_> = (0..8).map(|_| server.client().unwrap()).collect();
+        for other in &mut others {
+            other.command(&["AUTH", "dummy", ""]).unwrap();
+        }
+        let list = text(&mut client, &["CLIENT", "LIST", "USER", "dummy"]);
+        assert_eq!(list.lines().count(), 8, "{list}");
+        let killed = client
+            .command(&["CLIENT", "KILL", "USER", "dummy"])
+            .unwrap();
+        assert_eq!(killed, Value::Integer(8));
+        let counted = text(&mut client, &["INFO", "clients"]);
+        assert!(counted.contains("connected_clients:1\r\n"), "{counted}");
+        let again = client
+            .command(&["CLIENT", "KILL", "SKIPME", "yes"])
+            .unwrap();
+        assert_eq!(again, Value::Integer(0));
+    }
+    let unknown = client
+        .command(&["CLIENT", "KILL", "USER", "nobody"])
+        .unwrap();
+    assert!(show(&unknown).contains("ERR No such user 'nobody'"));
 }
 
 #[test]
@@ -396,6 +431,36 @@ fn a_client_is_listed_with_what_it_did() {
         let found = line.split_whitespace().any(|one| one == field);
         assert!(found, "no {field} in {line}");
     }
+}
+
+#[test]
+fn a_request_that_waits_counts_once_it_is_answered() {
+    let server = start(&[]);
+    let mut client = server.client().unwrap();
+    let mut waiting = server.client().unwrap();
+    waiting.command(&["CLIENT", "SETNAME", "waits"]).unwrap();
+    waiting.send(&["BLPOP", "list", "0"]).unwrap();
+    let patience = Patience::of(Duration::from_secs(60));
+    let mut line_once = |is_to_wait: bool| loop {
+        let list = text(&mut client, &["CLIENT", "LIST"]);
+        let found = list.split("id=").find(|line| line.contains("name=waits"));
+        let waits = |line: &&str| {
+            line.split("flags=")
+                .nth(1)
+                .is_some_and(|it| it.starts_with('b'))
+        };
+        if let Some(line) = found.filter(|line| waits(line) == is_to_wait) {
+            return line.to_owned();
+        }
+        assert!(patience.lasts(), "{is_to_wait}: {list}");
+    };
+    let line = line_once(true);
+    assert!(line.contains("tot-cmds=1"), "{line}");
+    let mut other = server.client().unwrap();
+    other.command(&["RPUSH", "list", "a"]).unwrap();
+    waiting.receive().unwrap();
+    let line = line_once(false);
+    assert!(line.contains("tot-cmds=2"), "{line}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use protocol::Reply;
 
-use super::others::{describe, kill, list, pause, unblock};
+use super::others::{kill, list, pause, unblock};
 use super::tracking::{caching, get_redirect, tracking, tracking_info};
 use crate::args::Args;
 use crate::context::Context;
@@ -81,9 +81,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             since: "6.2.0",
             summary: "Describes the connection.",
             tips: &["nondeterministic_output"],
-            handler: |context, args, reply| {
+            handler: |context, _, reply| {
                 let own = ClientCondition::Id(vec![context.session.client.id]);
-                let text = describe(context, args, &ClientFilter::of(own));
+                let text = context.server.clients(&ClientFilter::of(own));
                 reply.verbatim("txt", text.as_bytes());
                 Ok(())
             },

@@ -2,6 +2,7 @@
 //! value each, all of which must hold; most have an opposite that begins with `NOT-`.
 
 use crate::args::Args;
+use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::port::{ClientCondition, ClientFilter, ClientKind};
 
@@ -17,12 +18,13 @@ pub(super) enum Purpose {
     Kill,
 }
 
-/// The filter that the rest of the arguments spells, for the client with the id `caller`.
+/// The filter that the rest of the arguments spells, for the client that asks.
 pub(super) fn parse(
     args: &mut Args<'_>,
     purpose: Purpose,
-    caller: u64,
+    context: &Context<'_>,
 ) -> Result<ClientFilter, CommandError> {
+    let caller = context.session.client.id;
     let mut filter = ClientFilter {
         except: (purpose == Purpose::Kill).then_some(caller),
         ..ClientFilter::default()
@@ -43,7 +45,7 @@ pub(super) fn parse(
                 filter.add_ids(ids, is_negated);
             }
             _ => {
-                let condition = condition(name, args.bytes()?);
+                let condition = condition(name, args.bytes()?, context);
                 // CLIENT LIST tells of a word too many before what another says.
                 if condition.is_err() && args.remaining() == 1 && purpose == Purpose::List {
                     return Err(CommandError::Syntax);
@@ -90,14 +92,22 @@ fn ids(args: &mut Args<'_>, purpose: Purpose) -> Result<Vec<u64>, CommandError> 
     Ok(ids)
 }
 
-fn condition(name: &[u8], value: &[u8]) -> Result<ClientCondition, CommandError> {
+fn condition(
+    name: &[u8],
+    value: &[u8],
+    context: &Context<'_>,
+) -> Result<ClientCondition, CommandError> {
     let text = || String::from_utf8_lossy(value).into_owned();
     Ok(match name {
         b"ADDR" => ClientCondition::Address(text()),
         b"LADDR" => ClientCondition::LocalAddress(text()),
         b"IP" => ClientCondition::Ip(text()),
         b"TYPE" => ClientCondition::Kind(kind(value)?),
-        b"USER" => ClientCondition::User(known_user(value)?),
+        b"USER" => {
+            let user = context.settings.users.find(value);
+            user.ok_or_else(|| complaint("ERR No such user '", value))?;
+            ClientCondition::User(text())
+        }
         b"MAXAGE" => ClientCondition::AgeSeconds(seconds("maxage", value)?),
         b"IDLE" => ClientCondition::IdleSeconds(seconds("idle", value)?),
         b"FLAGS" => ClientCondition::Flags(flags(value)?),
@@ -143,13 +153,6 @@ fn flags(value: &[u8]) -> Result<String, CommandError> {
     Err(CommandError::Text(
         format!("ERR Unknown flags found in the provided filter: {text}").into(),
     ))
-}
-
-fn known_user(name: &[u8]) -> Result<String, CommandError> {
-    if name == b"default" {
-        return Ok("default".to_owned());
-    }
-    Err(complaint("ERR No such user '", name))
 }
 
 fn complaint(about: &str, word: &[u8]) -> CommandError {

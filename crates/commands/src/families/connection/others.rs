@@ -1,7 +1,5 @@
 //! CLIENT LIST, KILL, PAUSE and UNBLOCK: what one connection may ask about, or do to, others.
 
-use std::sync::atomic::Ordering;
-
 use protocol::Reply;
 
 use super::filter::{self, Purpose};
@@ -16,26 +14,10 @@ pub(super) fn list(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let filter = filter::parse(args, Purpose::List, context.session.client.id)?;
-    let text = describe(context, args, &filter);
+    let filter = filter::parse(args, Purpose::List, context)?;
+    let text = context.server.clients(&filter);
     reply.verbatim("txt", text.as_bytes());
     Ok(())
-}
-
-/// Lines of CLIENT LIST. The request that asks for them counts as input that its client has not got
-/// rid of yet.
-pub(super) fn describe(
-    context: &mut Context<'_>,
-    args: &Args<'_>,
-    filter: &ClientFilter,
-) -> String {
-    let own_bytes = &context.session.client.query_bytes;
-    let waiting_bytes = own_bytes.load(Ordering::Relaxed);
-    let running_bytes = args.request().wire_bytes() as u64;
-    own_bytes.store(waiting_bytes + running_bytes, Ordering::Relaxed);
-    let text = context.server.clients(filter);
-    own_bytes.store(waiting_bytes, Ordering::Relaxed);
-    text
 }
 
 pub(super) fn kill(
@@ -56,7 +38,7 @@ pub(super) fn kill(
         reply.ok();
         return Ok(());
     }
-    let filter = filter::parse(args, Purpose::Kill, context.session.client.id)?;
+    let filter = filter::parse(args, Purpose::Kill, context)?;
     let count = context.server.kill_clients(context.session, &filter);
     if count.caller {
         context.session.fate = Fate::Close;
