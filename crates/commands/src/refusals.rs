@@ -17,11 +17,14 @@ pub struct Refusals {
     kinds: AtomicU8,
     /// Why the log cannot be written.
     log_fault: Mutex<String>,
+    /// What is answered while a script is late.
+    busy: Mutex<&'static str>,
 }
 
 const LOADING: u8 = 1;
 const SAVE_FAILED: u8 = 2;
 const LOG_FAULT: u8 = 4;
+const BUSY: u8 = 8;
 
 impl Refusals {
     /// None.
@@ -30,6 +33,7 @@ impl Refusals {
         Self {
             kinds: AtomicU8::new(0),
             log_fault: Mutex::new(String::new()),
+            busy: Mutex::new(""),
         }
     }
 
@@ -57,6 +61,16 @@ impl Refusals {
             reason.clone_into(&mut known);
         }
         self.set(LOG_FAULT, reason.is_some());
+    }
+
+    /// Says what everybody is answered while a script is late, or that none is: only commands that are for such
+    /// a time run then ([`Flags::ALLOW_BUSY`]), and what scripts call.
+    pub fn set_busy(&self, answer: Option<&'static str>) {
+        let mut known = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = answer {
+            *known = answer;
+        }
+        self.set(BUSY, answer.is_some());
     }
 
     /// Whether writes are refused because the log cannot be written.
@@ -106,6 +120,11 @@ impl Refusals {
         let mut specs = std::iter::once(spec).chain(queued);
         // PING, too: whoever watches over the server with it is to see that something is wrong.
         let is_write = |spec: &CommandSpec| spec.flags.has(Flags::WRITE) || spec.name == "PING";
+        let runs_when_busy = spec.flags.has(Flags::ALLOW_BUSY) || session.in_script;
+        if shut & BUSY != 0 && !runs_when_busy {
+            let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(CommandError::fixed(*busy));
+        }
         if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }

@@ -23,7 +23,7 @@ mod running;
 mod values;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Request;
@@ -73,6 +73,8 @@ pub struct Scripts {
     pub running: Running,
     /// The libraries of functions.
     pub libraries: Libraries,
+    /// Scripts may run what is not for scripts.
+    runs_all: AtomicBool,
 }
 
 /// A script.
@@ -155,6 +157,16 @@ impl Scripts {
     /// The script with this name, if it is known.
     pub(crate) fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
         self.cache().scripts.get(digest).cloned()
+    }
+
+    /// Says whether scripts may run what is not for scripts (DEBUG SET-DISABLE-DENY-SCRIPTS).
+    pub(crate) fn set_runs_all(&self, on: bool) {
+        self.runs_all.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether scripts may run what is not for scripts.
+    pub(crate) fn runs_all(&self) -> bool {
+        self.runs_all.load(Ordering::Relaxed)
     }
 
     /// The script that a client names, if it is known.

@@ -27,6 +27,16 @@ impl From<&str> for Failure {
     }
 }
 
+impl Failure {
+    /// With what it says under another name.
+    pub(crate) fn renamed(self, name: &str, other: &str) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(text.replace(name, other)),
+            machine @ Self::Machine(_) => machine,
+        }
+    }
+}
+
 /// What a function of a library gives.
 pub(crate) type Results = Result<MultiValue, Failure>;
 

@@ -357,7 +357,11 @@ fn world(lua: &Lua, run: &Rc<Run>, exchange: &Rc<Exchange>) -> mlua::Result<Tabl
     machine.raw_set("call", calls::command(lua, run, exchange)?)?;
     machine.raw_set("call_short", calls::short_command(lua, run, exchange)?)?;
     api::fill(lua, &machine, run)?;
-    machine.raw_set("register_function", register::function(lua, run)?)?;
+    machine.raw_set("register_function", register::function(lua, run, "redis.")?)?;
+    machine.raw_set(
+        "register_for_server",
+        register::function(lua, run, "server.")?,
+    )?;
     machine.raw_set("version", VERSION)?;
     machine.raw_set("version_number", VERSION_NUMBER)?;
     machine.raw_set(

@@ -19,10 +19,13 @@ const FLAGS: [&[u8]; 5] = [
     b"allow-cross-slot-keys",
 ];
 
-/// The function of the machine.
-pub(crate) fn function(lua: &Lua, run: &Rc<Run>) -> mlua::Result<LuaFunction> {
+/// The function of the machine, as part of the table that scripts call `table`: what it complains of names
+/// that, so that who wrote `server.register_function` reads no other name.
+pub(crate) fn function(lua: &Lua, run: &Rc<Run>, table: &'static str) -> mlua::Result<LuaFunction> {
     let run = Rc::clone(run);
-    library::function(lua, move |_, arguments| register(&run, &arguments))
+    library::function(lua, move |_, arguments| {
+        register(&run, &arguments).map_err(|failure| failure.renamed("redis.", table))
+    })
 }
 
 fn register(run: &Run, arguments: &MultiValue) -> Results {

@@ -85,6 +85,14 @@ impl<'a> Reader<'a> {
             b'%' => self.map(count(head)?.unwrap_or(0)),
             b'~' => self.set(count(head)?.unwrap_or(0)),
             b'=' => self.verbatim(count(head)?.unwrap_or(0)),
+            // What is said about a reply is not shown to scripts.
+            b'|' => {
+                for _ in 0..count(head)?.unwrap_or(0) {
+                    self.value()?;
+                    self.value()?;
+                }
+                self.value()
+            }
             _ => Err(malformed()),
         }
     }

@@ -526,6 +526,8 @@ impl Node {
         self.tracker.set_keys_max(config.tracked_keys_max);
         let threshold_ms = &self.settings.scripts.running.threshold_ms;
         threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
+        let refuses_all = &self.settings.scripts.running.refuses_all;
+        refuses_all.store(config.busy_refuses_all, Ordering::Relaxed);
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);

@@ -140,6 +140,7 @@ impl<'h, 'c> Caller<'h, 'c> {
     pub(super) fn end(mut self) -> (Option<Halt>, Vec<u8>) {
         if let Some(long) = &self.long {
             self.context.settings.scripts.running.leave(long);
+            self.context.settings.refusals.set_busy(None);
         }
         let ns = self.elapsed_ns();
         if self.halt.is_none() {
@@ -167,7 +168,7 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR Wrong number of args calling Redis command from script",
             ));
         }
-        if spec.flags.has(Flags::NOSCRIPT) {
+        if spec.flags.has(Flags::NOSCRIPT) && !self.context.settings.scripts.runs_all() {
             return Err(CommandError::fixed(
                 "ERR This Redis command is not allowed from script",
             ));
@@ -414,6 +415,9 @@ impl Host for Caller<'_, '_> {
         let threshold_ms = running.threshold_ms.load(Ordering::Relaxed);
         if threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
             let is_news = running.set_late(self.call.kind);
+            if running.refuses_all.load(Ordering::Relaxed) {
+                self.context.settings.refusals.set_busy(running.busy());
+            }
             self.context.server.script_is_late(is_news);
         }
         None

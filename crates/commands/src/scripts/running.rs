@@ -49,6 +49,8 @@ pub struct Running {
     stops: AtomicBool,
     /// `busy-reply-threshold`, in milliseconds; 0 for no limit.
     pub threshold_ms: AtomicU64,
+    /// Who does not wait for a late script is refused, too.
+    pub refuses_all: AtomicBool,
 }
 
 const LATE_SCRIPT: u8 = 1;
@@ -61,6 +63,7 @@ impl Default for Running {
             late: AtomicU8::new(0),
             stops: AtomicBool::new(false),
             threshold_ms: AtomicU64::new(5000),
+            refuses_all: AtomicBool::new(false),
         }
     }
 }

@@ -108,6 +108,8 @@ pub struct Config {
     pub tracked_keys_max: u64,
     /// After how many milliseconds those who wait for a script are told so; 0 means never.
     pub busy_reply_ms: u64,
+    /// Whether those who do not wait for it are refused, too, as in Redis.
+    pub busy_refuses_all: bool,
     /// Length of one argument.
     pub bulk_bytes_max: u64,
     /// Whether DUMP compresses long texts.

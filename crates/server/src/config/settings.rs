@@ -94,6 +94,7 @@ impl Settings {
             query_buffer_bytes_max: self.number("client-query-buffer-limit"),
             tracked_keys_max: self.number("tracking-table-max-keys"),
             busy_reply_ms: self.number("busy-reply-threshold"),
+            busy_refuses_all: self.switch("busy-refuses-all"),
             bulk_bytes_max: self.number("proto-max-bulk-len"),
             compresses_dumps: self.switch("rdbcompression"),
             thresholds: Threshold::ALL.map(|(_, directive, _)| self.number(directive)),

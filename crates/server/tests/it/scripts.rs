@@ -65,6 +65,33 @@ fn a_script_without_end_stops_nobody_and_is_killed() {
     );
 }
 
+#[test]
+fn where_it_is_asked_for_everybody_is_told_of_a_script_that_is_late() {
+    let server = start();
+    let (mut caller, mut other) = (server.client().unwrap(), server.client().unwrap());
+    let asks = other.command(&["CONFIG", "SET", "busy-refuses-all", "yes"]);
+    assert_eq!(asks.unwrap(), Value::Simple(b"OK".to_vec()));
+    let mut late = server.client().unwrap();
+    late.command(&["MULTI"]).unwrap();
+    late.command(&["GET", "other"]).unwrap();
+    caller.send(&["EVAL", FOREVER, "0"]).unwrap();
+    ask_until(&mut other, &["GET", "other"], "BUSY");
+    let told = error(late.command(&["EXEC"]).unwrap());
+    let aborted = "EXECABORT Transaction discarded because of: BUSY";
+    assert!(told.starts_with(aborted), "{told}");
+    other.command(&["MULTI"]).unwrap();
+    let told = error(other.command(&["GET", "other"]).unwrap());
+    assert!(
+        told.starts_with("BUSY Redis is busy running a script."),
+        "{told}"
+    );
+    ask_until(&mut late, &["SCRIPT", "KILL"], "OK");
+    error(caller.receive().unwrap().unwrap());
+    let told = error(other.command(&["EXEC"]).unwrap());
+    assert!(told.starts_with("EXECABORT"), "{told}");
+    assert_eq!(other.command(&["GET", "other"]).unwrap(), Value::Null);
+}
+
 /// A key that is not held; holds `v` now. One in many shares the bucket of the one that is.
 fn served_beside(client: &mut Client) -> String {
     let mut names = (0..8).map(|number| format!("free:{number}"));

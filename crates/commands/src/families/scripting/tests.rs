@@ -162,25 +162,14 @@ fn a_worker_leaves_aside_what_may_take_long_before_it_changes_anything() {
 }
 
 #[test]
-fn a_script_that_would_wait_for_a_stream_is_refused() {
+fn a_script_does_not_wait_for_a_stream() {
     let mut server = TestServer::new();
     server.run("XGROUP CREATE s g $ MKSTREAM");
-    for (source, told) in [
-        (
-            "return redis.call('xread', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')",
-            "ERR xread command is not allowed with BLOCK option from scripts",
-        ),
-        (
-            "return redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'block', 0, 'STREAMS', KEYS[1], '>')",
-            "ERR XREADGROUP command is not allowed with BLOCK option from scripts",
-        ),
-        (
-            "return redis.call('cluster', 'reset', 'hard')",
-            "ERR This Redis command is not allowed from script",
-        ),
+    for source in [
+        "return redis.call('xread', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')",
+        "return redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'block', 0, 'STREAMS', KEYS[1], '>')",
     ] {
-        let refusal = refusal(&mut server, source, &["1", "s"]);
-        assert!(refusal.starts_with(told), "{refusal}");
+        assert_eq!(eval(&mut server, source, &["1", "s"]), Value::Null);
     }
     for source in [
         "return redis.call('xread', 'STREAMS', KEYS[1], '$')",
@@ -192,6 +181,38 @@ fn a_script_that_would_wait_for_a_stream_is_refused() {
     server.run("MULTI");
     server.run("XREAD BLOCK 0 STREAMS s $");
     assert!(!matches!(server.run("EXEC"), Value::Error(_)));
+}
+
+#[test]
+fn who_tests_lets_scripts_run_what_is_not_for_scripts() {
+    let mut server = TestServer::new();
+    server.port.allows_debug = true;
+    let source = "return redis.call('debug', 'protocol', 'integer')";
+    let told = "ERR This Redis command is not allowed from script";
+    let before = refusal(&mut server, source, &["0"]);
+    assert!(before.starts_with(told), "{before}");
+    server.run("DEBUG SET-DISABLE-DENY-SCRIPTS 1");
+    assert_eq!(eval(&mut server, source, &["0"]), Value::Integer(12345));
+    let attribute = "redis.setresp(3) return redis.call('debug', 'protocol', 'attrib')";
+    let behind = Value::Bulk(b"Some real reply following the attribute".to_vec());
+    assert_eq!(eval(&mut server, attribute, &["0"]), behind);
+    server.run("DEBUG SET-DISABLE-DENY-SCRIPTS 0");
+    assert_eq!(refusal(&mut server, source, &["0"]), before);
+}
+
+#[test]
+fn what_a_library_did_wrong_is_told_under_the_name_that_it_used() {
+    for table in ["redis", "server"] {
+        let mut server = TestServer::new();
+        let code = format!("#!lua name=l\n{table}.register_function()");
+        let Value::Error(refusal) = server.run_args(&[b"FUNCTION", b"LOAD", code.as_bytes()])
+        else {
+            panic!("it registers nothing");
+        };
+        let refusal = String::from_utf8_lossy(&refusal);
+        let told = format!("wrong number of arguments to {table}.register_function");
+        assert!(refusal.contains(&told), "{refusal}");
+    }
 }
 
 #[test]

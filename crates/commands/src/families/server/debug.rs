@@ -82,7 +82,13 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             check_reply_buffer(args)?;
             reply.ok();
         }
-        (b"LOG" | b"DICT-RESIZING" | b"PAUSE-CRON" | b"SET-DISABLE-DENY-SCRIPTS", 1)
+        (b"SET-DISABLE-DENY-SCRIPTS", 1) => {
+            let on = args.bytes()? != b"0";
+            context.settings.scripts.set_runs_all(on);
+            reply.ok();
+        }
+        (b"LOADAOF", 0) => reload(context, args, reply)?,
+        (b"LOG" | b"DICT-RESIZING" | b"PAUSE-CRON", 1)
         | (b"CLIENT-ENFORCE-REPLY-LIST", 1)
         | (b"CHANGE-REPL-ID", 0) => reply.ok(),
         (b"CONFIG-REWRITE-FORCE-ALL", 0) => {
@@ -184,8 +190,7 @@ fn check_threshold(text: &[u8]) -> CommandResult {
 }
 
 const HELP: &[&str] = &[
-    "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, LOG, PAUSE-CRON, REPLYBUFFER,",
-    "SET-DISABLE-DENY-SCRIPTS",
+    "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, LOG, PAUSE-CRON, REPLYBUFFER",
     "    Accepted without effect.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, with what is as by default.",
@@ -199,6 +204,8 @@ const HELP: &[&str] = &[
     "    Return how many keys a database has, and how many of them expire.",
     "LISTPACK <key>",
     "    Say whether a value is kept as a listpack.",
+    "LOADAOF",
+    "    As RELOAD: what the log says is part of what is saved.",
     "OBJECT <key>",
     "    Show how a value is kept.",
     "POPULATE <count> [<prefix>] [<size>]",
@@ -217,6 +224,8 @@ const HELP: &[&str] = &[
     "    Setting it to 0 disables expiring keys (and hash fields) in background ",
     "    when they are not accessed (otherwise the default behavior). Setting it",
     "    to 1 reenables back the default.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Setting it to 1 lets scripts run commands that are not for scripts.",
     "SLEEP <seconds>",
     "    Stop the worker of this connection for <seconds>. Decimals allowed.",
     "STRINGMATCH-LEN <len> <pattern>",

@@ -186,6 +186,7 @@ pub(super) const OBSERVATION: &[Directive] = &[
     Directive::new("commandlog-large-reply-max-len", LONG_COUNT, "128"),
     Directive::new("latency-monitor-threshold", LONG_COUNT, "0"),
     Directive::new("busy-reply-threshold", LONG_COUNT, "5000").aliases(&["lua-time-limit"]),
+    Directive::new("busy-refuses-all", SWITCH, "no"),
     Directive::new("tracking-table-max-keys", LONG_COUNT, "1000000"),
     Directive::new("latency-tracking", SWITCH, "yes"),
     Directive::new("latency-tracking-info-percentiles", PERCENTILES, "50 99 99.9")
