@@ -19,6 +19,8 @@ pub(crate) enum WalkWords {
     Type,
     /// NOVALUES, of HSCAN.
     NoValues,
+    /// NOSCORES, of ZSCAN.
+    NoScores,
 }
 
 /// The options of a walk.
@@ -29,7 +31,7 @@ pub(crate) struct WalkOptions<'a> {
     pub(crate) kind: Option<&'a [u8]>,
     /// About how many elements a step visits.
     pub(crate) count: usize,
-    /// Whether values are left out.
+    /// Whether values or scores are left out.
     pub(crate) without_values: bool,
 }
 
@@ -46,7 +48,12 @@ impl<'a> WalkOptions<'a> {
             without_values: false,
         };
         while args.remaining() > 0 {
-            if words == WalkWords::NoValues && args.take_word("NOVALUES") {
+            let leaves_out = match words {
+                WalkWords::NoValues => args.take_word("NOVALUES"),
+                WalkWords::NoScores => args.take_word("NOSCORES"),
+                WalkWords::Plain | WalkWords::Type => false,
+            };
+            if leaves_out {
                 options.without_values = true;
                 continue;
             }

@@ -284,14 +284,18 @@ impl Handle {
         key: &Key<'_>,
         visit: impl FnMut(Option<&Record<'_>>) -> R,
     ) -> R {
-        if let Way::Indexed(way) = &mut self.way {
-            way.local.sees_expired = true;
-        }
+        self.see_expired(true);
         let answer = self.inspect(key, visit);
-        if let Way::Indexed(way) = &mut self.way {
-            way.local.sees_expired = false;
-        }
+        self.see_expired(false);
         answer
+    }
+
+    fn see_expired(&mut self, on: bool) {
+        match &mut self.way {
+            Way::Indexed(way) => way.local.sees_expired = on,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
     }
 
     /// Says whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH); what held

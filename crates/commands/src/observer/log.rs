@@ -119,11 +119,12 @@ pub(crate) fn secrets(request: Request<'_>) -> impl Fn(usize) -> bool {
 }
 
 /// Directives whose values are secrets.
-const SECRET_DIRECTIVES: [&str; 6] = [
+const SECRET_DIRECTIVES: [&str; 7] = [
     "requirepass",
     "masterauth",
     "primaryauth",
     "masteruser",
+    "primaryuser",
     "tls-key-file-pass",
     "tls-client-key-file-pass",
 ];
@@ -224,6 +225,10 @@ mod tests {
         assert_eq!(
             shown(&["CONFIG", "SET", "port", "1", "requirepass", "pw"]),
             ["CONFIG", "SET", "port", "1", "requirepass", hidden]
+        );
+        assert_eq!(
+            shown(&["CONFIG", "SET", "primaryuser", "me"]),
+            ["CONFIG", "SET", "primaryuser", hidden]
         );
         assert_eq!(shown(&["SET", "auth", "pw"]), ["SET", "auth", "pw"]);
     }

@@ -115,6 +115,16 @@ pub const ACCEPTED: &[Accepted] = &[
         means_the_same: are_same_scored_walks,
     },
     Accepted {
+        reason: "since Redis 7.4 the arguments are looked at before the key",
+        commands: &["BITCOUNT", "BITPOS"],
+        applies: |request| request.len() > 3,
+        means_the_same: |one, two| {
+            let is_error = |reply: &Value| matches!(reply, Value::Error(_));
+            let is_of_none = |reply: &Value| matches!(reply, Value::Integer(0 | -1));
+            is_error(one) && (is_error(two) || is_of_none(two)) || is_of_none(one) && is_error(two)
+        },
+    },
+    Accepted {
         reason: "since Redis 7.2 the score may be asked for",
         commands: &["ZRANK", "ZREVRANK"],
         applies: |request| request.len() == 4,

@@ -19,10 +19,13 @@ pub(super) const BITCOUNT: CommandSpec = CommandSpec {
     keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "2.6.0",
-    history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
+    history: &[
+        ("7.0.0", "Added the `BYTE|BIT` option."),
+        ("8.0.0", "`end` may be left out."),
+    ],
     summary: "Counts the bits that are set in a string or a part of it.",
     complexity: "O(N)",
-    syntax: "key [start end [BYTE | BIT]]",
+    syntax: "key [start [end [BYTE | BIT]]]",
     handler: bitcount,
     ..CommandSpec::BLANK
 };
@@ -33,14 +36,13 @@ fn bitcount(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let part = Part::parse(args);
+    let part = Part::parse(args)?;
     let count = context.store.read(&key, |record| {
         check_string(record)?;
-        // An absent key is answered before the positions are looked at, as in Redis 7.
         let Some(record) = record else {
             return Ok(0);
         };
-        let bits = part.clone()?.bits(record);
+        let bits = part.bits(record);
         Ok::<_, CommandError>(bits.map_or(0, |bits| count_ones(record, bits)))
     })?;
     reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
@@ -60,18 +62,21 @@ impl Part {
         if args.remaining() == 0 {
             return Ok(Self::Whole);
         }
-        if !matches!(args.remaining(), 2 | 3) {
+        if args.remaining() > 3 {
             return Err(CommandError::Syntax);
         }
-        let (start, end) = (args.integer()?, args.integer()?);
-        if is_reversed(start, end) {
-            // Answered before the unit is looked at, as in Redis.
-            return Ok(Self::Nothing);
+        let start = args.integer()?;
+        if args.remaining() == 0 {
+            return Ok(Self::Between(start, -1, RangeUnit::Byte));
         }
+        let end = args.integer()?;
         let unit = match args.remaining() {
             0 => RangeUnit::Byte,
             _ => RangeUnit::parse(args)?,
         };
+        if is_reversed(start, end) {
+            return Ok(Self::Nothing);
+        }
         Ok(Self::Between(start, end, unit))
     }
 
@@ -179,11 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn absent_keys_come_before_bad_positions() {
+    fn bad_positions_come_before_absent_keys() {
         let mut server = TestServer::new();
         server.run("SET k v");
-        assert_eq!(server.integer("BITCOUNT none 1 x BIT more"), 0);
-        assert_eq!(server.error("BITCOUNT k 1"), "ERR syntax error");
+        let error = "ERR syntax error";
+        assert_eq!(server.error("BITCOUNT none 1 x BIT more"), error);
+        assert_eq!(server.error("BITCOUNT none 2 1 foo"), error);
+        assert_eq!(server.integer("BITCOUNT k 0"), 5);
+        assert_eq!(server.integer("BITCOUNT none 0"), 0);
         assert_eq!(server.error("BITCOUNT k 1 2 foo"), "ERR syntax error");
         assert_eq!(
             server.error("BITCOUNT k x 2 foo"),

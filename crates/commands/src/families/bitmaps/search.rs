@@ -38,14 +38,13 @@ fn bitpos(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             return Err(CommandError::fixed("ERR The bit argument must be 1 or 0."));
         }
     };
-    let part = Part::parse(args);
+    let part = Part::parse(args)?;
     let position = context.store.read(&key, |record| {
         check_string(record)?;
-        // An absent key is answered before the positions are looked at, as in Redis 7.
         match record {
             None if wanted => Ok(ABSENT),
             None => Ok(0),
-            Some(record) => Ok::<_, CommandError>(part.clone()?.find(record, wanted)),
+            Some(record) => Ok::<_, CommandError>(part.find(record, wanted)),
         }
     })?;
     reply.integer(position);
@@ -204,7 +203,10 @@ mod tests {
         server.run("SET k v");
         let bit = "ERR The bit argument must be 1 or 0.";
         assert_eq!(server.error("BITPOS none 2"), bit);
-        assert_eq!(server.integer("BITPOS none 1 x"), -1);
+        assert_eq!(
+            server.error("BITPOS none 1 x"),
+            "ERR value is not an integer or out of range"
+        );
         assert_eq!(server.error("BITPOS k 1 0 x foo"), "ERR syntax error");
         assert_eq!(
             server.error("BITPOS k 1 x 0 foo"),

@@ -46,7 +46,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Gives the server's time: seconds since 1970, and microseconds.",
         tips: &["nondeterministic_output"],
         handler: |context, _args, reply| {
-            let now_us = context.server.now_unix_us();
+            // A script sees the time of its beginning, to the millisecond, as keys expire by it.
+            let now_us = if context.session.in_script {
+                context.now_unix_ms * 1000
+            } else {
+                context.server.now_unix_us()
+            };
             reply.array(2);
             for part in [now_us / 1_000_000, now_us % 1_000_000] {
                 reply.bulk_integer(i64::try_from(part).unwrap_or(i64::MAX));

@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     since: "2.8.0",
     summary: "Walks the members of a sorted set a few at a time.",
     complexity: "O(1) a call, O(N) for the whole walk.",
-    syntax: "key cursor [MATCH pattern] [COUNT count]",
+    syntax: "key cursor [MATCH pattern] [COUNT count] [NOSCORES]",
     tips: &["nondeterministic_output"],
     handler: zscan,
     ..CommandSpec::BLANK
@@ -30,7 +30,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
 fn zscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let cursor = parse_cursor(args.bytes()?)?;
-    let options = WalkOptions::parse(args, WalkWords::Plain);
+    let options = WalkOptions::parse(args, WalkWords::NoScores);
     structure::read(context, &key, reply, |set: Option<&SortedSet>, reply| {
         let Some(set) = set else {
             write_cursor(0, reply);
@@ -46,10 +46,12 @@ fn zscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             }
         });
         write_cursor(next, reply);
-        reply.array(found.len() * 2);
+        reply.array(found.len() * if options.without_values { 1 } else { 2 });
         for (member, score) in &found {
             reply.bulk(member);
-            reply.bulk(score.as_bytes());
+            if !options.without_values {
+                reply.bulk(score.as_bytes());
+            }
         }
         Ok::<_, CommandError>(())
     })?
@@ -110,5 +112,11 @@ mod tests {
             server.run("ZSCAN z 0 MATCH b*"),
             Value::Array(vec![Value::Bulk(b"0".to_vec()), found])
         );
+        let found = Value::Array(vec![Value::Bulk(b"b".to_vec())]);
+        assert_eq!(
+            server.run("ZSCAN z 0 NOSCORES MATCH b* COUNT 5"),
+            Value::Array(vec![Value::Bulk(b"0".to_vec()), found])
+        );
+        assert_eq!(server.error("ZSCAN z 0 NOVALUES"), "ERR syntax error");
     }
 }

@@ -183,11 +183,9 @@ impl<'a> Reading<'a> {
             let more = args.remaining();
             let is = |word: &[u8]| argument.eq_ignore_ascii_case(word);
             if more > 0 && is(b"BLOCK") {
-                if context.session.in_script {
-                    return Err(cannot_wait(args.request().name()));
-                }
                 let timeout = waiting::milliseconds(args.bytes()?, context.now_unix_ms)?;
-                reading.timeout_ms = Some(timeout);
+                // A script does not wait: it reads what there is.
+                reading.timeout_ms = Some(timeout).filter(|_| !context.session.in_script);
             } else if more > 0 && is(b"COUNT") {
                 let count = usize::try_from(args.integer()?).unwrap_or(0);
                 reading.count = Some(count).filter(|count| *count > 0);
@@ -288,11 +286,6 @@ impl Answer {
     }
 }
 
-fn cannot_wait(name: &[u8]) -> CommandError {
-    let complaint = b" command is not allowed with BLOCK option from scripts";
-    CommandError::Bytes([b"ERR ", name, complaint].concat())
-}
-
 fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let reading = Reading::parse(context, args, false)?;
     let keys = reading.streams.iter().map(|(name, _)| context.key(name));
@@ -300,10 +293,10 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     context.locked(&keys, |context| {
         let mut starts = Vec::with_capacity(keys.len());
         for (key, (_, id)) in keys.iter().zip(&reading.streams) {
-            let last = structure::read(context, key, reply, |stream: Option<&Stream>, _| {
-                stream.map_or(EntryId::MIN, |stream| stream.log().last_id())
+            let ends = structure::read(context, key, reply, |stream: Option<&Stream>, _| {
+                stream.map_or_else(Ends::default, |stream| Ends::of(stream, id))
             })?;
-            starts.push(behind(id, last)?);
+            starts.push(behind(id, ends)?);
             admit_behind(context, key, starts.last(), reading.count)?;
         }
         let mut answer = Answer::begin(reply);
@@ -364,10 +357,38 @@ fn with_ids(args: &Args<'_>, ids: &[EntryId]) -> OwnedRequest {
     OwnedRequest::new(&all)
 }
 
+/// Where a stream ends.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    /// The last id that was given.
+    last_id: EntryId,
+    /// The entry that is last, where that is asked for.
+    last_entry: Option<EntryId>,
+}
+
+impl Ends {
+    fn of(stream: &Stream, argument: &[u8]) -> Self {
+        let log = stream.log();
+        let last = || log.range_backwards(EntryId::MIN, EntryId::MAX).next();
+        Self {
+            last_id: log.last_id(),
+            last_entry: (argument == b"+")
+                .then(last)
+                .flatten()
+                .map(|entry| entry.id),
+        }
+    }
+}
+
 /// The id that entries must be above.
-fn behind(argument: &[u8], last: EntryId) -> Result<EntryId, CommandError> {
+fn behind(argument: &[u8], ends: Ends) -> Result<EntryId, CommandError> {
     match argument {
-        b"$" => Ok(last),
+        b"$" => Ok(ends.last_id),
+        // Nothing comes between it and the last entry; without one, what comes next is waited for.
+        b"+" => Ok(ends
+            .last_entry
+            .and_then(EntryId::previous)
+            .unwrap_or(ends.last_id)),
         b">" => Err(CommandError::fixed(
             "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
              <consumer> option.",
