@@ -69,6 +69,16 @@ impl Extended {
         self.class == Class::NotANumber
     }
 
+    /// Whether it is between -1 and 1, neither included.
+    #[must_use]
+    pub fn is_below_one(&self) -> bool {
+        match self.class {
+            // The mantissa has 64 bits at most.
+            Class::Finite { mantissa, exponent } => mantissa == 0 || exponent < -63,
+            Class::Infinite | Class::NotANumber => false,
+        }
+    }
+
     /// Whether this is one of the infinities.
     #[must_use]
     pub fn is_infinite(&self) -> bool {

@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use base::extended::Extended;
 use protocol::{OwnedRequest, Reply, ReplyBuffer, Resp};
 use store::{Entry, Key, Wanted};
 use structures::Structure;
@@ -305,10 +306,12 @@ impl Context<'_> {
 /// # Errors
 /// When it is no number, negative, or ends when milliseconds since 1970 do not fit 63 bits.
 pub(crate) fn seconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
-    let seconds = base::float::parse(argument).filter(|seconds| !seconds.is_nan());
-    let seconds = seconds.ok_or(CommandError::fixed(
-        "ERR timeout is not a float or out of range",
-    ))?;
+    let Some(seconds) = base::float::parse(argument) else {
+        return seconds_beyond_doubles(argument, now_unix_ms);
+    };
+    if seconds.is_nan() {
+        return Err(NO_FLOAT);
+    }
     let ms = (seconds * 1000.0).ceil();
     if ms < 0.0 {
         return Err(NEGATIVE);
@@ -326,6 +329,20 @@ pub(crate) fn seconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, 
     bounded(ms, now_unix_ms)
 }
 
+/// The same of what is too large or too small for a double: Redis reads a `long double`.
+#[cold]
+fn seconds_beyond_doubles(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
+    let seconds = Extended::parse(argument).ok_or(NO_FLOAT)?;
+    let is_negative = argument.starts_with(b"-");
+    match (seconds.is_below_one(), is_negative) {
+        (true, false) => bounded(1, now_unix_ms),
+        // Rounded up.
+        (true, true) => Ok(None),
+        (false, false) => Err(OUT_OF_RANGE),
+        (false, true) => Err(NEGATIVE),
+    }
+}
+
 /// A timeout in milliseconds; `None` for 0, which means for ever.
 ///
 /// # Errors
@@ -337,6 +354,7 @@ pub(crate) fn milliseconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u
     bounded(u64::try_from(ms).map_err(|_| NEGATIVE)?, now_unix_ms)
 }
 
+const NO_FLOAT: CommandError = CommandError::fixed("ERR timeout is not a float or out of range");
 const NEGATIVE: CommandError = CommandError::fixed("ERR timeout is negative");
 const OUT_OF_RANGE: CommandError = CommandError::fixed("ERR timeout is out of range");
 

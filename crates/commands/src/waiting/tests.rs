@@ -23,6 +23,12 @@ fn seconds_are_rounded_up_to_milliseconds() {
     assert_eq!(text("nan").as_deref(), no_number);
     assert_eq!(text(" 1").as_deref(), no_number);
     assert_eq!(text("").as_deref(), no_number);
+    // Beyond doubles, and beyond what Redis reads as well.
+    assert_eq!(text("1e400").as_deref(), Ok("ERR timeout is out of range"));
+    assert_eq!(text("-1e400").as_deref(), Ok("ERR timeout is negative"));
+    assert_eq!((ms("1e-400"), ms("-1e-400")), (Ok(Some(1)), Ok(None)));
+    assert_eq!(text("1e5000").as_deref(), no_number);
+    assert_eq!(text("1e-5000").as_deref(), no_number);
 }
 
 #[test]
