@@ -275,4 +275,10 @@ impl<'a> Entry<'a> {
     pub fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         with_place!(&mut self.place, place => place.effect_elsewhere(state));
     }
+
+    /// As [`Entry::effect`], of what clients call no change (a string is kept in another way): who listens
+    /// is not told, and no change is counted.
+    pub fn effect_unnoticed(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        with_place!(&mut self.place, place => place.effect_unnoticed(state));
+    }
 }

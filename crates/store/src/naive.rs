@@ -300,7 +300,7 @@ impl NaiveHandle {
         if notes.expired {
             self.tell(key, ChangeKind::Expired);
         }
-        if is_changed || notes.announced {
+        if (is_changed && !notes.unnoticed) || notes.announced {
             let kind = if is_present {
                 ChangeKind::Written
             } else {
@@ -564,6 +564,8 @@ struct Notes {
     expired: bool,
     /// The key was said to be changed.
     announced: bool,
+    /// What was done to it was said to be no change.
+    unnoticed: bool,
 }
 
 /// One key's place in a naive store.
@@ -741,6 +743,15 @@ impl<'a> NaiveEntry<'a> {
 
     pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.sinks.changes += 1;
+        self.state_effect(state);
+    }
+
+    pub(crate) fn effect_unnoticed(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.notes.unnoticed = true;
+        self.state_effect(state);
+    }
+
+    fn state_effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         if let Some(sink) = self.sinks.effects.as_deref_mut() {
             state(&mut Effect::new(sink, self.key.database()));
         }

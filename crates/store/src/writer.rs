@@ -763,6 +763,17 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.local.cell.events.changes.count();
+        self.state_effect(state);
+    }
+
+    /// States all that was done to the record, which is no change.
+    pub(crate) fn effect_unnoticed(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
+        self.changed = self.changed.min(Changed::Quietly);
+        self.state_effect(state);
+    }
+
+    #[inline]
+    fn state_effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         let database = self.key.database();
         if let Some(sink) = self.local.told_sink() {
             state(&mut Effect::new(sink, database));

@@ -1,7 +1,7 @@
 //! One bit.
 
 use protocol::Reply;
-use store::{Encoding, EventClass, Record};
+use store::{Effect, Encoding, EventClass, Record};
 
 use super::{BITS_PER_BYTE, bit_offset, index};
 use crate::args::Args;
@@ -62,9 +62,15 @@ fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         let byte = byte.unwrap_or(0);
         if !stays {
             entry.write_at(bit.byte, &[bit.put(byte, on)])?;
-            entry.effect(|effect| {
+            let state = |effect: &mut Effect<'_>| {
                 effect.command(&[b"SETBIT", key.bytes(), offset_text, bit_text]);
-            });
+            };
+            // Kept as bytes from now on, which nobody but OBJECT shows.
+            if changes {
+                entry.effect(state);
+            } else {
+                entry.effect_unnoticed(state);
+            }
         }
         if changes {
             entry.event(EventClass::STRING, "setbit");

@@ -1,7 +1,7 @@
 //! BITFIELD and BITFIELD_RO.
 
 use protocol::{Reply, Request};
-use store::{Encoding, Entry, EventClass, Key, Record};
+use store::{Effect, Encoding, Entry, EventClass, Key, Record};
 
 use super::bit_offset;
 use super::field::{Field, Overflow};
@@ -231,12 +231,12 @@ fn write_fields(
         let result = operations
             .iter_mut()
             .try_for_each(|operation| operation.run(entry, reply));
-        state_fields(entry, last_byte, operations);
-        // What grew for fields that then did not fit is no event, as in Redis.
-        if operations
+        // What grew for fields that then did not fit is no change, as in Redis.
+        let changes = operations
             .iter()
-            .any(|one| one.written.is_some() || (has_grown && one.is_done))
-        {
+            .any(|one| one.written.is_some() || (has_grown && one.is_done));
+        state_fields(entry, last_byte, operations, changes);
+        if changes {
             entry.event(EventClass::STRING, "setbit");
         }
         result
@@ -266,7 +266,12 @@ fn make_room(
 }
 
 /// States what became of the string: its last byte, if it grew, and every field that changed.
-fn state_fields(entry: &mut Entry<'_>, last_byte: Option<(Field, i64)>, operations: &[Operation]) {
+fn state_fields(
+    entry: &mut Entry<'_>,
+    last_byte: Option<(Field, i64)>,
+    operations: &[Operation],
+    is_noticed: bool,
+) {
     let written = operations
         .iter()
         .filter_map(|operation| Some((operation.field, operation.written?)));
@@ -275,7 +280,7 @@ fn state_fields(entry: &mut Entry<'_>, last_byte: Option<(Field, i64)>, operatio
         return;
     }
     let key = entry.key();
-    entry.effect(|effect| {
+    let state = |effect: &mut Effect<'_>| {
         let texts: Vec<[String; 3]> = changes
             .map(|(field, number)| {
                 [
@@ -291,7 +296,12 @@ fn state_fields(entry: &mut Entry<'_>, last_byte: Option<(Field, i64)>, operatio
             parts.extend(text.iter().map(String::as_bytes));
         }
         effect.command(&parts);
-    });
+    };
+    if is_noticed {
+        entry.effect(state);
+    } else {
+        entry.effect_unnoticed(state);
+    }
 }
 
 #[cfg(test)]

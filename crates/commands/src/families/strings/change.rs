@@ -1,7 +1,7 @@
 //! Changing strings in place.
 
 use protocol::Reply;
-use store::{Deadline, Encoding, EventClass};
+use store::{Deadline, EventClass};
 
 use super::{check_length, check_string};
 use crate::args::Args;
@@ -51,13 +51,7 @@ fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             return Ok(tail.len());
         };
         check_length(record.len().checked_add(tail.len()), settings)?;
-        let changes = !tail.is_empty() || record.encoding() != Encoding::Raw;
-        if !changes {
-            let len = record.len();
-            entry.touch();
-            entry.event(EventClass::STRING, "append");
-            return Ok(len);
-        }
+        // Of nothing as well: it counts as a change, as in Redis.
         let len = entry.append(tail)?;
         entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
         entry.event(EventClass::STRING, "append");
@@ -116,17 +110,18 @@ mod tests {
         assert_eq!(server.text("GET k"), "1234");
         assert_eq!(
             server.effects(),
-            ["APPEND k 12", "APPEND k 34", "APPEND new "]
+            ["APPEND k 12", "APPEND k 34", "APPEND k ", "APPEND new "]
         );
         server.assert_effects_replay();
     }
 
     #[test]
-    fn append_of_nothing_counts_when_it_changes_the_encoding() {
+    fn append_of_nothing_counts() {
         let mut server = TestServer::new();
         server.run("SET k 5");
         server.run("APPEND k ''");
-        assert_eq!(server.effects(), ["SET k 5", "APPEND k "]);
+        server.run("APPEND k ''");
+        assert_eq!(server.effects(), ["SET k 5", "APPEND k ", "APPEND k "]);
         server.assert_effects_replay();
     }
 

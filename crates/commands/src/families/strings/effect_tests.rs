@@ -103,7 +103,6 @@ fn commands_that_change_nothing_state_nothing() {
         "GETEX none EX 10",
         "GETEX bytes PERSIST",
         "DELIFEQ k 6",
-        "APPEND bytes ''",
         "SETRANGE k 0 ''",
         "SETBIT bytes 0 0",
         "BITOP AND none other another",
