@@ -43,7 +43,7 @@ pub(super) struct Lap {
 pub(crate) struct Ledger<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) counters: &'a EngineCounters,
-    pub(super) observer: &'a Observer,
+    pub(crate) observer: &'a Observer,
     /// Monotonic time at which the thread's loop turn began: nothing in it took longer than since
     /// then, whatever becomes of the machine's clock.
     pub(super) turn_started_ns: u64,
@@ -268,6 +268,39 @@ impl Ledger<'_> {
             };
             observer.notice(&measured, || Shown::new(ran.request, ran.long, client));
         }
+    }
+
+    /// Writes down that a script called a command, which took as long as another call of it.
+    #[inline]
+    pub(crate) fn enter_like(&self, ns: u64, index: CommandIndex) {
+        let in_detail = self.observer.tracks_latency();
+        self.counters.count_time(index, 1, ns, in_detail);
+    }
+
+    /// Writes down that a script called a command, which ran from `started_ns` until now: how long that
+    /// was, and what is to be noticed of it, if it took long. Its bytes are the script's own.
+    #[inline]
+    pub(crate) fn enter_called(
+        &self,
+        started_ns: u64,
+        (index, spec): (CommandIndex, &CommandSpec),
+    ) -> (u64, Option<Measured>) {
+        let (observer, now) = (self.observer, self.clock.moment());
+        let mut ns = now.ns.wrapping_sub(started_ns);
+        let may_be_slow = ns >= observer.alarm_ns();
+        if may_be_slow {
+            ns = self.believable(ns);
+        }
+        self.enter_like(ns, index);
+        let measured = (may_be_slow && ns >= observer.alarm_ns()).then(|| Measured {
+            ns,
+            request_bytes: 0,
+            reply_bytes: 0,
+            is_fast: spec.flags.has(Flags::FAST),
+            is_unlogged: spec.flags.has(Flags::SKIP_SLOWLOG),
+            now_unix_ms: now.unix_ms,
+        });
+        (ns, measured)
     }
 
     /// Writes down that a request that has waited ran from `started` until now: waiting takes no time.

@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::engine::row_of;
 use crate::error::{CommandError, CommandResult};
-use crate::observer::monitors;
+use crate::observer::{Measured, Shown, monitors};
 use crate::permission::{self, Subject};
 use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::CommandIndex;
@@ -110,6 +110,49 @@ pub(super) struct Caller<'h, 'c> {
     error: Vec<u8>,
     /// What those see who see all, as long as the run may begin anew.
     shown: Vec<String>,
+    /// What took long, as long as that.
+    slow: Vec<(Measured, Shown)>,
+    times: Times,
+}
+
+/// How long quick commands took that a script calls again and again: two looks at the clock are a fifth of
+/// what such a call takes. Of [`Times::CALLS`] calls of one the first is timed, and stands for the others.
+#[derive(Default)]
+struct Times([Time; Times::COMMANDS]);
+
+#[derive(Clone, Copy, Default)]
+struct Time {
+    command: CommandIndex,
+    ns: u64,
+    /// So many calls it still stands for.
+    left: u8,
+}
+
+impl Times {
+    /// So many commands in turn are known at a time.
+    const COMMANDS: usize = 8;
+    const CALLS: u8 = 16;
+
+    /// The time of another call, if the command is known and cannot take long by itself.
+    #[inline]
+    fn of(&mut self, (command, spec): (CommandIndex, &CommandSpec)) -> Option<u64> {
+        let time = &mut self.0[usize::from(command) % Self::COMMANDS];
+        let is_quick = spec.series.is_some() || spec.flags.has(Flags::FAST);
+        if !is_quick || time.command != command {
+            return None;
+        }
+        time.left = time.left.checked_sub(1)?;
+        Some(time.ns)
+    }
+
+    #[inline]
+    fn note(&mut self, command: CommandIndex, ns: u64) {
+        self.0[usize::from(command) % Self::COMMANDS] = Time {
+            command,
+            ns,
+            left: Self::CALLS - 1,
+        };
+    }
 }
 
 impl<'h, 'c> Caller<'h, 'c> {
@@ -133,6 +176,8 @@ impl<'h, 'c> Caller<'h, 'c> {
             halt: None,
             error: Vec::new(),
             shown: Vec::new(),
+            slow: Vec::new(),
+            times: Times::default(),
         }
     }
 
@@ -146,6 +191,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         if self.halt.is_none() {
             self.call.history.note_run(ns);
             self.context.session.script_shown = std::mem::take(&mut self.shown);
+            self.tell_slow();
         }
         self.spare.give_back();
         (self.halt.take(), self.error)
@@ -311,7 +357,25 @@ impl<'h, 'c> Caller<'h, 'c> {
         context.track_reads(command.spec, command.request);
         let mut args = Args::new(command.request, command.first);
         let mut reply = Reply::new(&mut self.spare.reply, self.resp);
+        let row = (command.index, command.spec);
+        let is_low = context.ledger.observer.looks_at_each();
+        let known_ns = if is_low { None } else { self.times.of(row) };
+        let started_ns = match known_ns {
+            Some(_) => 0,
+            None => context.ledger.clock.moment().ns,
+        };
         let result = (command.spec.handler)(context, &mut args, &mut reply);
+        let measured = match known_ns {
+            Some(ns) => {
+                context.ledger.enter_like(ns, command.index);
+                None
+            }
+            None => {
+                let (ns, measured) = context.ledger.enter_called(started_ns, row);
+                self.times.note(command.index, ns);
+                measured
+            }
+        };
         (context.pace, context.may_block) = before;
         let counters = context.ledger.counters;
         counters.count_calls(command.index, 1);
@@ -319,7 +383,29 @@ impl<'h, 'c> Caller<'h, 'c> {
             counters.count_failure(command.index);
         }
         self.show(command);
+        if let Some(measured) = measured {
+            self.note_slow(measured, command);
+        }
         result
+    }
+
+    /// Keeps what is to be told of a command that took long, until it is sure that it will not run again.
+    #[cold]
+    fn note_slow(&mut self, measured: Measured, command: &Command<'_>) {
+        let client = &self.context.session.client;
+        self.slow
+            .push((measured, Shown::new(command.request, None, client)));
+        let may_run_again = self.leave.may_restart && !self.wrote;
+        if !may_run_again || self.slow.len() >= SHOWN_MAX {
+            self.tell_slow();
+        }
+    }
+
+    fn tell_slow(&mut self) {
+        for (measured, shown) in self.slow.drain(..) {
+            let observer = &self.context.settings.observer;
+            observer.notice(&measured, || shown.clone());
+        }
     }
 
     /// Shows a command that ran to those who see all, once it is sure that it will not run again.

@@ -279,6 +279,26 @@ mod tests {
         assert_eq!(server.integer("SLOWLOG LEN"), 0);
     }
 
+    /// As Redis has it: each with its own time, before the script. One that names no keys is begun anew
+    /// when it comes to some, and what it called until then is told once.
+    #[test]
+    fn what_scripts_call_is_in_the_log_beside_them() {
+        let mut server = TestServer::new();
+        server.settings.observer.set_thresholds(&Thresholds {
+            least: [0, -1, -1],
+            ..Thresholds::default()
+        });
+        let body = "redis.call('GET','a') redis.call('GET','b') redis.call('SET','c',1)";
+        let script =
+            format!("{body} redis.pcall('LPUSH','c',1) redis.pcall('GET') redis.call('PING')");
+        server.run(&format!("EVAL \"{script}\" 0"));
+        let slow = entries(&mut server, "SLOWLOG GET -1");
+        let asked: Vec<_> = slow.into_iter().map(|(_, arguments)| arguments).collect();
+        let called = ["PING", "LPUSH c 1", "SET c 1", "GET b", "GET a"];
+        assert_eq!(asked[1..], called.map(words));
+        assert_eq!(asked[0][0], Value::Bulk(b"EVAL".to_vec()));
+    }
+
     #[test]
     fn large_requests_and_replies_are_found_in_a_batch() {
         let mut server = TestServer::new();
