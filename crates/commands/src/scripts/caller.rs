@@ -379,6 +379,9 @@ impl<'h, 'c> Caller<'h, 'c> {
         (context.pace, context.may_block) = before;
         let counters = context.ledger.counters;
         counters.count_calls(command.index, 1);
+        // Whoever runs the script is alone with its client.
+        let requests = &context.session.client.requests;
+        requests.store(requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if result.is_err() {
             counters.count_failure(command.index);
         }

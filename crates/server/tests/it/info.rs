@@ -461,6 +461,10 @@ fn a_request_that_waits_counts_once_it_is_answered() {
     waiting.receive().unwrap();
     let line = line_once(false);
     assert!(line.contains("tot-cmds=2"), "{line}");
+    let script = "redis.call('PING') return redis.call('TIME')";
+    waiting.command(&["EVAL", script, "0"]).unwrap();
+    let line = line_once(false);
+    assert!(line.contains("tot-cmds=5"), "{line}");
 }
 
 #[test]
