@@ -54,6 +54,15 @@ pub(crate) struct PlannedKey {
     hash: u64,
 }
 
+/// What some commands of a batch expect.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected {
+    /// Records that lead to structures.
+    structures: bool,
+    /// To add to what is in buckets.
+    writes: bool,
+}
+
 impl Plan {
     pub(crate) const fn new() -> Self {
         let run = PlannedRun {
@@ -76,25 +85,31 @@ impl Plan {
     /// stays in registers.
     #[inline]
     pub(crate) fn make(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) {
-        let expects_structures = self.find(table, ahead, runs);
+        let expected = self.find(table, ahead, runs);
         if self.keys_count > 1 {
             self.prefetch_records(ahead);
-            if expects_structures {
+            if expected.structures {
                 self.prefetch_structures(ahead);
+            }
+            if expected.writes && ahead.is_saving() {
+                self.prefetch_saved(ahead);
             }
         }
     }
 
-    /// Finds the rows and the keys, hashes these, and asks for their buckets. Says whether some
-    /// are of commands that expect structures.
+    /// Finds the rows and the keys, hashes these, and asks for their buckets. Says what some of the
+    /// commands expect.
     #[inline(never)]
-    fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) -> bool {
+    fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) -> Expected {
         self.keys_count = 0;
-        let mut expects_structures = false;
+        let mut expected = Expected::default();
         for (planned, run) in self.runs.iter_mut().zip(runs) {
             let command = table.find_run(&run);
             let keys = command.map_or(KeyPlaces::NONE, |found| found.keys);
-            expects_structures |= command.is_some_and(|found| found.is_about_structures);
+            if let Some(found) = command {
+                expected.structures |= found.is_about_structures;
+                expected.writes |= found.needs_room;
+            }
             *planned = PlannedRun {
                 command,
                 is_plain: command
@@ -111,7 +126,7 @@ impl Plan {
             };
         }
         self.keys[self.keys_count].address = 0;
-        expects_structures
+        expected
     }
 
     #[inline(never)]
@@ -125,6 +140,12 @@ impl Plan {
         for key in self.keys.iter().take(self.keys_count) {
             ahead.structure(key.hash);
         }
+    }
+
+    #[cold]
+    fn prefetch_saved(&self, ahead: &Lookahead<'_>) {
+        let keys = self.keys.get(..self.keys_count).unwrap_or_default();
+        ahead.saved(keys, |key| key.hash);
     }
 
     /// What is known about the run with this number.

@@ -166,6 +166,7 @@ impl Indexed {
             index.map(|index| &**index),
             shared.arena_ref(),
             self.record_span,
+            shared.snapshots.cut_in_progress(&shared.before_writes),
         )
     }
 

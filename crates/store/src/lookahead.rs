@@ -13,7 +13,7 @@
 //! 100, values of 8 and 100 bytes).
 
 use crate::arena::{Arena, Offset};
-use crate::bucket::{Bucket, Candidates, Link};
+use crate::bucket::{Bucket, Candidates, LINKS, Link};
 use crate::heap;
 use crate::index::{Index, State};
 use crate::layout::{Form, View};
@@ -34,6 +34,8 @@ struct LookaheadTable<'h> {
     state: State,
     arena: &'h Arena,
     span: RecordSpan,
+    /// The generation that began with a cut whose snapshot is in progress.
+    cut: Option<u64>,
 }
 
 /// How far records reach, as far as that is asked for ahead: a line of the cache more at most, for the
@@ -91,12 +93,14 @@ impl<'h> Lookahead<'h> {
         index: Option<&'h Index>,
         arena: &'h Arena,
         span: RecordSpan,
+        cut: Option<u64>,
     ) -> Self {
         let table = index.map(|index| LookaheadTable {
             index,
             state: index.state(),
             arena,
             span,
+            cut,
         });
         Self { hasher, table }
     }
@@ -143,6 +147,27 @@ impl<'h> Lookahead<'h> {
             behind &= behind - 1;
             if let Some(key) = keys.get(at) {
                 table.record_behind(hash_of(key));
+            }
+        }
+    }
+
+    /// Whether a snapshot is in progress, so that [`Lookahead::saved`] is of use.
+    #[inline]
+    #[must_use]
+    pub fn is_saving(&self) -> bool {
+        self.table.is_some_and(|table| table.cut.is_some())
+    }
+
+    /// For keys that are to be written while a snapshot is in progress: asks for all records of their buckets
+    /// that are still to be saved, which is done before the first change.
+    pub fn saved<K>(&self, keys: &[K], hash_of: impl Fn(&K) -> u64) {
+        let Some((table, cut)) = self.table.and_then(|table| Some((table, table.cut?))) else {
+            return;
+        };
+        for key in keys {
+            let bucket = table.bucket(hash_of(key));
+            if bucket.is_behind(cut) {
+                table.records_of(bucket);
             }
         }
     }
@@ -200,6 +225,14 @@ impl<'h> LookaheadTable<'h> {
         }
     }
 
+    /// Asks for all records of a bucket, but for those behind it.
+    fn records_of(&self, bucket: &Bucket) {
+        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
+            self.arena.prefetch(offset);
+            self.span.prefetch_end(self.arena, offset);
+        }
+    }
+
     #[inline]
     fn record_in(&self, bucket: &Bucket, candidates: Candidates) {
         for at in candidates {
@@ -215,6 +248,7 @@ impl<'h> LookaheadTable<'h> {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
+    use crate::snapshot::{Collected, SnapshotLimits, SnapshotStep};
     use crate::store::{Options, Store};
     use crate::value::Deadline;
 
@@ -246,5 +280,32 @@ mod tests {
         handle.leave();
         let key = handle.key(0, b"key:7");
         assert!(handle.read(&key, |record| record.is_some()));
+    }
+
+    #[test]
+    fn what_is_to_be_saved_is_asked_for_while_a_snapshot_is_in_progress() {
+        let store = Store::new(&Options::default()).unwrap();
+        let mut handle = store.handle();
+        handle.begin(1);
+        let names: Vec<String> = (0..1_000).map(|number| format!("key:{number}")).collect();
+        for name in &names {
+            let key = handle.key(0, name.as_bytes());
+            handle
+                .upsert(&key, b"value", Deadline::Never, |_| ())
+                .unwrap();
+        }
+        handle.enter();
+        assert!(!handle.lookahead(0).is_saving());
+        let sink = Collected::default();
+        let limits = SnapshotLimits::default();
+        handle.begin_snapshot(Box::new(sink), limits).unwrap();
+        let ahead = handle.lookahead(0);
+        assert!(ahead.is_saving());
+        ahead.saved(&names, |name| ahead.hash(name.as_bytes()));
+        handle.leave();
+        while handle.advance_snapshot(64) != SnapshotStep::Idle {}
+        handle.enter();
+        assert!(!handle.lookahead(0).is_saving());
+        handle.leave();
     }
 }

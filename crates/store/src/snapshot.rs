@@ -66,6 +66,7 @@ pub use batch::{Batch, Saved, SavedValue};
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use collected::Collected;
 
+use crate::shared::BeforeWrites;
 use batch::Held;
 use walk::Walk;
 
@@ -248,6 +249,13 @@ impl Snapshots {
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// That number, while a snapshot is in progress. Only advice may follow from it.
+    #[inline]
+    pub(crate) fn cut_in_progress(&self, before_writes: &BeforeWrites) -> Option<u64> {
+        let is_there = before_writes.get() & BeforeWrites::SNAPSHOT != 0;
+        is_there.then(|| self.generation())
     }
 
     /// Raises the number to `at_least`, or to the one behind it: its lowest bit stays as it is, and with
