@@ -121,13 +121,17 @@ impl Log {
         if before.1 {
             // What went wrong stays to be seen in the fault.
             let _fault = self.heal(&mut lock(&self.writer));
-        } else if self.is_due() {
-            let _fault = self.sync_now();
         } else {
-            self.settle();
+            // Before a sync as well as behind it, for that may take as long as it takes to fill a segment. That there
+            // is no room is said when the segment is needed.
+            let _later = self.prepare();
+            if self.is_due() {
+                let _fault = self.sync_now();
+            } else {
+                self.settle();
+            }
         }
         if !self.faults.is_any() {
-            // That there is no room is said when the segment is needed.
             let _later = self.prepare();
             self.memory.prepare();
         }
@@ -218,6 +222,8 @@ impl Log {
         if self.level() != Level::Always {
             let unsynced_bytes = target.saturating_sub(self.durable());
             begin_sync(&full, current.as_ref(), unsynced_bytes);
+            // A segment may have been filled meanwhile.
+            let _later = self.prepare();
         }
         let result = self.sync_files(&full, current.as_ref(), has_new_name);
 
@@ -300,6 +306,7 @@ mod tests {
     use base::clock::ManualClock;
 
     use super::*;
+    use crate::disk::Disk as _;
     use crate::log::Options;
     use crate::simulated::SimulatedDisk;
 
@@ -334,5 +341,30 @@ mod tests {
             log.is_due(),
             "it is seen when nobody is waited for any more"
         );
+    }
+
+    #[test]
+    fn the_next_segment_is_there_long_before_the_current_one_is_full() {
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let options = Options {
+            segment_bytes: 16 << 10,
+            ..Options::default()
+        };
+        let log = Log::open(disk.clone(), clock, Path::new("log"), 0, options).unwrap();
+        let is_ready = || {
+            disk.list(Path::new("log"))
+                .unwrap()
+                .contains(&"next.new".into())
+        };
+        let mut appender = log.appender();
+        let value = [b'v'; 512];
+        for _ in 0..3 {
+            appender.command(0, &[b"SET", b"a", &value]);
+            log.write_out(log.tail()).unwrap();
+        }
+        assert!(!is_ready(), "nobody made it yet");
+        log.sync_step();
+        assert!(is_ready());
     }
 }

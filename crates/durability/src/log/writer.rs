@@ -33,6 +33,9 @@ const UNUSED_EXTENSION: &str = ".new";
 pub(super) const SPARE_EXTENSION: &str = "new";
 /// So many files that were cut off are kept to be written again, at most.
 const SPARES_MAX: usize = 8;
+/// The next segment is made when such a share of the current one is written: a device that is busy with syncs
+/// takes as long for one as it takes to fill half a segment, and who finds none waits for all of that.
+const NEXT_SHARE: u64 = 16;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
 /// How often a thread spins before it lets others run, waiting for one that copies a frame.
@@ -184,8 +187,8 @@ impl Writer {
 
     /// Whether the segment that comes next is to be made now.
     fn wants_next(&self, options: &Options) -> bool {
-        let half = options.segment_bytes / 2;
-        self.next.is_none() && self.current.as_ref().is_none_or(|one| one.offset >= half)
+        let begun = options.segment_bytes / NEXT_SHARE;
+        self.next.is_none() && self.current.as_ref().is_none_or(|one| one.offset >= begun)
     }
 
     /// Forgets the segments that are open: nothing is written to them again.
@@ -394,7 +397,7 @@ impl Log {
             .map_err(|error| self.fail(writer, &error))
     }
 
-    /// Gets the next segment ready when the current one is half full. Others write meanwhile.
+    /// Gets the next segment ready when the current one is in earnest use. Others write meanwhile.
     pub(super) fn prepare(&self) -> io::Result<()> {
         let mut writer = lock(&self.writer);
         if !writer.wants_next(&self.options) {

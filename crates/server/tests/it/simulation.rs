@@ -747,8 +747,14 @@ fn a_transaction_that_lacks_an_effect_is_noticed() {
     with(Bug::GroupCutShort);
 }
 
+/// By what was promised and is not there, or by a log that states more as durable than it holds: which of them a
+/// seed comes to first depends on the order in which files are written.
 #[test]
-#[should_panic(expected = "lost: ")]
 fn an_early_acknowledgement_is_noticed() {
-    with(Bug::AcknowledgedEarly);
+    let noticed = panic::catch_unwind(|| with(Bug::AcknowledgedEarly)).unwrap_err();
+    let what = noticed.downcast::<String>().unwrap();
+    assert!(
+        what.contains("lost: ") || what.contains(" is damaged at "),
+        "{what}"
+    );
 }
