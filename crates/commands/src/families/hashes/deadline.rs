@@ -13,7 +13,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::spec::{Arity, CommandSpec, Flags};
 
 /// No deadline of a field is later than this many milliseconds since 1970, as in Redis.
-const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 2;
+const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 1;
 
 /// What is answered for a field.
 const NO_SUCH_FIELD: i64 = -2;
@@ -442,6 +442,32 @@ mod tests {
         }
         assert_eq!(server.integer("EXISTS h"), 0);
         server.assert_effects_replay();
+    }
+
+    /// A quarter of 2^48 milliseconds since 1970, as in Redis 7.4.
+    #[test]
+    fn deadlines_end_where_those_of_redis_do() {
+        let mut server = TestServer::new();
+        server.run("HSET h a 1");
+        let left_ms = 70_368_744_177_663 - START_UNIX_MS;
+        for (command, most) in [
+            ("HPEXPIREAT", 70_368_744_177_663),
+            ("HEXPIREAT", 70_368_744_177),
+            ("HPEXPIRE", left_ms),
+            ("HEXPIRE", left_ms / 1000),
+        ] {
+            let line = |number: u64| format!("{command} h {number} FIELDS 1 a");
+            assert_eq!(numbers(&mut server, &line(most)), [1], "{command}");
+            let name = command.to_lowercase();
+            let error = format!("ERR invalid expire time in '{name}' command");
+            for number in [most + 1, i64::MAX.unsigned_abs()] {
+                assert_eq!(server.error(&line(number)), error);
+            }
+        }
+        assert_eq!(
+            server.error("HPEXPIREAT h 9223372036854775808 FIELDS 1 a"),
+            "ERR value is not an integer or out of range"
+        );
     }
 
     #[test]
