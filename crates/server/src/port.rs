@@ -128,6 +128,8 @@ impl ServerPort for Port<'_> {
     }
 
     fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
+        // Before who ended the wait is answered, though its worker hears of it later.
+        client.set_flag(ClientRecord::BLOCKED, false);
         if let Some(worker) = self.node.workers().get(client.worker) {
             worker.post(Message::Served {
                 client: client.id,

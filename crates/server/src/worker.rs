@@ -382,6 +382,13 @@ impl Worker {
         requests.store(counted.saturating_sub(1), Ordering::Relaxed);
         connected.owes_request = counted > 0;
         connected.begin_to_wait();
+        // It may have been answered since, by who has said then that it waits no more.
+        if let Some(wait) = &connected.session.wait
+            && !wait.waiter.waits()
+        {
+            let client = &connected.session.client;
+            client.set_flag(ClientRecord::BLOCKED, false);
+        }
         self.begin_disk_wait(id);
         Then::Pause
     }

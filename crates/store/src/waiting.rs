@@ -318,15 +318,17 @@ impl<T: Send + Sync + 'static> Waiters<T> {
 }
 
 impl<T> Waiters<T> {
-    /// How many keys somebody waits for. Looks at each.
+    /// How many keys somebody waits for. Looks at each; who still stands in line though the wait has ended
+    /// counts no more.
     pub fn waited_keys(&self) -> WaitedKeys {
         let mut count = WaitedKeys::default();
+        let waits = |line: &BTreeMap<u64, Arc<Waiter<T>>>| line.values().any(|one| one.waits());
         for shard in &self.shards {
             let shard = lock(shard);
             for lines in shard.keys.values().flat_map(HashMap::values) {
-                count.all += 1;
+                count.all += usize::from(lines.iter().any(waits));
                 let line = &lines[Wanted::KnownStream as usize];
-                count.known_streams += usize::from(!line.is_empty());
+                count.known_streams += usize::from(waits(line));
             }
         }
         count

@@ -403,6 +403,44 @@ fn heard_number(client: &mut UnixStream) -> usize {
     text.lines().last().unwrap().parse().unwrap()
 }
 
+/// Whoever knows that a client waits, or has ended its wait, finds that in INFO at once, whichever workers
+/// the two are served by.
+#[test]
+fn figures_of_those_who_wait_lag_behind_nothing() {
+    for (server, is_oracle) in both().into_iter().rev().zip([false, true]) {
+        let mut other = server.client().unwrap();
+        let mut waiting: Vec<Client> = (0..8).map(|_| server.client().unwrap()).collect();
+        let waits = [
+            ("BLPOP q 0", "RPUSH q 1", 0),
+            ("BLMOVE q r LEFT LEFT 0", "RPUSH q 1", 0),
+            ("BLPOP q 0", "CLIENT UNBLOCK", 0),
+            ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "DEL s", 1),
+        ];
+        for round in 0..200 {
+            let client = &mut waiting[round % 8];
+            ask(&mut other, "DEL q r s");
+            ask(&mut other, "XGROUP CREATE s g $ MKSTREAM");
+            let id = ask(client, "CLIENT ID").replace(':', "");
+            let (wait, end, known) = waits[round % 4];
+            send(client, wait);
+            until_blocked(&mut other, 1);
+            // Redis 7.0 counts clients only.
+            let keys = |other: &mut Client| {
+                ["total_blocking_keys", "total_blocking_keys_on_nokey"]
+                    .map(|name| field(other, "clients", name))
+            };
+            assert!(is_oracle || keys(&mut other) == [1, known], "{wait}");
+            match end {
+                "CLIENT UNBLOCK" => ask(&mut other, &format!("{end} {id}")),
+                end => ask(&mut other, end),
+            };
+            assert_eq!(field(&mut other, "clients", "blocked_clients"), 0, "{end}");
+            assert!(is_oracle || keys(&mut other) == [0, 0], "{end}");
+            hear(client);
+        }
+    }
+}
+
 /// Many clients that wait cost memory and no time.
 #[test]
 fn ten_thousand_clients_wait_at_no_cost() {
