@@ -8,6 +8,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
+use crate::port::LogLevel;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::table::table;
 
@@ -43,16 +44,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let subcommand = args.bytes()?;
     match (subcommand.to_ascii_uppercase().as_slice(), args.remaining()) {
         (b"SLEEP", 1) => {
-            let seconds: f64 = std::str::from_utf8(args.bytes()?)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .filter(|seconds: &f64| !seconds.is_nan())
-                .unwrap_or(0.0);
-            context.store.leave();
-            context
-                .server
-                .sleep_seconds(seconds.clamp(0.0, SLEEP_SECONDS_MAX));
-            context.store.enter();
+            sleep(context, args.bytes()?);
             reply.ok();
         }
         (b"SET-ACTIVE-EXPIRE", 1) => {
@@ -77,6 +69,13 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         }
         (b"ERROR", 1) => return Err(CommandError::Bytes(args.bytes()?.to_vec())),
         (b"LISTPACK", 1) => listpack(context, args, reply)?,
+        (b"QUICKLIST", 1 | 2) => quicklist(context, args, reply)?,
+        (b"HTSTATS-KEY", 1 | 2) => table_statistics_of(context, args, reply)?,
+        (b"LOG", 1) => {
+            let line = [b"DEBUG LOG: ", args.bytes()?].concat();
+            context.server.log_line(LogLevel::Warning, &line);
+            reply.ok();
+        }
         (b"HTSTATS", 1 | 2) => table_statistics(context, args, reply)?,
         (b"REPLYBUFFER", 2) => {
             check_reply_buffer(args)?;
@@ -88,7 +87,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             reply.ok();
         }
         (b"LOADAOF", 0) => reload(context, args, reply)?,
-        (b"LOG" | b"DICT-RESIZING" | b"PAUSE-CRON", 1)
+        (b"DICT-RESIZING" | b"PAUSE-CRON", 1)
         | (b"CLIENT-ENFORCE-REPLY-LIST", 1)
         | (b"CHANGE-REPL-ID", 0) => reply.ok(),
         (b"CONFIG-REWRITE-FORCE-ALL", 0) => {
@@ -99,6 +98,17 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         _ => return Err(subcommand_syntax(args.request())),
     }
     Ok(())
+}
+
+/// Stops for so many seconds; what is no number is none.
+fn sleep(context: &mut Context<'_>, text: &[u8]) {
+    let seconds: f64 = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|seconds: &f64| !seconds.is_nan())
+        .unwrap_or(0.0);
+    let seconds = seconds.clamp(0.0, SLEEP_SECONDS_MAX);
+    context.outside(|server| server.sleep_seconds(seconds));
 }
 
 /// Lets a subcommand pass as another command would be let, or not: DEBUG itself runs while data is loaded,
@@ -128,20 +138,57 @@ fn reload(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
+/// The name of the form that a value is kept in, and how many elements it has.
+fn form_of(context: &mut Context<'_>, key: &[u8]) -> Result<(&'static str, usize), CommandError> {
+    let key = context.key(key);
+    let seen = context.store.inspect(&key, |record| {
+        let record = record?;
+        let elements = record.object().map_or(0, structures::Object::len);
+        Some((record.encoding().name(), elements))
+    });
+    seen.ok_or(CommandError::NoSuchKey)
+}
+
 /// Whether a value is a listpack, which is not printed anywhere.
 fn listpack(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let key = context.key(args.bytes()?);
-    let encoding = context
-        .store
-        .peek(&key, |record| record.map(store::Record::encoding));
-    if encoding.ok_or(CommandError::NoSuchKey)?.name() != "listpack" {
+    if form_of(context, args.bytes()?)?.0 != "listpack" {
         return Err(CommandError::fixed("ERR Not a listpack encoded object."));
     }
     reply.simple("Listpack structure printed on stdout");
+    Ok(())
+}
+
+/// The same of a quicklist.
+fn quicklist(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    if form_of(context, args.bytes()?)?.0 != "quicklist" {
+        return Err(CommandError::fixed("ERR Not a quicklist encoded object."));
+    }
+    reply.simple("Quicklist structure printed on stdout");
+    Ok(())
+}
+
+/// How many elements a value has, if it is one that Redis keeps in a hash table.
+fn table_statistics_of(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let (form, elements) = form_of(context, args.bytes()?)?;
+    if !matches!(form, "hashtable" | "skiplist") {
+        return Err(CommandError::fixed(
+            "ERR The value stored at the specified key is not represented using an hash table",
+        ));
+    }
+    let text = format!("Hash table 0 stats (main hash table):\n number of elements: {elements}\n");
+    reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
 
@@ -190,7 +237,7 @@ fn check_threshold(text: &[u8]) -> CommandResult {
 }
 
 const HELP: &[&str] = &[
-    "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, LOG, PAUSE-CRON, REPLYBUFFER",
+    "CHANGE-REPL-ID, CLIENT-ENFORCE-REPLY-LIST, DICT-RESIZING, PAUSE-CRON, REPLYBUFFER",
     "    Accepted without effect.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, with what is as by default.",
@@ -202,10 +249,14 @@ const HELP: &[&str] = &[
     "    Return an error with <string>.",
     "HTSTATS <dbid>",
     "    Return how many keys a database has, and how many of them expire.",
+    "HTSTATS-KEY <key>",
+    "    Return how many elements a value has that is kept in a table.",
     "LISTPACK <key>",
     "    Say whether a value is kept as a listpack.",
     "LOADAOF",
     "    As RELOAD: what the log says is part of what is saved.",
+    "LOG <message>",
+    "    Write <message> into the log of the server.",
     "OBJECT <key>",
     "    Show how a value is kept.",
     "POPULATE <count> [<prefix>] [<size>]",
@@ -215,6 +266,8 @@ const HELP: &[&str] = &[
     "    Reply with a test value of the specified type. <type> can be: string,",
     "    integer, double, null, array, set, map, attrib, push, verbatim, true,",
     "    false.",
+    "QUICKLIST <key>",
+    "    Say whether a value is kept as a quicklist.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Accepted without effect: lists keep elements of any length alike.",
     "RELOAD [NOSAVE]",
