@@ -196,6 +196,30 @@ fn sections_are_chosen_as_in_redis() {
 }
 
 #[test]
+fn bits_that_stay_and_nothing_appended_count_as_changes_where_they_do_in_redis() {
+    let servers = [start(&[]), ServerBuilder::oracle().start().unwrap()];
+    let changes = servers.each_ref().map(|server| {
+        let mut client = server.client().unwrap();
+        let steps: [&[&str]; 7] = [
+            &["SET", "k", "12"],
+            &["SETBIT", "k", "0", "0"],
+            &["BITFIELD", "k", "SET", "u8", "0", "49"],
+            &["SETBIT", "k", "7", "0"],
+            &["APPEND", "k", ""],
+            &["APPEND", "k", ""],
+            &["APPEND", "none", ""],
+        ];
+        steps.map(|step| {
+            client.command(step).unwrap();
+            let info = text(&mut client, &["INFO", "persistence"]);
+            let is_it = |line: &&str| line.starts_with("rdb_changes_since_last_save:");
+            info.lines().find(is_it).unwrap().to_owned()
+        })
+    });
+    assert_eq!(changes[0], changes[1]);
+}
+
+#[test]
 fn what_was_done_is_counted_and_can_be_forgotten() {
     for threads in ["1", "2", "4"] {
         let server = start(&["--io-threads", threads]);
