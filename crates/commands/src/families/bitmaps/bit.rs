@@ -154,6 +154,11 @@ mod tests {
         server.run("SET k 5");
         assert_eq!(server.integer("SETBIT k 0 0"), 0);
         assert_eq!(server.effects(), ["SET k 5", "SETBIT k 0 0"]);
+        server.run("SET k 5");
+        server.run("BITFIELD k SET u8 0 53 OVERFLOW FAIL INCRBY u8 0 255");
+        assert_eq!(server.effects(), ["SET k 5", "BITFIELD k SET u8 0 53"]);
+        // Which counts as no change.
+        assert_eq!(server.another_handle().statistics().changes, 2);
         server.assert_effects_replay();
     }
 
