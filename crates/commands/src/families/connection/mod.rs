@@ -61,6 +61,8 @@ const BASICS: &[CommandSpec] = &[
         }),
         summary: "Closes the connection once its replies are sent.",
         handler: |context, _args, reply| {
+            // Whoever has the reply finds no subscriber there any more, though the connection ends behind it.
+            super::pubsub::unsubscribe_all(context, reply);
             context.session.fate = Fate::Close;
             reply.ok();
             Ok(())
@@ -90,6 +92,7 @@ mod tests {
 
     use crate::session::Fate;
     use crate::testing::TestServer;
+    use crate::topic::TopicKind;
 
     #[test]
     fn ping_takes_one_message_at_most() {
@@ -108,5 +111,20 @@ mod tests {
         let mut server = TestServer::new();
         assert_eq!(server.run("QUIT"), Value::Simple(b"OK".to_vec()));
         assert!(server.session().fate == Fate::Close);
+    }
+
+    #[test]
+    fn who_quits_hears_no_more() {
+        let mut server = TestServer::new();
+        server.run("HELLO 3");
+        server.run("SUBSCRIBE a b");
+        server.run("PSUBSCRIBE c*");
+        assert_eq!(server.run("QUIT"), Value::Simple(b"OK".to_vec()));
+        let own = server.session().subscriptions.as_ref();
+        assert!(
+            TopicKind::ALL
+                .iter()
+                .all(|kind| { own.is_none_or(|own| own.of_kind(*kind).next().is_none()) })
+        );
     }
 }
