@@ -117,7 +117,7 @@ mod tests {
     fn who_quits_hears_no_more() {
         let mut server = TestServer::new();
         server.run("HELLO 3");
-        server.run("SUBSCRIBE a b");
+        server.run("SUBSCRIBE a");
         server.run("PSUBSCRIBE c*");
         assert_eq!(server.run("QUIT"), Value::Simple(b"OK".to_vec()));
         let own = server.session().subscriptions.as_ref();
