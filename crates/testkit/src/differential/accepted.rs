@@ -125,6 +125,59 @@ pub const ACCEPTED: &[Accepted] = &[
         },
     },
     Accepted {
+        reason: "since Valkey 8 the end may be left out",
+        commands: &["BITCOUNT"],
+        applies: |request| request.len() == 3,
+        means_the_same: |one, two| {
+            let is_error = |reply: &Value| matches!(reply, Value::Error(_));
+            is_error(one) || is_error(two)
+        },
+    },
+    Accepted {
+        reason: "since Valkey 8.1 it takes several numbers of clients",
+        commands: &["CLIENT KILL"],
+        applies: |request| request.len() > 4,
+        means_the_same: |one, two| {
+            let told = b"ERR syntax error";
+            is_error_with(one, told) || is_error_with(two, told)
+        },
+    },
+    Accepted {
+        reason: "since Redis 7.4 the last entry may be asked for",
+        commands: &["XREAD"],
+        applies: |request| request.iter().any(|word| word == b"+"),
+        means_the_same: |one, two| {
+            let told = b"ERR Invalid stream ID";
+            is_error_with(one, told) || is_error_with(two, told)
+        },
+    },
+    Accepted {
+        reason: "since Redis 7.4 a type that there is not is refused",
+        commands: &["SCAN"],
+        applies: |request| {
+            request
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(b"TYPE"))
+        },
+        means_the_same: |one, two| {
+            let told = b"ERR unknown type name";
+            is_error_with(one, told) || is_error_with(two, told)
+        },
+    },
+    Accepted {
+        reason: "since Valkey 8 scores may be left out",
+        commands: &["ZSCAN"],
+        applies: |request| {
+            request
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(b"NOSCORES"))
+        },
+        means_the_same: |one, two| {
+            let told = b"ERR syntax error";
+            is_error_with(one, told) || is_error_with(two, told)
+        },
+    },
+    Accepted {
         reason: "since Redis 7.2 the score may be asked for",
         commands: &["ZRANK", "ZREVRANK"],
         applies: |request| request.len() == 4,
@@ -429,13 +482,17 @@ fn are_both_of_sets(one: &Value, two: &Value) -> bool {
         || (is(one, b"listpack") && is(two, b"hashtable"))
 }
 
+fn is_error_with(reply: &Value, beginning: &[u8]) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(beginning))
+}
+
 fn one_is_out_of_range(one: &Value, two: &Value) -> bool {
-    let is = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"ERR value is out of range"));
-    is(one) || is(two)
+    let told = b"ERR value is out of range";
+    is_error_with(one, told) || is_error_with(two, told)
 }
 
 fn is_unbalanced(reply: &Value) -> bool {
-    matches!(reply, Value::Error(text) if text.starts_with(b"ERR Unbalanced "))
+    is_error_with(reply, b"ERR Unbalanced ")
 }
 
 /// Whether two lists of pending entries are the same but for how long they were idle.
