@@ -820,10 +820,12 @@ impl<'a> NaiveEntry<'a> {
             deadline_unix_ms: None,
             etag: 0,
         });
+        // Another kind is refused before anything changes.
+        let bytes = cell.data.bytes_mut()?;
         if cell.etag != 0 && !std::mem::replace(&mut self.raised, true) {
             cell.etag = next_etag(cell.etag);
         }
-        cell.data.bytes_mut()
+        Ok(bytes)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the shape of the real one")]

@@ -413,6 +413,21 @@ pub(super) fn cases() -> ProptestConfig {
     }
 }
 
+#[test]
+fn a_change_that_is_refused_leaves_the_etag_as_it_is() {
+    let name = || Name {
+        database: 0,
+        bytes: b"list".to_vec(),
+    };
+    let steps = [
+        Step::Push(name(), Value(b"element".to_vec()), End::Back),
+        Step::SetEtag(name(), 16),
+        Step::Append(name(), Value(b"tail".to_vec())),
+        Step::WriteAt(name(), 3, Value(b"bytes".to_vec())),
+    ];
+    compare(Force::TINY, &steps);
+}
+
 proptest! {
     #![proptest_config(cases())]
 
