@@ -101,7 +101,7 @@ pub const PARTS: &[Part] = &[
     Part {
         name: "big-endian",
         purpose: "the lower rooms where the high byte comes first, under QEMU",
-        minutes_max: 8.0,
+        minutes_max: 10.0,
         needs: &[&tools::S390X_COMPILER],
         commands: || vec![xtask(&["big-endian", "qemu"])],
     },
@@ -121,7 +121,7 @@ pub const PARTS: &[Part] = &[
     Part {
         name: "instructions",
         purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
-        minutes_max: 4.0,
+        minutes_max: 6.0,
         needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
         commands: || vec![xtask(&["instructions"])],
     },
