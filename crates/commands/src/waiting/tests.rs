@@ -218,14 +218,31 @@ fn a_stream_whose_time_has_come_ends_the_wait() {
     assert_eq!(answers(&mut server).len(), 1);
 }
 
+/// The name of a key that can be held while `key` is used: what shares a bucket, and where hashes
+/// fall changes with each run, waits for one another.
+fn name_outside_the_bucket_of(server: &mut TestServer, key: &str) -> String {
+    let (mut holder, mut other) = (server.another_handle(), server.another_handle());
+    let key = holder.key(0, key.as_bytes());
+    let is_outside = |name: &String| {
+        let beside = other.key(0, name.as_bytes());
+        let held = holder.try_locked(&[key], Hold::Long, |_| {
+            other.try_locked(&[beside], Hold::Short, |_| ()).is_ok()
+        });
+        held.ok() == Some(true)
+    };
+    let mut names = (0..100).map(|n| format!("busy{n}"));
+    names.find(is_outside).expect("more than one bucket")
+}
+
 #[test]
 fn who_waits_for_a_key_that_is_held_for_long_is_served_later() {
     let mut server = TestServer::of_worker();
-    server.client(2).wait("BLPOP q busy 0");
+    let mut holder = server.another_handle();
+    let name = name_outside_the_bucket_of(&mut server, "q");
+    let busy = holder.key(0, name.as_bytes());
+    server.client(2).wait(&format!("BLPOP q {name} 0"));
     server.client(3).wait("BLPOP q 0");
     server.client(1);
-    let mut holder = server.another_handle();
-    let busy = holder.key(0, b"busy");
     let held = holder.try_locked(&[busy], Hold::Long, |_| {
         assert_eq!(server.integer("RPUSH q 1 2 3"), 3);
         assert_eq!(server.integer("LLEN q"), 3);
