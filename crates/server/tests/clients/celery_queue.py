@@ -18,7 +18,14 @@ r = redis.Redis(port=PORT)
 r.flushall()
 early = tasks.add.delay(1, 2)
 later = tasks.add.apply_async((3, 4), countdown=0.2, priority=5)
-with start_worker(tasks.app, concurrency=3, pool="threads", perform_ping_check=False, loglevel="ERROR"):
+with start_worker(
+    tasks.app,
+    concurrency=3,
+    pool="threads",
+    perform_ping_check=False,
+    shutdown_timeout=PATIENCE_S,
+    loglevel="ERROR",
+):
     assert early.get(timeout=PATIENCE_S) == 3
     assert later.get(timeout=PATIENCE_S) == 7
     assert tasks.stumble.delay().get(timeout=PATIENCE_S) == 2

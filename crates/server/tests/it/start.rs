@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A client, once the server listens.
 fn connect(directory: &Directory) -> Client {
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         if let Ok(client) = Client::connect_unix(Path::new(&directory.path("socket"))) {
             return client;
         }
@@ -76,7 +76,7 @@ fn shut_down(directory: &Directory) {
 
 /// Waits until `path` is gone.
 fn wait_until_gone(path: &str) {
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         if !Path::new(path).exists() {
             return;
         }
