@@ -4,9 +4,13 @@
 //! what a crash left of the last writes, in any state: the log ends before it ([`Tail`]). Below, it is
 //! damage, and [`LogError::Damage`] says where. So a reader looks at all that follows a flaw before it
 //! answers.
+//!
+//! What is below the place that it is to read from is in a checkpoint, so nothing there is damage while
+//! a whole block leads up to that place.
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +33,8 @@ pub struct Reader {
     from: u64,
     /// Where the next frame begins.
     sequence: u64,
+    /// Where reading went on behind the last flaw that was passed; 0 for none.
+    resumed: u64,
     open: Option<Open>,
     tail: Option<Tail>,
 }
@@ -220,6 +226,7 @@ impl Reader {
             segments,
             from,
             sequence,
+            resumed: 0,
             open: None,
             tail: None,
         })
@@ -292,6 +299,11 @@ impl Reader {
         Ok(effects.any(|mut effect| effect.parts.next() == Some(b"DEL")))
     }
 
+    /// Checks all frames of the file that it begins with, also those below the place that was asked for.
+    pub(super) fn check_whole_file(&mut self) {
+        self.from = self.sequence;
+    }
+
     /// Passes everything below a sequence, and what is only stated there.
     pub(super) fn pass(&mut self, end: u64) -> Result<(), LogError> {
         while self.sequence <= end && !matches!(self.step()?, Step::End) {}
@@ -301,6 +313,12 @@ impl Reader {
     /// The highest durable sequence that the blocks read so far state.
     pub(super) fn stated(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.stated)
+    }
+
+    /// Where reading went on behind the last flaw below what was asked for; 0 for none. Nothing below it is
+    /// to be had, and nothing is missing from there on.
+    pub(super) fn resumed(&self) -> u64 {
+        self.resumed
     }
 
     /// How the log ends, once all frames were given.
@@ -353,8 +371,38 @@ impl Reader {
                     step => step,
                 })
             }
+            Err(_) if self.sequence < self.from && self.pass_flaw()? => Ok(Step::Passed),
             Err(flaw) => self.end(flaw),
         }
+    }
+
+    /// Goes on at the next whole block behind a flaw, if that begins no higher than what is asked for;
+    /// whether there is one.
+    fn pass_flaw(&mut self) -> Result<bool, LogError> {
+        let Some(open) = &mut self.open else {
+            return Ok(false);
+        };
+        let path = &self.segments[open.at].path;
+        let (range, mut found) = (self.sequence..=self.from, None);
+        each_head(
+            &mut open.window,
+            path,
+            open.offset,
+            open.salt,
+            |at, head| {
+                if !range.contains(&head.sequence) {
+                    return ControlFlow::Continue(());
+                }
+                found = Some((at, head));
+                ControlFlow::Break(())
+            },
+        )?;
+        let Some((at, head)) = found else {
+            return Ok(false);
+        };
+        (open.offset, open.block_left, open.chain) = (at, 0, head.chain);
+        (self.sequence, self.resumed) = (head.sequence, head.sequence);
+        Ok(true)
     }
 
     /// Goes on with another segment.
@@ -392,7 +440,8 @@ impl Reader {
         Ok(Step::End)
     }
 
-    fn damage(&self, what: &'static str) -> LogError {
+    /// Damage at the place that was reached.
+    pub(super) fn damage(&self, what: &'static str) -> LogError {
         let (path, offset) = self.open.as_ref().map_or_else(
             || (PathBuf::new(), 0),
             |open| (self.segments[open.at].path.clone(), open.offset),
@@ -418,7 +467,7 @@ impl Reader {
 }
 
 impl Open {
-    /// Reads a block's head, and passes a block whose frames are not asked for.
+    /// Reads a block's head, and passes those of its frames that are not asked for.
     fn block(&mut self, path: &Path, sequence: u64, from: u64) -> Result<Found, LogError> {
         let here = view(&mut self.window, path, self.offset, BLOCK_HEAD_BYTES)?;
         let head = here.and_then(|bytes| BlockHead::decode(bytes, self.salt));
@@ -430,14 +479,12 @@ impl Open {
                 self.chain = head.next_chain(self.salt);
                 self.stated = self.stated.max(head.durable);
                 self.offset += BLOCK_HEAD_BYTES as u64;
-                let is_passed = sequence.saturating_add(head.length) <= from
-                    && head.length <= self.window.size.saturating_sub(self.offset);
-                if is_passed {
-                    self.offset += head.length;
-                    return Ok(Ok((Step::Passed, head.length)));
-                }
-                self.block_left = head.length;
-                return Ok(Ok((Step::Passed, 0)));
+                let below = from.saturating_sub(sequence).min(head.length);
+                let is_there = below <= self.window.size.saturating_sub(self.offset);
+                let passed = if is_there { below } else { 0 };
+                self.offset += passed;
+                self.block_left = head.length - passed;
+                return Ok(Ok((Step::Passed, passed)));
             }
         };
         Ok(Err(Flaw {
@@ -632,18 +679,38 @@ fn durable_of(disk: &dyn Disk, segments: &[Segment]) -> Result<u64, LogError> {
 /// The highest durable sequence that the blocks of a file state from a place on. Every place is looked
 /// at: what leads from block to block may be what is damaged.
 fn durable_in(window: &mut Window, path: &Path, offset: u64, salt: u64) -> Result<u64, LogError> {
-    let (mut durable, mut at) = (0, offset.next_multiple_of(8));
+    let mut durable = 0;
+    each_head(window, path, offset, salt, |_, head| {
+        durable = durable.max(head.durable);
+        ControlFlow::Continue(())
+    })?;
+    Ok(durable)
+}
+
+/// Gives `look` the heads of blocks that a file has from a place on, wherever they stand, with their
+/// offsets, until it breaks off.
+fn each_head(
+    window: &mut Window,
+    path: &Path,
+    offset: u64,
+    salt: u64,
+    mut look: impl FnMut(u64, BlockHead) -> ControlFlow<()>,
+) -> Result<(), LogError> {
+    let mut at = offset.next_multiple_of(8);
     while at + BLOCK_HEAD_BYTES as u64 <= window.size {
         let left = usize::try_from(window.size - at).unwrap_or(usize::MAX);
         let bytes = view(window, path, at, left.min(WINDOW_BYTES))?.unwrap_or_default();
         let last = bytes.len() - BLOCK_HEAD_BYTES;
-        let heads = (0..=last)
-            .step_by(8)
-            .filter_map(|start| BlockHead::decode(&bytes[start..], salt));
-        durable = heads.map(|head| head.durable).fold(durable, u64::max);
+        for start in (0..=last).step_by(8) {
+            if let Some(head) = BlockHead::decode(&bytes[start..], salt)
+                && look(at + start as u64, head).is_break()
+            {
+                return Ok(());
+            }
+        }
         at += (last + 1).next_multiple_of(8) as u64;
     }
-    Ok(durable)
+    Ok(())
 }
 
 /// Whether a file has nothing but zeroes from a place on.

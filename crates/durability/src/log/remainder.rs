@@ -43,7 +43,7 @@ pub(super) fn durable_end(
 }
 
 /// Where the file begins that holds `from`, and the highest sequence that it and those behind it state to be
-/// durable; none when they do not reach up to `start`.
+/// durable, or from which on alone they are whole; none when they do not reach up to `start`.
 fn look(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -52,12 +52,16 @@ fn look(
 ) -> Result<Option<(u64, u64)>, LogError> {
     let mut reader = Reader::open(Arc::clone(disk), directory, from)?;
     let first = reader.sequence();
+    if from < start {
+        // No frame need begin there.
+        reader.check_whole_file();
+    }
     match reader.pass(start) {
         // What is behind is given up.
         Err(LogError::Damage { sequence, .. }) if sequence >= start => {}
         passed => passed?,
     }
-    Ok((reader.sequence() >= start).then(|| (first, reader.stated())))
+    Ok((reader.sequence() >= start).then(|| (first, reader.stated().max(reader.resumed()))))
 }
 
 impl Log {
@@ -81,6 +85,9 @@ impl Log {
         {
             let (words, _) = bytes.as_chunks();
             let _chunk = write_across(self, sequence, words);
+        }
+        if reader.sequence() < end {
+            return Err(reader.damage("what has to be written again is not whole"));
         }
         Ok(())
     }

@@ -229,7 +229,7 @@ impl Keeper {
     fn leave(&self, node: &Node, place: &Place, recovered: &Recovered) -> io::Result<()> {
         let aside = branch::set_aside(&place.directory, &recovered.manifest)?;
         let end = recovered.next_sequence();
-        let next = place.give_up_from(end)?;
+        let next = place.give_up_behind(recovered)?;
         self.around.logging.set_end(next);
         node.log.warning(format_args!(
             "What was kept is set aside in {}; the server goes on from sequence {end}, as {next}",

@@ -96,15 +96,19 @@ impl Place {
         sizes.sum()
     }
 
-    /// Gives up what the log has from a sequence on; what was kept aside of it stays. A sequence that was
+    /// Gives up what the log has behind what was recovered; what was kept aside of it stays. A sequence that was
     /// never used, from which the log can go on.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn give_up_from(&self, sequence: u64) -> io::Result<u64> {
+    pub fn give_up_behind(&self, recovered: &Recovered) -> io::Result<u64> {
         let bound = log::bound(&*self.disk, &self.log_directory)?;
-        log::remove_from(&*self.disk, &self.log_directory, sequence)?;
-        Ok(bound.max(sequence))
+        let end = recovered.next_sequence();
+        // Nothing of it is needed by a checkpoint alone, and none of it need be readable.
+        let is_alone = recovered.manifest.log_sequence == Some(end);
+        let first = if is_alone { 0 } else { end };
+        log::remove_from(&*self.disk, &self.log_directory, first)?;
+        Ok(bound.max(end))
     }
 
     /// Removes the log, of which nothing is needed any more.
@@ -192,7 +196,12 @@ pub enum RecoveryError {
     /// A part of the checkpoint is missing or damaged.
     Checkpoint(LoadFault),
     /// The log is damaged, or a part of it is missing.
-    Log(LogError),
+    Log {
+        /// What is wrong.
+        error: LogError,
+        /// Everything below this sequence is in the checkpoint.
+        held: u64,
+    },
     /// The log holds what cannot be applied.
     Replay(ReplayFault),
     /// The place asked for is not in what is kept.
@@ -231,16 +240,16 @@ impl fmt::Display for RecoveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Checkpoint(fault) => fault.fmt(f),
-            Self::Log(LogError::Io { path, error }) => {
-                write!(f, "{}: {}", path.display(), system_reason(error))
-            }
-            Self::Log(error @ LogError::Damage { sequence, .. }) => {
-                write!(f, "{error}{}", way_out(*sequence))
-            }
-            Self::Log(error @ LogError::Missing { from, .. }) => {
-                write!(f, "{error}{}", way_out(*from))
-            }
-            Self::Log(error) => error.fmt(f),
+            Self::Log { error, held } => match error {
+                LogError::Io { path, error } => {
+                    write!(f, "{}: {}", path.display(), system_reason(error))
+                }
+                LogError::Damage { sequence, .. } => {
+                    write!(f, "{error}{}", way_out(*sequence.max(held)))
+                }
+                LogError::Missing { from, .. } => write!(f, "{error}{}", way_out(*from)),
+                LogError::Version { .. } => error.fmt(f),
+            },
             Self::NoLog { path, sequence } => write!(
                 f,
                 "{}: the log is missing, which is needed from sequence {sequence} on{}",
@@ -290,12 +299,6 @@ impl std::error::Error for RecoveryError {}
 impl From<ReplayFault> for RecoveryError {
     fn from(fault: ReplayFault) -> Self {
         Self::Replay(fault)
-    }
-}
-
-impl From<LogError> for RecoveryError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
     }
 }
 
@@ -385,21 +388,32 @@ fn replay_log(
     target: Target,
     threads: usize,
 ) -> Result<LogEnd, RecoveryError> {
+    if target.is_below(from) {
+        // The checkpoint alone is wanted: the log may be in any state.
+        return Ok(LogEnd {
+            effects: 0,
+            generation: manifest.generation,
+            sequence: from,
+            tail: None,
+        });
+    }
     let below = match target {
         Target::Sequence(wanted) => wanted,
         Target::End | Target::Time(_) => u64::MAX,
     };
     let has_file = log::has_file_of(&*place.disk, &place.log_directory, from);
-    let has_file = has_file.map_err(|error| LogError::Io {
-        path: place.log_directory.clone(),
-        error,
+    let refused = |error| RecoveryError::Log { error, held: from };
+    let has_file = has_file.map_err(|error| {
+        refused(LogError::Io {
+            path: place.log_directory.clone(),
+            error,
+        })
     })?;
-    // Nothing of it is wanted by who asks for the checkpoint alone.
-    if !has_file && below > from {
-        return Err(no_log(place, from)?);
+    if !has_file {
+        return Err(no_log(place, from).unwrap_or_else(refused));
     }
     let disk = Arc::clone(&place.disk);
-    let reader = Reader::open_below(disk, &place.log_directory, from, below)?;
+    let reader = Reader::open_below(disk, &place.log_directory, from, below).map_err(refused)?;
     let like = &node.settings;
     let replay = Replay {
         node,
@@ -452,7 +466,10 @@ impl Replay<'_> {
                 Err(LogError::Damage { sequence, .. }) if self.target.is_below(sequence) => {
                     return Ok(end);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let held = self.from;
+                    return Err(RecoveryError::Log { error, held });
+                }
             };
             let behind = frame.sequence + frame.length;
             if self.target.leaves_out(behind, frame.unix_ms) {

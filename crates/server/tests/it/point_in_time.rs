@@ -182,6 +182,59 @@ fn damage_has_a_way_out() {
     }
 }
 
+/// A directory with twenty keys, the first ten of them in a checkpoint, and all in one file of the log.
+fn half_in_a_checkpoint() -> Directory {
+    let directory = Directory::new();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    fill(&mut client, 0..10);
+    run(&mut client, "SAVE");
+    fill(&mut client, 10..20);
+    wait_until_kept(&mut client);
+    kill(server);
+    assert_eq!(directory.segments().len(), 1);
+    directory
+}
+
+#[test]
+fn damage_that_a_checkpoint_covers_is_none() {
+    let directory = half_in_a_checkpoint();
+    // The head of the first block.
+    flip(&directory.segments()[0], 60).unwrap();
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(count(&mut client), 20);
+    fill(&mut client, 20..30);
+    wait_until_kept(&mut client);
+    kill(server);
+    let server = directory.server("everysec");
+    assert_eq!(count(&mut server.client().unwrap()), 30);
+}
+
+#[test]
+fn the_checkpoint_alone_is_a_way_out() {
+    for is_gone in [false, true] {
+        let directory = half_in_a_checkpoint();
+        let file = &directory.segments()[0];
+        // The head of the file: without it nothing in there can be read.
+        let damage = if is_gone {
+            fs::remove_file(file)
+        } else {
+            flip(file, 20)
+        };
+        damage.unwrap();
+        let refusal = directory.refusal("everysec");
+        let server = server_at(&directory, &offered(&refusal));
+        let mut client = server.client().unwrap();
+        assert_eq!(count(&mut client), 10);
+        fill(&mut client, 20..23);
+        wait_until_kept(&mut client);
+        kill(server);
+        let server = directory.server("everysec");
+        assert_eq!(count(&mut server.client().unwrap()), 13);
+    }
+}
+
 #[test]
 fn a_log_whose_last_files_were_removed_is_not_taken_for_a_whole_one() {
     let directory = many_files();

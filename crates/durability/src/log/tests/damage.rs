@@ -93,6 +93,86 @@ fn every_byte_flipped() {
     assert_eq!(refused[1], 2 * (40 + 40 + SET_BYTES));
 }
 
+/// A checkpoint holds what is below the place that is read from.
+#[test]
+fn damage_below_what_is_asked_for_is_passed() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let (name, good) = &small.files[0];
+    directory.put(&small.files[1].0, &small.files[1].1);
+    directory.put(name, good);
+    // Behind the first and the third frame a block begins, the second is in the middle of one.
+    for (skipped, in_middle) in [(1, true), (2, false), (3, false)] {
+        let frames = &small.frames[skipped..];
+        let from: u64 = frames[0].split_once(' ').unwrap().0.parse().unwrap();
+        let start = offset_of(good, from, in_middle);
+        for at in 40..start {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0xff;
+            directory.put(name, &bytes);
+            let (found, end) = read(&directory, from);
+            if in_middle && at < 80 {
+                // The head that leads to it is gone.
+                assert!(matches!(end, Err(LogError::Damage { .. })), "{at}: {end:?}");
+                continue;
+            }
+            assert_eq!(found, frames, "from {from}, byte {at}");
+            assert!(end.unwrap().end >= small.durable, "from {from}, byte {at}");
+        }
+    }
+}
+
+/// Where the head of the block that begins with a frame stands, or the frame itself.
+fn offset_of(file: &[u8], sequence: u64, is_frame: bool) -> usize {
+    let frame = usize::try_from(sequence).unwrap();
+    let is_head = |at: &usize| file[*at..].starts_with(b"LBLK");
+    let heads = (40..file.len()).step_by(8).filter(is_head);
+    // Heads do not count in a sequence.
+    let offset = heads
+        .enumerate()
+        .map(|(before, head)| (head, head - 40 - 40 * before));
+    let (head, first) = offset.filter(|(_, first)| *first <= frame).last().unwrap();
+    if is_frame {
+        head + 40 + frame - first
+    } else {
+        head
+    }
+}
+
+#[test]
+fn a_log_goes_on_behind_damage_that_a_checkpoint_holds() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let (name, good) = &small.files[0];
+    let mut bytes = good.clone();
+    bytes[60] ^= 0xff;
+    directory.put(name, &bytes);
+    let from = 64;
+    let (found, tail) = read(&directory, from);
+    let end = tail.unwrap().end;
+    drop(directory.open_log(end).unwrap());
+    let (again, _) = read(&directory, from);
+    assert_eq!(again, found);
+    assert_eq!(
+        found,
+        small.frames[2..4],
+        "what was not durable was written again"
+    );
+}
+
+#[test]
+fn what_has_to_be_written_again_is_whole_or_refused() {
+    let (small, directory) = (Small::new(), Directory::new());
+    let (name, good) = &small.files[0];
+    let mut bytes = good.clone();
+    // The second frame, in a block that is passed by who reads what is behind it.
+    bytes[40 + 40 + SET_BYTES + 20] ^= 0xff;
+    directory.put(name, &bytes);
+    let (found, tail) = read(&directory, 64);
+    assert_eq!(found, small.frames[2..4]);
+    let error = directory.open_log(tail.unwrap().end).unwrap_err();
+    assert!(error.to_string().contains("not whole"), "{error}");
+    assert_eq!(directory.get(name), bytes, "nothing was done");
+}
+
 #[test]
 fn every_offset_cut() {
     let (small, directory) = (Small::new(), Directory::new());

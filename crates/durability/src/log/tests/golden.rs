@@ -80,7 +80,7 @@ fn assert_is_refused(bytes: &[u8], expected: &str) {
     directory.put("0000000000000000.log", bytes);
     let text = read(&directory, 0).1.unwrap_err().to_string();
     assert_eq!(text, format!("log/0000000000000000.log has {expected}"));
-    let text = directory.try_open_log().unwrap_err().to_string();
+    let text = directory.open_log(0).unwrap_err().to_string();
     assert!(text.ends_with(expected), "{text}");
     assert_eq!(directory.get("0000000000000000.log"), bytes);
 }

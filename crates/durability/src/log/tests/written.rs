@@ -38,13 +38,13 @@ impl Directory {
         bytes
     }
 
-    /// Whether it can be written to.
-    pub(super) fn try_open_log(&self) -> io::Result<Arc<Log>> {
+    /// Whether it can be written to from a sequence on.
+    pub(super) fn open_log(&self, start: u64) -> io::Result<Arc<Log>> {
         let (disk, clock) = (
             Arc::new(self.0.clone()),
             Arc::new(ManualClock::at_unix_ms(1)),
         );
-        Log::open(disk, clock, Path::new(PATH), 0, Options::default())
+        Log::open(disk, clock, Path::new(PATH), start, Options::default())
     }
 
     pub(super) fn remove(&self, name: &str) {
