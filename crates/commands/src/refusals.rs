@@ -54,13 +54,16 @@ impl Refusals {
         self.set(SAVE_FAILED, on);
     }
 
-    /// Says why writes are refused because the log cannot be written, or that it can.
-    pub fn set_log_fault(&self, reason: Option<&str>) {
+    /// Says why writes are refused because the log cannot be written, or that it can; whether that has begun or
+    /// ended with this.
+    pub fn set_log_fault(&self, reason: Option<&str>) -> bool {
         let mut known = self.log_fault();
         if let Some(reason) = reason {
             reason.clone_into(&mut known);
         }
+        let was_faulty = self.is_log_faulty();
         self.set(LOG_FAULT, reason.is_some());
+        was_faulty != reason.is_some()
     }
 
     /// Says what everybody is answered while a script is late, or that none is: only commands that are for such

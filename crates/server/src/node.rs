@@ -621,11 +621,19 @@ impl Node {
     }
 
     /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
-    /// what waits for that. Called by the log, on any thread; waits for nothing.
+    /// what waits for that, and the operator know of the fault. Called by the log, on any thread; waits for
+    /// nothing but the file for the operator, and for that only then.
     pub fn log_moved(&self) {
         let fault = self.log_in_use.get().and_then(|log| log.fault());
-        if fault.is_some() || self.settings.refusals.is_log_faulty() {
-            self.settings.refusals.set_log_fault(fault.as_deref());
+        let refusals = &self.settings.refusals;
+        let may_change = fault.is_some() || refusals.is_log_faulty();
+        if may_change && refusals.set_log_fault(fault.as_deref()) {
+            match fault {
+                Some(fault) => self.log.warning(format_args!(
+                    "The log cannot be written: {fault}. Commands that change data are refused until it can"
+                )),
+                None => self.log.notice(format_args!("The log can be written again")),
+            }
         }
         for worker in self.workers() {
             worker.waker.wake();

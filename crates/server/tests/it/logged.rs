@@ -2,6 +2,7 @@
 //! and fails.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use reactor::InProcessPeer;
 use server::persistence::log_tail::LogTail;
 
 use crate::limits::eventually;
+use crate::recovery::Directory;
 use crate::time::{Rig, is_closed, line, reply, send};
 
 const DIRECTORY: &str = "log";
@@ -33,7 +35,11 @@ struct Logged {
 
 impl Logged {
     fn new(threads: &str, level: Level) -> Self {
-        let rig = Rig::new(&["--threads", threads]);
+        Self::with(&["--threads", threads], level)
+    }
+
+    fn with(args: &[&str], level: Level) -> Self {
+        let rig = Rig::new(args);
         let disk = SimulatedDisk::new(7);
         let clock = Arc::new(SystemClock::new());
         let device: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -255,6 +261,31 @@ fn a_full_disk_refuses_writes_and_heals() {
         let last = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n";
         assert!(commands.contains(&last[..]));
     }
+}
+
+#[test]
+fn the_operator_is_told_of_a_full_disk_and_of_its_end() {
+    let directory = Directory::new();
+    let file = directory.0.join("told");
+    let logged = Logged::with(&["--logfile", file.to_str().unwrap()], Level::EverySecond);
+    let mut client = logged.rig.connect();
+    let told = |part: &str| {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        text.lines().filter(|line| line.contains(part)).count()
+    };
+    let full = logged.disk.operations()..u64::MAX;
+    logged.disk.fail(full, Fault::Full);
+    send(&mut client, &set("k", 1));
+    eventually("it is told", || {
+        // The write alone may not have reached the device yet.
+        logged.log.request_sync(logged.log.tail());
+        told("The log cannot be written: log/") == 1
+    });
+    logged.disk.heal();
+    eventually("its end as well", || {
+        told("The log can be written again") == 1
+    });
+    assert_eq!(told("The log cannot be written"), 1, "once");
 }
 
 #[test]
