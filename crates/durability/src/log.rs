@@ -222,6 +222,10 @@ impl Log {
         let mut below = writer.cut(sequence);
         let (kept_count, mut gone) = writer.plan_spares(below.len());
         drop(writer);
+        if !below.is_empty() {
+            // What is left may have a name that is not durable, and has to be found when what was before it is gone.
+            self.disk.sync_directory(&self.directory)?;
+        }
         // Removing a long file takes a while, in which others write.
         let kept = below.split_off(below.len().saturating_sub(kept_count));
         gone.extend(below);

@@ -267,6 +267,8 @@ impl Log {
         for segment in full {
             segment.file.set_len(segment.offset)?;
             segment.file.sync()?;
+            // As much may have been filled meanwhile as was synced here.
+            let _later = self.prepare();
         }
         if let Some(segment) = current {
             segment.file.sync()?;
@@ -366,5 +368,58 @@ mod tests {
         assert!(!is_ready(), "nobody made it yet");
         log.sync_step();
         assert!(is_ready());
+    }
+
+    /// Whoever hands frames over writes them and gives files their names; it makes no file and syncs nothing.
+    #[test]
+    fn segments_that_are_filled_during_one_sync_are_there_before() {
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let options = Options {
+            segment_bytes: 16 << 10,
+            ..Options::default()
+        };
+        let log = Log::open(disk.clone(), clock, Path::new("log"), 0, options).unwrap();
+        let ready = || {
+            let names = disk.list(Path::new("log")).unwrap();
+            names.iter().filter(|name| name.ends_with(".new")).count()
+        };
+        let mut appender = log.appender();
+        let mut write = |count| {
+            let before = disk.operations();
+            for _ in 0..count {
+                appender.command(0, &[b"SET", b"a", &[b'v'; 400]]);
+                log.write_out(log.tail()).unwrap();
+            }
+            disk.operations() - before
+        };
+        let mut frames = 0;
+        for _ in 0..4 {
+            frames += write(1);
+            log.request_sync(log.tail());
+            log.sync_step();
+        }
+        assert_eq!(ready(), 1, "it is written to slowly");
+        for _ in 0..5 {
+            frames += write(5);
+            log.sync_step();
+            assert_eq!(ready(), 3, "it is written to fast");
+            let (mut operations, mut written) = (0, 0);
+            while ready() > 0 {
+                operations += write(1);
+                written += 1;
+            }
+            assert_eq!(operations, written + 3, "writes and three names");
+            frames += written;
+            log.request_sync(log.tail());
+            log.sync_step();
+        }
+        log.close().unwrap();
+        let shared: Arc<dyn crate::disk::Disk> = disk;
+        let mut reader = crate::log::Reader::open(shared, Path::new("log"), 0).unwrap();
+        while reader.next_frame().unwrap().is_some() {
+            frames -= 1;
+        }
+        assert_eq!(frames, 0, "all of them are there");
     }
 }

@@ -5,6 +5,7 @@
 //! without having kept anything. What is not durable is written to another segment, from memory
 //! ([`Log::heal`]).
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, Segm
 use super::{Level, Log, lock};
 use crate::disk::{Disk, DiskFile, ROWS_MAX};
 
-/// The segment that comes next, before it has its name.
-const NEXT_NAME: &str = "next.new";
-/// One that is made when it is needed, because the next one is not ready.
+/// Segments that come next, before they have their names: as many as may be filled, of the default length, before
+/// nobody may write because too much is held.
+const READY_NAMES: [&str; 3] = ["next.new", "second.new", "third.new"];
+/// One that is made when it is needed, because no other is ready.
 const NOW_NAME: &str = "now.new";
 /// A segment that takes the place of one that failed, before it has its name.
 const HEALING_NAME: &str = "healing.new";
@@ -34,7 +36,9 @@ pub(super) const SPARE_EXTENSION: &str = "new";
 /// So many files that were cut off are kept to be written again, at most.
 const SPARES_MAX: usize = 8;
 /// The next segment is made when such a share of the current one is written: a device that is busy with syncs
-/// takes as long for one as it takes to fill half a segment, and who finds none waits for all of that.
+/// takes as long for one as it takes to fill half a segment, and who finds none waits for all of that. A second
+/// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
+/// that segments may be filled while one file is synced.
 const NEXT_SHARE: u64 = 16;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
@@ -48,7 +52,8 @@ pub(super) struct Writer {
     pub(super) current: Option<Segment>,
     /// Those written before, which are still to be synced, oldest first.
     pub(super) full: Vec<Segment>,
-    next: Option<Segment>,
+    /// Those that come next, with rising ordinals: used from the front.
+    ready: VecDeque<Segment>,
     /// A file got its name since the directory was synced.
     pub(super) has_new_name: bool,
     /// The highest durable sequence that a block states.
@@ -112,7 +117,7 @@ impl Writer {
         Ok(Self {
             current: None,
             full: Vec::new(),
-            next: None,
+            ready: VecDeque::new(),
             has_new_name: false,
             stated: durable,
             files: files.collect(),
@@ -185,17 +190,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the segment that comes next is to be made now.
-    fn wants_next(&self, options: &Options) -> bool {
-        let begun = options.segment_bytes / NEXT_SHARE;
-        self.next.is_none() && self.current.as_ref().is_none_or(|one| one.offset >= begun)
+    /// The name under which a segment that comes later is to be made now, if one is. `unsynced_bytes` were
+    /// written and are not durable.
+    fn wanted(&self, options: &Options, unsynced_bytes: u64) -> Option<&'static str> {
+        let share = options.segment_bytes / NEXT_SHARE;
+        let is_wanted = match self.ready.len() as u64 {
+            0 => self.current.as_ref().is_none_or(|one| one.offset >= share),
+            count => unsynced_bytes >= share * count,
+        };
+        let is_free = |name: &&str| !self.ready.iter().any(|one| one.path.ends_with(name));
+        READY_NAMES.into_iter().find(is_free).filter(|_| is_wanted)
     }
 
-    /// Forgets the segments that are open: nothing is written to them again.
+    /// Forgets the segments that were written to: nothing is written to them again.
     fn seal(&mut self) {
         self.current = None;
         self.full.clear();
-        self.next = None;
     }
 }
 
@@ -335,17 +345,15 @@ impl Log {
                 return Ok(());
             }
         }
-        let mut segment = match writer.next.take() {
+        let mut segment = match writer.ready.pop_front() {
             Some(segment) => segment,
             None => {
                 let spare = writer.spares.pop();
                 Segment::make(self, NOW_NAME, writer.head(self), spare)?
             }
         };
-        // Of two names that are not durable the later one may survive alone, and nothing leads to it.
-        if writer.has_new_name {
-            self.disk.sync_directory(&self.directory)?;
-        }
+        // The name before may not be durable yet. When this one survives it, nothing leads to what is here, and
+        // nothing of it was durable: a reader ends before both.
         writer.name(self, &mut segment, first)?;
         writer.full.extend(writer.current.replace(segment));
         Ok(())
@@ -397,21 +405,24 @@ impl Log {
             .map_err(|error| self.fail(writer, &error))
     }
 
-    /// Gets the next segment ready when the current one is in earnest use. Others write meanwhile.
+    /// Gets the next segment ready when the current one is in earnest use, and more of them when the log is
+    /// written to fast. Others write meanwhile; only one thread at a time does this.
     pub(super) fn prepare(&self) -> io::Result<()> {
-        let mut writer = lock(&self.writer);
-        if !writer.wants_next(&self.options) {
-            return Ok(());
+        loop {
+            let mut writer = lock(&self.writer);
+            let unsynced_bytes = self.written().saturating_sub(self.durable());
+            let Some(name) = writer.wanted(&self.options, unsynced_bytes) else {
+                return Ok(());
+            };
+            let (head, spare) = (writer.head(self), writer.spares.pop());
+            drop(writer);
+            let segment = Segment::make(self, name, head, spare)?;
+            let mut writer = lock(&self.writer);
+            // One that was made meanwhile, because it was needed, supersedes it.
+            if writer.ordinal == head.ordinal.saturating_add(1) {
+                writer.ready.push_back(segment);
+            }
         }
-        let (head, spare) = (writer.head(self), writer.spares.pop());
-        drop(writer);
-        let segment = Segment::make(self, NEXT_NAME, head, spare)?;
-        let mut writer = lock(&self.writer);
-        // One that was made meanwhile, because it was needed, supersedes it.
-        if writer.ordinal == head.ordinal.saturating_add(1) {
-            writer.next = Some(segment);
-        }
-        Ok(())
     }
 
     /// Notes that the segment in use failed.
@@ -439,6 +450,10 @@ impl Log {
 
     fn write_anew(&self, writer: &mut Writer) -> io::Result<()> {
         writer.seal();
+        // What is made now has a higher ordinal than those that are ready, and may need their room.
+        for unused in writer.ready.drain(..) {
+            let _left = self.disk.remove(&unused.path);
+        }
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
         writer.current = Some(Segment::make(self, HEALING_NAME, head, None)?);

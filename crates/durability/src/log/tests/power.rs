@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::running::{DIRECTORY, Running, disk};
+use crate::disk::Disk as _;
 use crate::log::{Level, Reader};
 use crate::planted::{self, Bug};
-use crate::simulated::Fault;
+use crate::simulated::{Fault, SimulatedDisk};
 
 /// Appends, writes and syncs as a server would, until the power is gone or it is done.
 fn work(running: &mut Running, seed: u64) {
@@ -77,6 +78,50 @@ fn what_was_durable_survives_a_power_cut_at_any_operation() {
     if seeds > 24 {
         eprintln!("{count} power cuts over {seeds} seeds: nothing that was durable is missing");
     }
+}
+
+fn segments(disk: &SimulatedDisk) -> Vec<String> {
+    let mut names = disk.list(Path::new(DIRECTORY)).unwrap();
+    names.retain(|name| name.ends_with(".log"));
+    names
+}
+
+/// Segments are filled, one behind the other, while no sync comes: their names are not durable, and a device
+/// may keep the later ones alone.
+#[test]
+fn names_of_segments_survive_in_any_order() {
+    let (mut is_gap_met, mut is_all_met) = (false, false);
+    for seed in 0..200 {
+        let mut running = Running::open(disk(seed), 0);
+        for _ in 0..5 {
+            running.append();
+            running.log.write_out(running.log.tail()).unwrap();
+        }
+        running.log.sync_step();
+        let durable = running.log.durable();
+        let before = segments(&running.disk).len();
+        while segments(&running.disk).len() < before + 3 {
+            running.append();
+            running.log.write_out(running.log.tail()).unwrap();
+        }
+        let all = segments(&running.disk);
+        let after = running.disk.crash(seed);
+        let kept = segments(&after);
+        is_gap_met |= !all.starts_with(&kept);
+        is_all_met |= kept == all;
+        let end = running.check(&after, durable);
+        // It goes on from there, whatever stands behind.
+        let mut again = Running::open(after, end);
+        let frames = running.frames.iter();
+        again.frames = frames
+            .take_while(|(_, behind)| *behind <= end)
+            .cloned()
+            .collect();
+        work(&mut again, seed);
+        let durable = again.log.durable();
+        again.check(&again.disk.crash(seed ^ 7), durable);
+    }
+    assert!(is_gap_met && is_all_met, "{is_gap_met} {is_all_met}");
 }
 
 /// A sync fails once, then the power is cut.
