@@ -163,6 +163,17 @@ impl Handle {
         }
     }
 
+    /// Makes room in the table of a database for so many records that are about to be put into it: cheaper than
+    /// to make it little by little while they come, when each step has to look at the records again that are
+    /// there. It keeps that room until this is told that no more are expected: 0.
+    ///
+    /// O(`records`). With no keys locked.
+    pub fn expect(&mut self, database: DatabaseId, records: u64) {
+        if let Some(way) = self.indexed_mut() {
+            way.expect(database, records);
+        }
+    }
+
     /// Hash of a key's bytes under the store's secret.
     #[inline]
     #[must_use]

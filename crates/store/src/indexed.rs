@@ -199,6 +199,20 @@ impl Indexed {
         }
     }
 
+    /// Makes the table of a database suit so many records more, which are on the way, and keeps it from becoming
+    /// smaller until none are.
+    pub(crate) fn expect(&mut self, database: DatabaseId, records: u64) {
+        let entered = self.enter();
+        self.need_index(database);
+        if let Some(index) = self.seen.get(database) {
+            index.shrinking.expect(records);
+        }
+        self.grow(database, records, u32::MAX);
+        if entered {
+            self.leave();
+        }
+    }
+
     /// Makes up for what could not be split while buckets were held.
     pub(crate) fn grow_after_set(&mut self, database: DatabaseId) {
         if let Some(index) = self.seen.get(database)

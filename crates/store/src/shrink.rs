@@ -41,6 +41,8 @@ pub(crate) struct Shrinking {
     is_on: AtomicBool,
     /// How often memory of buckets went back to the system.
     discards: AtomicU64,
+    /// So many records are on the way.
+    expected: AtomicU64,
     level_min: u32,
 }
 
@@ -50,8 +52,14 @@ impl Shrinking {
         Self {
             is_on: AtomicBool::new(false),
             discards: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
             level_min,
         }
+    }
+
+    /// Says how many records are on the way, for which the table is to stay as it is.
+    pub(crate) fn expect(&self, records: u64) {
+        self.expected.store(records, Ordering::Relaxed);
     }
 
     /// Another number after each time that memory of buckets went back to the system.
@@ -96,6 +104,7 @@ impl Index {
     #[inline]
     pub(crate) fn wants_merge(&self, keys: u64) -> bool {
         let buckets = self.state().buckets();
+        let keys = keys.max(self.shrinking.expected.load(Ordering::Relaxed));
         let is_on = self.shrinking.is_on.load(Ordering::Relaxed);
         let times = if is_on { KEPT_TIMES } else { SPARE_TIMES };
         let wants = buckets > 1 << self.shrinking.level_min

@@ -105,6 +105,12 @@ impl Source<'_> {
     pub fn load(&self, store: &Arc<Store>, threads: usize) -> Result<(), LoadFault> {
         let (next, first_fault) = (AtomicUsize::new(0), Mutex::new(None));
         let parts = self.manifest.parts.len();
+        let mut handle = store.handle();
+        // Those that are not there are refused where a record comes that is in one.
+        let databases = ..store.databases();
+        for (database, records) in self.manifest.databases.range(databases) {
+            handle.expect(*database, *records);
+        }
         let work = || {
             let mut handle = store.handle();
             handle.begin(0);
@@ -119,19 +125,23 @@ impl Source<'_> {
             }
             handle.tell_memory();
         };
-        std::thread::scope(|scope| {
+        let joined = std::thread::scope(|scope| {
             let others = threads.min(parts).saturating_sub(1);
             let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
             work();
             let mut others = others.into_iter();
             // One that is not asked for its end is waited for all the same.
             others.try_for_each(|other| other.join().map_err(|_| LoadFault::Thread))
-        })?;
+        });
+        for (database, _) in self.manifest.databases.range(databases) {
+            handle.expect(*database, 0);
+        }
+        joined?;
         let first_fault = first_fault.into_inner();
         if let Some(fault) = first_fault.unwrap_or_else(PoisonError::into_inner) {
             return Err(fault);
         }
-        self.check_counts(&mut store.handle())
+        self.check_counts(&mut handle)
     }
 
     fn check_counts(&self, handle: &mut Handle) -> Result<(), LoadFault> {

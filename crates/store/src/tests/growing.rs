@@ -45,6 +45,40 @@ fn an_insertion_splits_two_buckets_at_most() {
 }
 
 #[test]
+fn a_table_that_expects_records_has_their_room_and_keeps_it_meanwhile() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.expect(0, KEYS);
+    let index = index(&store);
+    let buckets = index.state().buckets();
+    assert!(buckets >= KEYS / 5, "{buckets}");
+    let mut now_unix_ms = 1_000;
+    let mut rest = |handle: &mut Handle| {
+        // More steps than it takes to make such a table small.
+        for _ in 0..KEYS / 5 {
+            now_unix_ms += 1;
+            handle.tick(now_unix_ms);
+        }
+    };
+    rest(&mut handle);
+    assert_eq!(index.state().buckets(), buckets);
+    for number in 0..KEYS / 10 {
+        insert(&mut handle, number);
+    }
+    rest(&mut handle);
+    assert_eq!(index.state().buckets(), buckets, "none was split");
+    handle.expect(0, 0);
+    rest(&mut handle);
+    let kept = index.state().buckets();
+    assert!(kept < buckets, "as any table with few records: {kept}");
+    for number in 0..KEYS / 10 {
+        let name = number.to_le_bytes();
+        let key = handle.key(0, &name);
+        assert!(handle.read(&key, |record| record.is_some()), "{number}");
+    }
+}
+
+#[test]
 fn a_tag_misleads_less_than_one_lookup_of_a_hundred() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
