@@ -184,6 +184,14 @@ fn a_script_does_not_wait_for_a_stream() {
 }
 
 #[test]
+fn a_script_cannot_reset_the_cluster() {
+    let source = "return redis.call('cluster', 'reset', 'hard')";
+    let refusal = refusal(&mut TestServer::new(), source, &["0"]);
+    let told = "ERR This Redis command is not allowed from script";
+    assert!(refusal.starts_with(told), "{refusal}");
+}
+
+#[test]
 fn who_tests_lets_scripts_run_what_is_not_for_scripts() {
     let mut server = TestServer::new();
     server.port.allows_debug = true;
