@@ -98,27 +98,37 @@ impl Indexed {
         for key in keys {
             self.see_index(key.database());
         }
-        for key in keys {
-            if self.look_in_set(key).met_expired {
-                self.remove_expired(key);
+        let mut looks = self.look_at_all(keys, &fits);
+        if looks.iter().any(|look| look.met_expired) {
+            drop(looks);
+            for key in keys {
+                if self.look_in_set(key).met_expired {
+                    self.remove_expired(key);
+                }
             }
+            looks = self.look_at_all(keys, &fits);
         }
-        let local = &*self.local;
-        let mut records: Vec<Option<Record<'_>>> = Vec::with_capacity(keys.len());
+        let shown = keys.iter().zip(&looks).map(|(key, look)| {
+            look.note(&self.shared, &self.local, key);
+            look.record(&self.local, key)
+        });
+        visit(&shown.collect::<Vec<_>>())
+    }
+
+    /// Looks at the keys of the lock set, up to the first whose record does not fit.
+    fn look_at_all(&self, keys: &[Key<'_>], fits: impl Fn(&Record<'_>) -> bool) -> Vec<Look<'_>> {
+        let mut looks = Vec::with_capacity(keys.len());
         for key in keys {
             let look = self.look_in_set(key);
-            look.note(&self.shared, local, key);
-            let view = look.found.map(|(_, view)| view);
-            // SAFETY: the bucket is held, or the whole store, until the visit is over.
-            let record = view.map(|view| unsafe {
-                Record::locked(key.bytes(), view, local.in_force, local.now_unix_ms)
-            });
-            records.push(record);
-            if record.is_some_and(|record| !fits(&record)) {
+            let is_last = look
+                .record(&self.local, key)
+                .is_some_and(|record| !fits(&record));
+            looks.push(look);
+            if is_last {
                 break;
             }
         }
-        visit(&records)
+        looks
     }
 
     /// Looks at a key of the lock set, or at any by who has the whole store.
@@ -369,7 +379,7 @@ impl Look<'_> {
         Some(match self.watched {
             Some(_) => Record::optimistic(key.bytes(), view, in_force, now),
             // SAFETY: what is found and not watched is in a bucket that is held for as long as the
-            // reader's `Patience` lives, and the record is gone before that.
+            // reader's `Patience` or the lock set lives, and the record is gone before that.
             None => unsafe { Record::locked(key.bytes(), view, in_force, now) },
         })
     }
