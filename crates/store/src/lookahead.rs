@@ -78,10 +78,18 @@ impl RecordSpan {
         self.bytes
     }
 
-    /// Asks for the line that a record at `offset` ends in, if it is one of average length.
+    /// Asks for a record, with the line that it ends in if it is one of average length.
     #[inline]
-    pub(crate) fn prefetch_end(self, arena: &Arena, offset: Offset) {
+    fn prefetch(self, arena: &Arena, offset: Offset) {
+        arena.prefetch(offset);
         arena.prefetch_behind(offset, self.bytes);
+    }
+
+    /// Asks for all records of a bucket, but for those behind it.
+    pub(crate) fn prefetch_records(self, arena: &Arena, bucket: &Bucket) {
+        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
+            self.prefetch(arena, offset);
+        }
     }
 }
 
@@ -167,7 +175,7 @@ impl<'h> Lookahead<'h> {
         for key in keys {
             let bucket = table.bucket(hash_of(key));
             if bucket.is_behind(cut) {
-                table.records_of(bucket);
+                table.span.prefetch_records(table.arena, bucket);
             }
         }
     }
@@ -225,20 +233,11 @@ impl<'h> LookaheadTable<'h> {
         }
     }
 
-    /// Asks for all records of a bucket, but for those behind it.
-    fn records_of(&self, bucket: &Bucket) {
-        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
-            self.arena.prefetch(offset);
-            self.span.prefetch_end(self.arena, offset);
-        }
-    }
-
     #[inline]
     fn record_in(&self, bucket: &Bucket, candidates: Candidates) {
         for at in candidates {
             if let Some(offset) = bucket.link(at).offset() {
-                self.arena.prefetch(offset);
-                self.span.prefetch_end(self.arena, offset);
+                self.span.prefetch(self.arena, offset);
             }
         }
     }

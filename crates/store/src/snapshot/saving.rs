@@ -4,7 +4,6 @@ use base::sync::atomic::{Ordering, fence};
 use base::sync::thread;
 
 use super::batch::{Batch, Named, Origin};
-use super::walk::prefetch_records;
 use super::{Phase, Snapshots, lock};
 use crate::blob::Blob;
 use crate::bucket::Bucket;
@@ -61,7 +60,7 @@ impl Local {
         if snapshots.may_save() {
             // The one that is to be changed is in the cache, those beside it are not: waited for together.
             let span = snapshots.span_bytes.load(Ordering::Relaxed);
-            prefetch_records(shared, home, RecordSpan::of_bytes(span));
+            RecordSpan::of_bytes(span).prefetch_records(shared.arena_ref(), home);
             let mut place = lock(&snapshots.buffers[self.buffer]);
             let new = || Batch::new(&snapshots.held, Origin::Writer);
             let batch = place.get_or_insert_with(new);

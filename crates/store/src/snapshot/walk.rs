@@ -16,7 +16,6 @@ use super::saving::save_chain;
 use super::{
     Ending, Phase, SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep, Snapshots, lock,
 };
-use crate::bucket::{Bucket, LINKS};
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
@@ -342,19 +341,11 @@ fn lock_behind(index: &Index, number: u64, generation: u64) -> Lock {
     Lock::Busy
 }
 
-/// Brings the records of a bucket into the cache, but for those behind it.
-pub(super) fn prefetch_records(shared: &Shared, bucket: &Bucket, span: RecordSpan) {
-    let arena = shared.arena_ref();
-    for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
-        arena.prefetch(offset);
-        span.prefetch_end(arena, offset);
-    }
-}
-
 /// Brings the records that the scanner comes to soon into the cache.
 fn look_ahead(shared: &Shared, index: &Index, walk: &Walk) {
     let ahead = walk.number + RECORDS_AHEAD;
     if ahead < index.state().buckets() {
-        prefetch_records(shared, index.bucket(ahead), walk.span);
+        let bucket = index.bucket(ahead);
+        walk.span.prefetch_records(shared.arena_ref(), bucket);
     }
 }
