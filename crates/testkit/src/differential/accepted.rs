@@ -100,7 +100,7 @@ pub const ACCEPTED: &[Accepted] = &[
             let least = i64::MIN.to_string();
             request.iter().any(|word| word == least.as_bytes())
         },
-        means_the_same: one_is_out_of_range,
+        means_the_same: |one, two| one_is_error_with(one, two, b"ERR value is out of range"),
     },
     Accepted {
         reason: "since Redis 7.2 a short list or set is a listpack",
@@ -137,45 +137,25 @@ pub const ACCEPTED: &[Accepted] = &[
         reason: "since Valkey 8.1 it takes several numbers of clients",
         commands: &["CLIENT KILL"],
         applies: |request| request.len() > 4,
-        means_the_same: |one, two| {
-            let told = b"ERR syntax error";
-            is_error_with(one, told) || is_error_with(two, told)
-        },
+        means_the_same: |one, two| one_is_error_with(one, two, b"ERR syntax error"),
     },
     Accepted {
         reason: "since Redis 7.4 the last entry may be asked for",
         commands: &["XREAD"],
         applies: |request| request.iter().any(|word| word == b"+"),
-        means_the_same: |one, two| {
-            let told = b"ERR Invalid stream ID";
-            is_error_with(one, told) || is_error_with(two, told)
-        },
+        means_the_same: |one, two| one_is_error_with(one, two, b"ERR Invalid stream ID"),
     },
     Accepted {
         reason: "since Redis 7.4 a type that there is not is refused",
         commands: &["SCAN"],
-        applies: |request| {
-            request
-                .iter()
-                .any(|word| word.eq_ignore_ascii_case(b"TYPE"))
-        },
-        means_the_same: |one, two| {
-            let told = b"ERR unknown type name";
-            is_error_with(one, told) || is_error_with(two, told)
-        },
+        applies: |request| has_word(request, b"TYPE"),
+        means_the_same: |one, two| one_is_error_with(one, two, b"ERR unknown type name"),
     },
     Accepted {
         reason: "since Valkey 8 scores may be left out",
         commands: &["ZSCAN"],
-        applies: |request| {
-            request
-                .iter()
-                .any(|word| word.eq_ignore_ascii_case(b"NOSCORES"))
-        },
-        means_the_same: |one, two| {
-            let told = b"ERR syntax error";
-            is_error_with(one, told) || is_error_with(two, told)
-        },
+        applies: |request| has_word(request, b"NOSCORES"),
+        means_the_same: |one, two| one_is_error_with(one, two, b"ERR syntax error"),
     },
     Accepted {
         reason: "since Redis 7.2 the score may be asked for",
@@ -268,11 +248,7 @@ pub const ACCEPTED: &[Accepted] = &[
     Accepted {
         reason: "Redis limits clients by the files it may open",
         commands: &["CONFIG GET"],
-        applies: |request| {
-            request
-                .iter()
-                .any(|word| word.eq_ignore_ascii_case(b"maxclients"))
-        },
+        applies: |request| has_word(request, b"maxclients"),
         means_the_same: are_same_kind,
     },
 ];
@@ -486,9 +462,8 @@ fn is_error_with(reply: &Value, beginning: &[u8]) -> bool {
     matches!(reply, Value::Error(text) if text.starts_with(beginning))
 }
 
-fn one_is_out_of_range(one: &Value, two: &Value) -> bool {
-    let told = b"ERR value is out of range";
-    is_error_with(one, told) || is_error_with(two, told)
+fn one_is_error_with(one: &Value, two: &Value, beginning: &[u8]) -> bool {
+    is_error_with(one, beginning) || is_error_with(two, beginning)
 }
 
 fn is_unbalanced(reply: &Value) -> bool {
