@@ -397,8 +397,7 @@ mod tests {
 
     #[test]
     fn a_key_is_gone_when_its_time_passed_within_a_pipeline() {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let mut server = TestServer::with_debug();
         let share = Share {
             requests_max: 1024,
             reply_bytes_max: usize::MAX,

@@ -95,6 +95,13 @@ impl TestServer {
         }
     }
 
+    /// One whose client may use DEBUG.
+    pub(crate) fn with_debug() -> Self {
+        let mut server = Self::new();
+        server.port.allows_debug = true;
+        server
+    }
+
     /// Another way into its store.
     pub(crate) fn another_handle(&mut self) -> Handle {
         self.engine.store().store().handle()

@@ -193,8 +193,7 @@ fn a_script_cannot_reset_the_cluster() {
 
 #[test]
 fn who_tests_lets_scripts_run_what_is_not_for_scripts() {
-    let mut server = TestServer::new();
-    server.port.allows_debug = true;
+    let mut server = TestServer::with_debug();
     let source = "return redis.call('debug', 'protocol', 'integer')";
     let told = "ERR This Redis command is not allowed from script";
     let before = refusal(&mut server, source, &["0"]);

@@ -302,8 +302,7 @@ mod tests {
 
     #[test]
     fn reload_reads_its_word() {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let mut server = TestServer::with_debug();
         server.run("DEBUG RELOAD");
         server.run("DEBUG RELOAD nosave");
         assert!(server.error("DEBUG RELOAD MERGE").contains("only supports"));
@@ -313,8 +312,7 @@ mod tests {
 
     #[test]
     fn sleep_is_bounded() {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let mut server = TestServer::with_debug();
         server.run("DEBUG SLEEP 0.5");
         server.run("DEBUG SLEEP -1");
         server.run("DEBUG SLEEP nan");

@@ -389,15 +389,9 @@ mod tests {
     use crate::Next;
     use crate::testing::TestServer;
 
-    fn server() -> TestServer {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
-        server
-    }
-
     #[test]
     fn the_way_to_the_data_does_not_matter() {
-        let (mut one, mut other) = (server(), server());
+        let (mut one, mut other) = (TestServer::with_debug(), TestServer::with_debug());
         for line in [
             "SADD s a b 1 2",
             "ZADD z 1 a 2 b",
@@ -430,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_has_expired_is_not_there() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         server.run("SET k v");
         server.run("HSET h f v");
         let before = server.run("DEBUG DIGEST");
@@ -462,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_field_with_a_deadline_counts_as_redis_7_4_counts_it() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         server.run("HSET h f v");
         let plain = server.run("DEBUG DIGEST");
         server.run("HEXPIRE h 100 FIELDS 1 f");
@@ -487,7 +481,7 @@ mod tests {
 
     #[test]
     fn not_while_data_is_loaded() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         server.settings.refusals.set_loading(true);
         for line in ["DEBUG DIGEST", "DEBUG DIGEST-VALUE a", "DEBUG POPULATE 1"] {
             assert!(server.error(line).starts_with("LOADING"), "{line}");

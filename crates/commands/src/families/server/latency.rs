@@ -356,8 +356,7 @@ mod tests {
     use crate::testing::{START_UNIX_MS, TestServer};
 
     fn watched() -> TestServer {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let server = TestServer::with_debug();
         server.settings.observer.set_thresholds(&Thresholds {
             event_ms: 20,
             ..Thresholds::default()
@@ -391,8 +390,7 @@ mod tests {
 
     #[test]
     fn without_a_threshold_nothing_is_kept() {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let mut server = TestServer::with_debug();
         server.run("DEBUG SLEEP 5");
         assert_eq!(server.run("LATENCY LATEST"), Value::Array(vec![]));
         assert!(server.text("LATENCY DOCTOR").contains("is disabled"));

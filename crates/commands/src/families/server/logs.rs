@@ -250,8 +250,7 @@ mod tests {
 
     #[test]
     fn what_took_long_is_in_the_log() {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
+        let mut server = TestServer::with_debug();
         server.pipeline(&["SET a 1", "DEBUG SLEEP 0.02", "GET a"]);
         let slow = entries(&mut server, "SLOWLOG GET");
         assert_eq!(slow, [(Value::Integer(20_000), words("DEBUG SLEEP 0.02"))]);

@@ -141,15 +141,9 @@ impl Texts {
 mod tests {
     use crate::testing::TestServer;
 
-    fn server() -> TestServer {
-        let mut server = TestServer::new();
-        server.port.allows_debug = true;
-        server
-    }
-
     #[test]
     fn keys_are_made_and_stated() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         server.run("SET p:1 there EX 100");
         server.effects();
         server.run("DEBUG POPULATE 3 p");
@@ -169,7 +163,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_of_what_is_too_much() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         for (arguments, error) in [
             ("-1", "ERR value is out of range, must be positive"),
             ("x", "ERR value is out of range, must be positive"),
@@ -189,7 +183,7 @@ mod tests {
 
     #[test]
     fn where_nothing_may_be_written_nothing_is() {
-        let mut server = server();
+        let mut server = TestServer::with_debug();
         server.settings.refusals.set_log_fault(Some("disk full"));
         assert!(server.error("DEBUG POPULATE 1").starts_with("MISCONF"));
         server.run("DEBUG DIGEST");
