@@ -68,8 +68,8 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             reply.integer(i64::from(is_match));
         }
         (b"ERROR", 1) => return Err(CommandError::Bytes(args.bytes()?.to_vec())),
-        (b"LISTPACK", 1) => listpack(context, args, reply)?,
-        (b"QUICKLIST", 1 | 2) => quicklist(context, args, reply)?,
+        (b"LISTPACK", 1) => print_form(context, args, reply, "Listpack")?,
+        (b"QUICKLIST", 1 | 2) => print_form(context, args, reply, "Quicklist")?,
         (b"HTSTATS-KEY", 1 | 2) => table_statistics_of(context, args, reply)?,
         (b"LOG", 1) => {
             let line = [b"DEBUG LOG: ", args.bytes()?].concat();
@@ -149,29 +149,19 @@ fn form_of(context: &mut Context<'_>, key: &[u8]) -> Result<(&'static str, usize
     seen.ok_or(CommandError::NoSuchKey)
 }
 
-/// Whether a value is a listpack, which is not printed anywhere.
-fn listpack(
+/// Whether a value is kept in the form of this name, which is not printed anywhere.
+fn print_form(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
+    name: &str,
 ) -> CommandResult {
-    if form_of(context, args.bytes()?)?.0 != "listpack" {
-        return Err(CommandError::fixed("ERR Not a listpack encoded object."));
+    let form = name.to_ascii_lowercase();
+    if form_of(context, args.bytes()?)?.0 != form {
+        let told = format!("ERR Not a {form} encoded object.");
+        return Err(CommandError::Text(told.into()));
     }
-    reply.simple("Listpack structure printed on stdout");
-    Ok(())
-}
-
-/// The same of a quicklist.
-fn quicklist(
-    context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    reply: &mut Reply<'_>,
-) -> CommandResult {
-    if form_of(context, args.bytes()?)?.0 != "quicklist" {
-        return Err(CommandError::fixed("ERR Not a quicklist encoded object."));
-    }
-    reply.simple("Quicklist structure printed on stdout");
+    reply.simple(&format!("{name} structure printed on stdout"));
     Ok(())
 }
 
