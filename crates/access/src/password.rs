@@ -1,5 +1,6 @@
 //! Passwords: kept as SHA-256, compared in constant time, made from the system's randomness.
 
+use base::hex;
 use base::random::fill_from_os;
 use sha2::{Digest as _, Sha256};
 
@@ -42,7 +43,7 @@ impl Digest {
     /// As 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
-        hex(&self.0)
+        hex::text(&self.0)
     }
 
     /// Whether both are of the same password; takes as long for any two.
@@ -66,16 +67,9 @@ pub fn generate(bits: u16) -> String {
     let digits = usize::from(bits).div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
     fill_from_os(&mut bytes);
-    let mut text = hex(&bytes);
+    let mut text = hex::text(&bytes);
     text.truncate(digits);
     text
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-    let pairs = bytes.iter().map(|byte| [digit(byte >> 4), digit(*byte)]);
-    pairs.flatten().collect()
 }
 
 #[cfg(test)]

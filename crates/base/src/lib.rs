@@ -13,6 +13,7 @@ pub mod float;
 pub mod gather_write;
 pub mod glob;
 pub mod hash;
+pub mod hex;
 pub mod lanes;
 pub mod mapped_bytes;
 pub mod memory_size;

@@ -147,10 +147,9 @@ impl Entropy for Prng {
 /// # Errors
 /// When `entropy` has failed.
 pub fn hex_id(entropy: &mut dyn Entropy) -> io::Result<[u8; HEX_ID_BYTES]> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut id = [0; HEX_ID_BYTES];
     entropy.fill(&mut id)?;
-    Ok(id.map(|byte| DIGITS[usize::from(byte & 0x0f)]))
+    Ok(id.map(|byte| crate::hex::digits(byte)[1]))
 }
 
 /// Fills `out` from the operating system.

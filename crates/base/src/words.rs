@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::hex;
+
 /// A quote was not closed, or something other than a space came right after it closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnbalancedQuotes;
@@ -52,7 +54,6 @@ pub fn quote(bytes: &[u8]) -> String {
 }
 
 fn push_escaped(quoted: &mut String, byte: u8) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let escaped = match byte {
         b'\\' | b'"' => char::from(byte),
         b'\n' => 'n',
@@ -66,8 +67,7 @@ fn push_escaped(quoted: &mut String, byte: u8) {
         }
         _ => {
             quoted.push_str("\\x");
-            quoted.push(char::from(HEX[usize::from(byte >> 4)]));
-            quoted.push(char::from(HEX[usize::from(byte & 0x0f)]));
+            quoted.extend(hex::digits(byte).map(char::from));
             return;
         }
     };

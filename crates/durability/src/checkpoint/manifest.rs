@@ -23,6 +23,7 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use base::crc::crc64;
+use base::hex;
 
 /// The version of the format that is written.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -38,7 +39,7 @@ pub struct Lineage(pub [u8; 20]);
 
 impl fmt::Display for Lineage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::text(&self.0))
     }
 }
 
@@ -164,11 +165,7 @@ impl Manifest {
             writeln!(text, "database {database} {records}")?;
         }
         for library in &self.libraries {
-            text.push_str("library ");
-            library
-                .iter()
-                .try_for_each(|byte| write!(text, "{byte:02x}"))?;
-            text.push('\n');
+            writeln!(text, "library {}", hex::text(library))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A value of a script as JSON.
 
+use base::hex;
 use mlua::{Table, Value};
 
 use super::{DEPTH_MAX, Invalid, Settings};
@@ -155,10 +156,8 @@ fn text(out: &mut Vec<u8>, text: &[u8]) {
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
             0..=0x1f | 0x7f => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
                 out.extend_from_slice(b"\\u00");
-                out.push(DIGITS[usize::from(byte >> 4)]);
-                out.push(DIGITS[usize::from(byte & 15)]);
+                out.extend_from_slice(&hex::digits(*byte));
             }
             other => out.push(*other),
         }

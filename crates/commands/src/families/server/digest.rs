@@ -27,6 +27,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::float::FloatText;
+use base::hex;
 use protocol::Reply;
 use sha1_smol::Sha1;
 use store::{
@@ -66,7 +67,7 @@ pub(super) fn of_everything(context: &mut Context<'_>, reply: &mut Reply<'_>) ->
         context.store.enter();
         sum?
     };
-    reply.simple(&sum.hex());
+    reply.simple(&hex::text(&sum.0));
     Ok(())
 }
 
@@ -107,7 +108,7 @@ pub(super) fn of_values(
     };
     reply.array(sums.len());
     for sum in sums {
-        reply.simple(&sum.hex());
+        reply.simple(&hex::text(&sum.0));
     }
     Ok(())
 }
@@ -371,14 +372,6 @@ impl Sum {
                 }
             }
         }
-    }
-
-    fn hex(self) -> String {
-        self.0.iter().fold(String::new(), |mut hex, byte| {
-            let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-            hex.extend([digit(byte >> 4), digit(byte & 15)]);
-            hex
-        })
     }
 }
 
