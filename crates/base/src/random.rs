@@ -1,41 +1,12 @@
 //! Randomness, as a thing that can be seeded.
 //!
-//! [`OsEntropy`] is for what an adversary must not guess (hash secrets, identities); [`Prng`] is
+//! [`fill_from_os`] is for what an adversary must not guess (hash secrets, identities); [`Prng`] is
 //! for choices (sampling, jitter, RANDOMKEY), which a test or a simulation replays from a seed.
 //! The generator is xoshiro256++ by Blackman and Vigna, its state filled by splitmix64.
 
 use std::io;
 
-/// How many hexadecimal digits name a server run, a replication history or a node.
-pub const HEX_ID_BYTES: usize = 40;
-
-/// A source of bytes nobody can foresee, or of the same bytes at every run of a simulation.
-pub trait Entropy {
-    /// Fills `out`.
-    ///
-    /// # Errors
-    /// When the source has failed; `out` may be filled in part.
-    fn fill(&mut self, out: &mut [u8]) -> io::Result<()>;
-}
-
-/// The operating system's generator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OsEntropy;
-
-impl Entropy for OsEntropy {
-    fn fill(&mut self, out: &mut [u8]) -> io::Result<()> {
-        // The call refuses more than 256 bytes at once.
-        for piece in out.chunks_mut(256) {
-            // SAFETY: the pointer and the length are those of one live, writable slice, and the
-            // call writes no byte outside of it.
-            let status = unsafe { libc::getentropy(piece.as_mut_ptr().cast(), piece.len()) };
-            if status != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    }
-}
+use crate::hex;
 
 /// A fast generator; not for secrets.
 #[derive(Clone, Debug)]
@@ -128,6 +99,14 @@ impl Prng {
         }
     }
 
+    /// Forty hexadecimal digits, as a server run or a replication history is named.
+    #[must_use]
+    pub fn hex_id(&mut self) -> String {
+        let mut bytes = [0; 20];
+        self.fill(&mut bytes);
+        hex::text(&bytes)
+    }
+
     /// A generator of its own for another part, which shares no numbers with this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
@@ -135,30 +114,20 @@ impl Prng {
     }
 }
 
-impl Entropy for Prng {
-    fn fill(&mut self, out: &mut [u8]) -> io::Result<()> {
-        Prng::fill(self, out);
-        Ok(())
-    }
-}
-
-/// Forty hexadecimal digits, as a server run or a replication history is named.
-///
-/// # Errors
-/// When `entropy` has failed.
-pub fn hex_id(entropy: &mut dyn Entropy) -> io::Result<[u8; HEX_ID_BYTES]> {
-    let mut id = [0; HEX_ID_BYTES];
-    entropy.fill(&mut id)?;
-    Ok(id.map(|byte| crate::hex::digits(byte)[1]))
-}
-
 /// Fills `out` from the operating system.
 ///
 /// # Panics
 /// When the operating system gives no randomness: nothing may be started then.
 pub fn fill_from_os(out: &mut [u8]) {
-    if let Err(error) = OsEntropy.fill(out) {
-        panic!("the operating system gives no randomness: {error}");
+    // The call refuses more than 256 bytes at once.
+    for piece in out.chunks_mut(256) {
+        // SAFETY: the pointer and the length are those of one live, writable slice, and the
+        // call writes no byte outside of it.
+        let status = unsafe { libc::getentropy(piece.as_mut_ptr().cast(), piece.len()) };
+        if status != 0 {
+            let error = io::Error::last_os_error();
+            panic!("the operating system gives no randomness: {error}");
+        }
     }
 }
 
@@ -255,10 +224,11 @@ mod tests {
 
     #[test]
     fn ids_are_lower_case_hexadecimal() {
-        let id = hex_id(&mut Prng::seeded(3)).unwrap();
-        assert!(id.iter().all(|byte| b"0123456789abcdef".contains(byte)));
-        assert_eq!(id, hex_id(&mut Prng::seeded(3)).unwrap());
-        assert_ne!(hex_id(&mut OsEntropy).unwrap(), id);
+        let id = Prng::seeded(3).hex_id();
+        assert_eq!(id.len(), 40);
+        assert!(id.bytes().all(|byte| b"0123456789abcdef".contains(&byte)));
+        assert_eq!(id, Prng::seeded(3).hex_id());
+        assert_ne!(Prng::from_os().hex_id(), id);
     }
 
     #[test]

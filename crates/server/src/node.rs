@@ -257,8 +257,8 @@ impl Node {
             saving: Saving::default(),
             keeper: OnceLock::new(),
             rates: Rates::default(),
-            run_id: hex_id(&mut random),
-            replication_id: hex_id(&mut random),
+            run_id: random.hex_id(),
+            replication_id: random.hex_id(),
             started_unix_ms: clock.now_unix_ms(),
             workers: OnceLock::new(),
             jobs: Mutex::default(),
@@ -894,10 +894,4 @@ fn policy_of(policy: EvictionPolicy) -> Policy {
         EvictionPolicy::VolatileRandom => Policy::VolatileRandom,
         EvictionPolicy::VolatileTtl => Policy::VolatileTtl,
     }
-}
-
-/// Forty hexadecimal digits.
-fn hex_id(random: &mut Prng) -> String {
-    let digits = (0..5).map(|_| format!("{:08x}", random.next_u64() >> 32));
-    digits.collect()
 }
