@@ -276,9 +276,12 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.effect_elsewhere(state));
     }
 
-    /// As [`Entry::effect`], of what clients call no change (a string is kept in another way): who listens
-    /// is not told, and no change is counted.
-    pub fn effect_unnoticed(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
-        with_place!(&mut self.place, place => place.effect_unnoticed(state));
+    /// As [`Entry::effect`], of what clients may call no change (a string is kept in another way): unless it
+    /// `is_noticed`, who listens is not told, and no change is counted.
+    pub fn effect_if_noticed(&mut self, is_noticed: bool, state: impl FnOnce(&mut Effect<'_>)) {
+        with_place!(&mut self.place, place => match is_noticed {
+            true => place.effect(state),
+            false => place.effect_unnoticed(state),
+        });
     }
 }

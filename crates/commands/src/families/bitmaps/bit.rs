@@ -66,11 +66,7 @@ fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
                 effect.command(&[b"SETBIT", key.bytes(), offset_text, bit_text]);
             };
             // Kept as bytes from now on, which nobody but OBJECT shows.
-            if changes {
-                entry.effect(state);
-            } else {
-                entry.effect_unnoticed(state);
-            }
+            entry.effect_if_noticed(changes, state);
         }
         if changes {
             entry.event(EventClass::STRING, "setbit");

@@ -297,11 +297,7 @@ fn state_fields(
         }
         effect.command(&parts);
     };
-    if is_noticed {
-        entry.effect(state);
-    } else {
-        entry.effect_unnoticed(state);
-    }
+    entry.effect_if_noticed(is_noticed, state);
 }
 
 #[cfg(test)]
