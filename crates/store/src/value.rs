@@ -14,6 +14,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All there are.
+    pub const ALL: [Self; 6] = [
+        Self::String,
+        Self::Object(ObjectKind::List),
+        Self::Object(ObjectKind::Hash),
+        Self::Object(ObjectKind::Set),
+        Self::Object(ObjectKind::SortedSet),
+        Self::Object(ObjectKind::Stream),
+    ];
+
     /// The word that TYPE answers.
     #[must_use]
     pub fn name(self) -> &'static str {

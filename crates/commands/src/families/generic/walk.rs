@@ -2,7 +2,7 @@
 
 use base::glob::{self, Case};
 use protocol::Reply;
-use store::Record;
+use store::{Kind, Record};
 
 use crate::args::Args;
 use crate::context::Context;
@@ -80,8 +80,8 @@ fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
 /// Whether values may be of a type with this name. Modules of other servers name theirs with nine letters:
 /// who looks for those finds none here.
 fn may_be_a_type(name: &[u8]) -> bool {
-    let types: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
-    name.len() == MODULE_TYPE_NAME_LEN || types.iter().any(|it| name.eq_ignore_ascii_case(it))
+    let is_named = |kind: Kind| name.eq_ignore_ascii_case(kind.name().as_bytes());
+    name.len() == MODULE_TYPE_NAME_LEN || Kind::ALL.into_iter().any(is_named)
 }
 
 const MODULE_TYPE_NAME_LEN: usize = 9;
