@@ -10,6 +10,7 @@ use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
 use base::shared_bytes::SharedBytes;
 
 use crate::ReplyBuffer;
+use crate::value::short_lines;
 
 /// The longest header: a type byte, a number, CR LF.
 const HEADER_BYTES_MAX: usize = 1 + TEXT_BYTES_MAX + 2;
@@ -17,21 +18,13 @@ const LINE_END: &[u8; 2] = b"\r\n";
 
 /// The headers of strings below a hundred bytes, filled up to one word each.
 const SHORT_BULK_HEADERS: [[u8; 8]; 100] = {
-    let mut headers = [*b"$0\r\n\0\0\0\0"; 100];
-    let (mut tens, mut ones) = (b'0', b'0');
-    let mut index = 0;
-    while index < headers.len() {
-        headers[index] = if tens == b'0' {
-            [b'$', ones, b'\r', b'\n', 0, 0, 0, 0]
-        } else {
-            [b'$', tens, ones, b'\r', b'\n', 0, 0, 0]
-        };
-        if ones == b'9' {
-            (tens, ones) = (tens + 1, b'0');
-        } else {
-            ones += 1;
-        }
-        index += 1;
+    let lines = short_lines::<100>();
+    let mut headers = [[0; 8]; 100];
+    let mut len = 0;
+    while len < headers.len() {
+        headers[len] = lines[len].to_le_bytes();
+        headers[len][0] = b'$';
+        len += 1;
     }
     headers
 };

@@ -154,9 +154,10 @@ fn push_long_header(out: &mut Vec<u8>, marker: u8, count: usize) {
 /// here it is how many bytes the line has.
 static SHORT_LINES: [u64; 1000] = short_lines();
 
-const fn short_lines() -> [u64; 1000] {
+/// Such lines of as many counts, at most 100,000.
+pub(crate) const fn short_lines<const COUNTS: usize>() -> [u64; COUNTS] {
     const END: u64 = 0x0a0d;
-    let mut lines = [0; 1000];
+    let mut lines = [0; COUNTS];
     let mut number = 0;
     while number < lines.len() {
         let (mut rest, mut digits, mut count) = (number as u64, 0, 0);
