@@ -100,6 +100,7 @@ mod tests {
         }
         assert!(PageBuffer::new(0).is_err());
     }
+
     #[test]
     fn what_the_system_does_not_have_is_an_error() {
         assert!(map(usize::MAX / 2).is_err());
