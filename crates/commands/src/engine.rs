@@ -223,6 +223,39 @@ impl Engine {
                 next: Next::Close,
             };
         }
+        self.visit(session, server, output, |visit, batch| {
+            let mut outcome = visit.run(input, share, batch);
+            if outcome.needed > 0 {
+                visit.begin_arrival(input, &mut outcome);
+            }
+            outcome
+        })
+    }
+
+    /// Executes requests that somebody put together, at most [`BATCH_MAX`](crate::BATCH_MAX), whose arguments lie in
+    /// `input`, and appends their replies to `output`: all of them, however long that takes. How many were
+    /// executed, and [`Next::Read`] if that is all of them.
+    pub fn run_batch(
+        &mut self,
+        session: &mut Session,
+        server: &mut dyn ServerPort,
+        (batch, input): (&Batch, &[u8]),
+        output: &mut ReplyBuffer,
+    ) -> (usize, Next) {
+        self.visit(session, server, output, |visit, _| {
+            visit.run_batch(batch, input)
+        })
+    }
+
+    /// Enters the store and looks after a session.
+    #[inline(always)]
+    fn visit<R>(
+        &mut self,
+        session: &mut Session,
+        server: &mut dyn ServerPort,
+        output: &mut ReplyBuffer,
+        body: impl FnOnce(&mut Visit<'_>, &mut Batch) -> R,
+    ) -> R {
         let now = self.clock.moment();
         let now_unix_ms = now.unix_ms;
         session
@@ -269,10 +302,7 @@ impl Engine {
             started_ns: now.ns,
             unserved: &mut self.unserved,
         };
-        let mut outcome = visit.run(input, share, &mut self.batch);
-        if outcome.needed > 0 {
-            visit.begin_arrival(input, &mut outcome);
-        }
+        let outcome = body(&mut visit, &mut self.batch);
         self.store.leave();
         self.store.set_author(0);
         outcome

@@ -63,6 +63,20 @@ impl NameKey {
         Self(word & mask | tag)
     }
 
+    /// The key of the name that lies there.
+    #[inline]
+    fn at(input: &[u8], name: Span) -> Self {
+        let (start, len) = (name.start as usize, name.len as usize);
+        let behind = input.get(start..).unwrap_or_default();
+        match behind.first_chunk() {
+            Some(word) => Self::new(u64::from_le_bytes(*word), Self::mask_and_tag(len)),
+            None => behind
+                .get(..len)
+                .filter(|name| name.len() <= Self::BYTES_MAX)
+                .map_or(Self::NONE, Self::of),
+        }
+    }
+
     /// The word itself.
     #[inline]
     #[must_use]
@@ -145,6 +159,11 @@ impl<T: Copy + Default> Slots<T> {
     pub(crate) fn push(&mut self, item: T) {
         self.room(1)[0] = item;
         self.used += 1;
+    }
+
+    #[inline]
+    fn last_mut(&mut self) -> Option<&mut T> {
+        self.slots[..self.used].last_mut()
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -350,6 +369,37 @@ impl Batch {
         run.unescaped = unescaped;
         run.end_at(end, &mut self.runs);
         self.requests_count += 1;
+    }
+
+    /// Says where the next argument of a request lies that is put together here instead of decoded: in the bytes
+    /// that will be given as the batch's input, below 4 GiB. The name comes first.
+    #[inline]
+    pub fn add_argument(&mut self, start: usize, len: usize) {
+        self.spans.push(Span::new(start, len));
+    }
+
+    /// Says that the request is complete whose arguments were [added](Self::add_argument), so many of them;
+    /// `input` has its name already. Its [`Request::wire_bytes`] are about what it would take on the wire.
+    ///
+    /// # Panics
+    /// When so many were not added, or none.
+    #[inline]
+    pub fn end_added(&mut self, arguments: usize, input: &[u8]) {
+        let spans = self.spans.as_slice();
+        let (first, last) = (spans[spans.len() - arguments], spans[spans.len() - 1]);
+        let name = NameKey::at(input, first);
+        self.requests_count += 1;
+        if let Some(run) = self.runs.last_mut()
+            && run.takes(name, arguments)
+        {
+            run.grow(1);
+            run.end = last.line_end();
+            return;
+        }
+        let mut run = RunRange::begin(name, arguments);
+        run.grow(1);
+        run.end = last.line_end();
+        self.runs.push(run);
     }
 
     /// The runs, places for the arguments of so many short requests, and their probable shape. What
@@ -667,6 +717,45 @@ mod tests {
         for long in [&b"GETRANGE"[..], b"GET\0\0\0\0\x03", b"SETRANGE2"] {
             assert_eq!(NameKey::of(long), NameKey::NONE);
             assert_eq!(NameKey::mask_and_tag(long.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn requests_can_be_put_together() {
+        let requests: [&[&[u8]]; 6] = [
+            &[b"SET", b"a", b"1"],
+            &[b"SET", b"key", b""],
+            &[b"SET", b"a", b"1", b"PXAT", b"1000"],
+            &[b"GETRANGE", b"a", b"0", b"1"],
+            &[b"GETRANGE", b"b", b"0", b"1"],
+            &[b"GET", b"a"],
+        ];
+        let (mut batch, mut input) = (Batch::new(), Vec::new());
+        for round in 0..2 {
+            batch.clear();
+            input.clear();
+            for request in requests {
+                for argument in request {
+                    input.push(b'.');
+                    batch.add_argument(input.len(), argument.len());
+                    input.extend_from_slice(argument);
+                }
+                batch.end_added(request.len(), &input);
+            }
+            assert_eq!(batch.len(), requests.len(), "{round}");
+            let found: Vec<Vec<&[u8]>> = batch.iter(&input).map(|it| it.iter().collect()).collect();
+            assert!(
+                found
+                    .iter()
+                    .zip(requests)
+                    .all(|(found, request)| found == request)
+            );
+            let runs = batch.runs(&input);
+            let runs: Vec<_> = runs.map(|run| (run.name, run.requests_count)).collect();
+            let (set, get) = (NameKey::of(b"SET"), NameKey::of(b"GET"));
+            let long = (NameKey::NONE, 1);
+            assert_eq!(runs, [(set, 2), (set, 1), long, long, (get, 1)]);
+            assert!(batch.iter(&input).all(|request| request.wire_bytes() > 8));
         }
     }
 

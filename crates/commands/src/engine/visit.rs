@@ -89,7 +89,7 @@ impl Visit<'_> {
             let most = if authenticated { BATCH_MAX } else { 1 };
             let decoded = self.decode(rest, most, batch);
             self.set_time(now_unix_ms);
-            let left = self.execute_batch(batch, rest, reply_bytes_end);
+            let left = self.execute_batch(batch, rest, reply_bytes_end, BATCH_ARGUMENTS_MAX);
             let is_last = left.is_some()
                 || decoded.error.is_some()
                 || batch.len() < most
@@ -141,6 +141,25 @@ impl Visit<'_> {
         }
     }
 
+    /// Executes a batch that was not decoded here, with nobody else who waits for a turn. How many ran, and how
+    /// to go on.
+    pub(super) fn run_batch(&mut self, batch: &Batch, input: &[u8]) -> (usize, Next) {
+        debug_assert!(batch.len() <= BATCH_MAX);
+        // So that the visit is over at no time.
+        self.started_ns = u64::MAX;
+        self.plan(batch, input);
+        self.set_time(self.context.now_unix_ms);
+        let left = self.execute_batch(batch, input, usize::MAX, usize::MAX);
+        if !self.lap.is_empty() {
+            let now = self.ledger.clock.moment();
+            self.close_lap(batch, input, now);
+        }
+        match left {
+            None => (batch.len(), Next::Read),
+            Some(left) => (executed(&left), left.next),
+        }
+    }
+
     /// Has the rest of the request that the input ends in received apart, if it is one of those.
     #[cold]
     pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
@@ -161,13 +180,8 @@ impl Visit<'_> {
     /// Decodes and plans a batch.
     #[inline]
     fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
-        let (table, settings) = (self.table, self.context.settings);
-        let Context {
-            plan,
-            store,
-            session,
-            ..
-        } = &mut self.context;
+        let settings = self.context.settings;
+        let session = &mut *self.context.session;
         let limits = Limits {
             bulk_bytes_max: settings.string_bytes_max(),
             multibulk_max: settings.arguments_max.load(Ordering::Relaxed),
@@ -175,9 +189,15 @@ impl Visit<'_> {
             ..Limits::default()
         };
         let decoded = session.decoder.decode(input, &limits, most, batch);
-        let ahead = store.lookahead(session.database);
-        plan.make(table, &ahead, batch.runs(input));
+        self.plan(batch, input);
         decoded
+    }
+
+    #[inline]
+    fn plan(&mut self, batch: &Batch, input: &[u8]) {
+        let context = &mut self.context;
+        let ahead = context.store.lookahead(context.session.database);
+        context.plan.make(self.table, &ahead, batch.runs(input));
     }
 
     /// The time that the next commands see.
@@ -193,10 +213,11 @@ impl Visit<'_> {
         batch: &Batch,
         input: &[u8],
         reply_bytes_end: usize,
+        arguments_max: usize,
     ) -> Option<Left> {
         let mut ordinary = is_ordinary(self.context.session);
         let mut done = 0;
-        self.arguments_left = BATCH_ARGUMENTS_MAX;
+        self.arguments_left = arguments_max;
         for (number, run) in batch.runs(input).enumerate() {
             let planned = self.context.plan.run(number)?;
             let requests_count = run.requests_count;
@@ -739,10 +760,7 @@ pub(super) fn refuse(
 /// What came of a visit that ended within a batch.
 #[cold]
 fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
-    let done = match left.next {
-        Next::Paused | Next::Busy | Next::LogFull => left.index,
-        _ => left.index + 1,
-    };
+    let done = executed(left);
     let consumed = done.checked_sub(1).map_or(0, |last| batch.end_of(last));
     Outcome {
         consumed: before.consumed + consumed,
@@ -752,6 +770,14 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
             Next::Read => Next::Yield,
             next => next,
         },
+    }
+}
+
+/// How many requests of a batch ran when it was left.
+fn executed(left: &Left) -> usize {
+    match left.next {
+        Next::Paused | Next::Busy | Next::LogFull => left.index,
+        _ => left.index + 1,
     }
 }
 

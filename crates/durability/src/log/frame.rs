@@ -259,8 +259,30 @@ impl<'a> Parts<'a> {
         Some(Self { left, rest })
     }
 
+    /// The parts of a command that [`Parts::copy_to`] copied to the start of `bytes`, of which there were so many.
+    #[must_use]
+    pub fn of_copy(count: usize, bytes: &'a [u8]) -> Self {
+        Self {
+            left: count,
+            rest: bytes,
+        }
+    }
+
+    /// Copies the command as it stands to the end of `bytes`, and tells of each part where in `bytes` it
+    /// begins and how long it is.
+    #[inline]
+    pub fn copy_to(mut self, bytes: &mut Vec<u8>, mut tell: impl FnMut(usize, usize)) {
+        let (all, start) = (self.rest, bytes.len());
+        while let Some(part) = self.next() {
+            let end = start + all.len() - self.rest.len();
+            tell(end - part.len(), part.len());
+        }
+        bytes.extend_from_slice(&all[..all.len() - self.rest.len()]);
+    }
+
     /// What follows the last of them; none when they are cut off.
-    fn behind(mut self) -> Option<&'a [u8]> {
+    #[must_use]
+    pub fn behind(mut self) -> Option<&'a [u8]> {
         while self.left > 0 {
             self.next()?;
         }
@@ -311,13 +333,21 @@ pub(super) fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+    u16::from_le_bytes(array_at(bytes, at))
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+    u32::from_le_bytes(array_at(bytes, at))
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+/// In one load.
+#[inline]
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
 }

@@ -728,11 +728,14 @@ fn is_zeroed(window: &mut Window, path: &Path, offset: u64) -> Result<bool, LogE
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> LogError {
-    let path = path.to_owned();
-    |error| LogError::Io { path, error }
+    |error| LogError::Io {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 /// The bytes at a place of a file; none when the file ends before.
+#[inline]
 fn view<'a>(
     window: &'a mut Window,
     path: &Path,
@@ -763,28 +766,33 @@ impl Window {
     }
 
     /// The bytes at a place; none when the file ends before.
+    #[inline]
     fn view(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
-        let left = self.size.saturating_sub(offset);
-        if length as u64 > left {
-            return Ok(None);
-        }
         let is_held =
             offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
-        if !is_held {
-            let wanted = length.max(
-                usize::try_from(left)
-                    .unwrap_or(usize::MAX)
-                    .min(WINDOW_BYTES),
-            );
-            self.bytes.resize(wanted, 0);
-            let read = self.file.read_at(&mut self.bytes, offset)?;
-            self.bytes.truncate(read);
-            self.start = offset;
-            if read < length {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
+        if !is_held && !self.fill(offset, length)? {
+            return Ok(None);
         }
         let at = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
         Ok(Some(&self.bytes[at..at + length]))
+    }
+
+    /// Reads from a place on, so many bytes at least; whether the file has them.
+    #[cold]
+    fn fill(&mut self, offset: u64, length: usize) -> io::Result<bool> {
+        let left = self.size.saturating_sub(offset);
+        if length as u64 > left {
+            return Ok(false);
+        }
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let wanted = length.max(left.min(WINDOW_BYTES));
+        self.bytes.resize(wanted, 0);
+        let read = self.file.read_at(&mut self.bytes, offset)?;
+        self.bytes.truncate(read);
+        self.start = offset;
+        if read < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(true)
     }
 }

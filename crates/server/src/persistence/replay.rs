@@ -24,9 +24,11 @@ use std::sync::atomic::Ordering;
 use base::clock::ManualClock;
 use base::random::Prng;
 use commands::{
-    ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share, Threshold,
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share,
+    Threshold,
 };
-use protocol::{Batch, Decoder, Limits, ReplyBuffer, Value, decode_value, encode_arguments};
+use durability::log::Parts;
+use protocol::{Batch, Decoder, Limits, ReplyBuffer, Request, Value, decode_value};
 use store::{DatabaseId, Store};
 
 pub use lanes::{Feed, replay_in_parallel};
@@ -34,6 +36,9 @@ pub use lanes::{Feed, replay_in_parallel};
 /// Commands of so many bytes are applied together: enough for the pipeline's look-ahead, few enough to
 /// stay in the core's own cache.
 const BATCH_BYTES: usize = 32 * 1024;
+
+/// So many bytes at most wait in a batch.
+const PLACES_MAX: usize = u32::MAX as usize - 2;
 
 /// Of so many commands that failed it is kept why.
 const FAILURES_KEPT_MAX: usize = 16;
@@ -169,8 +174,10 @@ pub struct Replayer {
     engine: Engine,
     counters: Arc<EngineCounters>,
     session: Session,
-    /// Requests that wait to be applied, all about the session's database.
+    /// What waits to be applied, all of it about the session's database: requests as clients send them when
+    /// `batch` is empty, otherwise where its arguments lie.
     waiting: Vec<u8>,
+    batch: Batch,
     /// Where each of them stands.
     positions: Vec<u64>,
     output: ReplyBuffer,
@@ -195,6 +202,7 @@ impl Replayer {
             engine,
             session: Session::new(Arc::new(client), true),
             waiting: Vec::with_capacity(2 * BATCH_BYTES),
+            batch: Batch::new(),
             positions: Vec::new(),
             output: ReplyBuffer::new(),
             errors_seen: 0,
@@ -217,13 +225,19 @@ impl Replayer {
         if database != self.session.database {
             self.select(position, database)?;
         }
-        if request.len() >= BATCH_BYTES {
+        if request.len() >= BATCH_BYTES || !self.batch.is_empty() {
             self.flush()?;
+        }
+        if request.len() >= BATCH_BYTES {
             self.positions.push(position);
             return self.apply(request);
         }
         self.waiting.extend_from_slice(request);
-        self.wait(position)
+        self.positions.push(position);
+        if self.waiting.len() >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// As [`Replayer::command`], of a command in parts.
@@ -236,25 +250,64 @@ impl Replayer {
         database: DatabaseId,
         parts: &[&[u8]],
     ) -> Result<(), ReplayFault> {
-        self.effect(position, database, parts.iter().copied())
+        self.begin_parts(position, database)?;
+        let mut end = self.waiting.len();
+        for part in parts {
+            self.batch.add_argument(end, part.len());
+            self.waiting.extend_from_slice(part);
+            end += part.len();
+        }
+        self.end_parts(position, parts.len())
     }
 
-    /// As [`Replayer::parts`], for who has no slice of slices.
+    /// As [`Replayer::parts`], of an effect as the log gives it.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
     #[inline]
-    pub fn effect<'p>(
+    pub fn effect(
         &mut self,
         position: u64,
         database: DatabaseId,
-        parts: impl ExactSizeIterator<Item = &'p [u8]>,
+        parts: Parts<'_>,
     ) -> Result<(), ReplayFault> {
+        self.begin_parts(position, database)?;
+        let (batch, mut told) = (&mut self.batch, 0);
+        parts.copy_to(&mut self.waiting, |start, len| {
+            batch.add_argument(start, len);
+            told += 1;
+        });
+        if told != parts.len() {
+            return Err(ReplayFault::Malformed { position });
+        }
+        self.end_parts(position, told)
+    }
+
+    /// Sees to it that nothing waits but commands in parts, about this database.
+    #[inline]
+    fn begin_parts(&mut self, position: u64, database: DatabaseId) -> Result<(), ReplayFault> {
         if database != self.session.database {
             self.select(position, database)?;
         }
-        encode_arguments(&mut self.waiting, parts);
-        self.wait(position)
+        if self.batch.is_empty() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Notes a command of so many parts, which wait.
+    #[inline]
+    fn end_parts(&mut self, position: u64, count: usize) -> Result<(), ReplayFault> {
+        // Places in a batch are of 32 bits.
+        if count == 0 || self.waiting.len() > PLACES_MAX {
+            return Err(ReplayFault::Malformed { position });
+        }
+        self.batch.end_added(count, &self.waiting);
+        self.positions.push(position);
+        if self.batch.len() == BATCH_MAX || self.waiting.len() >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Applies requests at once, all about one database, and empties `positions`, which tells where each
@@ -283,7 +336,11 @@ impl Replayer {
     pub fn flush(&mut self) -> Result<&Replayed, ReplayFault> {
         if !self.positions.is_empty() {
             let waiting = std::mem::take(&mut self.waiting);
-            let applied = self.apply(&waiting);
+            let applied = if self.batch.is_empty() {
+                self.apply(&waiting)
+            } else {
+                self.apply_batch(&waiting)
+            };
             self.waiting = waiting;
             self.waiting.clear();
             self.waiting.shrink_to(2 * BATCH_BYTES);
@@ -300,15 +357,6 @@ impl Replayer {
     pub fn finish(mut self) -> Result<Replayed, ReplayFault> {
         self.flush()?;
         Ok(self.done)
-    }
-
-    #[inline]
-    fn wait(&mut self, position: u64) -> Result<(), ReplayFault> {
-        self.positions.push(position);
-        if self.waiting.len() >= BATCH_BYTES {
-            self.flush()?;
-        }
-        Ok(())
     }
 
     fn select(&mut self, position: u64, database: DatabaseId) -> Result<(), ReplayFault> {
@@ -345,10 +393,42 @@ impl Replayer {
                 break outcome.next;
             }
         };
-        let is_whole = consumed == requests.len()
-            && executed == self.positions.len()
-            && matches!(next, Next::Read | Next::Yield);
-        if !is_whole {
+        let is_whole = consumed == requests.len() && matches!(next, Next::Read | Next::Yield);
+        self.note(is_whole, executed, |index| {
+            let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
+            let limits = Limits {
+                multibulk_max: u32::MAX,
+                bulk_bytes_max: u64::from(u32::MAX),
+                ..Limits::default()
+            };
+            decoder.decode(requests, &limits, usize::MAX, &mut batch);
+            batch.iter(requests).nth(index).map(shown)
+        })
+    }
+
+    /// Runs the batch, whose positions are known.
+    fn apply_batch(&mut self, input: &[u8]) -> Result<(), ReplayFault> {
+        let (session, output) = (&mut self.session, &mut self.output);
+        let batch = std::mem::take(&mut self.batch);
+        let (executed, next) =
+            self.engine
+                .run_batch(session, &mut NoServer::default(), (&batch, input), output);
+        let noted = self.note(next == Next::Read, executed, |index| {
+            batch.iter(input).nth(index).map(shown)
+        });
+        self.batch = batch;
+        self.batch.clear();
+        noted
+    }
+
+    /// Counts requests of known positions that ran, which `show` can show.
+    fn note(
+        &mut self,
+        is_whole: bool,
+        executed: usize,
+        show: impl Fn(usize) -> Option<String>,
+    ) -> Result<(), ReplayFault> {
+        if !is_whole || executed != self.positions.len() {
             let position = self.positions.get(executed);
             let position = position.or_else(|| self.positions.last()).copied();
             return Err(ReplayFault::Malformed {
@@ -358,7 +438,7 @@ impl Replayer {
         let errors = self.counters.errors_count();
         if errors != self.errors_seen {
             self.errors_seen = errors;
-            self.note_failures(requests)?;
+            self.note_failures(show)?;
         }
         self.done.commands += self.positions.len() as u64;
         self.positions.clear();
@@ -368,7 +448,7 @@ impl Replayer {
 
     /// Finds out which of the requests that ran were answered with an error.
     #[cold]
-    fn note_failures(&mut self, requests: &[u8]) -> Result<(), ReplayFault> {
+    fn note_failures(&mut self, show: impl Fn(usize) -> Option<String>) -> Result<(), ReplayFault> {
         let replies = self.output.to_vec();
         let mut rest = replies.as_slice();
         for (index, position) in self.positions.iter().enumerate() {
@@ -381,7 +461,7 @@ impl Replayer {
             };
             let failure = Failure {
                 position: *position,
-                command: shown(requests, index),
+                command: show(index).unwrap_or_default(),
                 reason: String::from_utf8_lossy(&text).into_owned(),
             };
             if self.origin == Origin::Own {
@@ -415,18 +495,8 @@ fn settings(like: &Settings) -> Settings {
     settings
 }
 
-/// What the request with this index looks like.
-fn shown(requests: &[u8], index: usize) -> String {
-    let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
-    let limits = Limits {
-        multibulk_max: u32::MAX,
-        bulk_bytes_max: u64::from(u32::MAX),
-        ..Limits::default()
-    };
-    decoder.decode(requests, &limits, usize::MAX, &mut batch);
-    let Some(request) = batch.iter(requests).nth(index) else {
-        return String::new();
-    };
+/// What a request looks like.
+fn shown(request: Request<'_>) -> String {
     let mut shown = String::new();
     for argument in request.iter() {
         if shown.len() >= SHOWN_BYTES_MAX {

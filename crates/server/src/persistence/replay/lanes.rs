@@ -20,7 +20,6 @@ use std::thread;
 
 use commands::{Found, Settings, original_table};
 use durability::log::Parts;
-use protocol::encode_arguments;
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -113,10 +112,20 @@ enum Form<'a> {
 /// Commands for one lane.
 #[derive(Default)]
 struct Package {
-    requests: Vec<u8>,
+    /// Requests, or effects: the number of parts in 8 bytes and the parts as the log has them.
+    bytes: Vec<u8>,
     positions: Vec<u64>,
-    /// Runs of commands about one database: it, and where they end in both of the above.
-    runs: Vec<(DatabaseId, usize, usize)>,
+    runs: Vec<PackageRun>,
+}
+
+/// Commands about one database that came in the same form.
+#[derive(Clone, Copy)]
+struct PackageRun {
+    database: DatabaseId,
+    are_parts: bool,
+    /// Where they end in the package's bytes, and in its positions.
+    bytes_end: usize,
+    count_end: usize,
 }
 
 /// What lanes and the feed know of each other.
@@ -259,7 +268,7 @@ impl Feed {
         }
         let lane = &mut self.lanes[at];
         lane.package.add(position, database, form);
-        if lane.package.requests.len() < PACKAGE_BYTES {
+        if lane.package.bytes.len() < PACKAGE_BYTES {
             return Ok(());
         }
         lane.send(&self.desk);
@@ -307,34 +316,66 @@ impl Lane {
 
 impl Package {
     fn add(&mut self, position: u64, database: DatabaseId, form: Form<'_>) {
-        if self.requests.is_empty() {
-            self.requests.reserve(PACKAGE_BYTES);
+        if self.bytes.is_empty() {
+            self.bytes.reserve(PACKAGE_BYTES);
         }
-        match form {
-            Form::Request(request) => self.requests.extend_from_slice(request),
-            Form::Parts(parts) => encode_arguments(&mut self.requests, parts),
-        }
-        self.positions.push(position);
-        let (bytes, count) = (self.requests.len(), self.positions.len());
-        match self.runs.last_mut() {
-            Some((last, end_bytes, end_count)) if *last == database => {
-                (*end_bytes, *end_count) = (bytes, count);
+        let are_parts = match form {
+            Form::Request(request) => {
+                self.bytes.extend_from_slice(request);
+                false
             }
-            _ => self.runs.push((database, bytes, count)),
+            Form::Parts(parts) => {
+                self.bytes.extend_from_slice(&parts.len().to_le_bytes());
+                parts.copy_to(&mut self.bytes, |_, _| {});
+                true
+            }
+        };
+        self.positions.push(position);
+        let run = PackageRun {
+            database,
+            are_parts,
+            bytes_end: self.bytes.len(),
+            count_end: self.positions.len(),
+        };
+        match self.runs.last_mut() {
+            Some(last) if (last.database, last.are_parts) == (database, are_parts) => *last = run,
+            _ => self.runs.push(run),
         }
     }
 
     fn apply(&self, replayer: &mut Replayer) -> Result<(), ReplayFault> {
         let (mut bytes, mut count) = (0, 0);
-        let mut positions = Vec::new();
-        for &(database, end_bytes, end_count) in &self.runs {
-            positions.clear();
-            positions.extend_from_slice(&self.positions[count..end_count]);
-            replayer.batch(database, &self.requests[bytes..end_bytes], &mut positions)?;
-            (bytes, count) = (end_bytes, end_count);
+        for run in &self.runs {
+            let commands = &self.bytes[bytes..run.bytes_end];
+            let positions = &self.positions[count..run.count_end];
+            if run.are_parts {
+                apply_effects(replayer, run.database, commands, positions)?;
+            } else {
+                replayer.batch(run.database, commands, &mut positions.to_vec())?;
+            }
+            (bytes, count) = (run.bytes_end, run.count_end);
         }
-        Ok(())
+        replayer.flush().map(|_| ())
     }
+}
+
+/// Applies effects of a package.
+fn apply_effects(
+    replayer: &mut Replayer,
+    database: DatabaseId,
+    mut effects: &[u8],
+    positions: &[u64],
+) -> Result<(), ReplayFault> {
+    for &position in positions {
+        let malformed = ReplayFault::Malformed { position };
+        let Some((count, rest)) = effects.split_first_chunk() else {
+            return Err(malformed);
+        };
+        let parts = Parts::of_copy(usize::from_le_bytes(*count), rest);
+        replayer.effect(position, database, parts)?;
+        effects = parts.behind().ok_or(malformed)?;
+    }
+    Ok(())
 }
 
 impl Desk {

@@ -1,12 +1,17 @@
 //! Commands applied to an empty store, one batch or several.
 
+use std::path::Path;
+
+use durability::disk::Disk;
+use durability::log::{Log, Options, Reader};
+use durability::simulated::SimulatedDisk;
 use protocol::encode_request;
-use store::{Options, Policy};
+use store::Policy;
 
 use super::*;
 
 fn store() -> Arc<Store> {
-    Store::new(&Options::default()).unwrap()
+    Store::new(&store::Options::default()).unwrap()
 }
 
 fn replayer(store: &Arc<Store>, origin: Origin) -> Replayer {
@@ -42,6 +47,33 @@ fn commands_are_applied_in_their_databases() {
     assert_eq!(replayer.finish().unwrap().commands, 3);
     assert_eq!(value(&store, 0, "a", 0), Some(b"15".to_vec()));
     assert_eq!(value(&store, 3, "a", 0), Some(b"2".to_vec()));
+}
+
+/// One behind the other, in whatever form they come, and more of them than one batch has.
+#[test]
+fn parts_and_requests_are_applied_in_their_order() {
+    let store = store();
+    let mut replayer = replayer(&store, Origin::Own);
+    let (mut expected, mut position) = (Vec::new(), 0);
+    for round in [1, 7, BATCH_MAX, 3 * BATCH_MAX + 1] {
+        for _ in 0..round {
+            replayer
+                .parts(position, 0, &[b"APPEND", b"a", b"p"])
+                .unwrap();
+            position += 1;
+        }
+        for _ in 0..round {
+            let mut request = Vec::new();
+            encode_request(&mut request, &[b"APPEND", b"a", b"r"]);
+            replayer.command(position, 0, &request).unwrap();
+            position += 1;
+        }
+        expected.extend([vec![b'p'; round], vec![b'r'; round]].concat());
+    }
+    assert_eq!(replayer.finish().unwrap().commands, position);
+    assert_eq!(value(&store, 0, "a", 0), Some(expected));
+    let fault = Replayer::new(&store, &Settings::default(), Origin::Own).parts(5, 0, &[]);
+    assert_eq!(fault, Err(ReplayFault::Malformed { position: 5 }));
 }
 
 #[test]
@@ -133,6 +165,47 @@ fn long_commands_and_many_arguments_are_no_matter() {
     assert_eq!(replayer.finish().unwrap().commands, 4);
     let expected = [&long[..], b"y"].concat();
     assert_eq!(value(&store, 0, "a", 0), Some(expected));
+}
+
+/// With lanes and without.
+#[test]
+fn effects_of_a_log_are_applied_as_it_has_them() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let clock = Arc::new(ManualClock::at_unix_ms(1));
+    let path = Path::new("log");
+    let log = Log::open(Arc::clone(&disk), clock, path, 0, Options::default()).unwrap();
+    let mut appender = log.appender();
+    let long = vec![b'x'; 2 * BATCH_BYTES];
+    for number in 0..2_000 {
+        let key = format!("key{}", number % 700);
+        appender.group_begin();
+        appender.command(number % 3, &[b"APPEND", key.as_bytes(), b"12"]);
+        if number % 100 == 0 {
+            appender.command(1, &[b"MSET", b"one", b"1", b"other", &long]);
+        }
+        appender.group_end();
+    }
+    log.close().unwrap();
+    for threads in [1, 4] {
+        let store = store();
+        let fed = replay_in_parallel(&store, &Settings::default(), Origin::Own, threads, |feed| {
+            let mut reader = Reader::open(Arc::clone(&disk), path, 0).unwrap();
+            while let Some(frame) = reader.next_frame().unwrap() {
+                for effect in frame.effects() {
+                    feed.effect(frame.sequence, effect.database, effect.parts)?;
+                }
+            }
+            Ok::<_, ReplayFault>(())
+        });
+        assert_eq!(fed.unwrap().1.commands, 2_020);
+        assert_eq!(value(&store, 1, "other", 0), Some(long.clone()));
+        for number in 0..700 {
+            let key = format!("key{number}");
+            let times = (0..2_000).filter(|it| it % 700 == number).count();
+            let all = (0..3).filter_map(|database| value(&store, database, &key, 0));
+            assert_eq!(all.map(|value| value.len()).sum::<usize>(), 2 * times);
+        }
+    }
 }
 
 #[test]
