@@ -247,9 +247,25 @@ impl<'h> LookaheadTable<'h> {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
+    use crate::handle::Handle;
     use crate::snapshot::{Collected, SnapshotLimits, SnapshotStep};
     use crate::store::{Options, Store};
     use crate::value::Deadline;
+
+    /// A handle of a store with so many keys, and their names.
+    fn filled(count: u32) -> (Handle, Vec<String>) {
+        let store = Store::new(&Options::default()).unwrap();
+        let mut handle = store.handle();
+        handle.begin(1);
+        let names: Vec<String> = (0..count).map(|number| format!("key:{number}")).collect();
+        for name in &names {
+            let key = handle.key(0, name.as_bytes());
+            handle
+                .upsert(&key, b"value", Deadline::Never, |_| ())
+                .unwrap();
+        }
+        (handle, names)
+    }
 
     #[test]
     fn a_span_is_that_of_the_average_and_a_line_at_most() {
@@ -260,16 +276,7 @@ mod tests {
 
     #[test]
     fn any_number_of_keys_wherever_they_are_may_be_asked_for() {
-        let store = Store::new(&Options::default()).unwrap();
-        let mut handle = store.handle();
-        handle.begin(1);
-        let names: Vec<String> = (0..10_000).map(|number| format!("key:{number}")).collect();
-        for name in &names {
-            let key = handle.key(0, name.as_bytes());
-            handle
-                .upsert(&key, b"value", Deadline::Never, |_| ())
-                .unwrap();
-        }
+        let (mut handle, names) = filled(10_000);
         handle.tick(1_000);
         handle.enter();
         let ahead = handle.lookahead(0);
@@ -283,16 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_saved_is_asked_for_while_a_snapshot_is_in_progress() {
-        let store = Store::new(&Options::default()).unwrap();
-        let mut handle = store.handle();
-        handle.begin(1);
-        let names: Vec<String> = (0..1_000).map(|number| format!("key:{number}")).collect();
-        for name in &names {
-            let key = handle.key(0, name.as_bytes());
-            handle
-                .upsert(&key, b"value", Deadline::Never, |_| ())
-                .unwrap();
-        }
+        let (mut handle, names) = filled(1_000);
         handle.enter();
         assert!(!handle.lookahead(0).is_saving());
         let sink = Collected::default();
