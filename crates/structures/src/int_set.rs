@@ -9,6 +9,8 @@ mod algebra;
 
 use std::ops::ControlFlow;
 
+use crate::memory::grown;
+
 /// Whole numbers, each once, in ascending order.
 #[derive(Clone, Debug)]
 pub struct IntSet {
@@ -109,6 +111,9 @@ impl IntSet {
         };
         let width = self.width as usize;
         let end = self.bytes.len();
+        if self.bytes.capacity() - end < width {
+            self.bytes.reserve_exact(grown(end + width) - end);
+        }
         self.bytes.resize(end + width, 0);
         self.bytes
             .copy_within(index * width..end, (index + 1) * width);
@@ -168,7 +173,8 @@ impl IntSet {
         if width <= self.width {
             return;
         }
-        let mut bytes = Vec::with_capacity((self.len() + 1) * width as usize);
+        let mut bytes = Vec::new();
+        bytes.reserve_exact(grown((self.len() + 1) * width as usize));
         for number in self.iter() {
             bytes.extend_from_slice(&number.to_le_bytes()[..width as usize]);
         }
@@ -209,6 +215,19 @@ mod tests {
     use base::random::Prng;
 
     use super::*;
+    use crate::memory::allocated;
+
+    #[test]
+    fn a_small_set_has_nothing_to_spare_but_what_its_allocation_has() {
+        for wide in [1, 1 << 20, 1 << 40] {
+            let mut set = IntSet::new();
+            for number in 0..20 {
+                set.insert(number * wide);
+                let (used, taken) = (set.as_bytes().len(), set.capacity_bytes());
+                assert_eq!(allocated(taken), allocated(used), "{used} of {taken}");
+            }
+        }
+    }
 
     #[test]
     fn behaves_like_a_sorted_set() {

@@ -7,9 +7,17 @@
 /// In front of every allocation.
 const OVERHEAD_BYTES: usize = 8;
 /// Allocations are multiples of this.
-const STEP_BYTES: usize = 16;
+pub(crate) const STEP_BYTES: usize = 16;
 /// The smallest allocation.
 const LEAST_BYTES: usize = 32;
+
+/// A buffer grows by this part of what it has to hold …
+pub(crate) const SPARE_PART: usize = 4;
+/// … but not by more bytes than this …
+pub(crate) const SPARE_BYTES_MAX: usize = 2 << 10;
+/// … and only by the step when it holds no more than this: of small buffers there are many, and copying
+/// one is cheap.
+const SMALL_BYTES: usize = 256;
 
 /// Bytes that an allocation of `bytes` takes; none for none.
 #[inline]
@@ -24,6 +32,21 @@ pub const fn allocated(bytes: usize) -> usize {
     } else {
         whole
     }
+}
+
+/// Length of a buffer for `bytes` that is expected to grow.
+pub(crate) fn grown(bytes: usize) -> usize {
+    let spare = match bytes {
+        ..=SMALL_BYTES => 0,
+        _ => (bytes / SPARE_PART).min(SPARE_BYTES_MAX),
+    };
+    stepped(bytes + spare)
+}
+
+/// The next length that an allocation has room for anyhow: eight bytes short of a step, which what the
+/// allocator puts in front fills up.
+pub(crate) fn stepped(bytes: usize) -> usize {
+    allocated(bytes.max(1)) - OVERHEAD_BYTES
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //!  3. Every entry is in its shortest form, so that equal elements have equal bytes.
 
 use crate::element::Element;
-use crate::memory::allocated;
+use crate::memory::{SPARE_PART, STEP_BYTES, allocated, grown, stepped};
 
 mod entry;
 
@@ -30,14 +30,6 @@ pub const CONTENT_BYTES_MAX: usize = u32::MAX as usize - (64 << 10);
 
 /// A buffer with fewer bytes is not made smaller.
 const SHRINK_FROM_BYTES: usize = 128;
-/// A buffer grows by this part of what it has to hold …
-const SPARE_PART: usize = 4;
-/// … but not by more bytes than this …
-const SPARE_BYTES_MAX: usize = 2 << 10;
-/// … and only by the step when it holds no more than this: of small blocks there are many, and copying one
-/// is cheap.
-const SMALL_BYTES: usize = 256;
-const STEP_BYTES: usize = 16;
 
 /// Elements one behind another. See the module's head.
 #[derive(Clone, Default)]
@@ -590,20 +582,6 @@ impl DoubleEndedIterator for Iter<'_> {
         self.bytes = rest;
         Some(decode(entry).0)
     }
-}
-
-/// Length of a buffer for `bytes` that is expected to grow.
-fn grown(bytes: usize) -> usize {
-    let spare = match bytes {
-        ..=SMALL_BYTES => 0,
-        _ => (bytes / SPARE_PART).min(SPARE_BYTES_MAX),
-    };
-    stepped(bytes + spare)
-}
-
-/// The next length that is eight bytes short of a step: what an allocator puts in front fills it up.
-fn stepped(bytes: usize) -> usize {
-    (bytes + STEP_BYTES / 2).next_multiple_of(STEP_BYTES) - STEP_BYTES / 2
 }
 
 #[inline]

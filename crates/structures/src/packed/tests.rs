@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::SPARE_BYTES_MAX;
 
 #[derive(Clone, Debug)]
 enum Step {
