@@ -454,6 +454,12 @@ impl Log {
         for unused in writer.ready.drain(..) {
             let _left = self.disk.remove(&unused.path);
         }
+        let is_full = |fault: LogFault| fault.kind == io::ErrorKind::StorageFull;
+        if self.fault().is_some_and(is_full) {
+            for spare in writer.spares.drain(..) {
+                let _left = self.disk.remove(&spare);
+            }
+        }
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
         writer.current = Some(Segment::make(self, HEALING_NAME, head, None)?);

@@ -1,8 +1,10 @@
 //! A device that fails: writes are refused at once, nothing is lost, and it heals.
 
 use std::io;
+use std::path::Path;
 
-use super::running::{Running, disk};
+use super::running::{DIRECTORY, Running, disk};
+use crate::disk::Disk;
 use crate::simulated::Fault;
 
 #[test]
@@ -85,6 +87,35 @@ fn a_full_device_heals_when_there_is_room() {
     running.log.write_out(running.log.tail()).unwrap();
     running.log.close().unwrap();
     running.check(&running.disk.crash(2), running.log.tail());
+}
+
+#[test]
+fn files_kept_to_be_used_again_make_room_on_a_full_device() {
+    let mut running = Running::new();
+    for _ in 0..100 {
+        running.append();
+        running.log.write_out(running.log.tail()).unwrap();
+        running.log.request_sync(u64::MAX);
+        running.log.sync_step();
+    }
+    let spares = |running: &Running| {
+        let names = running.disk.list(Path::new(DIRECTORY)).unwrap();
+        let is_spare = |name: &&String| name.starts_with('0') && name.ends_with(".new");
+        names.iter().filter(is_spare).count()
+    };
+    running.log.cut(running.log.tail()).unwrap();
+    assert!(spares(&running) > 3);
+    running.disk.set_capacity(running.disk.used_bytes());
+    // A block that no file kept for the next ones has room for.
+    for _ in 0..60 {
+        running.append();
+    }
+    assert!(running.log.write_out(running.log.tail()).is_err());
+    let kind = running.log.fault().map(|fault| fault.kind);
+    assert_eq!(kind, Some(io::ErrorKind::StorageFull));
+    running.log.sync_step();
+    assert_eq!((running.log.fault(), spares(&running)), (None, 0));
+    assert_eq!(running.log.durable(), running.log.tail());
 }
 
 /// Appends, writes and syncs with an operation that fails, and cuts the power in the middle or at the
