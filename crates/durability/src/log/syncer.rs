@@ -345,8 +345,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_next_segment_is_there_long_before_the_current_one_is_full() {
+    fn with_short_segments() -> (Arc<SimulatedDisk>, Arc<Log>) {
         let disk = Arc::new(SimulatedDisk::new(1));
         let clock = Arc::new(ManualClock::at_unix_ms(1));
         let options = Options {
@@ -354,6 +353,12 @@ mod tests {
             ..Options::default()
         };
         let log = Log::open(disk.clone(), clock, Path::new("log"), 0, options).unwrap();
+        (disk, log)
+    }
+
+    #[test]
+    fn the_next_segment_is_there_long_before_the_current_one_is_full() {
+        let (disk, log) = with_short_segments();
         let is_ready = || {
             disk.list(Path::new("log"))
                 .unwrap()
@@ -373,13 +378,7 @@ mod tests {
     /// Whoever hands frames over writes them and gives files their names; it makes no file and syncs nothing.
     #[test]
     fn segments_that_are_filled_during_one_sync_are_there_before() {
-        let disk = Arc::new(SimulatedDisk::new(1));
-        let clock = Arc::new(ManualClock::at_unix_ms(1));
-        let options = Options {
-            segment_bytes: 16 << 10,
-            ..Options::default()
-        };
-        let log = Log::open(disk.clone(), clock, Path::new("log"), 0, options).unwrap();
+        let (disk, log) = with_short_segments();
         let ready = || {
             let names = disk.list(Path::new("log")).unwrap();
             names.iter().filter(|name| name.ends_with(".new")).count()
