@@ -149,6 +149,18 @@ pub struct LogEnd {
     pub tail: Option<Tail>,
 }
 
+impl LogEnd {
+    /// Of a replay that has applied nothing behind a checkpoint.
+    fn at_checkpoint(generation: u64, sequence: u64) -> Self {
+        Self {
+            effects: 0,
+            generation,
+            sequence,
+            tail: None,
+        }
+    }
+}
+
 impl Recovered {
     /// The highest generation that anything kept belongs to.
     #[must_use]
@@ -390,12 +402,7 @@ fn replay_log(
 ) -> Result<LogEnd, RecoveryError> {
     if target.is_below(from) {
         // The checkpoint alone is wanted: the log may be in any state.
-        return Ok(LogEnd {
-            effects: 0,
-            generation: manifest.generation,
-            sequence: from,
-            tail: None,
-        });
+        return Ok(LogEnd::at_checkpoint(manifest.generation, from));
     }
     let below = match target {
         Target::Sequence(wanted) => wanted,
@@ -451,12 +458,7 @@ struct Replay<'r> {
 
 impl Replay<'_> {
     fn run(mut self, feed: &mut Feed) -> Result<LogEnd, RecoveryError> {
-        let mut end = LogEnd {
-            effects: 0,
-            generation: self.first_generation,
-            sequence: self.from,
-            tail: None,
-        };
+        let mut end = LogEnd::at_checkpoint(self.first_generation, self.from);
         let mut told = end.sequence;
         loop {
             let frame = match self.reader.next_frame() {
