@@ -204,8 +204,16 @@ impl Reader {
         from: u64,
         below: u64,
     ) -> Result<Self, LogError> {
-        let mut segments = list(&*disk, directory, below)?;
-        take_superseded(&mut segments);
+        let segments = in_force(&*disk, directory, below)?;
+        Self::among(disk, segments, from)
+    }
+
+    /// As [`Reader::open`], for who knows which files [are in force](in_force).
+    pub(super) fn among(
+        disk: Arc<dyn Disk>,
+        mut segments: Vec<Segment>,
+        from: u64,
+    ) -> Result<Self, LogError> {
         if let Some(oldest) = segments.first().map(|segment| segment.first)
             && oldest > from
         {
@@ -562,8 +570,19 @@ impl Open {
 /// A step and how many bytes of frames it passed; or what is wrong.
 type Found = Result<(Step, u64), Flaw>;
 
+/// As [`list`], without those whose contents were written again.
+pub(super) fn in_force(
+    disk: &dyn Disk,
+    directory: &Path,
+    below: u64,
+) -> Result<Vec<Segment>, LogError> {
+    let mut segments = list(disk, directory, below)?;
+    take_superseded(&mut segments);
+    Ok(segments)
+}
+
 /// The segments of a directory that begin below a sequence, by where they begin. One that does not exist
-/// has none.
+/// has none. Of each of them its head is read, no more.
 pub(super) fn list(
     disk: &dyn Disk,
     directory: &Path,
@@ -573,8 +592,7 @@ pub(super) fn list(
     for (first, name) in names(disk, directory).map_err(io_error(directory))? {
         if first < below {
             let path = directory.join(name);
-            let mut window = Window::open(disk, &path).map_err(io_error(&path))?;
-            let head = head_of(&mut window, &path, first)?;
+            let head = head_of(disk, &path, first)?;
             segments.push(Segment { first, path, head });
         }
     }
@@ -649,9 +667,11 @@ pub(super) fn take_superseded(segments: &mut Vec<Segment>) -> Vec<Segment> {
 }
 
 /// The head of a segment. It was durable before the file got its name, so it is whole or damaged.
-fn head_of(window: &mut Window, path: &Path, first: u64) -> Result<SegmentHead, LogError> {
-    let bytes = view(window, path, 0, SEGMENT_HEAD_BYTES)?.unwrap_or_default();
-    SegmentHead::decode(bytes).map_err(|flaw| match flaw {
+fn head_of(disk: &dyn Disk, path: &Path, first: u64) -> Result<SegmentHead, LogError> {
+    let mut bytes = [0; SEGMENT_HEAD_BYTES];
+    let file = disk.open(path).map_err(io_error(path))?;
+    let read = file.read_at(&mut bytes, 0).map_err(io_error(path))?;
+    SegmentHead::decode(&bytes[..read]).map_err(|flaw| match flaw {
         HeadFlaw::Version(version) => LogError::Version {
             path: path.to_owned(),
             version,

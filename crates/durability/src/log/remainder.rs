@@ -11,21 +11,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::appender::write_across;
-use super::reader::{LogError, Reader};
+use super::reader::{self, LogError, Reader};
 use super::{Log, lock};
 use crate::disk::Disk;
 
 /// Up to where the log is known to be durable that is to go on at `start`. What is between them is in its files.
+/// Each file is read once or twice, however many there are.
 pub(super) fn durable_end(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     start: u64,
 ) -> Result<u64, LogError> {
+    let segments = reader::in_force(&**disk, directory, u64::MAX)?;
     // What a file states may be about those before it, not about itself: back to one that does.
-    let mut from = start;
+    let (mut from, mut until, mut stated_behind) = (start, start, 0);
     loop {
-        let (first, stated) = match look(disk, directory, from, start) {
-            Ok(Some(found)) => found,
+        let opened = Reader::among(Arc::clone(disk), segments.clone(), from);
+        let (first, stated) = match opened.and_then(|reader| look(reader, from, until, start)) {
+            Ok(Some((first, stated))) => (first, stated.max(stated_behind)),
             // A checkpoint holds what is missing.
             Ok(None) => return Ok(start),
             // What was before was cut off, and may have come back in part.
@@ -36,32 +39,37 @@ pub(super) fn durable_end(
             Err(error) => return Err(error),
         };
         match first.checked_sub(1) {
-            Some(before) if stated < first && first <= start => from = before,
+            Some(before) if stated < first && first <= start => {
+                if from < start {
+                    // All of it was checked, and leads up to `start`.
+                    until = first;
+                }
+                (from, stated_behind) = (before, stated);
+            }
             _ => return Ok(stated.max(first).min(start)),
         }
     }
 }
 
-/// Where the file begins that holds `from`, and the highest sequence that it and those behind it state to be
-/// durable, or from which on alone they are whole; none when they do not reach up to `start`.
+/// Where the file begins that holds `from`, and the highest sequence that it and those behind it, up to `until`,
+/// state to be durable, or from which on alone they are whole; none when they do not reach up to there.
 fn look(
-    disk: &Arc<dyn Disk>,
-    directory: &Path,
+    mut reader: Reader,
     from: u64,
+    until: u64,
     start: u64,
 ) -> Result<Option<(u64, u64)>, LogError> {
-    let mut reader = Reader::open(Arc::clone(disk), directory, from)?;
     let first = reader.sequence();
     if from < start {
         // No frame need begin there.
         reader.check_whole_file();
     }
-    match reader.pass(start) {
-        // What is behind is given up.
-        Err(LogError::Damage { sequence, .. }) if sequence >= start => {}
+    match reader.pass(until) {
+        // What is behind is given up, or was looked at.
+        Err(LogError::Damage { sequence, .. }) if sequence >= until => {}
         passed => passed?,
     }
-    Ok((reader.sequence() >= start).then(|| (first, reader.stated().max(reader.resumed()))))
+    Ok((reader.sequence() >= until).then(|| (first, reader.stated().max(reader.resumed()))))
 }
 
 impl Log {

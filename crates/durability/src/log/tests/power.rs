@@ -176,3 +176,21 @@ fn a_reader_of_what_a_cut_left_says_where_it_ends() {
     while reader.next_frame().unwrap().is_some() {}
     assert_eq!(reader.tail().unwrap().end, reader.sequence());
 }
+
+/// Who writes fast fills many files before a sync comes to them.
+#[test]
+fn a_start_reads_no_file_again_for_each_that_was_not_durable() {
+    let operations = |frames: u64| {
+        let mut running = Running::new();
+        for _ in 0..frames {
+            running.append();
+            running.log.write_out(running.log.tail()).unwrap();
+        }
+        let (before, tail) = (running.disk.operations(), running.log.tail());
+        let again = Running::open(running.disk.clone(), tail);
+        assert_eq!(again.log.durable(), tail);
+        running.disk.operations() - before
+    };
+    let (few, many) = (operations(100), operations(400));
+    assert!(many < 5 * few, "{few} operations, then {many}");
+}
