@@ -96,6 +96,9 @@ impl Log {
     /// [`Reader`] ended, or the sequence of a checkpoint that is above that, or any frame's to forget what is
     /// behind it. What is below it is durable when this returns, and so is a file that begins at it or before.
     ///
+    /// On a device without room for that there is a [`Log::fault`] instead, which heals as any other: nothing of what
+    /// is below `start` is lost, and nothing can be written. Who begins a log where there was none has to look.
+    ///
     /// # Errors
     /// Those of the system, and heads of files that are damaged.
     pub fn open(
@@ -128,7 +131,12 @@ impl Log {
             options,
         });
         log.write_remainder(start)?;
-        log.prepare()?;
+        if !log.faults.is_any()
+            && let Err(error) = log.prepare()
+            && error.kind() != io::ErrorKind::StorageFull
+        {
+            return Err(error);
+        }
         Ok(log)
     }
 

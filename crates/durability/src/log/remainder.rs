@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::appender::write_across;
-use super::reader::{self, LogError, Reader};
+use super::reader::{self, LogError, Reader, Tail};
 use super::{Log, lock};
 use crate::disk::Disk;
 
@@ -76,13 +76,41 @@ impl Log {
     /// Begins a file at what is durable, with what is between that and `start`, and makes both durable. It
     /// is made even for nothing: so what stands behind `start` does not come back, and a directory
     /// without a file is one that lost it.
+    ///
+    /// Where the device has no room for it there is a fault afterwards, as when it fills up under a log that runs:
+    /// what is not durable is in memory, as well as in the files, and is written when there is room.
     pub(super) fn write_remainder(&self, start: u64) -> io::Result<()> {
         let durable = self.durable();
         if durable < start {
             self.take_from_files(durable, start).map_err(refusal)?;
         }
-        let healed = self.heal(&mut lock(&self.writer));
-        healed.map_err(|fault| io::Error::new(fault.kind, fault))
+        let mut writer = lock(&self.writer);
+        let mut healed = self.heal(&mut writer);
+        if self.is_full() {
+            self.give_back_room(start);
+            healed = self.heal(&mut writer);
+        }
+        match healed {
+            Err(fault) if !self.is_full() => Err(io::Error::new(fault.kind, fault)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back the room that the file which ends at `start` has reserved behind that. What is in the way of it,
+    /// whoever writes is told.
+    fn give_back_room(&self, start: u64) {
+        let reader = Reader::open(Arc::clone(&self.disk), &self.directory, start);
+        let _cut = reader.map_err(refusal).and_then(|mut reader| {
+            reader.pass(start).map_err(refusal)?;
+            match reader.tail() {
+                Some(Tail {
+                    end,
+                    place: Some((path, offset)),
+                    ..
+                }) if *end == start => self.disk.open_for_writing(path)?.set_len(*offset),
+                _ => Ok(()),
+            }
+        });
     }
 
     /// Takes the frames of a range into memory.

@@ -210,40 +210,65 @@ impl Writer {
 }
 
 impl Segment {
-    /// A file with a head that is durable, but not the name of a segment: a spare one, if there is one.
+    /// A file with a head that is durable, but not the name of a segment: a spare one, if there is one. It has room
+    /// for `least_bytes` behind its head.
     fn make(
         log: &Log,
         name: &str,
-        mut head: SegmentHead,
+        head: SegmentHead,
         spare: Option<PathBuf>,
+        least_bytes: u64,
     ) -> io::Result<Self> {
         let path = log.directory.join(name);
         match log.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        let made = Self::make_at(log, &path, head, spare, least_bytes);
+        if made.is_err() {
+            // What a full device has left is for others as well.
+            let _left = log.disk.remove(&path);
+        }
+        made
+    }
+
+    fn make_at(
+        log: &Log,
+        path: &Path,
+        mut head: SegmentHead,
+        spare: Option<PathBuf>,
+        least_bytes: u64,
+    ) -> io::Result<Self> {
         // Where it cannot be had, somebody took it away.
-        let used = spare.and_then(|spare| Self::take_over(log, &spare, &path).ok());
+        let used = spare.and_then(|spare| Self::take_over(log, &spare, path).ok());
         head.was_used = used.is_some();
         let file: Arc<dyn DiskFile> = match used {
             Some(file) => Arc::from(file),
-            None => Arc::from(log.disk.create(&path)?),
+            None => Arc::from(log.disk.create(path)?),
         };
-        match file.allocate(log.options.segment_bytes) {
-            // There may be room for what is to be written now.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
-            result => result?,
-        }
+        Self::reserve(log, &*file, SEGMENT_HEAD_BYTES as u64 + least_bytes)?;
         file.write_at(&head.encode(), 0)?;
         file.sync()?;
         Ok(Self {
             file,
-            path,
+            path: path.to_owned(),
             offset: SEGMENT_HEAD_BYTES as u64,
             end: 0,
             salt: head.salt,
             chain: head.chain(),
         })
+    }
+
+    /// Takes the room of a whole segment, or, where the device has not so much, of so many bytes: what it has no
+    /// room for is not begun to be written, each time that it is tried.
+    fn reserve(log: &Log, file: &dyn DiskFile, least_bytes: u64) -> io::Result<()> {
+        if !log.is_full() {
+            match file.allocate(log.options.segment_bytes.max(least_bytes)) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
+                result => return result,
+            }
+        }
+        file.allocate(least_bytes)
     }
 
     /// A spare file under another name, no longer than a segment is.
@@ -349,7 +374,7 @@ impl Log {
             Some(segment) => segment,
             None => {
                 let spare = writer.spares.pop();
-                Segment::make(self, NOW_NAME, writer.head(self), spare)?
+                Segment::make(self, NOW_NAME, writer.head(self), spare, block_bytes)?
             }
         };
         // The name before may not be durable yet. When this one survives it, nothing leads to what is here, and
@@ -416,7 +441,7 @@ impl Log {
             };
             let (head, spare) = (writer.head(self), writer.spares.pop());
             drop(writer);
-            let segment = Segment::make(self, name, head, spare)?;
+            let segment = Segment::make(self, name, head, spare, 0)?;
             let mut writer = lock(&self.writer);
             // One that was made meanwhile, because it was needed, supersedes it.
             if writer.ordinal == head.ordinal.saturating_add(1) {
@@ -438,6 +463,12 @@ impl Log {
         fault
     }
 
+    /// Whether the fault that there is is that of a device without room.
+    pub(super) fn is_full(&self) -> bool {
+        let is_full = |fault: LogFault| fault.kind == io::ErrorKind::StorageFull;
+        self.fault().is_some_and(is_full)
+    }
+
     /// Writes everything that is not durable to a new segment, and makes it durable. Nobody else writes
     /// meanwhile.
     pub(super) fn heal(&self, writer: &mut Writer) -> Result<(), LogFault> {
@@ -454,15 +485,15 @@ impl Log {
         for unused in writer.ready.drain(..) {
             let _left = self.disk.remove(&unused.path);
         }
-        let is_full = |fault: LogFault| fault.kind == io::ErrorKind::StorageFull;
-        if self.fault().is_some_and(is_full) {
+        if self.is_full() {
             for spare in writer.spares.drain(..) {
                 let _left = self.disk.remove(&spare);
             }
         }
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
-        writer.current = Some(Segment::make(self, HEALING_NAME, head, None)?);
+        let block_bytes = BLOCK_HEAD_BYTES as u64 + end - first;
+        writer.current = Some(Segment::make(self, HEALING_NAME, head, None, block_bytes)?);
         self.append_block(writer, first, end)?;
         let Some(mut segment) = writer.current.take() else {
             return Ok(());

@@ -53,7 +53,11 @@ impl DataDirectory {
             }
             Err(TryLockError::Error(cause)) => return Err(refused(cause)),
         }
-        write_process(&mut lock).map_err(refused)?;
+        match write_process(&mut lock) {
+            // Who is refused is not told which process it is, that is all.
+            Err(cause) if cause.kind() != io::ErrorKind::StorageFull => return Err(refused(cause)),
+            _ => {}
+        }
         Ok(Self { path, _lock: lock })
     }
 
@@ -129,9 +133,11 @@ fn open_lock(directory: &Path) -> io::Result<File> {
 
 /// Says who has the lock, for whoever is refused.
 fn write_process(lock: &mut File) -> io::Result<()> {
-    lock.set_len(0)?;
+    let line = format!("{}\n", std::process::id());
     lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())
+    // Over what is there, which has its room on the device.
+    lock.write_all(line.as_bytes())?;
+    lock.set_len(line.len() as u64)
 }
 
 /// Who has the lock.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
-use durability::checkpoint::{CheckpointFault, Lineage, Manifest};
+use durability::checkpoint::{CheckpointFault, Lineage, Manifest, remove_replaced};
 use reactor::workers::available_cores;
 use store::SnapshotLimits;
 
@@ -180,7 +180,7 @@ impl Keeper {
         let config = node.config.current();
         let has_log = config.durability.level.has_log();
         let place = Place::within(&config.dir);
-        let mut is_kept = !has_log;
+        let (mut is_kept, mut loaded) = (!has_log, None);
         if let Some(manifest) = &self.found {
             let recovered = self.recover(node, &place, manifest.clone())?;
             is_kept |= recovered.manifest.log_sequence.is_some();
@@ -188,6 +188,9 @@ impl Keeper {
                 self.leave(node, &place, &recovered)
                     .map_err(OpenError::Aside)?;
                 is_kept = false;
+            } else {
+                self.around.remove_replaced(&recovered.manifest);
+                loaded = Some(recovered.manifest);
             }
         } else if let Some(foreign) = Foreign::find(&config).map_err(OpenError::Aof)? {
             foreign.load(node)?;
@@ -195,6 +198,10 @@ impl Keeper {
         }
         if has_log {
             self.begin_log(node, &place)?;
+            if let Some(loaded) = &loaded {
+                // The process before may have ended right behind its checkpoint, with the old files left.
+                self.around.in_force(loaded);
+            }
         }
         if !is_kept {
             keep_now(&self.checkpointer).map_err(OpenError::Kept)?;
@@ -431,6 +438,21 @@ impl Around {
                 Ok(()) => self.begin_anew(node, checkpointer, durability),
                 Err(reason) => say_it_was_not_begun(node, &reason),
             },
+        }
+    }
+
+    /// Removes other checkpoints than the one that was loaded: what is left when the process ends in the middle
+    /// of one may be as large, and the device full.
+    fn remove_replaced(&self, loaded: &Manifest) {
+        let place = self.place();
+        if !loaded.directory.is_empty()
+            && let Err(error) = remove_replaced(&*place.disk, &place.directory, loaded)
+        {
+            let error = system_reason(&error);
+            self.tell(
+                Level::Warning,
+                format_args!("Cannot remove an older checkpoint: {error}"),
+            );
         }
     }
 

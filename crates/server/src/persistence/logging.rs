@@ -111,7 +111,8 @@ impl Logging {
     /// As [`Logging::begin`], for a [change](Logging::change_aside) that goes on.
     ///
     /// # Errors
-    /// Those of the system; there is no log then.
+    /// Those of the system; there is no log then. That there is no room is none where the log goes on behind a
+    /// checkpoint: all that is kept can be read, and writes are refused until there is.
     pub fn begin_held(
         &self,
         node: &Arc<Node>,
@@ -119,11 +120,14 @@ impl Logging {
         durability: &Durability,
     ) -> io::Result<()> {
         let mut running = lock(&self.running);
-        let begun = Running::begin(node, place, durability, *lock(&self.end))?;
-        begun.counts.store(self.is_behind_base(), Ordering::Release);
+        let goes_on = self.is_behind_base();
+        let begun = Running::begin(node, place, durability, *lock(&self.end), goes_on)?;
+        begun.counts.store(goes_on, Ordering::Release);
         let tail = LogTail::new(Arc::clone(&begun.log), Arc::clone(&begun.counts));
         node.use_log(Some(Arc::new(tail)));
         *running = Some(begun);
+        // It may have begun with a fault, which is to be known before anybody is served.
+        node.log_moved();
         Ok(())
     }
 
@@ -277,6 +281,7 @@ impl Running {
         place: &Place,
         durability: &Durability,
         start: u64,
+        goes_on: bool,
     ) -> io::Result<Self> {
         let options = Options {
             segment_bytes: durability.log_segment_bytes,
@@ -284,6 +289,9 @@ impl Running {
         };
         let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(&node.clock));
         let log = Log::open(disk, clock, &place.log_directory, start, options)?;
+        if let Some(fault) = log.fault().filter(|_| !goes_on) {
+            return Err(io::Error::new(fault.kind, fault.text));
+        }
         log.set_level(level_of(durability.level));
         let told = Arc::downgrade(node);
         log.on_durable(Box::new(move |_| {

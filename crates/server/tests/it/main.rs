@@ -18,6 +18,7 @@ mod dump;
 mod examples;
 mod fairness;
 mod flipped_bytes;
+mod full_disk;
 mod hostile;
 mod idle_clients;
 mod info;

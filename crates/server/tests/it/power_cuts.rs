@@ -35,27 +35,28 @@ use testkit::process::temporary_directory;
 use crate::ledger::{self, Ledger, number_from};
 
 const WRITERS_COUNT: u64 = 4;
-const IMAGE_BYTES: u64 = 160 << 20;
+/// A file with holes: what nobody writes to takes no room.
+const IMAGE_MIB: u64 = 1024;
 /// Long enough for `everysec` to have synced some of it.
 const LIFE_MS_MAX: u64 = 1_500;
 
 /// An ext4 file system of its own, in a file.
-struct Device {
+pub(crate) struct Device {
     directory: PathBuf,
     node: String,
 }
 
 impl Device {
-    /// A new one that is mounted; otherwise why that is not possible here.
-    fn new() -> Result<Self, String> {
+    /// A new one of so many MiB that is mounted, with words for who makes the file system; otherwise why that is not
+    /// possible here.
+    pub(crate) fn new(mib: u64, words: &[&str]) -> Result<Self, String> {
         let directory = temporary_directory("power").unwrap();
         let image = directory.join("image");
         let made = || -> Result<String, String> {
             let file = File::create(&image).map_err(|error| error.to_string())?;
-            file.set_len(IMAGE_BYTES)
-                .map_err(|error| error.to_string())?;
+            file.set_len(mib << 20).map_err(|error| error.to_string())?;
             let image = image.to_str().unwrap();
-            run("mkfs.ext4", &["-q", "-F", image])?;
+            run("mkfs.ext4", &[words, &["-q", "-F", image]].concat())?;
             run("losetup", &["-f", "--show", image])
         };
         let node = made().inspect_err(|_| {
@@ -67,7 +68,7 @@ impl Device {
         Ok(device)
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.join("mounted")
     }
 
@@ -248,7 +249,7 @@ fn check(
 /// Figures of so many power cuts at `always` and at `everysec`; none where there can be no device.
 #[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
-    let device = match Device::new() {
+    let device = match Device::new(IMAGE_MIB, &[]) {
         Ok(device) => device,
         Err(reason) => {
             println!("skipped: power cuts need root, ext4 and loop devices ({reason})");

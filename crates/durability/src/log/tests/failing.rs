@@ -118,6 +118,85 @@ fn files_kept_to_be_used_again_make_room_on_a_full_device() {
     assert_eq!(running.log.durable(), running.log.tail());
 }
 
+/// A process that ended with frames in its files that were not durable, on a device of which nothing is left but
+/// what the process had not come to use.
+fn ended_on_a_full_device(frames: u64, bytes_left: u64) -> Running {
+    let mut running = Running::new();
+    for _ in 0..frames {
+        running.append();
+        running.log.write_out(running.log.tail()).unwrap();
+    }
+    assert_eq!(running.log.durable(), 0);
+    let directory = Path::new(DIRECTORY);
+    for name in running.disk.list(directory).unwrap() {
+        if name.ends_with(".new") {
+            running.disk.remove(&directory.join(name)).unwrap();
+        }
+    }
+    let used_bytes = running.disk.used_bytes();
+    running.disk.set_capacity(used_bytes + bytes_left);
+    running
+}
+
+#[test]
+fn a_log_is_opened_on_a_full_device_and_heals_when_there_is_room() {
+    for bytes_left in [0, 100, 1_000] {
+        let mut before = ended_on_a_full_device(60, bytes_left);
+        let (end, used_bytes) = (before.log.tail(), before.disk.used_bytes());
+        let mut running = Running::open(before.disk.clone(), end);
+        running.frames = std::mem::take(&mut before.frames);
+        drop(before);
+        for _ in 0..2 {
+            let kind = running.log.fault().map(|fault| fault.kind);
+            assert_eq!(kind, Some(io::ErrorKind::StorageFull));
+            assert!(!running.log.has_room());
+            assert_eq!((running.log.durable(), running.log.tail()), (0, end));
+            // What was there is, and nothing takes what is left again and again.
+            assert_eq!(running.check(&running.disk, end), end);
+            assert!(running.disk.used_bytes() <= used_bytes);
+            running.log.sync_step();
+        }
+        // Somebody was let through before it was known.
+        running.append();
+        assert!(running.log.write_out(running.log.tail()).is_err());
+        running.disk.set_capacity(u64::MAX);
+        running.log.sync_step();
+        assert_eq!(running.log.fault(), None);
+        assert!(running.log.has_room());
+        running.append();
+        running.log.close().unwrap();
+        assert_eq!(running.log.durable(), running.log.tail());
+        running.check(&running.disk.crash(bytes_left), running.log.tail());
+    }
+}
+
+#[test]
+fn a_log_that_is_opened_on_a_full_device_comes_back_after_any_power_cut() {
+    for seed in 0..50 {
+        let mut before = ended_on_a_full_device(60, 0);
+        before.log.request_sync(before.log.tail());
+        // Of what is in the files a part may be durable, and some files be gone.
+        let synced = seed % 2 == 0 && before.log.sync_step() > 0;
+        let durable = before.log.durable();
+        assert_eq!(synced, durable > 0);
+        let mut running = Running::open(before.disk.clone(), before.log.tail());
+        running.frames = std::mem::take(&mut before.frames);
+        running.check(&running.disk.crash(seed), durable);
+    }
+}
+
+#[test]
+fn room_that_was_reserved_for_a_log_is_given_back_when_it_is_opened() {
+    let before = ended_on_a_full_device(2, 0);
+    let end = before.log.tail();
+    let mut running = Running::open(before.disk, end);
+    assert_eq!((running.log.fault(), running.log.durable()), (None, end));
+    running.append();
+    running.log.write_out(running.log.tail()).unwrap();
+    running.log.close().unwrap();
+    assert_eq!(running.log.durable(), running.log.tail());
+}
+
 /// Appends, writes and syncs with an operation that fails, and cuts the power in the middle or at the
 /// end: what was promised is there. Whether there was such an operation.
 fn fail_at(operation: u64, fault: Fault, rounds: u64) -> bool {

@@ -1,0 +1,137 @@
+//! A start over data on a file system that has no room left: what is kept is served, and writes come back with the
+//! room.
+//!
+//! It needs root and loop devices, as [`power_cuts`](crate::power_cuts) does.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, temporary_directory};
+
+use crate::ledger::{kill, start};
+use crate::power_cuts::Device;
+
+const KEYS_COUNT: u64 = 200;
+const DEVICE_MIB: u64 = 48;
+
+fn set(client: &mut Client, key: u64) -> Value {
+    let value = format!("{key}{}", "v".repeat(5_000));
+    client
+        .command(&["SET", &format!("k{key}"), &value])
+        .unwrap()
+}
+
+/// Whether all of the first so many keys are there, and no other.
+fn check(server: &Server, count: u64) {
+    let mut client = server.client().unwrap();
+    for key in 0..count {
+        let length = client.command(&["STRLEN", &format!("k{key}")]).unwrap();
+        let expected = 5_000 + key.to_string().len();
+        assert_eq!(length, Value::Integer(i64::try_from(expected).unwrap()));
+    }
+    let size = client.command(&["DBSIZE"]).unwrap();
+    assert_eq!(size, Value::Integer(i64::try_from(count).unwrap()));
+}
+
+/// Takes everything that a file system has: the names, what the log has ahead of itself, and then all bytes.
+fn fill(device: &Path, log: &Path) -> PathBuf {
+    for entry in fs::read_dir(log).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "new") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let fillers = device.join("fillers");
+    fs::create_dir(&fillers).unwrap();
+    let mut filler = File::create(fillers.join("long")).unwrap();
+    let is_full = |result: io::Result<()>| {
+        result.is_err_and(|error| {
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+            true
+        })
+    };
+    let mut names = 0..;
+    while !is_full(File::create(fillers.join(names.next().unwrap().to_string())).map(drop)) {}
+    for block in [vec![1; 64 << 10], vec![1; 64]] {
+        while !is_full(filler.write_all(&block).and_then(|()| filler.sync_data())) {}
+    }
+    fillers
+}
+
+fn is_refused(reply: &Value) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(b"MISCONF Errors writing to the log"))
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "for who reads the run")]
+fn what_is_kept_is_served_on_a_full_disk_and_writes_come_back_with_the_room() {
+    let device = match Device::new(DEVICE_MIB, &["-N", "128"]) {
+        Ok(device) => device,
+        Err(reason) => {
+            println!("skipped: a full disk needs root, ext4 and loop devices ({reason})");
+            return;
+        }
+    };
+    let dir = device.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    let server = start(&dir, "everysec");
+    let mut client = server.client().unwrap();
+    for key in 0..KEYS_COUNT {
+        assert_eq!(set(&mut client, key), Value::Simple(b"OK".to_vec()));
+    }
+    kill(&server);
+    drop(server);
+    let fillers = fill(&device.path(), &dir.join("iolite-data/log"));
+
+    // Each start leaves it as it was.
+    for _ in 0..2 {
+        let server = start(&dir, "everysec");
+        check(&server, KEYS_COUNT);
+        assert!(is_refused(&set(&mut server.client().unwrap(), KEYS_COUNT)));
+        let log = server.log();
+        assert!(log.contains("The log cannot be written: "), "{log}");
+        kill(&server);
+    }
+
+    let server = start(&dir, "everysec");
+    let mut client = server.client().unwrap();
+    assert!(is_refused(&set(&mut client, KEYS_COUNT)));
+    fs::remove_dir_all(fillers).unwrap();
+    let patience = Patience::of(Duration::from_secs(60));
+    while is_refused(&set(&mut client, KEYS_COUNT)) {
+        assert!(patience.lasts(), "{}", server.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(server.log().contains("The log can be written again"));
+    kill(&server);
+    drop(server);
+    check(&start(&dir, "everysec"), KEYS_COUNT + 1);
+}
+
+#[test]
+fn a_start_removes_a_checkpoint_that_was_not_finished() {
+    let dir = temporary_directory("unfinished").unwrap();
+    let server = start(&dir, "everysec");
+    let set = set(&mut server.client().unwrap(), 0);
+    assert_eq!(set, Value::Simple(b"OK".to_vec()));
+    kill(&server);
+    drop(server);
+    let data = dir.join("iolite-data");
+    let unfinished = data.join("checkpoint-9-1");
+    fs::create_dir(&unfinished).unwrap();
+    fs::write(unfinished.join("0000.part"), b"some of it").unwrap();
+    let checkpoints = || {
+        let names = fs::read_dir(&data).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("checkpoint-")).count()
+    };
+    assert_eq!(checkpoints(), 2);
+    check(&start(&dir, "everysec"), 1);
+    assert_eq!(checkpoints(), 1);
+    fs::remove_dir_all(&dir).unwrap();
+}
