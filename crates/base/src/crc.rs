@@ -3,7 +3,7 @@
 //! None resists an adversary. The first two are computed from tables made at compile time, the last by the
 //! processor.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::AtomicU64;
 
 /// CRC-16/XMODEM, which spreads keys over cluster slots: polynomial 0x1021, initial value 0.
 #[must_use]
@@ -66,44 +66,50 @@ pub fn crc32c_of_stored_words(
     by_instruction(words, places, last)
 }
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn by_instruction<P: Place>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> Option<u32> {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if by_instruction::is_there() {
-        // SAFETY: the processor has the instructions.
-        return Some(unsafe { by_instruction::crc32c(words, places, last) });
-    }
-    let _ = (words, places, last);
+fn by_instruction<P: by_instruction::Place>(
+    words: &[[u8; 8]],
+    places: &[P],
+    last: [u8; 8],
+) -> Option<u32> {
+    // SAFETY: the processor has the instructions.
+    by_instruction::is_there().then(|| unsafe { by_instruction::crc32c(words, places, last) })
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn by_instruction<P>(_: &[[u8; 8]], _: &[P], _: [u8; 8]) -> Option<u32> {
     None
-}
-
-/// Where a word goes that was summed.
-trait Place {
-    fn put(&self, word: [u8; 8]);
-}
-
-/// Nowhere.
-impl Place for () {
-    #[inline(always)]
-    fn put(&self, _: [u8; 8]) {}
-}
-
-impl Place for AtomicU64 {
-    #[inline(always)]
-    fn put(&self, word: [u8; 8]) {
-        self.store(u64::from_le_bytes(word).to_le(), Ordering::Relaxed);
-    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod by_instruction {
-    use super::Place;
     use std::arch::x86_64::{
         __m128i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
         _mm_xor_si128,
     };
     // Not a model's: what it tells never changes.
     use std::sync::atomic::{AtomicU8, Ordering};
+
+    use crate::sync::atomic::AtomicU64;
+
+    /// Where a word goes that was summed.
+    pub(super) trait Place {
+        fn put(&self, word: [u8; 8]);
+    }
+
+    /// Nowhere.
+    impl Place for () {
+        #[inline(always)]
+        fn put(&self, _: [u8; 8]) {}
+    }
+
+    impl Place for AtomicU64 {
+        #[inline(always)]
+        fn put(&self, word: [u8; 8]) {
+            self.store(u64::from_le_bytes(word).to_le(), Ordering::Relaxed);
+        }
+    }
 
     /// Words of one of three parts, at most: longer pieces are taken in turns.
     const PART_WORDS_MAX: usize = 64;
@@ -253,6 +259,7 @@ const fn crc64_tables() -> [[u64; 256]; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::atomic::Ordering;
     use proptest::prelude::*;
 
     #[test]

@@ -20,9 +20,11 @@ use crate::arena::WORD_BYTES;
 const MOVE_BYTES: usize = 16;
 
 /// Bytes that four registers move.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
 const BLOCK_BYTES: usize = 64;
 
 /// From here on the processor's own loop is faster; it takes 13 ns to start.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
 const LOOP_BYTES_MIN: usize = 2048;
 
 /// Whether [`copy`] can be used for `len` bytes.
