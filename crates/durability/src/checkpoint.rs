@@ -43,5 +43,5 @@ pub use files::{
 };
 pub use manifest::{Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, PartEntry};
 pub use reader::{Block, PartReader};
-pub use record::{Record, RecordHead};
+pub use record::{RECORD_BYTES_MIN, Record, RecordHead};
 pub use writer::PartWriter;

@@ -15,6 +15,9 @@ const ETAG: u8 = 2;
 /// The body has 2³² bytes or more.
 const LONG: u8 = 4;
 
+/// The least bytes of a record: its head, with nothing that may be left out, and neither key nor body.
+pub const RECORD_BYTES_MIN: u64 = 12;
+
 /// The most bytes of a record before its key.
 pub(super) const RECORD_HEAD_BYTES_MAX: usize = 32;
 
@@ -109,4 +112,19 @@ pub(super) fn read<'a>(fields: &mut Fields<'a>) -> Option<Record<'a>> {
         key: fields.take(key_bytes.into())?,
         body: fields.take(body_bytes)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_record_is_shorter_than_the_least() {
+        let mut out = [0; RECORD_HEAD_BYTES_MAX];
+        let bytes = RecordHead::default().encode(0, 0, &mut out);
+        assert_eq!(bytes as u64, RECORD_BYTES_MIN);
+        let length = bytes - 1;
+        assert!(read(&mut Fields(&out[..bytes])).is_some());
+        assert!(read(&mut Fields(&out[..length])).is_none());
+    }
 }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use durability::checkpoint::{Block, CheckpointFault, Manifest, PartReader, Record, open_part};
+use durability::checkpoint::{
+    Block, CheckpointFault, Manifest, PartReader, RECORD_BYTES_MIN, Record, open_part,
+};
 use durability::disk::Disk;
 use rdb::Limits;
 use store::{Handle, Key, Store};
@@ -108,8 +110,12 @@ impl Source<'_> {
         let mut handle = store.handle();
         // Those that are not there are refused where a record comes that is in one.
         let databases = ..store.databases();
+        let mut room = self.records_max();
         for (database, records) in self.manifest.databases.range(databases) {
-            handle.expect(*database, *records);
+            // Memory is taken for what is there, whatever is said of it.
+            let expected = room.min(*records);
+            room -= expected;
+            handle.expect(*database, expected);
         }
         let work = || {
             let mut handle = store.handle();
@@ -142,6 +148,18 @@ impl Source<'_> {
             return Err(fault);
         }
         self.check_counts(&mut handle)
+    }
+
+    /// How many records the files of all parts can hold. One that is not to be had holds none, and is refused when it is
+    /// its turn.
+    fn records_max(&self) -> u64 {
+        let directory = self.directory.join(&self.manifest.directory);
+        let bytes = self.manifest.parts.iter().map(|part| {
+            let file = self.disk.open(&directory.join(&part.name));
+            let bytes = file.and_then(|file| file.size()).unwrap_or(0);
+            bytes.min(part.bytes)
+        });
+        bytes.fold(0, u64::saturating_add) / RECORD_BYTES_MIN
     }
 
     fn check_counts(&self, handle: &mut Handle) -> Result<(), LoadFault> {

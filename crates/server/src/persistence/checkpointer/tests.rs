@@ -268,6 +268,31 @@ fn a_database_that_is_not_there_is_refused() {
     assert!(fault.ends_with("its key is there twice"), "{fault}");
 }
 
+/// By a manifest that was made by hand: its own sums are right.
+#[test]
+fn no_table_is_made_for_more_records_than_the_files_can_hold() {
+    let (store, disk) = (store(), device(1));
+    fill(&store);
+    make(&checkpointer(&store, disk.clone())).unwrap();
+    let mut manifest = read_manifest(&disk, "/data".as_ref()).unwrap().unwrap();
+    let more = 1 << 22;
+    manifest.parts[0].records += more;
+    *manifest.databases.get_mut(&0).unwrap() += more;
+    let (limits, progress) = (limits(), LoadProgress::default());
+    let source = Source {
+        disk: &disk,
+        directory: "/data".as_ref(),
+        manifest: &manifest,
+        limits: &limits,
+        progress: &progress,
+    };
+    let loaded = self::store();
+    let fault = source.load(&loaded, 2).unwrap_err();
+    assert!(matches!(fault, LoadFault::File(_)), "{fault}");
+    let index_bytes = loaded.statistics().memory.index_bytes;
+    assert!(index_bytes < 4 << 20, "{index_bytes} bytes");
+}
+
 #[test]
 fn figures_follow() {
     let (store, disk) = (store(), device(1));
