@@ -11,9 +11,6 @@ const DRAWS_MAX: u64 = 10_000_000;
 /// What one draw adds to a reply at least: `$0`, and two ends of lines.
 const DRAW_BYTES_MIN: u64 = 6;
 
-/// No reply of fewer bytes is held against a limit.
-const REPLIES_BYTES_MIN: u64 = 16 * 1024;
-
 /// How many elements are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -57,7 +54,7 @@ impl RandomCount {
         let Some(bytes_max) = replies_bytes_max else {
             return self;
         };
-        let enough = bytes_max.max(REPLIES_BYTES_MIN) / DRAW_BYTES_MIN + 1;
+        let enough = bytes_max / DRAW_BYTES_MIN + 1;
         if self.count >= 0 || self.count.unsigned_abs() <= DRAWS_MAX || enough > DRAWS_MAX {
             return self;
         }
@@ -146,7 +143,7 @@ mod tests {
             wanted(-10_000_001, Some(600_000)),
             Some(Wanted::Draws(100_001))
         );
-        assert_eq!(wanted(-10_000_001, Some(1)), Some(Wanted::Draws(2_731)));
+        assert_eq!(wanted(-10_000_001, Some(1)), Some(Wanted::Draws(1)));
         assert!(wanted(-10_000_001, Some(1 << 30)).is_none());
         assert_eq!(wanted(-200_000, Some(600)), Some(Wanted::Draws(200_000)));
         assert_eq!(wanted(99, Some(600)), Some(Wanted::Different(99)));

@@ -19,7 +19,7 @@ use crate::thresholds::Thresholds;
 pub struct Settings {
     /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
     pub bulk_bytes_max: AtomicU64,
-    /// Hard limit of what a client that is no subscriber may be sent at once; 0 for none.
+    /// Beyond how many bytes a client that is no subscriber is closed instead of being sent them at once; 0 for never.
     pub replies_bytes_max: AtomicU64,
     /// Most arguments of one request; no directive, but what is applied again may have more.
     pub arguments_max: AtomicU32,

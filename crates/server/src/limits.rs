@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use commands::{ClientFilter, ClientRecord};
-use reactor::Verdict;
+use reactor::{REPLIES_BYTES_UNASKED, Verdict};
 
 use crate::config::{ClientsMemory, Config, OutputLimit};
 use crate::node::Node;
@@ -33,6 +33,16 @@ impl OutputState {
         } else {
             Verdict::Keep
         }
+    }
+}
+
+/// Beyond how many bytes sent at once a client with this limit is closed for certain; 0 for never. Few bytes are sent
+/// without a look at any limit.
+#[must_use]
+pub fn replies_bytes_max(limit: &OutputLimit) -> u64 {
+    match limit.hard_bytes {
+        0 => 0,
+        hard_bytes => hard_bytes.max(REPLIES_BYTES_UNASKED as u64),
     }
 }
 
@@ -147,6 +157,18 @@ mod tests {
         );
         assert_eq!(state.judge(&LIMIT, 101, 13_000), Verdict::Keep);
         assert_eq!(state.judge(&LIMIT, 101, 15_001), Verdict::Close);
+    }
+
+    #[test]
+    fn what_is_sent_without_a_look_closes_nobody() {
+        let of = |hard_bytes| {
+            replies_bytes_max(&OutputLimit {
+                hard_bytes,
+                ..LIMIT
+            })
+        };
+        let unasked = REPLIES_BYTES_UNASKED as u64;
+        assert_eq!([of(0), of(1), of(unasked + 1)], [0, unasked, unasked + 1]);
     }
 
     #[test]

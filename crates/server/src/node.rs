@@ -531,10 +531,10 @@ impl Node {
         self.settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
-        let normal = &config.output_limits.normal;
+        let replies_bytes_max = limits::replies_bytes_max(&config.output_limits.normal);
         self.settings
             .replies_bytes_max
-            .store(normal.hard_bytes, Ordering::Relaxed);
+            .store(replies_bytes_max, Ordering::Relaxed);
         self.settings
             .compresses_dumps
             .store(config.compresses_dumps, Ordering::Relaxed);
