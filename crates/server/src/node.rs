@@ -624,20 +624,29 @@ impl Node {
     /// what waits for that, and the operator know of the fault. Called by the log, on any thread; waits for
     /// nothing but the file for the operator, and for that only then.
     pub fn log_moved(&self) {
-        let fault = self.log_in_use.get().and_then(|log| log.fault());
+        let fault = || self.log_in_use.get().and_then(|log| log.fault());
         let refusals = &self.settings.refusals;
-        let may_change = fault.is_some() || refusals.is_log_faulty();
-        if may_change && refusals.set_log_fault(fault.as_deref()) {
-            match fault {
-                Some(fault) => self.log.warning(format_args!(
-                    "The log cannot be written: {fault}. Commands that change data are refused until it can"
-                )),
-                None => self.log.notice(format_args!("The log can be written again")),
-            }
+        let mut now = fault();
+        while (now.is_some() || refusals.is_log_faulty()) && self.note_log_fault(now.as_deref()) {
+            // It may have begun or ended meanwhile, and who tells of that have been here already.
+            now = fault();
         }
         for worker in self.workers() {
             worker.waker.wake();
         }
+    }
+
+    /// Has writes refused for a fault of the log, or no longer, and tells the operator; whether that is new.
+    fn note_log_fault(&self, fault: Option<&str>) -> bool {
+        let is_new = self.settings.refusals.set_log_fault(fault);
+        match fault {
+            _ if !is_new => {}
+            Some(fault) => self.log.warning(format_args!(
+                "The log cannot be written: {fault}. Commands that change data are refused until it can"
+            )),
+            None => self.log.notice(format_args!("The log can be written again")),
+        }
+        is_new
     }
 
     /// Whether there is a thread that runs what takes long.

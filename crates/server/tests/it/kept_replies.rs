@@ -27,6 +27,8 @@ struct Double {
     always: AtomicBool,
     is_full: AtomicBool,
     fault: Mutex<Option<String>>,
+    /// A fault is over once somebody has heard of it.
+    heals_at_once: AtomicBool,
 }
 
 impl Tail for Double {
@@ -60,7 +62,11 @@ impl Tail for Double {
     }
 
     fn fault(&self) -> Option<String> {
-        self.fault.lock().unwrap().clone()
+        let mut fault = self.fault.lock().unwrap();
+        match self.heals_at_once.load(Ordering::SeqCst) {
+            true => fault.take(),
+            false => fault.clone(),
+        }
     }
 
     fn has_room(&self, _: u64) -> bool {
@@ -174,6 +180,15 @@ fn ask(peer: &mut InProcessPeer, request: &str) -> String {
 fn expect_nothing(peer: &mut InProcessPeer) {
     let error = peer.read(&mut [0; 16]).expect_err("something left early");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+/// Whoever hears of a fault may come to tell of it when it is over, behind who told of that.
+#[test]
+fn writes_are_not_refused_for_a_fault_that_is_over() {
+    let kept = Kept::new();
+    kept.log.heals_at_once.store(true, Ordering::SeqCst);
+    kept.fail();
+    assert!(!kept.rig.node().settings.refusals.is_log_faulty());
 }
 
 const MISCONF: &str = "-MISCONF Errors writing to the log: No space left on device.";
