@@ -13,7 +13,7 @@
 //! It needs root and loop devices; where there are none it says so and does nothing. [`soak`] writes a record:
 //!
 //! ```text
-//! RECORD=docs/reliability/2026-11-21-power-cuts-ext4.md \
+//! RECORD=docs/reliability/2026-11-22-power-cuts-ext4.md \
 //!     cargo test --release -p server --test it power_cuts::soak -- --ignored
 //! ```
 
@@ -301,8 +301,8 @@ fn soak() {
 wrote this. A server on ext4 on a loop device, {WRITERS_COUNT} clients that write in pipelines (as in the ledger of kills);
 at a random moment the file system is shut down with `EXT4_IOC_SHUTDOWN` (NOLOGFLUSH: what the system had not written,
 its journal included, is lost), the server killed, the file system mounted again and the server started. What is
-there must be what the first so-and-so many writes of each client made. This tears nothing; the
-[simulated device](2026-11-21-power-cuts.md) does.
+there must be what the first so-and-so many writes of each client made. The device has {IMAGE_MIB} MiB, a file of the log
+256 kB. This tears nothing; the [simulated device](2026-11-22-power-cuts.md) does.
 
 | level | power cuts | checkpoints asked for | acknowledged writes checked | of them lost | oldest of these, before the cut | lost that were acknowledged in the call |
 |---|---|---|---|---|---|---|
@@ -310,8 +310,8 @@ there must be what the first so-and-so many writes of each client made. This tea
 {}
 
 The call that shuts the file system down takes a moment, and a sync that is under way in it may come back as if it had
-succeeded: the kernel drops the error of an extent that could not be marked as written. What was acknowledged on the
-word of such a sync, while the call was running, is in the last column.
+succeeded; presumably an error on the way of an extent that could not be marked as written is not told. What was
+acknowledged while the call was running, on the word of such a sync as far as is known, is in the last column.
 
 Nothing was wrong, half applied or come back, and no start was refused. At `everysec` a loss of up to 1,000 ms is allowed.
 ",
