@@ -131,14 +131,15 @@ impl Refusals {
         if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }
-        if shut & LOG_FAULT != 0 && specs.clone().any(is_write) {
-            let text = log_fault_text(&self.log_fault());
-            return Err(CommandError::Text(text.into()));
-        }
-        if shut & LOADING != 0 && specs.any(|spec| !spec.flags.has(Flags::LOADING)) {
+        if shut & LOADING != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::LOADING)) {
             return Err(CommandError::fixed(
                 "LOADING Redis is loading the dataset in memory",
             ));
+        }
+        // Behind that: who waits until a server can be read is not to take this for its answer.
+        if shut & LOG_FAULT != 0 && specs.any(is_write) {
+            let text = log_fault_text(&self.log_fault());
+            return Err(CommandError::Text(text.into()));
         }
         Ok(())
     }
@@ -190,6 +191,19 @@ mod tests {
         assert_eq!(server.text("GET a"), "1");
         // What was refused does not count as called.
         assert_eq!(server.counts("GET"), (1, 0));
+    }
+
+    /// A log may be begun with a fault, when all is loaded but nobody served yet.
+    #[test]
+    fn who_waits_for_the_data_hears_of_a_log_that_cannot_be_written_afterwards() {
+        let mut server = TestServer::new();
+        server.settings.refusals.set_loading(true);
+        server.settings.refusals.set_log_fault(Some("full"));
+        for line in ["PING", "SET a 1", "GET a"] {
+            assert_eq!(server.error(line), LOADS, "{line}");
+        }
+        server.settings.refusals.set_loading(false);
+        assert_eq!(server.error("PING"), log_fault_text("full"));
     }
 
     #[test]
