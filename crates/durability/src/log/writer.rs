@@ -452,11 +452,13 @@ impl Log {
 
     /// Notes that the segment in use failed.
     pub(super) fn fail(&self, writer: &mut Writer, error: &io::Error) -> LogFault {
-        let path = match &writer.current {
-            Some(segment) => segment.path.clone(),
-            None => self.directory.clone(),
-        };
-        let fault = LogFault::new(&path, error);
+        self.fail_at(writer, &self.directory, error)
+    }
+
+    /// As [`Log::fail`], at a path if no segment is in use.
+    fn fail_at(&self, writer: &mut Writer, path: &Path, error: &io::Error) -> LogFault {
+        let in_use = writer.current.as_ref().map(|segment| &*segment.path);
+        let fault = LogFault::new(in_use.unwrap_or(path), error);
         writer.seal();
         self.written.store(self.durable(), Ordering::Release);
         self.faults.set(Some(fault.clone()));
@@ -472,8 +474,10 @@ impl Log {
     /// Writes everything that is not durable to a new segment, and makes it durable. Nobody else writes
     /// meanwhile.
     pub(super) fn heal(&self, writer: &mut Writer) -> Result<(), LogFault> {
-        self.write_anew(writer)
-            .map_err(|error| self.fail(writer, &error))?;
+        self.write_anew(writer).map_err(|error| {
+            let made = self.directory.join(HEALING_NAME);
+            self.fail_at(writer, &made, &error)
+        })?;
         self.unsynced_since_ns.store(0, Ordering::Relaxed);
         self.faults.set(None);
         Ok(())

@@ -23,7 +23,8 @@ fn a_failed_write_is_said_at_once_and_heals() {
     // Reading goes on; so does the fault, while the device fails.
     running.append();
     running.log.sync_step();
-    assert!(running.log.fault().is_some());
+    let fault = running.log.fault().unwrap();
+    assert!(fault.text.contains("healing.new: "), "{fault}");
     assert!(running.log.write_out(running.log.tail()).is_err());
     running.disk.heal();
     running.log.sync_step();
