@@ -6,6 +6,7 @@
 //! A field whose deadline has passed is no longer there for whoever asks with that time, whether or
 //! not [`Hash::expire`] has removed it yet.
 
+use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
 use crate::object::Encoding;
 use crate::packed::{At, Packed};
@@ -82,6 +83,23 @@ impl Hash {
     pub const fn new() -> Self {
         Self {
             form: Form::Packed(Packed::new()),
+        }
+    }
+
+    /// Takes the one buffer of a hash in a block; see [`Packed::take_buffer`].
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
+        match &mut self.form {
+            Form::Packed(packed) => Some((CompactKind::Hash, packed.take_buffer()?)),
+            Form::Table(_) | Form::SmallTable(_) => None,
+        }
+    }
+
+    /// The hash in a block whose buffer this is.
+    #[inline]
+    pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
+        Self {
+            form: Form::Packed(Packed::from_buffer(buffer)),
         }
     }
 

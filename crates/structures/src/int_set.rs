@@ -9,6 +9,7 @@ mod algebra;
 
 use std::ops::ControlFlow;
 
+use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::memory::grown;
 
 /// Whole numbers, each once, in ascending order.
@@ -64,6 +65,36 @@ impl IntSet {
         };
         let is_whole = bytes.len().is_multiple_of(width_bytes);
         (is_whole && set.iter().is_sorted_by(|one, next| one < next)).then_some(set)
+    }
+
+    /// Takes the buffer and the width, and leaves the set empty; none, and nothing is changed, when the
+    /// buffer has 64 KiB or more.
+    #[inline]
+    #[must_use]
+    pub fn take_buffer(&mut self) -> Option<OneBuffer> {
+        if self.bytes.capacity() >= ONE_BUFFER_BYTES_END {
+            return None;
+        }
+        Some(OneBuffer {
+            bytes: std::mem::take(&mut self.bytes),
+            front: self.width as u32,
+            count: 0,
+        })
+    }
+
+    /// The set that [`IntSet::take_buffer`] took this from; of another, numbers that nobody put there.
+    #[inline]
+    #[must_use]
+    pub fn from_buffer(buffer: OneBuffer) -> Self {
+        let width = match buffer.front {
+            2 => Width::Two,
+            4 => Width::Four,
+            _ => Width::Eight,
+        };
+        Self {
+            width,
+            bytes: buffer.bytes,
+        }
     }
 
     /// Number of members.

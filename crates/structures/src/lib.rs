@@ -13,7 +13,8 @@
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
-//! `object` (what the store keeps, and what it asks of it); `element` (text or number);
+//! `object` (what the store keeps, and what it asks of it); `compact` (one that is a single buffer, in
+//! parts); `element` (text or number);
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
 //! deadlines) and `hashing`; `int_set` (few whole numbers);
 //! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`, `stream`; `memory` (what an
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compact;
 pub mod element;
 pub mod geo;
 pub mod hash;
@@ -36,6 +38,7 @@ pub mod sorted_set;
 pub mod stream;
 pub mod table;
 
+pub use compact::{Compact, CompactKind, Kept, ONE_BUFFER_BYTES_END, OneBuffer};
 pub use element::{ELEMENT_BYTES_MAX, Element, ElementText};
 pub use hash::{Field, FieldDeadline, Hash, HashLimits};
 pub use int_set::IntSet;

@@ -19,6 +19,7 @@
 
 use std::ops::Range;
 
+use crate::compact::{CompactKind, OneBuffer};
 use crate::element::Element;
 use crate::object::Encoding;
 use crate::packed::Packed;
@@ -59,6 +60,23 @@ impl List {
     pub const fn new() -> Self {
         Self {
             form: Form::Small(Packed::new()),
+        }
+    }
+
+    /// Takes the one buffer of a small list; see [`Packed::take_buffer`].
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
+        match &mut self.form {
+            Form::Small(packed) => Some((CompactKind::List, packed.take_buffer()?)),
+            Form::Large(_) => None,
+        }
+    }
+
+    /// The small list whose buffer this is.
+    #[inline]
+    pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
+        Self {
+            form: Form::Small(Packed::from_buffer(buffer)),
         }
     }
 

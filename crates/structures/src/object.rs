@@ -1,5 +1,6 @@
 //! What the store keeps for a key that holds no string, and what it asks of it.
 
+use crate::compact::Kept;
 use crate::hash::Hash;
 use crate::list::List;
 use crate::memory::allocated;
@@ -87,7 +88,7 @@ pub enum Object {
     SortedSet(SortedSet),
     /// A stream.
     Stream(Stream),
-    // A type that lands adds its variant here, its arms below, and its `Structure`.
+    // A type that lands adds its variant here, its arms below, its `Structure` and its `Kept`.
 }
 
 /// The longest variant of [`Object`] in bytes: every small collection pays for it.
@@ -256,21 +257,15 @@ impl Object {
 }
 
 /// A type that [`Object`] can hold; what family code is generic over.
-pub trait Structure: Sized {
+pub trait Structure: Kept {
     /// Its kind.
     const KIND: Kind;
 
     /// An empty one.
     fn empty() -> Self;
 
-    /// The structure in `object`, if it is of this type.
-    fn of(object: &Object) -> Option<&Self>;
-
-    /// The structure in `object` for a change, if it is of this type.
-    fn of_mut(object: &mut Object) -> Option<&mut Self>;
-
-    /// As a value that the store can keep.
-    fn into_object(self) -> Object;
+    /// Whether nothing is left in it, and its key goes with the last element.
+    fn is_to_be_removed(&self) -> bool;
 }
 
 /// Implements [`Structure`] for the type in one variant of [`Object`].
@@ -284,23 +279,8 @@ macro_rules! structure {
             }
 
             #[inline]
-            fn of(object: &Object) -> Option<&Self> {
-                match object {
-                    Object::$variant(structure) => Some(structure),
-                    _ => None,
-                }
-            }
-
-            #[inline]
-            fn of_mut(object: &mut Object) -> Option<&mut Self> {
-                match object {
-                    Object::$variant(structure) => Some(structure),
-                    _ => None,
-                }
-            }
-
-            fn into_object(self) -> Object {
-                Object::$variant(self)
+            fn is_to_be_removed(&self) -> bool {
+                !matches!(Self::KIND, Kind::Stream) && self.is_empty()
             }
         }
     };

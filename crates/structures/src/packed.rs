@@ -15,6 +15,7 @@
 //!  2. An element whose text spells a canonical number is kept as that number.
 //!  3. Every entry is in its shortest form, so that equal elements have equal bytes.
 
+use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::element::Element;
 use crate::memory::{SPARE_PART, STEP_BYTES, allocated, grown, stepped};
 
@@ -71,6 +72,35 @@ impl Packed {
             buffer: vec![0; gap],
             gap: number(gap),
             count: 0,
+        }
+    }
+
+    /// Takes the buffer and what is said of it, and leaves the block empty; none, and nothing is changed,
+    /// when the buffer has 64 KiB or more.
+    #[inline]
+    #[must_use]
+    pub fn take_buffer(&mut self) -> Option<OneBuffer> {
+        if self.buffer.capacity() >= ONE_BUFFER_BYTES_END {
+            return None;
+        }
+        // The gap is a part of the buffer, and no element has less than two bytes in it.
+        let Self { buffer, gap, count } = std::mem::take(self);
+        Some(OneBuffer {
+            bytes: buffer,
+            front: gap,
+            count,
+        })
+    }
+
+    /// The block that [`Packed::take_buffer`] took this from. Reading another panics, or finds what nobody
+    /// put there.
+    #[inline]
+    #[must_use]
+    pub fn from_buffer(buffer: OneBuffer) -> Self {
+        Self {
+            buffer: buffer.bytes,
+            gap: buffer.front,
+            count: buffer.count,
         }
     }
 

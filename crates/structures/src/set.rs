@@ -6,6 +6,7 @@
 
 use base::number::parse_i64;
 
+use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
 use crate::int_set::IntSet;
 use crate::memory::allocated;
@@ -55,6 +56,26 @@ impl Set {
     #[must_use]
     pub fn new() -> Self {
         Self::from(IntSet::new())
+    }
+
+    /// Takes the one buffer of a set that is no table; see [`Packed::take_buffer`].
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
+        match &mut self.form {
+            Form::Ints(ints) => Some((CompactKind::Numbers, ints.take_buffer()?)),
+            Form::Packed(packed) => Some((CompactKind::Set, packed.take_buffer()?)),
+            Form::Table(_) => None,
+        }
+    }
+
+    /// The set whose buffer this is, of numbers or of anything.
+    #[inline]
+    pub(crate) fn from_buffer(kind: CompactKind, buffer: OneBuffer) -> Self {
+        let form = match kind {
+            CompactKind::Numbers => Form::Ints(IntSet::from_buffer(buffer)),
+            _ => Form::Packed(Packed::from_buffer(buffer)),
+        };
+        Self { form }
     }
 
     /// A set of `numbers`, which ascend, kept as if they had come one by one.

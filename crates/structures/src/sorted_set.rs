@@ -20,6 +20,7 @@
 
 use std::ops::Range;
 
+use crate::compact::{CompactKind, OneBuffer};
 use crate::element::ElementText;
 use crate::hashing::hash;
 use crate::object::Encoding;
@@ -79,6 +80,23 @@ impl SortedSet {
     pub const fn new() -> Self {
         Self {
             form: Form::Small(Small::new()),
+        }
+    }
+
+    /// Takes the one buffer of a small set; see [`Packed::take_buffer`](crate::Packed::take_buffer).
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
+        match &mut self.form {
+            Form::Small(small) => Some((CompactKind::SortedSet, small.take_buffer()?)),
+            Form::Large(_) => None,
+        }
+    }
+
+    /// The small set whose buffer this is.
+    #[inline]
+    pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
+        Self {
+            form: Form::Small(Small::from_buffer(buffer)),
         }
     }
 

@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::compact::{CompactKind, OneBuffer};
 use crate::memory::allocated;
 use crate::object::Encoding;
 
@@ -69,6 +70,19 @@ impl Stream {
         Self {
             inner: Box::default(),
         }
+    }
+
+    /// A stream is never a single buffer.
+    #[inline]
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "as the other structures")]
+    pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
+        None
+    }
+
+    /// There is no stream in a buffer: an empty one.
+    #[inline]
+    pub(crate) fn from_buffer(_: CompactKind, _: OneBuffer) -> Self {
+        Self::new()
     }
 
     /// Number of entries.

@@ -8,8 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use structures::{
-    BlockLimit, Element, End, EntryId, FieldDeadline, Hash, HashLimits, List, Object, Set,
-    SetLimits, SortedSet, SortedSetLimits, Stream, StreamLimits, Structure,
+    BlockLimit, Element, End, EntryId, FieldDeadline, Hash, HashLimits, Kept, List, Object, Set,
+    SetLimits, SortedSet, SortedSetLimits, Stream, StreamLimits,
 };
 
 /// The system's allocator, with a count per thread: what runs the tests allocates where one takes long.

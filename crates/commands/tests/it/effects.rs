@@ -8,8 +8,7 @@ use base::random::Prng;
 use commands::{Flags, Thresholds, table};
 use protocol::Value;
 use structures::{
-    Element, End, EntryId, FieldDeadline, Hash, List, Set, SortedSet, SortedSetLimits, Stream,
-    Structure,
+    Element, End, EntryId, FieldDeadline, Hash, Kept, List, Set, SortedSet, SortedSetLimits, Stream,
 };
 
 use crate::engine::{START_UNIX_MS, TestServer};

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::{Scored, is_whole};
+use crate::compact::OneBuffer;
 use crate::element::Element;
 use crate::packed::{self, At, Packed};
 
@@ -23,6 +24,18 @@ impl Small {
     pub(super) const fn new() -> Self {
         Self {
             packed: Packed::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn take_buffer(&mut self) -> Option<OneBuffer> {
+        self.packed.take_buffer()
+    }
+
+    #[inline]
+    pub(super) fn from_buffer(buffer: OneBuffer) -> Self {
+        Self {
+            packed: Packed::from_buffer(buffer),
         }
     }
 

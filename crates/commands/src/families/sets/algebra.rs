@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use protocol::Reply;
 use store::{Entry, Event, EventClass, Handle, Key, Owned, Record};
-use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Set, SetLimits, Structure};
+use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits};
 
 use super::{READER, limits, write_members, write_numbers};
 use crate::args::Args;

@@ -20,7 +20,7 @@ use std::ops::Range;
 use base::float::{self, FloatText};
 use protocol::{Reply, Resp};
 use store::{Effect, Entry, Event, EventClass, Key, Owned};
-use structures::{Scored, SortedSet, SortedSetLimits, Structure};
+use structures::{Kept, Scored, SortedSet, SortedSetLimits};
 
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};

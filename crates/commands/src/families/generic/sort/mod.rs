@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use protocol::{Reply, Request};
 use store::{DatabaseId, Event, EventClass, Handle, Key, Owned, Record};
-use structures::{BlockLimit, End, Hash, List, Structure};
+use structures::{BlockLimit, End, Hash, Kept, List};
 
 use self::elements::{Elements, Weights, score};
 use self::pattern::Pattern;
