@@ -14,7 +14,7 @@
 //! empty. A change writes its reply inside the closure: it runs exactly once.
 
 use protocol::Reply;
-use store::{Key, Record, StoreError};
+use store::{Key, StoreError};
 use structures::{AHEAD_MAX, ELEMENT_BYTES_MAX, Element, Structure};
 
 use crate::context::Context;
@@ -35,7 +35,14 @@ pub(crate) fn read<S: Structure, R>(
     let mark = reply.mark();
     context.store.read_structure(key, |record| {
         reply.rollback(mark);
-        let structure = record.map(Record::structure).transpose()?;
+        let lent;
+        let structure = match record {
+            Some(record) => {
+                lent = record.structure::<S>()?;
+                Some(&*lent)
+            }
+            None => None,
+        };
         Ok(visit(structure, reply))
     })
 }

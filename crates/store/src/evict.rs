@@ -26,6 +26,7 @@ use crate::arena::distance;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::deadline_map::GROUP_BUCKETS;
+use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
@@ -592,7 +593,7 @@ fn bytes_of(view: &View<'_>) -> u64 {
         Form::Bytes | Form::ChangedBytes | Form::Integer => 0,
         // SAFETY: the record's word names its blob, and the bucket is held.
         Form::Blob => unsafe { Blob::look(view.value_word()) }.memory_bytes() as u64,
-        Form::Object => view.object_bytes(),
+        Form::Object | Form::Compact => heap::counted_bytes(view),
     };
     class_bytes(view.class()) as u64 + value_bytes
 }

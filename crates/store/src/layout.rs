@@ -7,8 +7,8 @@
 //!             etag, if ET; 0 for none
 //!             clock, if CK: use of the record, for policies that ask for it
 //!             key, filled up to a word; or, if LK, one word that names a blob with it
-//!             value: its bytes, a number, a word that names a blob with it, or two words: the
-//!             pointer to an object, and the bytes that it takes
+//!             value: its bytes, a number, a word that names a blob with it, or two words that lead
+//!             to an object (`heap` says how)
 //! ```
 //!
 //! Words are written by who holds the record's bucket and read by whoever came through a link, so
@@ -28,7 +28,7 @@ pub(crate) const INLINE_KEY_BYTES_MAX: usize = if cfg!(any(loom, shuttle)) { 8 }
 /// is cheaper than copying them by words.
 pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
 
-/// Bytes of a slot that an object's record has as its value: pointer and byte count.
+/// Bytes of a slot that an object's record has as its value: a pointer, and what is said of it.
 pub(crate) const OBJECT_BYTES: usize = 2 * WORD_BYTES;
 
 /// How the value is kept.
@@ -44,6 +44,9 @@ pub(crate) enum Form {
     Blob,
     /// An object on the heap. Its pointer is followed only by who holds the bucket.
     Object,
+    /// An object that is one buffer on the heap; the value's length says of which kind. Its pointer is
+    /// followed only by who holds the bucket.
+    Compact,
 }
 
 impl Form {
@@ -54,6 +57,7 @@ impl Form {
             2 => Self::Integer,
             3 => Self::Blob,
             4 => Self::Object,
+            5 => Self::Compact,
             _ => return None,
         })
     }
@@ -65,6 +69,7 @@ impl Form {
             Self::Integer => 2,
             Self::Blob => 3,
             Self::Object => 4,
+            Self::Compact => 5,
         }
     }
 
@@ -74,8 +79,14 @@ impl Form {
         match self {
             Self::Bytes | Self::ChangedBytes => value_len,
             Self::Integer | Self::Blob => WORD_BYTES,
-            Self::Object => OBJECT_BYTES,
+            Self::Object | Self::Compact => OBJECT_BYTES,
         }
+    }
+
+    /// Whether the value is no string.
+    #[inline]
+    pub(crate) fn is_object(self) -> bool {
+        matches!(self, Self::Object | Self::Compact)
     }
 
     /// Whether the value is bytes in the slot.
@@ -364,6 +375,19 @@ impl<'a> View<'a> {
         Some(view)
     }
 
+    /// The word that leads to the object of the record at `offset`, or any number; none of a record that has
+    /// no object. For who does not hold the bucket and only wants advice.
+    #[inline]
+    pub(crate) fn object_at(arena: &Arena, offset: Offset) -> Option<u64> {
+        let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
+        if !header.form().is_some_and(Form::is_object) {
+            return None;
+        }
+        let at = header.value_at();
+        let inside = offset.bytes() + (at + OBJECT_BYTES) as u64 <= arena.bytes() as u64;
+        inside.then(|| arena.word(offset, at / WORD_BYTES).load(Ordering::Relaxed))
+    }
+
     /// Writes the first word of a record into a slot that was just allocated.
     #[inline]
     pub(crate) fn create(arena: &'a Arena, offset: Offset, header: Header) -> Option<Self> {
@@ -418,7 +442,7 @@ impl<'a> View<'a> {
         match self.form {
             Form::Bytes | Form::ChangedBytes => self.header.value_len() <= OPTIMISTIC_BYTES_MAX,
             Form::Integer => true,
-            Form::Blob | Form::Object => false,
+            Form::Blob | Form::Object | Form::Compact => false,
         }
     }
 
@@ -531,16 +555,16 @@ impl<'a> View<'a> {
         self.set_word(self.value_at / WORD_BYTES, word);
     }
 
-    /// The bytes that an object was counted with.
+    /// The second word of those that lead to an object: what is said of it.
     #[inline]
-    pub(crate) fn object_bytes(&self) -> u64 {
+    pub(crate) fn second_word(&self) -> u64 {
         self.word(self.value_at / WORD_BYTES + 1)
     }
 
-    /// Changes the bytes that an object was counted with; for the holder.
+    /// Changes the second word of those that lead to an object; for the holder.
     #[inline]
-    pub(crate) fn set_object_bytes(&self, bytes: u64) {
-        self.set_word(self.value_at / WORD_BYTES + 1, bytes);
+    pub(crate) fn set_second_word(&self, word: u64) {
+        self.set_word(self.value_at / WORD_BYTES + 1, word);
     }
 
     /// The number; of a record that is one.

@@ -93,6 +93,7 @@ pub use effect::{Effect, EffectSink};
 pub use entry::Entry;
 pub use event::{Event, EventClass, EventSink};
 pub use handle::Handle;
+pub use heap::Lent;
 pub use key::{DatabaseId, Key};
 pub use listeners::{ChangeKind, Interest, KeyChange, Listener};
 pub use lookahead::Lookahead;

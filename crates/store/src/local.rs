@@ -187,16 +187,16 @@ impl Local {
     /// Takes an object out of its record, and out of what is counted.
     ///
     /// # Safety
-    /// The caller holds the record's bucket, the record is one of an object, and its pointer is not
+    /// The caller holds the record's bucket, the record is one of an object, and its words are not
     /// used again.
     pub(crate) unsafe fn take_object(
         &mut self,
         shared: &Shared,
         view: &View<'_>,
-    ) -> Box<structures::Object> {
-        self.count_object(shared, view.object_bytes(), 0);
+    ) -> Option<Box<structures::Object>> {
+        self.count_object(shared, heap::counted_bytes(view), 0);
         // SAFETY: passed on to the caller.
-        unsafe { heap::take(view.value_word()) }
+        unsafe { heap::take(view) }
     }
 
     /// What this thread counted and the ledger does not know yet.
@@ -236,10 +236,10 @@ impl Local {
             Form::Bytes | Form::ChangedBytes | Form::Integer => {}
             // SAFETY: the word of a blob's record owns one claim to it, which ends with the record.
             Form::Blob => unsafe { Blob::from_raw(view.value_word()) }.free(&shared.lazy),
-            Form::Object => {
+            Form::Object | Form::Compact => {
+                self.count_object(shared, heap::counted_bytes(view), 0);
                 // SAFETY: passed on to the caller.
-                let object = unsafe { self.take_object(shared, view) };
-                heap::free(object, &shared.lazy);
+                unsafe { heap::free(view, &shared.lazy) };
             }
         }
     }

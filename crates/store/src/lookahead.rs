@@ -16,7 +16,7 @@ use crate::arena::{Arena, Offset};
 use crate::bucket::{Bucket, Candidates, LINKS, Link};
 use crate::heap;
 use crate::index::{Index, State};
-use crate::layout::{Form, View};
+use crate::layout::View;
 use crate::shared::Hasher;
 use crate::slab::Slab;
 
@@ -192,10 +192,9 @@ impl<'h> Lookahead<'h> {
             let link = bucket.link(at);
             if link.has(Link::LOCKED_READ)
                 && let Some(offset) = link.offset()
-                && let Some(view) = View::load(table.arena, offset)
-                && view.form() == Form::Object
+                && let Some(word) = View::object_at(table.arena, offset)
             {
-                heap::prefetch(view.value_word());
+                heap::prefetch(word);
             }
         }
     }

@@ -11,7 +11,6 @@ use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::hash_of;
 use crate::key::DatabaseId;
-use crate::layout::Form;
 use crate::listeners::{ChangeKind, Scene};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
@@ -82,8 +81,9 @@ pub(crate) fn first_deadline(shared: &Shared, link: Link) -> Option<u64> {
         return None;
     }
     let view = view_of(shared, link)?;
-    // SAFETY: the caller holds the bucket, and the structure is used through this alone.
-    unsafe { heap::change(view.value_word()) }.first_member_deadline_unix_ms()
+    // SAFETY: the caller holds the bucket, and the structure is used through this alone. It is in a box, as
+    // all are that have members with deadlines.
+    unsafe { heap::change(&view) }.first_member_deadline_unix_ms()
 }
 
 /// Visits the structures that have members with deadlines; stops at one for which `visit` finds no
@@ -112,8 +112,9 @@ fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -
     if first_deadline(place.shared, link).is_some_and(|deadline| deadline <= now) {
         *changed = true;
         local.save_first(place.shared, place.index, place.home);
-        // SAFETY: the caller holds the bucket, and the structure is used through this alone.
-        let object = unsafe { heap::change(view.value_word()) };
+        // SAFETY: the caller holds the bucket, and the structure, which is in a box, as the one just looked at
+        // is, is used through this alone.
+        let object = unsafe { heap::change(&view) };
         object.expire_members(now, MEMBERS_PER_VISIT, |member| {
             if let Some(sink) = local.told_sink() {
                 let database = place.database;
@@ -125,8 +126,8 @@ fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -
         local.event_behind(place.shared, place.database, link, class, name);
         let is_emptied = object.is_to_be_removed();
         let bytes = object.memory_bytes() as u64;
-        local.count_object(place.shared, view.object_bytes(), bytes);
-        view.set_object_bytes(bytes);
+        local.count_object(place.shared, heap::counted_bytes(&view), bytes);
+        view.set_second_word(bytes);
         if !is_emptied {
             place.tell(local, link, ChangeKind::Written);
         }
@@ -142,9 +143,9 @@ fn is_emptied(shared: &Shared, link: Link) -> bool {
     object_of(shared, link).is_some_and(Object::is_to_be_removed)
 }
 
-/// The structure behind a link, for who holds the bucket.
+/// The structure in a box behind a link, for who holds the bucket: no other has members with deadlines.
 fn object_of(shared: &Shared, link: Link) -> Option<&Object> {
     let view = view_of(shared, link)?;
     // SAFETY: the caller holds the bucket for as long as it looks.
-    (view.form() == Form::Object).then(|| unsafe { heap::look(view.value_word()) })
+    unsafe { heap::boxed(&view) }
 }

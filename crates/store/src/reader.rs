@@ -159,7 +159,7 @@ impl Indexed {
         let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
         let record = look.record(&self.local, key);
         if let Some(object) = record.as_ref().and_then(Record::object) {
-            visit(object);
+            visit(&object);
         }
         drop(patience);
         self.local.notes_use = notes_use;

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use base::number::IntegerText;
-use structures::{Object, Structure};
+use structures::{Kept, Object, Structure};
 
 use crate::arena::{Arena, Offset};
 use crate::blob::{Blob, BlobRef};
 use crate::bucket::BUCKET_BYTES;
 use crate::clock::Clock;
 use crate::growth::LOAD;
-use crate::heap;
+use crate::heap::{self, Lent};
 use crate::layout::{Form, OPTIMISTIC_BYTES_MAX, View};
 #[cfg(any(test, feature = "naive"))]
 use crate::naive::Cell;
@@ -126,21 +126,27 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn is_string(&self) -> bool {
         match &self.source {
-            Source::Slot(slot) => slot.view.form() != Form::Object,
+            Source::Slot(slot) => !slot.view.form().is_object(),
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => cell.data.object().is_none(),
         }
     }
 
     /// What the key holds, if it is no string. A reader without the lock never meets one: the store
-    /// takes the lock for it, so that what is read here is the object itself.
+    /// takes the lock for it, so that what is read here is the object itself. A small one is put together
+    /// for this from what the record has of it: who looks more than once keeps it.
     #[inline]
     #[must_use]
-    pub fn object(&self) -> Option<&Object> {
+    pub fn object(&self) -> Option<Lent<'_, Object>> {
+        self.kept()
+    }
+
+    #[inline(always)]
+    fn kept<T: Kept>(&self) -> Option<Lent<'_, T>> {
         match &self.source {
-            Source::Slot(slot) => slot.object(),
+            Source::Slot(slot) => slot.kept(),
             #[cfg(any(test, feature = "naive"))]
-            Source::Naive(cell) => cell.data.object(),
+            Source::Naive(cell) => Some(Lent::in_place(T::of(cell.data.object()?)?)),
         }
     }
 
@@ -148,10 +154,9 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// [`StoreError::WrongKind`] when it holds something else.
-    #[inline]
-    pub fn structure<S: Structure>(&self) -> Result<&S, StoreError> {
-        let structure = self.object().and_then(S::of);
-        structure.ok_or(StoreError::WrongKind)
+    #[inline(always)]
+    pub fn structure<S: Structure>(&self) -> Result<Lent<'_, S>, StoreError> {
+        self.kept().ok_or(StoreError::WrongKind)
     }
 
     /// What OBJECT ENCODING answers.
@@ -161,8 +166,8 @@ impl<'a> Record<'a> {
             Source::Slot(slot) => match slot.view.form() {
                 Form::Integer => Encoding::Integer,
                 Form::Bytes if slot.len() <= EMBEDDED_BYTES_MAX => Encoding::Embedded,
-                Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Object => {
-                    let object = slot.object();
+                Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Object | Form::Compact => {
+                    let object = slot.kept::<Object>();
                     object.map_or(Encoding::Raw, |object| Encoding::Object(object.encoding()))
                 }
             },
@@ -324,7 +329,7 @@ impl<'a> Slot<'a> {
         match self.view.form() {
             Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),
             Form::Integer => base::number::decimal_len(self.view.integer()),
-            Form::Object => 0,
+            Form::Object | Form::Compact => 0,
         }
     }
 
@@ -367,7 +372,7 @@ impl<'a> Slot<'a> {
             Form::Blob => {
                 self.with_blob(|blob| blob.chunks(range).for_each(visit));
             }
-            Form::Object => {}
+            Form::Object | Form::Compact => {}
         }
     }
 
@@ -381,20 +386,20 @@ impl<'a> Slot<'a> {
         Some(look(&blob))
     }
 
-    #[inline]
-    fn object(&self) -> Option<&Object> {
-        if self.view.form() != Form::Object || !self.is_locked {
+    #[inline(always)]
+    fn kept<T: Kept>(&self) -> Option<Lent<'_, T>> {
+        if !self.is_locked {
             return None;
         }
         // SAFETY: whoever made this a locked slot holds the bucket for as long as the slot lives.
-        Some(unsafe { heap::look(self.view.value_word()) })
+        unsafe { heap::look(&self.view) }
     }
 
     fn memory_bytes(&self, key_len: usize) -> usize {
         let blob = self.with_blob(Blob::memory_bytes).unwrap_or(0);
         let is_long_key = self.view.header().fields().inline_key.is_none();
         let long_key = if is_long_key { key_len } else { 0 };
-        let object = self.object().map_or(0, Object::memory_bytes);
+        let object = usize::try_from(heap::counted_bytes(&self.view)).unwrap_or(usize::MAX);
         class_bytes(self.view.class()) + blob + object + long_key + INDEX_SHARE_BYTES
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the whole store through its surface. What they share is here.
 
+mod collections;
 mod etags;
 mod events;
 mod eviction;

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use structures::Object;
+
 use crate::accounting::Ledger;
 use crate::blob::Blob;
 use crate::heap;
@@ -112,9 +114,9 @@ impl Detached {
     fn is_slow_to_free(&self) -> bool {
         let mut is_slow = false;
         self.for_each(|view| {
-            is_slow |= view.form() == Form::Object
-                // SAFETY: the index was detached while nobody was inside, so that nobody changes its objects.
-                && unsafe { heap::look(view.value_word()) }.is_slow_to_free();
+            // SAFETY: the index was detached while nobody was inside, so that nobody changes its objects.
+            let object = unsafe { heap::boxed(view) };
+            is_slow |= object.is_some_and(Object::is_slow_to_free);
         });
         is_slow
     }
@@ -155,10 +157,10 @@ fn free(cache: &mut SlabCache, view: &View<'_>) -> u64 {
             // records any more; the claim of each word ends here.
             drop(unsafe { Blob::from_raw(view.value_word()) });
         }
-        Form::Object => {
-            object_bytes = view.object_bytes();
+        Form::Object | Form::Compact => {
+            object_bytes = heap::counted_bytes(view);
             // SAFETY: as above.
-            drop(unsafe { heap::take(view.value_word()) });
+            drop(unsafe { heap::take(view) });
         }
     }
     if let Some(word) = view.long_key_word() {

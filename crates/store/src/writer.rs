@@ -4,6 +4,8 @@
 //! draft is built in a slot of its own, where nobody can see it, then its link replaces the old one,
 //! and the old slot is freed. So a record that cannot be written (no memory) is left as it was.
 
+use std::mem::MaybeUninit;
+
 use base::number::{IntegerText, parse_i64};
 use base::sync::atomic::Ordering;
 use structures::{Object, Structure};
@@ -14,7 +16,7 @@ use crate::bucket::{Bucket, Link};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::event::{Event, EventClass};
-use crate::heap;
+use crate::heap::{self, Body};
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::Key;
@@ -346,17 +348,16 @@ impl<'a> Writer<'a> {
     /// Makes the key hold an object. Where there is an object already, this does not fail.
     fn set_object(
         &mut self,
-        object: Box<Object>,
+        object: Body,
         deadline_unix_ms: Option<u64>,
     ) -> Result<(), StoreError> {
-        let bytes = object.memory_bytes() as u64;
         let in_place = self.view().filter(|view| {
             let has_room = deadline_unix_ms.is_none() || view.header().has_deadline();
-            view.form() == Form::Object && has_room
+            view.form().is_object() && has_room
         });
-        if let Some(view) = in_place {
+        if let Some(mut view) = in_place {
             self.changed = Changed::Announced;
-            // SAFETY: the bucket is held, and the pointer is replaced below.
+            // SAFETY: the bucket is held, and the words are replaced below.
             unsafe { self.local.free_value(self.shared, &view) };
             if view.header().has_deadline() {
                 let old = view.deadline_unix_ms();
@@ -366,22 +367,23 @@ impl<'a> Writer<'a> {
             if view.header().has_etag() {
                 view.set_etag(0);
             }
-            self.keep_object(&view, object, bytes);
+            self.keep_object(&mut view, object);
             self.use_again(&view);
             return Ok(());
         }
-        let draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline_unix_ms.into())?;
-        self.keep_object(&draft, object, bytes);
+        let mut draft = self.draft(Form::Object, OBJECT_BYTES, 0, deadline_unix_ms.into())?;
+        self.keep_object(&mut draft, object);
         self.publish(draft, OldValue::Free)
     }
 
     /// Writes an object into its record, and counts it.
-    fn keep_object(&mut self, view: &View<'a>, mut object: Box<Object>, bytes: u64) {
-        if object.has_member_deadlines() {
-            self.arm_members(&mut object, None);
+    fn keep_object(&mut self, view: &mut View<'a>, mut object: Body) {
+        if let Body::Boxed(object) = &mut object
+            && object.has_member_deadlines()
+        {
+            self.arm_members(object, None);
         }
-        view.set_value_word(heap::leak(object));
-        view.set_object_bytes(bytes);
+        let bytes = heap::keep(view, object);
         self.local.count_object(self.shared, 0, bytes);
     }
 
@@ -409,37 +411,86 @@ impl<'a> Writer<'a> {
         &mut self,
         change: impl FnOnce(&mut S) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let Some(view) = self.view() else {
+        let Some(mut view) = self.view() else {
             return Ok(None);
         };
-        if view.form() != Form::Object {
+        if !view.form().is_object() {
             return Err(StoreError::WrongKind);
         }
-        // SAFETY: the bucket is held, and all other uses of the object go through `self`.
-        let object = unsafe { heap::change(view.value_word()) };
-        let has_deadlines = object.has_member_deadlines();
-        let due = has_deadlines.then(|| object.first_member_deadline_unix_ms());
-        let due = due.flatten();
-        let Some(structure) = S::of_mut(object) else {
-            return Err(StoreError::WrongKind);
+        let before = view.second_word();
+        let mut due = None;
+        // Where a structure lies meanwhile that is in no box. It is not dropped, and need not be: once the
+        // change is closed it is empty.
+        let mut place = MaybeUninit::uninit();
+        let structure = if view.form() == Form::Object {
+            // SAFETY: the bucket is held, and all other uses of the object go through `self`.
+            let object = unsafe { heap::change(&view) };
+            if object.has_member_deadlines() {
+                due = object.first_member_deadline_unix_ms();
+            }
+            S::of_mut(object)
+        } else {
+            // SAFETY: as above.
+            unsafe { heap::open(&view) }.map(|structure| place.write(structure))
         };
+        let structure = structure.ok_or(StoreError::WrongKind)?;
         self.changed = self.changed.max(Changed::Quietly);
         self.changed_structure = true;
         let answer = change(structure);
+        if view.form() == Form::Object {
+            self.close_boxed(&view, before, due);
+        } else {
+            self.close_compact(&mut view, before, structure);
+        }
+        Ok(Some(answer))
+    }
+
+    /// Ends a change of the object in the record's box, which was counted with `before` bytes, and of which
+    /// a member was `due` first.
+    #[inline(always)]
+    fn close_boxed(&mut self, view: &View<'a>, before: u64, due: Option<u64>) {
+        // SAFETY: the bucket is held, and all other uses of the object go through `self`.
+        let object = unsafe { heap::change(view) };
         if object.has_member_deadlines() {
             self.arm_members(object, due);
         }
         if object.is_to_be_removed() {
             self.remove();
-            return Ok(Some(answer));
+            return;
         }
-        let (before, now) = (view.object_bytes(), object.memory_bytes() as u64);
+        let now = object.memory_bytes() as u64;
         if before != now {
-            view.set_object_bytes(now);
+            view.set_second_word(now);
             self.local.count_object(self.shared, before, now);
         }
-        self.use_again(&view);
-        Ok(Some(answer))
+        self.use_again(view);
+    }
+
+    /// Ends a change of a structure that was in no box; `before` is the record's second word from then.
+    #[inline(always)]
+    fn close_compact(&mut self, view: &mut View<'a>, before: u64, structure: &mut impl Structure) {
+        let is_to_be_removed = structure.is_to_be_removed();
+        if let Some((before, now)) = heap::give_back(view, structure, before) {
+            self.local.count_object(self.shared, before, now);
+        }
+        if is_to_be_removed {
+            self.remove();
+            return;
+        }
+        if view.form() == Form::Object {
+            self.arm_boxed(view);
+        }
+        self.use_again(view);
+    }
+
+    /// Asks for a look at a structure that came into a box, as one does whose members got deadlines.
+    #[cold]
+    fn arm_boxed(&mut self, view: &View<'a>) {
+        // SAFETY: the bucket is held, and all other uses of the object go through `self`.
+        let object = unsafe { heap::change(view) };
+        if object.has_member_deadlines() {
+            self.arm_members(object, None);
+        }
     }
 
     /// As [`Writer::change`], with an empty structure for an absent key.
@@ -449,7 +500,7 @@ impl<'a> Writer<'a> {
         change: impl FnOnce(&mut S) -> R,
     ) -> Result<R, StoreError> {
         if self.spot.is_none() {
-            self.set_object(Box::new(S::empty().into_object()), None)?;
+            self.set_object(Body::of(S::empty()), None)?;
         }
         let answer = self.change(change)?;
         answer.ok_or(StoreError::OutOfMemory)
@@ -465,7 +516,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
         let len = self.record().map_or(0, |record| record.len());
         let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
-        if self.view().is_some_and(|view| view.form() == Form::Object) {
+        if self.view().is_some_and(|view| view.form().is_object()) {
             return Err(StoreError::WrongKind);
         }
         let new_len = len.max(end);
@@ -594,10 +645,10 @@ impl<'a> Writer<'a> {
             draft.set_value_word(view.value_word());
             return self.publish(draft, OldValue::Moved);
         }
-        if form == Form::Object {
-            let draft = self.draft(Form::Object, OBJECT_BYTES, 0, attributes)?;
+        if form.is_object() {
+            let draft = self.draft(form, OBJECT_BYTES, len, attributes)?;
             draft.set_value_word(view.value_word());
-            draft.set_object_bytes(view.object_bytes());
+            draft.set_second_word(view.second_word());
             return self.publish(draft, OldValue::Moved);
         }
         if !self.fits_slot(header.value_len(), attributes) {
@@ -639,8 +690,8 @@ impl<'a> Writer<'a> {
 
     /// Moves the value out.
     pub(crate) fn take(&mut self) -> Option<Owned> {
-        if let Some(view) = self.view().filter(|view| view.form() == Form::Object) {
-            return Some(self.take_object(view));
+        if let Some(view) = self.view().filter(|view| view.form().is_object()) {
+            return self.take_object(view);
         }
         let owned = self.duplicate()?;
         self.remove();
@@ -648,16 +699,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Moves the object of a record out, and removes the record.
-    fn take_object(&mut self, mut view: View<'a>) -> Owned {
+    fn take_object(&mut self, mut view: View<'a>) -> Option<Owned> {
         let deadline_unix_ms = view.deadline_unix_ms();
         // SAFETY: the bucket is held, and the record forgets the pointer before it is removed.
         let object = unsafe { self.local.take_object(self.shared, &view) };
         view.set_header(view.header().with_value(Form::Integer, 0));
         self.remove();
-        Owned {
-            content: Content::Object(object),
+        Some(Owned {
+            content: Content::Object(object?),
             deadline_unix_ms,
-        }
+        })
     }
 
     /// A copy of the value; a blob is shared until one of the two is changed.
@@ -670,9 +721,9 @@ impl<'a> Writer<'a> {
                 let blob = unsafe { Blob::look(view.value_word()) };
                 Content::Blob(Blob::clone(&blob))
             }
-            Form::Object => {
-                // SAFETY: the record's word leads to its object, and the bucket is held.
-                let object = unsafe { heap::look(view.value_word()) };
+            Form::Object | Form::Compact => {
+                // SAFETY: the bucket is held.
+                let object = unsafe { heap::look::<Object>(&view) }?;
                 Content::Object(Box::new(object.clone()))
             }
             form => Content::Bytes {
@@ -700,7 +751,7 @@ impl<'a> Writer<'a> {
                 self.set_bytes(&bytes, form, deadline.into())
             }
             Content::Blob(blob) => self.set_blob(blob, deadline.into(), OldValue::Free),
-            Content::Object(object) => self.set_object(object, deadline),
+            Content::Object(object) => self.set_object(Body::of_box(object), deadline),
         }
     }
 
@@ -867,7 +918,7 @@ impl<'a> Writer<'a> {
     ) -> Option<View<'a>> {
         let mut view = self
             .view()
-            .filter(|view| !matches!(view.form(), Form::Blob | Form::Object))?;
+            .filter(|view| view.form() != Form::Blob && !view.form().is_object())?;
         let header = view.header();
         let bytes = view.value_at() + value_bytes;
         let slot_bytes = class_bytes(view.class());
@@ -1031,7 +1082,8 @@ enum OldValue {
 #[inline]
 fn flags_of(view: &View<'_>) -> u64 {
     let header = view.header();
-    let is_long = matches!(view.form(), Form::Blob | Form::Object)
+    let is_long = view.form() == Form::Blob
+        || view.form().is_object()
         || header.fields().inline_key.is_none()
         || header.value_len() > OPTIMISTIC_BYTES_MAX;
     let mut flags = 0;

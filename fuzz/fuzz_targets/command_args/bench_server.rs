@@ -156,7 +156,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 value,
                 record.deadline_unix_ms(),
                 record.encoding(),
-                record.object().cloned(),
+                record.object().as_deref().cloned(),
                 record.etag(),
             ));
         });

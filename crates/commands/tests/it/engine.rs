@@ -223,7 +223,7 @@ fn dump_database(store: &mut Handle, database: DatabaseId, dumped: &mut Vec<Dump
                 record.to_vec(),
                 record.deadline_unix_ms(),
                 record.encoding(),
-                record.object().cloned(),
+                record.object().as_deref().cloned(),
                 record.etag(),
             ));
         });

@@ -36,7 +36,7 @@ pub(crate) fn dump_with<R>(
                     record.key().to_vec(),
                     record.to_vec(),
                     record.deadline_unix_ms(),
-                    record.object().cloned(),
+                    record.object().as_deref().cloned(),
                     record.etag(),
                 );
                 dumped.push((found, of(record)));

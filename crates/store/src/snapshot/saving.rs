@@ -122,9 +122,11 @@ fn save_record(view: &View<'_>, database: DatabaseId, key: &[u8], batch: &mut Ba
             let blob = unsafe { Blob::look(view.value_word()) };
             batch.push_blob(named, blob.pin(0..blob.len()));
         }
-        Form::Object => {
-            // SAFETY: the record's word leads to its object, and the bucket is held.
-            batch.push_object(named, unsafe { heap::look(view.value_word()) });
+        Form::Object | Form::Compact => {
+            // SAFETY: the bucket is held.
+            if let Some(object) = unsafe { heap::look::<structures::Object>(view) } {
+                batch.push_object(named, &object);
+            }
         }
         Form::Bytes | Form::ChangedBytes => {
             // SAFETY: the bucket is held.

@@ -1,5 +1,7 @@
 //! The memory limit under every policy.
 
+use structures::{BlockLimit, Element, End, List};
+
 use super::{Force, Notes, Told};
 use crate::handle::Handle;
 use crate::policy::Policy;
@@ -92,6 +94,41 @@ fn the_limit_holds_under_every_policy() {
         let used = used_bytes(&mut handle, 1 << 39);
         assert!(used > LIMIT_BYTES / 2, "{policy} evicted too much: {used}");
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn small_collections_go_with_all_that_they_were_counted_with() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(1_000);
+    store.set_memory_limit(LIMIT_BYTES, Policy::AllKeysRandom, 5);
+    let limit = BlockLimit::default();
+    for number in 0..60_000 {
+        let key = format!("list:{number}");
+        let key = handle.key(0, key.as_bytes());
+        handle.make_room(64).unwrap();
+        let push = |list: &mut List| {
+            for element in 0..number % 20 + 1 {
+                list.push(End::Back, Element::Integer(element), limit);
+            }
+        };
+        handle
+            .modify(&key, |entry| entry.change_or_create(push))
+            .unwrap();
+    }
+    let used = used_bytes(&mut handle, 1_001);
+    assert!(used <= LIMIT_BYTES + SLACK_BYTES, "{used}");
+    let evicted = store.statistics().evicted;
+    // Record and buffer take 80 to 96 bytes.
+    assert!((5_000..30_000).contains(&evicted), "{evicted}");
+    for number in 0..60_000 {
+        let key = format!("list:{number}");
+        handle.delete(&handle.key(0, key.as_bytes()), |_| ());
+    }
+    handle.begin(20_000);
+    let left = used_bytes(&mut handle, 20_001);
+    assert!(left < LIMIT_BYTES / 4, "{left}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn len(handle: &mut Handle, name: &str) -> Option<usize> {
     let key = handle.key(0, name.as_bytes());
     handle.read(&key, |record| {
         let record = record?;
-        Some(record.structure::<List>().map_or(0, List::len))
+        Some(record.structure::<List>().map_or(0, |list| list.len()))
     })
 }
 
@@ -37,6 +37,13 @@ fn used_bytes(handle: &mut Handle) -> u64 {
     let now = handle.now_unix_ms();
     handle.tick(now);
     handle.statistics().used_bytes
+}
+
+/// The same to the byte: long enough after the last look that the thread tells what it counted.
+fn exactly_used_bytes(handle: &mut Handle) -> u64 {
+    let later = handle.now_unix_ms() + 10_000;
+    handle.begin(later);
+    used_bytes(handle)
 }
 
 /// Waits until nothing is left to be freed.
@@ -107,6 +114,100 @@ fn what_objects_take_is_counted_while_they_change_and_when_they_go() {
     handle.flush(None);
     wait_for_lazy_free(&handle);
     assert!(used_bytes(&mut handle) < before + 4096, "flushed");
+}
+
+#[test]
+fn a_small_collection_is_its_record_and_one_buffer() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(1_000);
+    push(&mut handle, "first", 0..1);
+    let before = exactly_used_bytes(&mut handle);
+    let limit = BlockLimit::default();
+    let ways: [fn(&mut Handle); 5] = [
+        |handle| {
+            let key = handle.key(0, b"l");
+            assert!(handle.delete(&key, |_| ()));
+        },
+        |handle| {
+            let key = handle.key(0, b"l");
+            let set = handle.upsert(&key, b"text", Deadline::Never, |_| ());
+            set.unwrap();
+            handle.delete(&key, |_| ());
+        },
+        |handle| {
+            let (key, other) = (handle.key(0, b"l"), handle.key(0, b"m"));
+            let moved = handle.modify(&key, |entry| entry.take()).unwrap();
+            handle.modify(&other, |entry| entry.put(moved)).unwrap();
+            let copy = handle.modify(&other, |entry| entry.duplicate()).unwrap();
+            handle.modify(&other, |entry| entry.put(copy)).unwrap();
+            assert_eq!(len(handle, "m"), Some(9));
+            handle.delete(&other, |_| ());
+        },
+        |handle| {
+            // More than a buffer it has a box, and keeps it.
+            push(handle, "l", 9..20_000);
+            assert_eq!(len(handle, "l"), Some(20_000));
+            let key = handle.key(0, b"l");
+            let limit = BlockLimit::default();
+            let most = |list: &mut List| list.pop(End::Back, 19_991, limit);
+            assert_eq!(
+                handle.modify(&key, |entry| entry.change(most)),
+                Ok(Some(()))
+            );
+            assert_eq!(len(handle, "l"), Some(9));
+            handle.delete(&key, |_| ());
+        },
+        |handle| {
+            let key = handle.key(0, b"l");
+            handle.modify(&key, |entry| {
+                entry.set_etag(7).unwrap();
+                let copy = entry.duplicate().unwrap();
+                entry.put(copy).unwrap();
+            });
+            assert_eq!(len(handle, "l"), Some(9));
+            handle.delete(&key, |_| ());
+        },
+    ];
+    for (number, end) in ways.iter().enumerate() {
+        push(&mut handle, "l", 0..9);
+        // Header, key, the two words of an object; 18 bytes of elements in the shortest allocation.
+        assert_eq!(
+            exactly_used_bytes(&mut handle),
+            before + 32 + 32,
+            "way {number}"
+        );
+        end(&mut handle);
+        assert_eq!(exactly_used_bytes(&mut handle), before, "way {number}");
+    }
+    let key = handle.key(0, b"first");
+    let more = |list: &mut List| list.push(End::Back, Element::Integer(1 << 40), limit);
+    handle.modify(&key, |entry| entry.change(more)).unwrap();
+    assert_eq!(exactly_used_bytes(&mut handle), before, "there was room");
+}
+
+/// What it had is lost, but it is nowhere twice. (The binary ends at any panic.)
+#[test]
+fn a_change_that_panics_leaves_a_small_collection_empty() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    push(&mut handle, "l", 0..9);
+    let key = handle.key(0, b"l");
+    for _ in 0..2 {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let change = |list: &mut List| {
+                // What the record must not lead to any more. (What is left at the panic is never freed.)
+                *list = List::new();
+                panic!("in the middle of a change");
+            };
+            handle.modify(&key, |entry| entry.change(change))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(len(&mut handle, "l"), Some(0));
+        push(&mut handle, "l", 0..5);
+        assert_eq!(len(&mut handle, "l"), Some(5));
+    }
+    assert!(handle.delete(&key, |_| ()));
 }
 
 #[test]

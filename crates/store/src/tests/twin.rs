@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use structures::memory::allocated;
 use structures::{BlockLimit, Element, End, List, Object};
 
+use super::collections::{Collect, collect};
 use super::{Force, Notes};
 use crate::handle::Handle;
 use crate::key::DatabaseId;
@@ -38,14 +40,18 @@ fn seen(record: &Record<'_>) -> Seen {
     let object = record.object();
     assert_eq!(record.is_string(), object.is_none());
     let text_bytes = value.len().min(8);
-    let least_bytes = object.map_or(text_bytes, Object::memory_bytes);
+    // A small one needs nothing that leads to its buffer.
+    let box_bytes = allocated(size_of::<Object>());
+    let least_bytes = object
+        .as_deref()
+        .map_or(text_bytes, |object| object.memory_bytes() - box_bytes);
     assert!(record.memory_bytes() >= least_bytes);
     Seen {
         integer: record.integer(),
         encoding: record.encoding(),
         deadline_unix_ms: record.deadline_unix_ms(),
         etag: record.etag(),
-        object: object.cloned(),
+        object: object.as_deref().cloned(),
         value,
     }
 }
@@ -68,6 +74,7 @@ pub(super) enum Step {
     Touch(Name),
     Push(Name, Value, End),
     Pop(Name, usize),
+    Collect(Name, Collect),
     Increment(Name),
     ReadSeveral(Vec<Name>),
     WriteSeveral(Vec<(Name, Value)>),
@@ -79,12 +86,12 @@ pub(super) enum Step {
 
 #[derive(Clone, Debug)]
 pub(super) struct Name {
-    database: DatabaseId,
-    bytes: Vec<u8>,
+    pub(super) database: DatabaseId,
+    pub(super) bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Value(Vec<u8>);
+pub(super) struct Value(pub(super) Vec<u8>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
@@ -116,15 +123,15 @@ fn value() -> impl Strategy<Value = Value> {
     .prop_map(Value)
 }
 
-fn end() -> impl Strategy<Value = End> {
+pub(super) fn end() -> impl Strategy<Value = End> {
     prop_oneof![Just(End::Front), Just(End::Back)]
 }
 
-fn etag() -> impl Strategy<Value = u64> {
+pub(super) fn etag() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..20_u64, Just(ETAG_MAX)]
 }
 
-fn when() -> impl Strategy<Value = When> {
+pub(super) fn when() -> impl Strategy<Value = When> {
     prop_oneof![
         Just(When::Keep),
         Just(When::Never),
@@ -150,6 +157,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => name().prop_map(Step::Touch),
         8 => (name(), value(), end()).prop_map(|(n, v, end)| Step::Push(n, v, end)),
         4 => (name(), 0..3_usize).prop_map(|(n, count)| Step::Pop(n, count)),
+        8 => (name(), collect()).prop_map(|(n, c)| Step::Collect(n, c)),
         4 => name().prop_map(Step::Increment),
         2 => proptest::collection::vec(name(), 0..8).prop_map(Step::ReadSeveral),
         2 => proptest::collection::vec((name(), value()), 0..8).prop_map(Step::WriteSeveral),
@@ -246,7 +254,6 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
                 }
             })
         }
-        Step::Touch(_) | Step::Push(..) | Step::Pop(..) => run_on_object(handle, step),
         Step::Increment(name) => {
             let key = key!(name);
             handle.modify(&key, |entry| {
@@ -297,6 +304,9 @@ pub(super) fn run(handle: &mut Handle, step: &Step, now: &mut u64) -> Answer {
             while handle.tick(*now) {}
             Answer::Nothing
         }
+        Step::Touch(_) | Step::Push(..) | Step::Pop(..) | Step::Collect(..) => {
+            run_on_object(handle, step)
+        }
     }
 }
 
@@ -332,6 +342,10 @@ fn run_on_object(handle: &mut Handle, step: &Step) -> Answer {
             let left = handle.modify(&key, |entry| entry.change(pop));
             Answer::Length(left.map(|left| left.unwrap_or(usize::MAX)))
         }
+        Step::Collect(name, change) => {
+            let key = handle.key(name.database, &name.bytes);
+            Answer::Length(handle.modify(&key, |entry| change.run(entry)))
+        }
         Step::Touch(name) => {
             let key = handle.key(name.database, &name.bytes);
             handle.modify(&key, |entry| {
@@ -358,7 +372,7 @@ fn dump(handle: &mut Handle, database: DatabaseId) -> BTreeMap<Vec<u8>, Seen> {
     }
 }
 
-fn compare(force: Force, steps: &[Step]) {
+pub(super) fn compare(force: Force, steps: &[Step]) {
     let stores = [
         force.store(DATABASES),
         Store::naive(&Options {

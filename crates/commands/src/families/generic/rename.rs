@@ -3,7 +3,6 @@
 use base::number::IntegerText;
 use protocol::Reply;
 use store::{DatabaseId, Entry, Event, EventClass, Key, Owned};
-use structures::Object;
 
 use crate::args::Args;
 use crate::context::Context;
@@ -208,7 +207,7 @@ fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> Comma
     let found = context.store.modify(source, |entry| {
         let record = entry.record()?;
         Some((
-            record.object().map(Object::to_empty),
+            record.object().map(|object| object.to_empty()),
             record.deadline_unix_ms(),
         ))
     });

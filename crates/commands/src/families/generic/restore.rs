@@ -237,6 +237,44 @@ mod tests {
         server.run_args(&args)
     }
 
+    /// Moved, copied, dumped and restored while they are one buffer, and once a long element made them more.
+    #[test]
+    fn small_collections_are_the_same_on_every_way() {
+        let mut server = TestServer::new();
+        let (long, longest) = ("x".repeat(100), "x".repeat(10_000));
+        let kinds = [
+            ("RPUSH", "0 1 2", longest.clone(), "quicklist"),
+            ("SADD", "0 1 2", long.clone(), "hashtable"),
+            ("SADD", "a b c", long.clone(), "hashtable"),
+            ("HSET", "a 0 b 1 c 2", format!("d {long}"), "hashtable"),
+            ("ZADD", "0 a 1 b 2 c", format!("3 {long}"), "skiplist"),
+        ];
+        for (number, (command, three, fourth, large)) in kinds.into_iter().enumerate() {
+            let names = ["a", "b", "c", "d"].map(|name| format!("{number}:{name}"));
+            let [first, second, third, last] = &names;
+            server.run(&format!("{command} {first} {three}"));
+            let small = server.text(&format!("OBJECT ENCODING {first}"));
+            let used = server.integer(&format!("MEMORY USAGE {first}"));
+            assert!(used < 100, "{command}: {used}");
+            for encoding in [small.as_str(), large] {
+                server.run(&format!("COPY {first} {second} REPLACE"));
+                server.run(&format!("RENAME {second} {third}"));
+                let dumped = payload(&mut server, third);
+                restore(&mut server, last, "0", &dumped, &["REPLACE"]);
+                for name in [first, third, last] {
+                    let is = server.text(&format!("OBJECT ENCODING {name}"));
+                    assert_eq!(is, encoding, "{command} {name}");
+                    if encoding == small {
+                        let takes = server.integer(&format!("MEMORY USAGE {name}"));
+                        assert_eq!(takes, used, "{command} {name}");
+                    }
+                }
+                server.run(&format!("{command} {first} {fourth}"));
+            }
+        }
+        server.assert_effects_replay();
+    }
+
     #[test]
     fn every_type_comes_back_as_it_was() {
         let mut server = TestServer::new();

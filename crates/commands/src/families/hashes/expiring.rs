@@ -204,7 +204,7 @@ fn hsetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             .as_ref()
             .map(|record| record.structure::<Hash>())
             .transpose()?;
-        if !presence.allows(hash, pairs, now) {
+        if !presence.allows(hash.as_deref(), pairs, now) {
             return Ok(false);
         }
         if deadline.is_some_and(|deadline| deadline <= now) {

@@ -120,7 +120,7 @@ fn first_of(
         let Some(record) = record else {
             return Ok(None);
         };
-        let list: &List = record.structure()?;
+        let list = record.structure::<List>()?;
         Ok(list.peek(end).map(|element| element.to_vec()))
     })
 }

@@ -143,7 +143,7 @@ fn form_of(context: &mut Context<'_>, key: &[u8]) -> Result<(&'static str, usize
     let key = context.key(key);
     let seen = context.store.inspect(&key, |record| {
         let record = record?;
-        let elements = record.object().map_or(0, structures::Object::len);
+        let elements = record.object().map_or(0, |object| object.len());
         Some((record.encoding().name(), elements))
     });
     seen.ok_or(CommandError::NoSuchKey)

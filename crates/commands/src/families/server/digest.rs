@@ -92,7 +92,8 @@ pub(super) fn of_values(
         let now_unix_ms = context.now_unix_ms;
         let sum_of = |record: Option<&Record<'_>>| {
             let mut sum = Sum::default();
-            if let Some(record) = record.filter(|it| is_there(it.object(), now_unix_ms)) {
+            if let Some(record) = record.filter(|it| is_there(it.object().as_deref(), now_unix_ms))
+            {
                 sum.mix_record(record, now_unix_ms);
             }
             sum
@@ -120,7 +121,7 @@ fn walked(context: &mut Context<'_>, now_unix_ms: u64) -> Sum {
         let mut cursor = 0;
         loop {
             let visit = |record: &Record<'_>| {
-                if !is_there(record.object(), now_unix_ms) {
+                if !is_there(record.object().as_deref(), now_unix_ms) {
                     return;
                 }
                 let mix = |sum: &mut Sum| sum.mix_record(record, now_unix_ms);
@@ -294,7 +295,7 @@ impl Sum {
 
     fn mix_record(&mut self, record: &Record<'_>, now_unix_ms: u64) {
         match record.object() {
-            Some(object) => self.mix_object(object, now_unix_ms),
+            Some(object) => self.mix_object(&object, now_unix_ms),
             None => self.mix_text(|visit| record.for_each_chunk(0..record.len(), visit)),
         }
         self.add_deadline(record.deadline_unix_ms().is_some());

@@ -11,7 +11,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 use protocol::Reply;
-use store::{Entry, Event, EventClass, Handle, Key, Owned, Record};
+use store::{Entry, Event, EventClass, Handle, Key, Lent, Owned, Record};
 use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits};
 
 use super::{READER, limits, write_members, write_numbers};
@@ -212,11 +212,15 @@ fn with_sets<R>(
     // Behind one that is no set no other is looked for, and none can be missed.
     let is_set = |record: &Record<'_>| record.structure::<Set>().is_ok();
     store.read_all(keys, is_set, |records| {
-        let sets = records.iter().map(|record| match record {
-            Some(record) => record.structure(),
-            None => Ok(&none),
-        });
-        let mut sets = sets.collect::<Result<Vec<&Set>, _>>()?;
+        let mut lent: Vec<Option<Lent<'_, Set>>> = Vec::with_capacity(records.len());
+        for record in records {
+            lent.push(match record {
+                Some(record) => Some(record.structure()?),
+                None => None,
+            });
+        }
+        let sets = lent.iter().map(|set| set.as_deref().unwrap_or(&none));
+        let mut sets: Vec<&Set> = sets.collect();
         pace.admit(operation.lookups(&sets))?;
         visit(&mut sets)
     })

@@ -158,7 +158,7 @@ fn spop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         let set = record.structure::<Set>()?;
         pace.admit(Wanted::Different(count).steps(set.len()))?;
         if count >= set.len() {
-            write_members(set, reply);
+            write_members(&set, reply);
             entry.remove();
             let key = entry.key();
             entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
@@ -166,7 +166,7 @@ fn spop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             return Ok(());
         }
         let mut taken = Members::default();
-        for member in choose(set, Wanted::Different(count), &mut random) {
+        for member in choose(&set, Wanted::Different(count), &mut random) {
             taken.push(member.as_bytes());
         }
         reply.set(taken.len());

@@ -365,7 +365,8 @@ fn with_input<R>(
 ) -> Result<R, CommandError> {
     context.store.modify(key, |entry| {
         let record = entry.record();
-        let input = match record.as_ref().map(Record::object) {
+        let object = record.as_ref().map(Record::object);
+        let input = match object.as_ref().map(Option::as_deref) {
             None => None,
             Some(Some(Object::SortedSet(set))) => Some(Input::Scored(set)),
             Some(Some(Object::Set(set))) => Some(Input::Plain(set)),

@@ -200,8 +200,8 @@ pub(super) fn store_result(
             .as_ref()
             .and_then(|one| one.structure::<SortedSet>().ok());
         let members: Vec<(f64, Vec<u8>)> = stored
-            .into_iter()
-            .flat_map(SortedSet::iter)
+            .iter()
+            .flat_map(|set| set.iter())
             .map(|one| (one.score, one.member.as_bytes().to_vec()))
             .collect();
         entry.effect(|effect| {

@@ -233,7 +233,8 @@ impl Claimed {
 fn check_group(entry: &Entry<'_>, key: &Key<'_>, name: &[u8]) -> CommandResult {
     let record = entry.record();
     let stream = record.as_ref().map(|record| record.structure::<Stream>());
-    let group = stream.transpose()?.and_then(|stream| stream.group(name));
+    let stream = stream.transpose()?;
+    let group = stream.as_deref().and_then(|stream| stream.group(name));
     group.map(|_| ()).ok_or_else(|| no_group(key, name, ""))
 }
 

@@ -160,7 +160,8 @@ impl Consumer<'_> {
         }
         context.store.read_structure(key, |record| {
             let stream = record.map(Record::structure::<Stream>).transpose()?;
-            let group = stream.and_then(|stream| Some((stream.log(), stream.group(self.group)?)));
+            let group = stream.as_deref();
+            let group = group.and_then(|stream| Some((stream.log(), stream.group(self.group)?)));
             let (Some((log, group)), Some(start)) = (group, start) else {
                 return Ok(());
             };

@@ -30,7 +30,7 @@ impl Elements {
         let Some(record) = record else {
             return Ok(Self::default());
         };
-        match record.object() {
+        match record.object().as_deref() {
             Some(Object::List(list)) => Ok(Self::of_list(list, options)),
             Some(Object::Set(set)) => Ok(Self::of_set(set, options)),
             Some(Object::SortedSet(set)) => Ok(Self::of_sorted_set(set, options)),

@@ -357,7 +357,10 @@ impl Sorting<'_> {
             (None, Some(record)) if record.is_string() => visit(Found::String(record)),
             (Some(field), Some(record)) => {
                 let hash = record.structure::<Hash>().ok();
-                match hash.and_then(|hash| hash.get(field, self.now_unix_ms)) {
+                let found = hash
+                    .as_deref()
+                    .and_then(|hash| hash.get(field, self.now_unix_ms));
+                match found {
                     Some(field) => visit(Found::Field(field.value.as_bytes())),
                     None => visit(Found::Nothing),
                 }
