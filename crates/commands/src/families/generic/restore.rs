@@ -243,7 +243,7 @@ mod tests {
         let mut server = TestServer::new();
         let (long, longest) = ("x".repeat(100), "x".repeat(10_000));
         let kinds = [
-            ("RPUSH", "0 1 2", longest.clone(), "quicklist"),
+            ("RPUSH", "0 1 2", longest, "quicklist"),
             ("SADD", "0 1 2", long.clone(), "hashtable"),
             ("SADD", "a b c", long.clone(), "hashtable"),
             ("HSET", "a 0 b 1 c 2", format!("d {long}"), "hashtable"),
