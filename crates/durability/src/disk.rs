@@ -14,7 +14,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use base::cached_file;
+use base::shared_words::SharedWords;
 use base::sync::atomic::{AtomicU64, Ordering};
+
+use direct::Helper;
 
 /// Rows of words that are written at once.
 pub const ROWS_MAX: usize = base::gather_write::ROWS_MAX;
@@ -50,6 +53,24 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Those of the system.
     fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.create(path)
+    }
+
+    /// As [`Disk::create_stream`], for who writes long pieces, waits for the device meanwhile, and goes on
+    /// behind a sync.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
+
+    /// Opens a file that exists, to be written as one that [`Disk::create_direct`] made: what it held counts no
+    /// more.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rewrite_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open_for_writing(path)
     }
 
     /// Opens a file that exists, for who reads it from front to back and only once: from the device, where
@@ -141,6 +162,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         let _ = range;
     }
 
+    /// Sees to it that what was written is with the system, where it outlives this process.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn hand_over(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes durable what was written and how long the file is. After an error nobody knows what of it
     /// is durable, and asking again would not tell.
     ///
@@ -166,6 +195,17 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
     fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// The first `count` words of a file that is as long as that, to be written to by any thread: what is there is
+    /// with the system at once, and durable after [`DiskFile::sync`] or before. None where that cannot be had
+    /// without danger.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn words(&self, count: usize) -> io::Result<Option<SharedWords>> {
+        let _ = count;
+        Ok(None)
+    }
 
     /// Whether what is written goes to the device at once, so that the system has no heap of it that it would
     /// have to get rid of some time. Nothing is durable for that.
@@ -194,7 +234,15 @@ impl Disk for SystemDisk {
     }
 
     fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        direct::create(path)
+        direct::create(path, Helper::Thread)
+    }
+
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        direct::create(path, Helper::None)
+    }
+
+    fn rewrite_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        direct::rewrite(path)
     }
 
     fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -277,6 +325,11 @@ impl DiskFile for SystemFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    fn words(&self, count: usize) -> io::Result<Option<SharedWords>> {
+        SharedWords::of_file(&self.0, count)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {

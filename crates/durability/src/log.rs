@@ -25,6 +25,8 @@
 //!              copy a frame           one at a time            owns the watermark
 //! ```
 //!
+//! Where memory is a ring that is mapped, it is with the system at once: then whoever syncs writes, too.
+//!
 //! Nobody waits for a device to append. Frames stay in memory until they are durable, so that those of
 //! a segment that failed are written again into another one.
 
@@ -37,6 +39,7 @@ mod options;
 mod place;
 mod reader;
 mod remainder;
+mod ring;
 mod segment;
 mod syncer;
 mod writer;
@@ -47,7 +50,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use base::clock::Clock;
-use base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::disk::Disk;
@@ -59,6 +62,8 @@ use memory::Memory;
 pub use options::{Level, Options};
 use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail, bound, has_file_of, remove_from};
+use ring::Ring;
+pub use ring::{ring_end, salvage};
 pub use segment::VERSION;
 use syncer::{Bell, Group};
 use writer::{SPARE_EXTENSION, Writer};
@@ -71,8 +76,11 @@ pub struct Log {
     options: Options,
     memory: Memory,
     places: Places,
-    /// Below: handed to the system.
+    /// Below: with the system, in segments or in the ring.
     written: CachePadded<AtomicU64>,
+    /// Below: in segments; with the system, where it was not in the ring. So once it is above the last memory that is not of
+    /// the ring, the ring has the rest. Changed with the writer held.
+    stored: AtomicU64,
     /// Below: made durable. Raised by [`Log::sync_step`] alone.
     durable: CachePadded<AtomicU64>,
     /// Somebody asked that everything below be made durable.
@@ -80,6 +88,8 @@ pub struct Log {
     /// When the oldest was written that is not durable, on the monotonic clock; 0 when all is.
     unsynced_since_ns: AtomicU64,
     level: AtomicU8,
+    /// Whoever syncs was woken for a piece of the ring.
+    is_called: AtomicBool,
     faults: Faults,
     writer: Mutex<Writer>,
     /// Held by the one who syncs. Never waited for with the writer held.
@@ -88,6 +98,9 @@ pub struct Log {
     group: Group,
     on_durable: OnceLock<Listener>,
 }
+
+/// The share of the ring that is left to those who have begun to write.
+const RING_SPARE: u64 = 4;
 
 type Listener = Box<dyn Fn(u64) + Send + Sync>;
 
@@ -106,20 +119,29 @@ impl Log {
         clock: Arc<dyn Clock>,
         directory: &Path,
         start: u64,
-        options: Options,
+        mut options: Options,
     ) -> io::Result<Arc<Self>> {
         let durable =
             remainder::durable_end(&disk, directory, start).map_err(remainder::refusal)?;
         let writer = Writer::open(&*disk, directory, durable, &options)?;
+        ring::remove(&*disk, directory)?;
+        let ring = Ring::create(&*disk, directory, durable, &options);
+        if ring.is_some() {
+            // Who has to wait is to wait for room before a write, not for the device after it.
+            let most = options.ring_bytes - options.ring_bytes / RING_SPARE;
+            options.held_bytes_max = options.held_bytes_max.min(most);
+        }
         let log = Arc::new(Self {
             directory: directory.to_owned(),
-            memory: Memory::new(durable, options.chunk_bytes),
+            memory: Memory::new(durable, options.chunk_bytes, ring),
+            stored: AtomicU64::new(durable),
             places: Places::new(start),
             written: CachePadded::new(AtomicU64::new(durable)),
             durable: CachePadded::new(AtomicU64::new(durable)),
             wanted: AtomicU64::new(0),
             unsynced_since_ns: AtomicU64::new(0),
             level: AtomicU8::new(Level::EverySecond as u8),
+            is_called: AtomicBool::new(false),
             faults: Faults::default(),
             writer: Mutex::new(writer),
             syncing: Mutex::default(),
@@ -153,11 +175,20 @@ impl Log {
         self.places.tail()
     }
 
-    /// Everything below was handed to the system. It falls back to [`Log::durable`] when a file fails.
+    /// Everything below is with the system. It falls back to [`Log::durable`] when a file fails.
     #[inline]
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
+    }
+
+    fn has_ring(&self) -> bool {
+        self.memory.has_ring()
+    }
+
+    /// Everything below was put into segments.
+    fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Acquire)
     }
 
     /// Everything below comes back after a power cut. Never falls.

@@ -24,6 +24,9 @@
 //! and the tests see it. Names stay pending when the sync of their directory fails: a file system that
 //! cannot keep those stops altogether.
 //!
+//! Words that are [mapped](DiskFile::words) are what they are for readers. A device gets a page of them as often as
+//! something is synced, as one more pending write: a crash leaves each page as it was at some time.
+//!
 //! Everything follows from the seeds as long as one thread at a time uses the device.
 
 mod content;
@@ -37,6 +40,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Prng;
+use base::shared_words::SharedWords;
+use base::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskFile};
@@ -58,6 +63,7 @@ impl SimulatedDisk {
         Self::of(State {
             names: Names::default(),
             files: Vec::new(),
+            mapped: Vec::new(),
             remains: Vec::new(),
             plan: Plan::default(),
             capacity_bytes: u64::MAX,
@@ -119,6 +125,7 @@ impl SimulatedDisk {
     /// Makes everything durable, as an orderly end of the system does. Counts as no operation.
     pub fn settle(&self) {
         let mut state = self.lock();
+        state.take_mapped();
         state.names.settle();
         state.files.iter_mut().for_each(Content::sync);
     }
@@ -129,6 +136,7 @@ impl SimulatedDisk {
     pub fn crash(&self, seed: u64) -> Self {
         let mut state = self.lock();
         state.plan.cut_power();
+        state.take_mapped();
         let mut random = Prng::seeded(seed);
         let names = state.names.survivors(&mut random);
         let mut files = Vec::new();
@@ -140,6 +148,7 @@ impl SimulatedDisk {
         Self::of(State {
             names,
             files,
+            mapped: Vec::new(),
             remains: state.remains.clone(),
             plan: Plan::default(),
             capacity_bytes: u64::MAX,
@@ -247,6 +256,9 @@ impl Disk for SimulatedDisk {
     }
 }
 
+/// What is mapped goes to a device in pieces of this length.
+const PAGE_BYTES: usize = 4096;
+
 /// An open file; it stays usable when its name is gone.
 struct SimulatedFile {
     disk: SimulatedDisk,
@@ -276,9 +288,19 @@ impl DiskFile for SimulatedFile {
         self.for_change()?.write(self.file, bytes, offset)
     }
 
+    fn words(&self, count: usize) -> io::Result<Option<SharedWords>> {
+        let mut state = self.for_change()?;
+        state.plan.asks()?;
+        let words = SharedWords::new(count);
+        state.mapped.push((self.file, words.clone()));
+        state.show_mapped(self.file);
+        Ok(Some(words))
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.lock();
         state.plan.asks()?;
+        state.take_mapped();
         Ok(state.files[self.file].read(buffer, in_memory(offset)?))
     }
 
@@ -307,6 +329,8 @@ struct State {
     names: Names,
     /// By number; those without a name stay, for whoever has them open.
     files: Vec<Content>,
+    /// Files by number, and words that they begin with.
+    mapped: Vec<(usize, SharedWords)>,
     /// What was in files that are gone: a device may show it where new bytes did not arrive.
     remains: Vec<Vec<u8>>,
     plan: Plan,
@@ -333,7 +357,9 @@ impl State {
         let offset = in_memory(offset)?;
         let planned = self.plan.writes();
         if planned.is_ok() && self.has_room(file, end) {
+            self.take_mapped();
             self.files[file].write(offset, bytes.to_vec());
+            self.show_mapped(file);
             return Ok(());
         }
         if planned.is_ok() || self.plan.is_cut_now() || !self.plan.is_off() {
@@ -359,12 +385,44 @@ impl State {
 
     fn sync(&mut self, file: usize) -> io::Result<()> {
         let planned = self.plan.syncs();
+        self.take_mapped();
         match planned {
             Ok(()) => self.files[file].sync(),
             Err(_) if self.plan.is_off() => {}
             Err(_) => self.files[file].fail_sync(&mut self.random, &self.remains),
         }
         planned
+    }
+
+    /// Takes what was changed in words that are mapped, page by page.
+    fn take_mapped(&mut self) {
+        for (file, words) in &self.mapped {
+            for (page, words) in words
+                .chunks(PAGE_BYTES / size_of::<AtomicU64>())
+                .enumerate()
+            {
+                let bytes = words
+                    .iter()
+                    .flat_map(|word| word.load(Ordering::Acquire).to_le().to_le_bytes());
+                let bytes: Vec<u8> = bytes.collect();
+                let offset = page * PAGE_BYTES;
+                let live = self.files[*file].live().get(offset..);
+                if !live.is_some_and(|live| live.starts_with(&bytes)) {
+                    self.files[*file].write(offset, bytes);
+                }
+            }
+        }
+    }
+
+    /// Puts what a file has into the words that are mapped of it.
+    fn show_mapped(&self, file: usize) {
+        let mapped = self.mapped.iter().filter(|(one, _)| *one == file);
+        for (_, words) in mapped {
+            let (live, _) = self.files[file].live().as_chunks();
+            for (word, bytes) in words.iter().zip(live) {
+                word.store(u64::from_le_bytes(*bytes).to_le(), Ordering::Release);
+            }
+        }
     }
 
     fn used_bytes(&self) -> u64 {

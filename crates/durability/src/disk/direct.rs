@@ -22,17 +22,25 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(not(any(loom, shuttle)))]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use base::page_buffer::PageBuffer;
+#[cfg(not(any(loom, shuttle)))]
+use base::shared_words::copy_out;
 
 use super::{DiskFile, SystemFile};
 
 /// What begins and ends here is taken by every device; others use the usual way.
 const PAGE_BYTES: usize = 4096;
+
+#[cfg(not(any(loom, shuttle)))]
+const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 /// What goes to the device at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -40,12 +48,33 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Pieces of one file: one that is being filled, and one that is on its way.
 const PIECES_MAX: usize = 2;
 
+/// Who takes pieces to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Helper {
+    /// A thread of the file's own, so that who fills them need not wait for it.
+    Thread,
+    /// Whoever fills them.
+    None,
+}
+
 /// Makes a file that must not exist yet.
-pub(super) fn create(path: &Path) -> io::Result<Box<dyn DiskFile>> {
-    let plain = File::create_new(path)?;
-    let direct = open_direct(path, OpenOptions::new().write(true));
-    let file = DirectFile::new(Ways::new(plain, direct), PIECE_BYTES)?;
+pub(super) fn create(path: &Path, helper: Helper) -> io::Result<Box<dyn DiskFile>> {
+    let file = direct_file(path, File::create_new(path)?, helper)?;
     Ok(Box::new(file))
+}
+
+/// Opens a file that exists, of which nothing counts any more.
+pub(super) fn rewrite(path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    let plain = File::options().read(true).write(true).open(path)?;
+    let file = direct_file(path, plain, Helper::None)?;
+    // Pages are written whole, with zeroes in place of what is not kept.
+    file.state().written_end = 0;
+    Ok(Box::new(file))
+}
+
+fn direct_file(path: &Path, plain: File, helper: Helper) -> io::Result<DirectFile> {
+    let direct = open_direct(path, OpenOptions::new().write(true));
+    DirectFile::new(Ways::new(plain, direct), PIECE_BYTES, helper)
 }
 
 /// Opens a file that is read from front to back, once.
@@ -102,7 +131,7 @@ impl Ways {
     }
 
     fn direct(&self) -> Option<&File> {
-        let is_refused = self.is_refused.load(Ordering::Relaxed);
+        let is_refused = self.is_refused.load(Relaxed);
         self.direct.as_ref().filter(|_| !is_refused)
     }
 
@@ -124,7 +153,7 @@ impl Ways {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_refusal(&error) => self.is_refused.store(true, Ordering::Relaxed),
+                Err(error) if is_refusal(&error) => self.is_refused.store(true, Relaxed),
                 Err(error) => return Err(error),
             }
             if !done.is_multiple_of(PAGE_BYTES) {
@@ -155,7 +184,7 @@ struct State {
     out: usize,
     /// Length of the file, as far as it is known here: it is no shorter.
     len: u64,
-    /// Behind the last byte of the file that was written.
+    /// Behind the last byte of the file that was written and is kept.
     written_end: u64,
     pump: Option<Pump>,
     fault: Option<Fault>,
@@ -177,11 +206,14 @@ impl Fault {
 }
 
 impl DirectFile {
-    fn new(ways: Ways, piece_bytes: usize) -> io::Result<Self> {
+    fn new(ways: Ways, piece_bytes: usize, helper: Helper) -> io::Result<Self> {
         let len = ways.plain.size()?;
         let ways = Arc::new(ways);
-        // Without a thread of its own it is written by who fills it.
-        let pump = Pump::start(&ways, piece_bytes).ok();
+        let pump = match helper {
+            // Where there is no thread to be had, it is done without.
+            Helper::Thread => Pump::start(&ways, piece_bytes).ok(),
+            Helper::None => None,
+        };
         let state = State {
             buffer: PageBuffer::new(piece_bytes)?,
             start: None,
@@ -241,13 +273,43 @@ impl State {
             let room = self.buffer.len() - self.filled;
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.buffer[self.filled..][..now.len()].copy_from_slice(now);
-            self.filled += now.len();
             bytes = later;
-            if self.filled == self.buffer.len() {
-                self.end_piece(ways)?;
+            self.advance(ways, now.len())?;
+        }
+        self.written_end = self.written_end.max(self.end().unwrap_or(0));
+        Ok(())
+    }
+
+    /// As [`State::put`], of words.
+    #[cfg(not(any(loom, shuttle)))]
+    fn put_words(&mut self, ways: &Ways, mut words: &[AtomicU64], offset: u64) -> io::Result<()> {
+        if self.end() != Some(offset) && !words.is_empty() {
+            self.go_to(ways, offset)?;
+        }
+        while let Some(word) = words.first() {
+            let room = &mut self.buffer[self.filled..];
+            let (now, later) = words.split_at((room.len() / WORD_BYTES).min(words.len()));
+            copy_out(now, &mut room[..size_of_val(now)]);
+            words = later;
+            if now.is_empty() {
+                // The piece ends inside a word.
+                let end = self.end().unwrap_or(offset);
+                self.put(ways, &word.load(Relaxed).to_le().to_le_bytes(), end)?;
+                words = &words[1..];
+            } else {
+                self.advance(ways, size_of_val(now))?;
             }
         }
         self.written_end = self.written_end.max(self.end().unwrap_or(0));
+        Ok(())
+    }
+
+    /// So many bytes more were put into the buffer.
+    fn advance(&mut self, ways: &Ways, count: usize) -> io::Result<()> {
+        self.filled += count;
+        if self.filled == self.buffer.len() {
+            self.end_piece(ways)?;
+        }
         Ok(())
     }
 
@@ -317,6 +379,22 @@ impl State {
         Ok(())
     }
 
+    /// Hands over what is not a whole piece, to the system alone.
+    fn put_in_cache(&mut self, ways: &Ways) -> io::Result<()> {
+        if let Some(pump) = &mut self.pump {
+            pump.settle()?;
+        }
+        if let Some(start) = self.start
+            && self.out < self.filled
+        {
+            let bytes = &self.buffer[self.out..self.filled];
+            ways.plain.write_at(bytes, start + self.out as u64)?;
+            self.out = self.filled;
+            self.len = self.len.max(start + self.filled as u64);
+        }
+        Ok(())
+    }
+
     /// Sees to it that everything is in the file, and nothing on its way.
     fn settle(&mut self, ways: &Ways) -> io::Result<()> {
         if let Some(pump) = &mut self.pump {
@@ -334,9 +412,33 @@ impl DiskFile for DirectFile {
         written.map_err(|error| state.lose(error))
     }
 
+    #[cfg(not(any(loom, shuttle)))]
+    fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
+        let mut state = self.state();
+        let mut put = || {
+            state.check()?;
+            state.put(&self.ways, head, offset)?;
+            let mut end = offset + head.len() as u64;
+            for row in rows {
+                state.put_words(&self.ways, row, end)?;
+                end += size_of_val(*row) as u64;
+            }
+            Ok(())
+        };
+        let written = put();
+        written.map_err(|error| state.lose(error))
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let _settled = self.settled()?;
         self.ways.plain.read_at(buffer, offset)
+    }
+
+    /// Through the system's cache: nobody waits for the device. The next piece takes whole pages again.
+    fn hand_over(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let handed = state.check().and_then(|()| state.put_in_cache(&self.ways));
+        handed.map_err(|error| state.lose(error))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -401,7 +503,7 @@ impl Pump {
         let (pieces, to_write) = sync_channel::<Piece>(PIECES_MAX);
         let (written, back) = sync_channel(PIECES_MAX);
         let ways = Arc::clone(ways);
-        let thread = std::thread::Builder::new().name("checkpoint-io".into());
+        let thread = std::thread::Builder::new().name("past-cache".into());
         let thread = thread.spawn(move || {
             for Piece {
                 buffer,
@@ -586,7 +688,7 @@ impl Scout {
         let (wanted, to_read) = sync_channel::<(PageBuffer, u64)>(1);
         let (done, read) = sync_channel(1);
         let file = Arc::clone(file);
-        let thread = std::thread::Builder::new().name("checkpoint-io".into());
+        let thread = std::thread::Builder::new().name("past-cache".into());
         let thread = thread.spawn(move || {
             for (mut buffer, start) in to_read {
                 let result = read_some(&file, &mut buffer, start);

@@ -11,6 +11,9 @@
 //! A chunk is taken when the first frame reaches it, and is free again when everything in it is durable:
 //! until then a segment may fail, and its frames are written again from here.
 //!
+//! Where there is a [`Ring`], chunks are its own as long as it has some that are free, in turn. Others are taken
+//! when the device is late, or a frame is longer than the ring.
+//!
 //! A frame may lie in several chunks. Words are relaxed atomics, so that nothing here is unsafe; who
 //! reads a word knows by [`super::place`] that it was written. They hold bytes in the order of the frame, on
 //! every machine: files are written from here.
@@ -19,27 +22,46 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::shared_words::SharedWords;
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::thread;
 
 use super::frame::WORD_BYTES;
 use super::lock;
+use super::ring::Ring;
 use crate::checksum;
 
 /// A fixed number of words.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    words: Box<[AtomicU64]>,
+    words: SharedWords,
+    is_of_ring: bool,
 }
 
 impl Chunk {
     /// All words are written once here, so that later ones cause no page fault.
     fn new(bytes: u64) -> Arc<Self> {
-        let words = (0..bytes / WORD_BYTES as u64).map(|_| AtomicU64::new(0));
+        let count = usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
         Arc::new(Self {
-            words: words.collect(),
+            words: SharedWords::new(count),
+            is_of_ring: false,
         })
+    }
+
+    fn of_ring(words: SharedWords) -> Arc<Self> {
+        Arc::new(Self {
+            words,
+            is_of_ring: true,
+        })
+    }
+
+    /// Writes to each page, of a chunk that nobody uses: whoever writes there next does not wait for a file system that
+    /// has to know.
+    fn touch(&self) {
+        for word in self.words.iter().step_by(PAGE_BYTES / WORD_BYTES) {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Writes words from one on.
@@ -85,6 +107,8 @@ impl Chunk {
     }
 }
 
+/// The least that is mapped of a file.
+const PAGE_BYTES: usize = 4096;
 /// Words of one line of the caches.
 const LINE_WORDS: usize = 8;
 /// From the first of five lines behind a frame, which are those of one or two frames of a short value, to the last.
@@ -113,6 +137,10 @@ pub(super) struct Memory {
     /// A power of two, and which one.
     chunk_bytes: u64,
     chunk_bits: u32,
+    /// With its chunks, of which the one that a sequence has is that of its number modulo theirs.
+    ring: Option<(Ring, Vec<Arc<Chunk>>)>,
+    /// Behind the last chunk that was not of the ring.
+    unshared_end: AtomicU64,
     line: Mutex<Line>,
 }
 
@@ -128,9 +156,13 @@ struct Line {
 const READY_CHUNKS: usize = 2;
 
 impl Memory {
-    /// An empty line that begins at a sequence. `chunk_bytes` is a power of two.
-    pub(super) fn new(start: u64, chunk_bytes: u64) -> Self {
+    /// An empty line that begins at a sequence. `chunk_bytes` is a power of two; a ring is some of them long.
+    pub(super) fn new(start: u64, chunk_bytes: u64, ring: Option<Ring>) -> Self {
         debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
+        let with_chunks = |ring: Ring| {
+            let chunks = ring.chunks(chunk_bytes).map(Chunk::of_ring).collect();
+            (ring, chunks)
+        };
         let line = Line {
             first: start / chunk_bytes,
             used: VecDeque::new(),
@@ -139,8 +171,30 @@ impl Memory {
         Self {
             chunk_bytes,
             chunk_bits: chunk_bytes.trailing_zeros(),
+            ring: ring.map(with_chunks),
+            unshared_end: AtomicU64::new(0),
             line: Mutex::new(line),
         }
+    }
+
+    pub(super) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// The ring, if all chunks that were taken from a sequence on are its own.
+    #[inline]
+    pub(super) fn ring_from(&self, sequence: u64) -> Option<&Ring> {
+        let (ring, _) = self.ring.as_ref()?;
+        let is_shared = self.unshared_end.load(Ordering::Acquire) <= sequence;
+        is_shared.then_some(ring)
+    }
+
+    /// The chunk of the ring that is to be that of a number, if it is not in use.
+    fn free_of_ring(&self, line: &Line, index: u64) -> Option<Arc<Chunk>> {
+        let (_, chunks) = self.ring.as_ref()?;
+        let count = chunks.len() as u64;
+        let at = usize::try_from(index % count).ok()?;
+        (index < line.first + count).then(|| Arc::clone(&chunks[at]))
     }
 
     /// Which chunk a sequence is in, which of its words it is, and how many there are from it on.
@@ -158,10 +212,13 @@ impl Memory {
         let mut line = lock(&self.line);
         let at = usize::try_from(index - line.first).unwrap_or(usize::MAX);
         while line.used.len() <= at {
-            let chunk = line
-                .free
-                .pop()
-                .unwrap_or_else(|| Chunk::new(self.chunk_bytes));
+            let next = line.first + line.used.len() as u64;
+            let chunk = self.free_of_ring(&line, next).unwrap_or_else(|| {
+                let end = (next + 1).saturating_mul(self.chunk_bytes);
+                self.unshared_end.fetch_max(end, Ordering::Release);
+                let free = line.free.pop();
+                free.unwrap_or_else(|| Chunk::new(self.chunk_bytes))
+            });
             line.used.push_back(chunk);
         }
         Arc::clone(&line.used[at])
@@ -186,19 +243,28 @@ impl Memory {
         sequence
     }
 
-    /// Frees the chunks that lie wholly below a sequence.
+    /// Frees the chunks that lie wholly below a sequence, which is durable.
     pub(super) fn release(&self, below: u64) {
+        if let Some((ring, _)) = &self.ring {
+            ring.set_durable(below);
+        }
         let mut line = lock(&self.line);
         while line.first < below / self.chunk_bytes {
             line.first += 1;
-            if let Some(chunk) = line.used.pop_front() {
-                line.free.push(chunk);
+            let chunk = line.used.front().filter(|chunk| chunk.is_of_ring);
+            if let Some(chunk) = chunk {
+                chunk.touch();
             }
+            let chunk = line.used.pop_front();
+            line.free.extend(chunk.filter(|chunk| !chunk.is_of_ring));
         }
     }
 
     /// Sees to it that some chunks are ready.
     pub(super) fn prepare(&self) {
+        if self.has_ring() {
+            return;
+        }
         while lock(&self.line).free.len() < READY_CHUNKS {
             let chunk = Chunk::new(self.chunk_bytes);
             lock(&self.line).free.push(chunk);
@@ -221,6 +287,8 @@ impl Memory {
     /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
         let line = lock(&self.line);
-        (line.used.len() + line.free.len()) as u64 * self.chunk_bytes
+        let own = line.used.iter().filter(|chunk| !chunk.is_of_ring);
+        let of_ring = self.ring.as_ref().map_or(0, |(_, chunks)| chunks.len());
+        (own.count() + line.free.len() + of_ring) as u64 * self.chunk_bytes
     }
 }

@@ -25,6 +25,7 @@ fn open(disk: &SimulatedDisk) -> Arc<Log> {
     let options = Options {
         segment_bytes: 256,
         chunk_bytes: 32,
+        ring_bytes: 0,
         held_bytes_max: 1 << 20,
         unsynced_bytes_max: 64,
         seed: Some(1),

@@ -44,6 +44,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Unit of memory; a power of two, at least 8.
     pub chunk_bytes: u64,
+    /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
+    pub ring_bytes: u64,
     /// [`super::Log::has_room`] is `false` when so much is held.
     pub held_bytes_max: u64,
     /// So much is not left unsynced at any level, however recent: what is in use of memory then stays in the
@@ -58,6 +60,7 @@ impl Default for Options {
         Self {
             segment_bytes: 128 << 20,
             chunk_bytes: 1 << 20,
+            ring_bytes: 0,
             held_bytes_max: 256 << 20,
             unsynced_bytes_max: 8 << 20,
             seed: None,

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{self, Frame};
+use super::ring;
 use super::segment::{
     self, BLOCK_HEAD_BYTES, BlockHead, HeadFlaw, SEGMENT_HEAD_BYTES, SegmentHead,
 };
@@ -634,6 +635,7 @@ pub fn bound(disk: &dyn Disk, directory: &Path) -> io::Result<u64> {
         let bytes = disk.open(&directory.join(name))?.size()?;
         bound = bound.max(first.saturating_add(bytes));
     }
+    bound = bound.max(ring::ring_end(disk, directory)?);
     Ok(bound.next_multiple_of(8))
 }
 
@@ -644,6 +646,8 @@ pub fn bound(disk: &dyn Disk, directory: &Path) -> io::Result<u64> {
 /// # Errors
 /// Those of the system; what was not removed is whole.
 pub fn remove_from(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Result<()> {
+    // What it has may be in these files, too.
+    ring::remove(disk, directory)?;
     let names = names(disk, directory)?;
     let behind = names.iter().filter(|(first, _)| *first >= sequence);
     for (_, name) in behind.rev() {

@@ -125,9 +125,10 @@ impl Log {
             // Before a sync as well as behind it, for that may take as long as it takes to fill a segment. That there
             // is no room is said when the segment is needed.
             let _later = self.prepare();
-            if self.is_due() {
+            let is_stored = self.store_pieces().is_ok();
+            if is_stored && self.is_due() {
                 let _fault = self.sync_now();
-            } else {
+            } else if is_stored {
                 self.settle();
             }
         }
@@ -198,7 +199,7 @@ impl Log {
         if self.faults.is_any() {
             return HEAL_MS;
         }
-        if self.is_due() {
+        if self.is_due() || self.has_piece() {
             return 0;
         }
         let ms = self.sync_in_ns().map(|ns| ns / 1_000_000 + 1);
@@ -208,9 +209,13 @@ impl Log {
     /// Writes what is complete, and syncs all of it.
     fn sync_now(&self) -> Result<(), LogFault> {
         let mut writer = lock(&self.writer);
-        self.write_block(&mut writer, self.places.complete())?;
-        let target = self.written();
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
+        // What is written from here on is no older.
         let began_ns = self.clock.monotonic_ns().max(1);
+        self.write_block(&mut writer, self.places.complete())?;
+        let target = self.stored();
         let full = std::mem::take(&mut writer.full);
         let (current, has_new_name) = (writer.current.clone(), writer.has_new_name);
         writer.has_new_name = false;
@@ -238,11 +243,14 @@ impl Log {
         self.group.took_ns.store(took_ns, Ordering::Relaxed);
         let bytes = self.tail().saturating_sub(before);
         self.group.bytes.store(bytes, Ordering::Relaxed);
-        // A write that failed meanwhile has taken back what was written.
+        // A write that failed meanwhile has taken back what was stored and written.
+        self.stored.fetch_max(target, Ordering::AcqRel);
         self.written.fetch_max(target, Ordering::AcqRel);
-        let is_all = self.written() == target;
-        let since_ns = if is_all { 0 } else { began_ns };
-        self.unsynced_since_ns.store(since_ns, Ordering::Relaxed);
+        if self.written() == target {
+            self.note_durable(target);
+        } else {
+            self.unsynced_since_ns.store(began_ns, Ordering::Relaxed);
+        }
         if !writer.has_new_name {
             writer.remove_superseded(&*self.disk);
         }

@@ -5,6 +5,7 @@ mod damage;
 mod failing;
 mod golden;
 mod power;
+mod ring;
 mod running;
 mod threads;
 mod written;

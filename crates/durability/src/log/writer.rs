@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base::random::Prng;
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::thread;
+use base::sync::{fence, thread};
 
 use super::fault::LogFault;
 use super::memory::Row;
@@ -40,6 +40,8 @@ const SPARES_MAX: usize = 8;
 /// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
 /// that segments may be filled while one file is synced.
 const NEXT_SHARE: u64 = 16;
+/// So much of a ring is put into segments at once: little enough to be in the caches still.
+const PIECE_BYTES: u64 = 256 << 10;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
 /// How often a thread spins before it lets others run, waiting for one that copies a frame.
@@ -244,6 +246,7 @@ impl Segment {
         head.was_used = used.is_some();
         let file: Arc<dyn DiskFile> = match used {
             Some(file) => Arc::from(file),
+            None if log.has_ring() => Arc::from(log.disk.create_direct(path)?),
             None => Arc::from(log.disk.create(path)?),
         };
         Self::reserve(log, &*file, SEGMENT_HEAD_BYTES as u64 + least_bytes)?;
@@ -273,7 +276,10 @@ impl Segment {
 
     /// A spare file under another name, no longer than a segment is.
     fn take_over(log: &Log, spare: &Path, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = log.disk.open_for_writing(spare)?;
+        let file = match log.has_ring() {
+            true => log.disk.rewrite_direct(spare)?,
+            false => log.disk.open_for_writing(spare)?,
+        };
         if file.size()? > log.options.segment_bytes {
             file.set_len(log.options.segment_bytes)?;
         }
@@ -291,13 +297,14 @@ impl Segment {
             durable,
             chain: self.chain,
         };
-        self.file.write_at(&head.encode(self.salt), self.offset)
+        self.file.write_at(&head.encode(self.salt), self.offset)?;
+        self.file.hand_over()
     }
 }
 
 impl Log {
-    /// Hands everything below a sequence to the system, and whatever else is complete. For a worker at the end
-    /// of its turn, before its replies leave; at [`Level::Always`] it wakes the one who syncs, too.
+    /// Sees to it that everything below a sequence is with the system, and whatever else is complete. For a worker
+    /// at the end of its turn, before its replies leave; at [`Level::Always`] it wakes the one who syncs, too.
     ///
     /// # Errors
     /// The fault that there is, or that this came upon.
@@ -316,6 +323,14 @@ impl Log {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
+        if self.has_ring() {
+            let complete = self.complete_up_to(up_to);
+            if let Some(ring) = self.memory.ring_from(self.stored()) {
+                ring.complete(complete);
+                self.shared(complete);
+                return Ok(());
+            }
+        }
         let mut writer = lock(&self.writer);
         if let Some(fault) = self.fault() {
             return Err(fault);
@@ -323,18 +338,7 @@ impl Log {
         if self.written() >= up_to {
             return Ok(());
         }
-        let mut spins = 0;
-        let mut complete = self.places.complete();
-        while complete < up_to {
-            // Somebody copies a frame just now.
-            spins += 1;
-            if spins % SPINS == 0 {
-                thread::yield_now();
-            } else {
-                base::sync::hint::spin_loop();
-            }
-            complete = self.places.complete();
-        }
+        let complete = self.complete_up_to(up_to);
         let result = self.write_block(&mut writer, complete);
         drop(writer);
         if result.is_err() {
@@ -344,21 +348,99 @@ impl Log {
         result
     }
 
-    /// Writes what is complete and was not written, as one block.
-    pub(super) fn write_block(&self, writer: &mut Writer, complete: u64) -> Result<(), LogFault> {
-        let written = self.written();
-        if complete <= written {
-            return Ok(());
+    /// What is complete, which is everything below `up_to` at least: that was appended.
+    fn complete_up_to(&self, up_to: u64) -> u64 {
+        let mut spins = 0;
+        loop {
+            let complete = self.places.complete();
+            if complete >= up_to {
+                return complete;
+            }
+            // Somebody copies a frame just now.
+            spins += 1;
+            if spins % SPINS == 0 {
+                thread::yield_now();
+            } else {
+                base::sync::hint::spin_loop();
+            }
         }
-        let block_bytes = BLOCK_HEAD_BYTES as u64 + complete - written;
-        self.turn_segment(writer, written, block_bytes)
-            .and_then(|()| self.append_block(writer, written, complete))
-            .map_err(|error| self.fail(writer, &error))?;
+    }
+
+    /// The ring says that everything below is complete. The one who syncs is woken when that is a piece.
+    fn shared(&self, complete: u64) {
+        self.written.fetch_max(complete, Ordering::AcqRel);
+        // Either who has just synced sees that there is more, or that it has gone to sleep is seen here.
+        fence(Ordering::SeqCst);
+        self.note_unsynced();
+        let is_piece = complete.saturating_sub(self.stored()) >= PIECE_BYTES;
+        if is_piece && !self.is_called.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+
+    /// Something was written: from now on it is not durable, if nothing was before.
+    fn note_unsynced(&self) {
         if self.unsynced_since_ns.load(Ordering::Relaxed) == 0 {
             let now_ns = self.clock.monotonic_ns().max(1);
             self.unsynced_since_ns.store(now_ns, Ordering::Relaxed);
         }
-        self.written.store(complete, Ordering::Release);
+    }
+
+    /// Everything below `durable` is, and nothing is known to be written behind it.
+    pub(super) fn note_durable(&self, durable: u64) {
+        self.unsynced_since_ns.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.written() > durable {
+            // It came meanwhile, and whoever wrote it may have seen a time that was still running.
+            self.note_unsynced();
+        }
+    }
+
+    /// Puts what the ring has into segments, if it is enough to be worth it: what was written last is still in
+    /// the caches, and a sync finds little to do.
+    pub(super) fn store_pieces(&self) -> Result<(), LogFault> {
+        self.is_called.swap(false, Ordering::AcqRel);
+        if !self.has_piece() {
+            return Ok(());
+        }
+        let mut writer = lock(&self.writer);
+        match self.fault() {
+            Some(fault) => Err(fault),
+            None => self.write_block(&mut writer, self.places.complete()),
+        }
+    }
+
+    /// Whether the ring has so much that segments have not that it is to be put there.
+    pub(super) fn has_piece(&self) -> bool {
+        self.written().saturating_sub(self.stored()) >= PIECE_BYTES
+    }
+
+    /// Sees to it that the system has what was put into segments.
+    fn hand_over(&self, writer: &mut Writer) -> Result<(), LogFault> {
+        let current = writer.current.as_ref();
+        current
+            .map_or(Ok(()), |segment| segment.file.hand_over())
+            .map_err(|error| self.fail(writer, &error))
+    }
+
+    /// Puts what is complete and is in no segment into one, as one block.
+    pub(super) fn write_block(&self, writer: &mut Writer, complete: u64) -> Result<(), LogFault> {
+        let stored = self.stored();
+        if complete <= stored {
+            return Ok(());
+        }
+        let block_bytes = BLOCK_HEAD_BYTES as u64 + complete - stored;
+        self.turn_segment(writer, stored, block_bytes)
+            .and_then(|()| self.append_block(writer, stored, complete))
+            .map_err(|error| self.fail(writer, &error))?;
+        self.note_unsynced();
+        // What was put into a segment may still be with this process alone.
+        match self.memory.ring_from(stored) {
+            Some(ring) => ring.complete(complete),
+            None => self.hand_over(writer)?,
+        }
+        self.stored.store(complete, Ordering::Release);
+        self.written.fetch_max(complete, Ordering::AcqRel);
         Ok(())
     }
 
@@ -380,7 +462,11 @@ impl Log {
         // The name before may not be durable yet. When this one survives it, nothing leads to what is here, and
         // nothing of it was durable: a reader ends before both.
         writer.name(self, &mut segment, first)?;
-        writer.full.extend(writer.current.replace(segment));
+        if let Some(current) = writer.current.replace(segment) {
+            // Those that are full are with the system: who syncs may be long in coming to this one.
+            current.file.hand_over()?;
+            writer.full.push(current);
+        }
         Ok(())
     }
 
@@ -423,11 +509,12 @@ impl Log {
     /// States what is durable when no block did, and none is due.
     pub(super) fn state_durable(&self, writer: &mut Writer) -> Result<(), LogFault> {
         let durable = self.durable();
-        if writer.stated == durable || writer.current.is_none() || self.written() != durable {
+        if writer.stated == durable || writer.current.is_none() || self.stored() != durable {
             return Ok(());
         }
         self.append_block(writer, durable, durable)
-            .map_err(|error| self.fail(writer, &error))
+            .map_err(|error| self.fail(writer, &error))?;
+        self.hand_over(writer)
     }
 
     /// Gets the next segment ready when the current one is in earnest use, and more of them when the log is
@@ -460,6 +547,7 @@ impl Log {
         let in_use = writer.current.as_ref().map(|segment| &*segment.path);
         let fault = LogFault::new(in_use.unwrap_or(path), error);
         writer.seal();
+        self.stored.store(self.durable(), Ordering::Release);
         self.written.store(self.durable(), Ordering::Release);
         self.faults.set(Some(fault.clone()));
         fault
@@ -478,7 +566,7 @@ impl Log {
             let made = self.directory.join(HEALING_NAME);
             self.fail_at(writer, &made, &error)
         })?;
-        self.unsynced_since_ns.store(0, Ordering::Relaxed);
+        self.note_durable(self.durable());
         self.faults.set(None);
         Ok(())
     }
@@ -508,7 +596,8 @@ impl Log {
         self.disk.sync_directory(&self.directory)?;
         writer.has_new_name = false;
         writer.remove_superseded(&*self.disk);
-        self.written.store(end, Ordering::Release);
+        self.stored.store(end, Ordering::Release);
+        self.written.fetch_max(end, Ordering::AcqRel);
         self.durable.fetch_max(end, Ordering::AcqRel);
         self.memory.release(end);
         Ok(())

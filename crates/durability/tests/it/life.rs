@@ -12,7 +12,7 @@ use base::clock::{Clock as _, ManualClock};
 use base::random::Prng;
 use durability::checkpoint::{Manifest, remove_replaced, replace_manifest, verify};
 use durability::disk::Disk;
-use durability::log::{Appender, Effect, Level, Log, Options, Reader};
+use durability::log::{Appender, Effect, Level, Log, Options, Reader, salvage};
 use durability::simulated::SimulatedDisk;
 
 use crate::checkpoints::{self, Parts};
@@ -278,7 +278,9 @@ fn recover(
 ) -> Outcome<(State, u64)> {
     let from = manifest.map_or(0, log_from);
     assert_eq!(state, ledger.state_at(from), "not the state of that moment");
-    let mut reader = Reader::open(Arc::clone(disk), Path::new(LOG_DIRECTORY), from)?;
+    let (path, clock) = (Path::new(LOG_DIRECTORY), ManualClock::at_unix_ms(1));
+    salvage(disk, &clock, path, &Options::default())?;
+    let mut reader = Reader::open(Arc::clone(disk), path, from)?;
     let mut expected = ledger.from(from).iter();
     while let Some(frame) = reader.next_frame()? {
         let sequence = frame.sequence;
@@ -319,9 +321,12 @@ fn log_from(manifest: &Manifest) -> u64 {
 
 /// Small sizes, so that everything is at its limit soon.
 fn options(random: &mut Prng) -> Options {
+    let chunk_bytes = 1 << (6 + random.below(8));
     Options {
         segment_bytes: 1 << (12 + random.below(4)),
-        chunk_bytes: 1 << (6 + random.below(8)),
+        chunk_bytes,
+        // Half of them have none.
+        ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
         held_bytes_max: 1 << (15 + random.below(7)),
         unsynced_bytes_max: 1 << (12 + random.below(5)),
         seed: Some(random.next_u64()),

@@ -89,7 +89,8 @@ impl Place {
     /// Bytes of the log's segments, as far as they are to be had.
     fn log_bytes(&self) -> u64 {
         let names = self.disk.list(&self.log_directory).unwrap_or_default();
-        let sizes = names.iter().map(|name| {
+        let segments = names.iter().filter(|name| name.ends_with(".log"));
+        let sizes = segments.map(|name| {
             let file = self.disk.open(&self.log_directory.join(name));
             file.and_then(|file| file.size()).unwrap_or(0)
         });
@@ -408,8 +409,11 @@ fn replay_log(
         Target::Sequence(wanted) => wanted,
         Target::End | Target::Time(_) => u64::MAX,
     };
-    let has_file = log::has_file_of(&*place.disk, &place.log_directory, from);
     let refused = |error| RecoveryError::Log { error, held: from };
+    let (clock, options) = (&*node.clock, log::Options::default());
+    let salvaged = log::salvage(&place.disk, clock, &place.log_directory, &options);
+    let has_file =
+        salvaged.and_then(|_| log::has_file_of(&*place.disk, &place.log_directory, from));
     let has_file = has_file.map_err(|error| {
         refused(LogError::Io {
             path: place.log_directory.clone(),

@@ -109,7 +109,10 @@ fn what_is_in_the_log_comes_back() {
     let directory = Directory::new();
     let server = directory.server("everysec");
     let mut client = server.client().unwrap();
-    fill(&mut client, 0..500);
+    for part in 0..5 {
+        fill(&mut client, part * 100..(part + 1) * 100);
+        wait_until_kept(&mut client);
+    }
     run(&mut client, "DEL key:7");
     run(&mut client, "SELECT 3");
     run(&mut client, "RPUSH list a b c");

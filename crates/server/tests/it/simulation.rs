@@ -609,9 +609,12 @@ impl<'t> Life<'t> {
 
 /// Small sizes, so that everything is at its limit soon.
 fn options(random: &mut Prng) -> Options {
+    let chunk_bytes = 1 << (6 + random.below(8));
     Options {
         segment_bytes: 1 << (11 + random.below(4)),
-        chunk_bytes: 1 << (6 + random.below(8)),
+        chunk_bytes,
+        // Half of them have none.
+        ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
         held_bytes_max: 1 << (14 + random.below(7)),
         unsynced_bytes_max: 1 << (12 + random.below(5)),
         seed: Some(random.next_u64()),

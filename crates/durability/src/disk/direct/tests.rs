@@ -20,7 +20,7 @@ struct Place(PathBuf);
 impl Place {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let number = COUNT.fetch_add(1, Relaxed);
         let name = format!("iolite-direct-{}-{number}", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
@@ -36,7 +36,7 @@ impl Place {
         let opened = opened.filter(|_| !matches!(direct, Direct::Missing));
         let mut ways = Ways::new(plain, opened);
         ways.refuses = matches!(direct, Direct::Refusing);
-        DirectFile::new(ways, SMALL_PIECE_BYTES).unwrap()
+        DirectFile::new(ways, SMALL_PIECE_BYTES, Helper::Thread).unwrap()
     }
 }
 
@@ -61,6 +61,7 @@ enum Act {
     SetLen(u64),
     Allocate(u64),
     Sync,
+    HandOver,
     Size,
     Read(u64, usize),
 }
@@ -75,6 +76,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => far.clone().prop_map(Act::SetLen),
         1 => far.clone().prop_map(Act::Allocate),
         2 => Just(Act::Sync),
+        2 => Just(Act::HandOver),
         1 => Just(Act::Size),
         2 => (far, 0..9_000_usize).prop_map(|(at, len)| Act::Read(at, len)),
     ]
@@ -141,6 +143,7 @@ impl Model {
                 self.bytes.resize(len, 0);
             }
             Act::Sync => file.sync().unwrap(),
+            Act::HandOver => file.hand_over().unwrap(),
             Act::Size => assert_eq!(file.size().unwrap(), self.bytes.len() as u64),
             Act::Read(at, len) => {
                 let mut found = vec![0; len];
@@ -183,7 +186,7 @@ proptest! {
 #[test]
 fn what_is_read_past_the_cache_is_what_was_written() {
     let place = Place::new();
-    let file = create(&place.0).unwrap();
+    let file = create(&place.0, Helper::Thread).unwrap();
     let mut model = Model::default();
     for len in [64, 262_000, 1_300_000, 1_000_000, 56] {
         let bytes = model.fresh(len);
@@ -208,7 +211,26 @@ fn what_is_read_past_the_cache_is_what_was_written() {
     assert_eq!(found[..5_000], model.bytes[end - 5_000..]);
     assert_eq!(reader.read_at(&mut found, end as u64).unwrap(), 0);
     assert_eq!(reader.read_at(&mut found, end as u64 + 1).unwrap(), 0);
-    assert!(create(&place.0).is_err(), "made once");
+    assert!(create(&place.0, Helper::Thread).is_err(), "made once");
+}
+
+#[test]
+fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
+    let place = Place::new();
+    std::fs::write(&place.0, [9; 3 * PAGE_BYTES]).unwrap();
+    let file = rewrite(&place.0).unwrap();
+    let mut end = 0;
+    for len in [40, 5_000, 1, 4_055] {
+        file.write_at(&vec![1; len], end as u64).unwrap();
+        file.hand_over().unwrap();
+        end += len;
+        assert_eq!(place.read()[..end], vec![1; end]);
+    }
+    assert_eq!(place.read().len(), 3 * PAGE_BYTES);
+    file.set_len(end as u64).unwrap();
+    file.write_at(&[2; 40], end as u64).unwrap();
+    file.hand_over().unwrap();
+    assert_eq!(place.read(), [&vec![1; end][..], &[2; 40]].concat());
 }
 
 /// A file with its bytes, and who reads it in small pieces.
@@ -268,7 +290,7 @@ fn where_it_is_refused_the_usual_way_is_taken() {
 fn full_file() -> DirectFile {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ways = Ways::new(full(), Some(full()));
-    DirectFile::new(ways, SMALL_PIECE_BYTES).unwrap()
+    DirectFile::new(ways, SMALL_PIECE_BYTES, Helper::Thread).unwrap()
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn each_thread_finds_its_frames_in_its_order() {
     let options = Options {
         segment_bytes: 256 << 10,
         chunk_bytes: 4 << 10,
+        ring_bytes: 0,
         held_bytes_max: 64 << 10,
         unsynced_bytes_max: 16 << 10,
         seed: None,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use durability::checkpoint::{MANIFEST_NAME, Manifest, PartReader, read_manifest, verify};
 use durability::disk::{Disk as _, SystemDisk};
-use durability::log::{Reader, Tail, has_file_of};
+use durability::log::{Reader, Tail, has_file_of, ring_end};
 
 use super::Damage;
 use crate::persistence::directory;
@@ -156,6 +156,15 @@ fn log(path: &Path, from: u64, words: &mut Words) -> Result<(), Damage> {
             words,
             format_args!("the log ends at sequence {end} ({shape:?})"),
         );
+        let ring_end = ring_end(&SystemDisk, path).map_err(native)?;
+        if ring_end > *end {
+            tell(
+                words,
+                format_args!(
+                    "the ring goes on up to sequence {ring_end}, of which the next start takes what it needs"
+                ),
+            );
+        }
     }
     outcome
 }
