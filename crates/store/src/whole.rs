@@ -160,7 +160,7 @@ fn free(cache: &mut SlabCache, view: &View<'_>) -> u64 {
         Form::Object | Form::Compact => {
             object_bytes = heap::counted_bytes(view);
             // SAFETY: as above.
-            drop(unsafe { heap::take(view) });
+            unsafe { heap::free_here(view) };
         }
     }
     if let Some(word) = view.long_key_word() {

@@ -357,8 +357,6 @@ impl<'a> Writer<'a> {
         });
         if let Some(mut view) = in_place {
             self.changed = Changed::Announced;
-            // SAFETY: the bucket is held, and the words are replaced below.
-            unsafe { self.local.free_value(self.shared, &view) };
             if view.header().has_deadline() {
                 let old = view.deadline_unix_ms();
                 view.set_deadline(deadline_unix_ms);
@@ -367,6 +365,8 @@ impl<'a> Writer<'a> {
             if view.header().has_etag() {
                 view.set_etag(0);
             }
+            // SAFETY: the bucket is held, and the words are replaced before anything else is done.
+            unsafe { self.local.free_value(self.shared, &view) };
             self.keep_object(&mut view, object);
             self.use_again(&view);
             return Ok(());
