@@ -92,7 +92,8 @@ pub trait Kept: sealed::Sealed + Sized {
     fn take_compact(&mut self) -> Option<Compact>;
 
     /// Puts together what [`Kept::take_compact`] took apart, of a kind that it [can be](Kept::can_be): it has
-    /// the buffer then. Other parts make a collection whose use panics or that is in disorder.
+    /// the buffer then. Other parts make a collection whose use panics or that is in disorder. It neither frees the
+    /// buffer nor panics: who only looks at a collection puts it together, too, and the buffer stays another's.
     fn from_compact(compact: Compact) -> Self;
 }
 

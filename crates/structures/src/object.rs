@@ -91,7 +91,7 @@ pub enum Object {
     // A type that lands adds its variant here, its arms below, its `Structure` and its `Kept`.
 }
 
-/// The longest variant of [`Object`] in bytes: every small collection pays for it.
+/// The longest variant of [`Object`] in bytes: every collection that is not kept without its box pays for it.
 pub const VARIANT_BYTES_MAX: usize = 40;
 
 /// With fewer nodes an object may be one that shares none.

@@ -247,16 +247,28 @@ impl Memory {
     pub(super) fn release(&self, below: u64) {
         if let Some((ring, _)) = &self.ring {
             ring.set_durable(below);
+            self.touch_below(below);
         }
         let mut line = lock(&self.line);
         while line.first < below / self.chunk_bytes {
             line.first += 1;
-            let chunk = line.used.front().filter(|chunk| chunk.is_of_ring);
-            if let Some(chunk) = chunk {
-                chunk.touch();
-            }
             let chunk = line.used.pop_front();
             line.free.extend(chunk.filter(|chunk| !chunk.is_of_ring));
+        }
+    }
+
+    /// Touches the chunks of the ring that lie wholly below a sequence, before somebody takes them again. With nothing
+    /// locked: the file system may take its time.
+    fn touch_below(&self, below: u64) {
+        let gone: Vec<Arc<Chunk>> = {
+            let line = lock(&self.line);
+            let count = (below / self.chunk_bytes).saturating_sub(line.first);
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            let gone = line.used.iter().take(count);
+            gone.filter(|chunk| chunk.is_of_ring).cloned().collect()
+        };
+        for chunk in gone {
+            chunk.touch();
         }
     }
 
