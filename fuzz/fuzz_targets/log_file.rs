@@ -1,6 +1,6 @@
 //! Files of the operation log into the reader: the first byte chooses what the rest is.
 //!
-//! Either the bytes of a file, or changes to the golden files of version 2, four bytes each. With the sums
+//! Either the bytes of a file, or changes to the golden files of version 3, four bytes each. With the sums
 //! checked, what comes out of changed files is a prefix of what they held; with the check planted
 //! away, what stands in frames is anything at all, and still nothing is read that is not there.
 #![no_main]
@@ -18,11 +18,11 @@ const DIRECTORY: &str = "log";
 const FILES: [(&str, &[u8]); 2] = [
     (
         "0000000000000000.log",
-        include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000000.log"),
+        include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000000.log"),
     ),
     (
         "0000000000000538.log",
-        include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000538.log"),
+        include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000538.log"),
     ),
 ];
 const UNSUMMED: u8 = 1;

@@ -8,7 +8,8 @@
 //! A page that is new in the system's cache costs more than what is written into it: some microseconds on virtual
 //! machines, where its memory has to be found twice. What is written once and read seldom needs no place there.
 //! Such writes must begin and end with blocks of the device, in the file and in memory; so bytes are put together
-//! here, in memory that is used again and again.
+//! here, in memory that is used again and again. Words that lie in pages of memory as they are to lie in the file go
+//! to the device from where they are.
 //!
 //! Rules
 //!  1. What ends inside a page goes there with zeroes behind it if the file reaches that far, and else through the
@@ -44,6 +45,10 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 /// What goes to the device at once.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Words of so many pages are worth a call of their own.
+#[cfg(not(any(loom, shuttle)))]
+const PAGES_IN_PLACE_MIN: usize = 8;
 
 /// Pieces of one file: one that is being filled, and one that is on its way.
 const PIECES_MAX: usize = 2;
@@ -162,6 +167,38 @@ impl Ways {
             }
         }
         self.plain.write_at(&bytes[done..], offset + done as u64)
+    }
+
+    /// Writes whole pages of bytes and, behind them, of words from where they are.
+    #[cfg(not(any(loom, shuttle)))]
+    fn write_pages_of_words(
+        &self,
+        bytes: &[u8],
+        words: &[AtomicU64],
+        offset: u64,
+    ) -> io::Result<()> {
+        if let Some(direct) = self.direct() {
+            match self.write_some_words(direct, bytes, words, offset) {
+                Err(error) if is_refusal(&error) => self.is_refused.store(true, Relaxed),
+                written => return written,
+            }
+        }
+        self.plain.write_words_at(bytes, &[words], offset)
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    fn write_some_words(
+        &self,
+        direct: &File,
+        bytes: &[u8],
+        words: &[AtomicU64],
+        offset: u64,
+    ) -> io::Result<()> {
+        #[cfg(test)]
+        if self.refuses {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        base::gather_write::write_words_at(direct, bytes, &[words], offset)
     }
 }
 
@@ -287,6 +324,11 @@ impl State {
             self.go_to(ways, offset)?;
         }
         while let Some(word) = words.first() {
+            let gone = self.put_in_place(ways, words)?;
+            if gone > 0 {
+                words = &words[gone..];
+                continue;
+            }
             let room = &mut self.buffer[self.filled..];
             let (now, later) = words.split_at((room.len() / WORD_BYTES).min(words.len()));
             copy_out(now, &mut room[..size_of_val(now)]);
@@ -302,6 +344,38 @@ impl State {
         }
         self.written_end = self.written_end.max(self.end().unwrap_or(0));
         Ok(())
+    }
+
+    /// Takes words to the device from where they are, if their pages are those of the file; how many that were. What is
+    /// before them on a page goes with it, and what is behind the last page is left.
+    #[cfg(not(any(loom, shuttle)))]
+    fn put_in_place(&mut self, ways: &Ways, words: &[AtomicU64]) -> io::Result<usize> {
+        let in_page = self.filled % PAGE_BYTES;
+        let first = in_page.next_multiple_of(PAGE_BYTES) - in_page;
+        let pages = size_of_val(words).saturating_sub(first) / PAGE_BYTES;
+        let is_in_step = words.as_ptr().addr() % PAGE_BYTES == in_page;
+        let (Some(start), None) = (self.start, &self.pump) else {
+            return Ok(0);
+        };
+        if !is_in_step || pages < PAGES_IN_PLACE_MIN {
+            return Ok(0);
+        }
+        let (on_page, behind) = words.split_at(first / WORD_BYTES);
+        copy_out(on_page, &mut self.buffer[self.filled..][..first]);
+        self.filled += first;
+        let whole = &behind[..pages * PAGE_BYTES / WORD_BYTES];
+        let from = self.out - self.out % PAGE_BYTES;
+        let staged = &self.buffer[from..self.filled];
+        ways.write_pages_of_words(staged, whole, start + from as u64)?;
+        self.begin_behind(start + (self.filled + size_of_val(whole)) as u64);
+        Ok(on_page.len() + whole.len())
+    }
+
+    /// Everything before a page is in the file, and nothing behind.
+    fn begin_behind(&mut self, end: u64) {
+        self.len = self.len.max(end);
+        self.written_end = self.written_end.max(end);
+        (self.start, self.filled, self.out) = (Some(end), 0, 0);
     }
 
     /// So many bytes more were put into the buffer.
@@ -336,10 +410,7 @@ impl State {
             Some(pump) => pump.send(&mut self.buffer, from, start)?,
             None => ways.write_pages(&self.buffer[from..], start + from as u64)?,
         }
-        let end = start + self.buffer.len() as u64;
-        self.len = self.len.max(end);
-        self.written_end = self.written_end.max(end);
-        (self.start, self.filled, self.out) = (Some(end), 0, 0);
+        self.begin_behind(start + self.buffer.len() as u64);
         Ok(())
     }
 

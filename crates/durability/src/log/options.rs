@@ -46,6 +46,9 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
     pub ring_bytes: u64,
+    /// A block of so many bytes of frames stands in its file as it does in the ring, so that it goes to the device without
+    /// a copy. Of shorter ones there is more to add to pages than to copy.
+    pub in_place_bytes: u64,
     /// [`super::Log::has_room`] is `false` when so much is held.
     pub held_bytes_max: u64,
     /// So much is not left unsynced at any level, however recent: what is in use of memory then stays in the
@@ -61,6 +64,7 @@ impl Default for Options {
             segment_bytes: 128 << 20,
             chunk_bytes: 1 << 20,
             ring_bytes: 0,
+            in_place_bytes: 64 << 10,
             held_bytes_max: 256 << 20,
             unsynced_bytes_max: 8 << 20,
             seed: None,

@@ -147,10 +147,11 @@ impl fmt::Display for LogError {
             ),
             Self::Version { path, version } => write!(
                 f,
-                "{} has version {version} of the log's format; this server reads version {}: {}",
+                "{} has version {version} of the log's format; this server reads versions {} to {}: {}",
                 path.display(),
+                segment::OLDEST_VERSION,
                 segment::VERSION,
-                if *version < segment::VERSION {
+                if *version < segment::OLDEST_VERSION {
                     "`export` the data with the program that wrote it, and `import` that into an \
                      empty directory"
                 } else {
@@ -488,6 +489,9 @@ impl Open {
                 self.chain = head.next_chain(self.salt);
                 self.stated = self.stated.max(head.durable);
                 self.offset += BLOCK_HEAD_BYTES as u64;
+                if let Some(flaw) = self.pass_gap(path, head.gap)? {
+                    return Ok(Err(flaw));
+                }
                 let below = from.saturating_sub(sequence).min(head.length);
                 let is_there = below <= self.window.size.saturating_sub(self.offset);
                 let passed = if is_there { below } else { 0 };
@@ -500,6 +504,33 @@ impl Open {
             shape: Shape::Garbage,
             what: flaw,
         }))
+    }
+
+    /// Passes the zeroes behind a head; what is wrong with them.
+    fn pass_gap(&mut self, path: &Path, gap: u32) -> Result<Option<Flaw>, LogError> {
+        if gap == 0 {
+            return Ok(None);
+        }
+        let length = usize::try_from(gap).unwrap_or(usize::MAX);
+        let flaw = match view(&mut self.window, path, self.offset, length)? {
+            None => Flaw {
+                shape: Shape::Short,
+                what: "the file is too short",
+            },
+            Some(bytes) if bytes.iter().any(|&byte| byte != 0) => Flaw {
+                shape: if self.was_used {
+                    Shape::Used
+                } else {
+                    Shape::Garbage
+                },
+                what: "there is something between the head of a block and its frames",
+            },
+            Some(_) => {
+                self.offset += u64::from(gap);
+                return Ok(None);
+            }
+        };
+        Ok(Some(flaw))
     }
 
     /// What stands here instead of a block's head.

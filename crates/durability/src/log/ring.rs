@@ -44,6 +44,8 @@ const NAME: &str = "ring";
 /// is full by then has the room.
 const SPARE_NAME: &str = "ring.spare";
 const MAGIC: &[u8; 8] = b"IOLITRNG";
+/// Of the head here, and of the frames in the ring.
+const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4096;
 /// Bytes of the head that have a sum, which stands behind them.
 const STATED_BYTES: usize = 28;
@@ -149,7 +151,7 @@ fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
 fn stated_head(ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
     let mut bytes = [0; STATED_BYTES + 4];
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&segment::VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[16..24].copy_from_slice(&ring_bytes.to_le_bytes());
     let sum = checksum::crc32c(&bytes[..STATED_BYTES]);
     bytes[STATED_BYTES..].copy_from_slice(&sum.to_le_bytes());
@@ -310,6 +312,7 @@ fn write_segment(
     let ordinal = segments.iter().map(|segment| segment.head.ordinal).max();
     let mut random = options.seed.map_or_else(Prng::from_os, Prng::seeded);
     let head = SegmentHead {
+        version: segment::VERSION,
         ordinal: ordinal.map_or(0, |highest| highest.saturating_add(1)),
         salt: random.next_u64(),
         created_unix_ms: clock.now_unix_ms(),
@@ -320,6 +323,7 @@ fn write_segment(
         length: frames.len() as u64,
         durable: 0,
         chain: head.chain(),
+        gap: 0,
     };
     let path = directory.join(SPARE_NAME);
     let file = match disk.open_for_writing(&path) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   segment head   "IOLITLOG" │ version u32 │ ordinal u32 │ salt u64 │ created_unix_ms u64 │ used u32 │ sum u32
-//!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ 0 u32
+//!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ gap u32
 //! ```
 //!
 //! The sum of a block head begins with the salt of its segment, which is random and leaves the server
@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use super::frame::{u32_at, u64_at};
 use crate::checksum;
 
-/// Version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 2;
+/// Version of the format that is written.
+pub const VERSION: u32 = 3;
+/// The oldest one that is read. It has no gaps, and nothing else that a reader would have to know.
+pub(super) const OLDEST_VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 40;
@@ -25,6 +27,8 @@ const NAME_DIGITS: usize = 16;
 /// What stands at the start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
+    /// Of the format, [`VERSION`] in what is written.
+    pub(super) version: u32,
     /// How many segments were made before. One that begins at a lower sequence than another and has a
     /// higher number holds what should have been in the other.
     pub(super) ordinal: u32,
@@ -39,7 +43,7 @@ impl SegmentHead {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEAD_BYTES] {
         let mut bytes = [0; SEGMENT_HEAD_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.ordinal.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.created_unix_ms.to_le_bytes());
@@ -57,7 +61,8 @@ impl SegmentHead {
             return Err(HeadFlaw::Damaged);
         }
         match u32_at(bytes, 8) {
-            VERSION => Ok(Self {
+            version @ OLDEST_VERSION..=VERSION => Ok(Self {
+                version,
                 ordinal: u32_at(bytes, 12),
                 salt: u64_at(bytes, 16),
                 created_unix_ms: u64_at(bytes, 24),
@@ -92,6 +97,8 @@ pub(super) struct BlockHead {
     pub(super) durable: u64,
     /// The sum of the block head before, or that of the segment's head.
     pub(super) chain: u32,
+    /// Zeroes between the head and the first frame.
+    pub(super) gap: u32,
 }
 
 impl BlockHead {
@@ -102,6 +109,7 @@ impl BlockHead {
         bytes[16..24].copy_from_slice(&self.length.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.durable.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.chain.to_le_bytes());
+        bytes[36..].copy_from_slice(&self.gap.to_le_bytes());
         let sum = sum_of(&bytes, salt);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -116,6 +124,7 @@ impl BlockHead {
             length: u64_at(bytes, 16),
             durable: u64_at(bytes, 24),
             chain: u32_at(bytes, 32),
+            gap: u32_at(bytes, 36),
         })
     }
 

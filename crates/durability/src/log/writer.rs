@@ -40,8 +40,11 @@ const SPARES_MAX: usize = 8;
 /// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
 /// that segments may be filled while one file is synced.
 const NEXT_SHARE: u64 = 16;
-/// So much of a ring is put into segments at once: little enough to be in the caches still.
-const PIECE_BYTES: u64 = 256 << 10;
+/// So much of a ring is put into segments at once: each time costs the core some ten microseconds or more before the
+/// device has begun, and only what writes wait for bounds it.
+const PIECE_BYTES: u64 = 2 << 20;
+/// What devices, and the memory of a ring, are parted in.
+const PAGE_BYTES: usize = 4096;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
 /// How often a thread spins before it lets others run, waiting for one that copies a frame.
@@ -170,6 +173,7 @@ impl Writer {
         let ordinal = self.ordinal;
         self.ordinal = ordinal.saturating_add(1);
         SegmentHead {
+            version: segment::VERSION,
             ordinal,
             salt: self.random.next_u64(),
             created_unix_ms: log.clock.now_unix_ms(),
@@ -296,6 +300,7 @@ impl Segment {
             length: 0,
             durable,
             chain: self.chain,
+            gap: 0,
         };
         self.file.write_at(&head.encode(self.salt), self.offset)?;
         self.file.hand_over()
@@ -429,7 +434,7 @@ impl Log {
         if complete <= stored {
             return Ok(());
         }
-        let block_bytes = BLOCK_HEAD_BYTES as u64 + complete - stored;
+        let block_bytes = self.block_bytes_max(stored, complete);
         self.turn_segment(writer, stored, block_bytes)
             .and_then(|()| self.append_block(writer, stored, complete))
             .map_err(|error| self.fail(writer, &error))?;
@@ -485,9 +490,12 @@ impl Log {
             length: end - start,
             durable: self.durable(),
             chain: segment.chain,
+            gap: self.gap(segment.offset, start, end),
         };
-        let block_head = block.encode(segment.salt);
-        let (mut from, mut offset, mut head) = (start, segment.offset, &block_head[..]);
+        let mut head_and_gap = [0; BLOCK_HEAD_BYTES + PAGE_BYTES];
+        head_and_gap[..BLOCK_HEAD_BYTES].copy_from_slice(&block.encode(segment.salt));
+        let head = &head_and_gap[..BLOCK_HEAD_BYTES + block.gap as usize];
+        let (mut from, mut offset, mut head) = (start, segment.offset, head);
         loop {
             let mut held: [Row; ROWS_MAX] = Default::default();
             let here = self.memory.rows(from, end, &mut held);
@@ -504,6 +512,31 @@ impl Log {
         segment.chain = block.next_chain(segment.salt);
         *stated = block.durable;
         Ok(())
+    }
+
+    /// How many zeroes go behind the head of a block at an offset, so that its frames stand in pages of the file as
+    /// they do in those of the ring: then they go to the device without a copy.
+    fn gap(&self, offset: u64, start: u64, end: u64) -> u32 {
+        if !self.is_in_place(start, end) {
+            return 0;
+        }
+        let behind_head = offset + BLOCK_HEAD_BYTES as u64;
+        let gap = start.wrapping_sub(behind_head) % PAGE_BYTES as u64;
+        u32::try_from(gap).unwrap_or(0)
+    }
+
+    fn is_in_place(&self, start: u64, end: u64) -> bool {
+        end - start >= self.options.in_place_bytes && self.memory.ring_from(start).is_some()
+    }
+
+    /// A block with the frames of a range is no longer, wherever it goes.
+    fn block_bytes_max(&self, start: u64, end: u64) -> u64 {
+        let gap_bytes_max = if self.is_in_place(start, end) {
+            PAGE_BYTES
+        } else {
+            0
+        };
+        (BLOCK_HEAD_BYTES + gap_bytes_max) as u64 + end - start
     }
 
     /// States what is durable when no block did, and none is due.
@@ -584,7 +617,7 @@ impl Log {
         }
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
-        let block_bytes = BLOCK_HEAD_BYTES as u64 + end - first;
+        let block_bytes = self.block_bytes_max(first, end);
         writer.current = Some(Segment::make(self, HEALING_NAME, head, None, block_bytes)?);
         self.append_block(writer, first, end)?;
         let Some(mut segment) = writer.current.take() else {

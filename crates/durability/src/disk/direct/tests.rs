@@ -58,6 +58,8 @@ enum Act {
     Append(usize),
     Write(u64, usize),
     Words(usize, usize),
+    /// Words that lie in pages as they are to lie in the file, behind so many words of a head.
+    Pages(usize, usize),
     SetLen(u64),
     Allocate(u64),
     Sync,
@@ -73,6 +75,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..5_usize).prop_map(|pages| Act::Append(pages * PAGE_BYTES)),
         3 => (far.clone(), 0..9_000_usize).prop_map(|(at, len)| Act::Write(at, len)),
         3 => (0..100_usize, 0..1_500_usize).prop_map(|(head, words)| Act::Words(head, words)),
+        3 => (0..600_usize, 0..9_000_usize).prop_map(|(head, words)| Act::Pages(head, words)),
         1 => far.clone().prop_map(Act::SetLen),
         1 => far.clone().prop_map(Act::Allocate),
         2 => Just(Act::Sync),
@@ -80,6 +83,11 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Size),
         2 => (far, 0..9_000_usize).prop_map(|(at, len)| Act::Read(at, len)),
     ]
+}
+
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = AtomicU64> {
+    let words = bytes.as_chunks().0.iter();
+    words.map(|word| AtomicU64::new(u64::from_le_bytes(*word).to_le()))
 }
 
 /// What a file holds that nobody else has.
@@ -123,15 +131,32 @@ impl Model {
             }
             Act::Words(head, words) => {
                 let mut bytes = self.fresh(head + words * 8);
-                let words: Vec<AtomicU64> = bytes[head..]
-                    .chunks_exact(8)
-                    .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
-                    .map(|word| AtomicU64::new(u64::from_le(word)))
-                    .collect();
+                let words: Vec<AtomicU64> = words_of(&bytes[head..]).collect();
                 let rows = [&words[..words.len() / 2], &[], &words[words.len() / 2..]];
                 let (head, at) = (bytes[..head].to_vec(), self.end as u64);
                 file.write_words_at(&head, &rows, at).unwrap();
                 self.write(self.end, &std::mem::take(&mut bytes));
+            }
+            Act::Pages(head, count) => {
+                let head = head * 8 + self.end.next_multiple_of(8) - self.end;
+                let bytes = self.fresh(head + count * 8);
+                let in_page = (self.end + head) % PAGE_BYTES;
+                let room: Vec<AtomicU64> = (0..count + PAGE_BYTES / 8)
+                    .map(|_| AtomicU64::new(0))
+                    .collect();
+                let is_in_step = |at: &usize| room[*at..].as_ptr().addr() % PAGE_BYTES == in_page;
+                let start = (0..PAGE_BYTES / 8).find(is_in_step).unwrap();
+                let words = &room[start..start + count];
+                for (word, value) in words.iter().zip(words_of(&bytes[head..])) {
+                    word.store(value.into_inner(), Relaxed);
+                }
+                let at = self.end as u64;
+                file.write_words_at(&bytes[..head], &[words], at).unwrap();
+                for word in words {
+                    // They are the caller's again.
+                    word.store(0, Relaxed);
+                }
+                self.write(self.end, &bytes);
             }
             Act::SetLen(len) => {
                 file.set_len(len).unwrap();
@@ -181,6 +206,25 @@ proptest! {
         file.sync().unwrap();
         prop_assert_eq!(&place.read(), &model.bytes);
     }
+}
+
+/// What is behind the last page is put together with what follows, and goes there again.
+#[test]
+fn pages_of_words_go_from_where_they_are() {
+    let place = Place::new();
+    let file = place.file(Direct::AsItIs);
+    file.state().pump = None;
+    let mut model = Model::default();
+    for head in [5, 0, 511, 3] {
+        let staged = file.state().filled;
+        model.act(&file, &Act::Pages(head, 9 * PAGE_BYTES / 8));
+        let in_place = staged + head * 8 + 9 * PAGE_BYTES - file.state().filled;
+        assert!(in_place.is_multiple_of(PAGE_BYTES));
+        assert!(in_place >= 9 * PAGE_BYTES, "none of it waits");
+    }
+    model.act(&file, &Act::Append(10));
+    file.sync().unwrap();
+    assert_eq!(place.read(), model.bytes);
 }
 
 #[test]

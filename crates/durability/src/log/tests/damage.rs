@@ -20,13 +20,16 @@ impl Small {
     fn new() -> Self {
         let mut first = Written::new(0, 0);
         first.block(0, &[&[&[b"SET", b"a", b"1"]], &[&[b"SET", b"b", b"2"]]]);
+        first.gap = 16;
         first.block(0, &[&[&[b"SET", b"c", b"3"], &[b"DEL", b"a"]]]);
+        first.gap = 0;
         // With a wide head.
         first.database = 300;
         first.block(0, &[&[&[b"SET", b"c", b"3"]]]);
         let mut second = Written::new(1, first.sequence);
         second.block(0, &[&[&[b"SET", b"d", b"4"]]]);
         let durable = second.sequence;
+        second.gap = 8;
         second.block(durable, &[&[&[b"SET", b"e", b"5"]], &[&[b"DEL", b"e"]]]);
         second.block(durable, &[&[&[b"SET", b"f", b"6"]]]);
         let files = vec![

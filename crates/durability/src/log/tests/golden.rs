@@ -1,4 +1,5 @@
-//! The bytes of version 2 stay what they are: `tests/vectors/v2/log/`. Of version 1 one file is kept, to be refused.
+//! The bytes of versions 2 and 3 stay what they are: `tests/vectors/v2/log/` and `v3`. Of version 1 one file is kept, to
+//! be refused.
 //!
 //! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
 
@@ -9,16 +10,21 @@ use super::written::{Directory, Written, read, read_from};
 use crate::disk::SystemDisk;
 use crate::log::Shape;
 
-fn vectors() -> [(&'static str, Vec<u8>); 2] {
-    let mut first = Written::new(0, 0);
+/// The same frames in each version, and what it has for them beside that.
+fn vectors(version: u32) -> [(&'static str, Vec<u8>); 2] {
+    let mut first = Written::of_version(version, 0, 0);
     first.block(0, &[&[&[b"SET", b"key", b"value"]], &[&[b"DEL", b""]]]);
+    if version >= 3 {
+        first.gap = 24;
+    }
     first.block(
         0,
         &[&[&[b"LPUSH", b"list", &[b'x'; 1234]], &[b"DEL", b"other"]]],
     );
     let durable = first.sequence;
+    first.gap = 0;
     first.block(durable, &[]);
-    let mut second = Written::new(1, durable);
+    let mut second = Written::of_version(version, 1, durable);
     // Too high for a short head.
     second.database = 300;
     second.block(durable, &[&[&[b"PING"]]]);
@@ -30,9 +36,16 @@ fn vectors() -> [(&'static str, Vec<u8>); 2] {
 
 #[test]
 fn the_bytes_are_those_of_the_vectors() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/v2/log");
+    for version in [2, 3] {
+        check_vectors(version);
+    }
+}
+
+fn check_vectors(version: u32) {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let root = &format!("{root}/tests/vectors/v{version}/log");
     let directory = Directory::new();
-    for (name, bytes) in vectors() {
+    for (name, bytes) in vectors(version) {
         let path = format!("{root}/{name}");
         if std::env::var_os("WRITE_VECTORS").is_some() {
             std::fs::create_dir_all(root).unwrap();
@@ -57,7 +70,7 @@ fn the_bytes_are_those_of_the_vectors() {
 #[test]
 fn a_log_is_read_from_any_frame_on() {
     let directory = Directory::new();
-    for (name, bytes) in vectors() {
+    for (name, bytes) in vectors(3) {
         directory.put(name, &bytes);
     }
     for (from, count) in [(0, 4), (32, 3), (56, 2), (1336, 1), (1376, 0), (9999, 0)] {
@@ -65,7 +78,7 @@ fn a_log_is_read_from_any_frame_on() {
         assert_eq!(frames.len(), count, "from {from}");
         assert_eq!(tail.unwrap().end, 1376, "from {from}");
     }
-    directory.remove(vectors()[0].0);
+    directory.remove(vectors(3)[0].0);
     let (_, missing) = read(&directory, 32);
     let text = missing.unwrap_err().to_string();
     assert_eq!(
@@ -88,12 +101,12 @@ fn assert_is_refused(bytes: &[u8], expected: &str) {
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let mut bytes = Written::new(0, 0).bytes;
-    bytes[8] = 3;
+    bytes[8] = 4;
     let sum = crate::checksum::crc32c(&bytes[..36]);
     bytes[36..40].copy_from_slice(&sum.to_le_bytes());
     assert_is_refused(
         &bytes,
-        "version 3 of the log's format; this server reads version 2: a newer one reads it",
+        "version 4 of the log's format; this server reads versions 2 to 3: a newer one reads it",
     );
 }
 
@@ -102,7 +115,7 @@ fn version_1_is_refused_with_the_way_out() {
     let bytes = include_bytes!("../../../tests/vectors/v1/log/0000000000000000.log");
     assert_is_refused(
         bytes,
-        "version 1 of the log's format; this server reads version 2: `export` the data with the \
+        "version 1 of the log's format; this server reads versions 2 to 3: `export` the data with the \
          program that wrote it, and `import` that into an empty directory",
     );
 }

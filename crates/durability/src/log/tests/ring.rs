@@ -9,6 +9,9 @@ use base::random::Prng;
 
 use super::running::{DIRECTORY, disk};
 use crate::disk::{Disk, DiskFile, SystemDisk};
+use crate::log::segment::{
+    BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead, path_of as segment_path_of,
+};
 use crate::log::{Log, Options, Reader, bound, lock, remove_from, salvage};
 use crate::simulated::{Fault, SimulatedDisk};
 
@@ -19,9 +22,22 @@ fn options() -> Options {
         segment_bytes: 2048,
         chunk_bytes: 256,
         ring_bytes: 1024,
+        in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,
         unsynced_bytes_max: 512,
         seed: Some(1),
+    }
+}
+
+/// As [`options`]; with half of the seeds, blocks of some frames stand in their files as in the ring.
+fn in_place(seed: u64) -> Options {
+    Options {
+        in_place_bytes: if seed.is_multiple_of(2) {
+            100
+        } else {
+            64 << 10
+        },
+        ..options()
     }
 }
 
@@ -100,7 +116,7 @@ fn it_has_what_segments_do_not_at_any_moment() {
         let (shared, directory) = (shared(&disk), Path::new(DIRECTORY));
         let (mut wanted, mut end) = (Vec::new(), 0);
         for _ in 0..4 {
-            let log = open(&shared, directory, end, options());
+            let log = open(&shared, directory, end, in_place(seed));
             for _ in 0..random.below(60) {
                 let value = some_value(&mut random, 300);
                 append(&log, std::slice::from_ref(&value));
@@ -127,7 +143,7 @@ fn a_power_cut_leaves_a_beginning_that_has_all_that_is_durable() {
         let directory = Path::new(DIRECTORY);
         let (mut wanted, mut end) = (Vec::new(), 0);
         for life in 0..4 {
-            let log = open(&shared(&device), directory, end, options());
+            let log = open(&shared(&device), directory, end, in_place(seed));
             let mut durable = wanted.len();
             for _ in 0..random.below(40) {
                 let value = some_value(&mut random, 200);
@@ -187,6 +203,51 @@ fn what_others_put_into_segments_outlives_the_process_too() {
         salvaged(&shared, directory);
         assert_eq!(values(&shared, directory).0, wanted, "{ring_bytes}");
     }
+}
+
+/// Then a device takes its pages from where they are.
+#[test]
+fn long_blocks_stand_on_their_pages_as_in_the_ring() {
+    let disk = disk(1);
+    let (shared, directory) = (shared(&disk), Path::new(DIRECTORY));
+    let sizes = Options {
+        chunk_bytes: 64 << 10,
+        ring_bytes: 512 << 10,
+        segment_bytes: 4 << 20,
+        unsynced_bytes_max: 4 << 20,
+        ..options()
+    };
+    let log = open(&shared, directory, 0, sizes);
+    let mut wanted = Vec::new();
+    for bytes in [100, 70_000, 3_000, 64 << 10, 120_000, 8] {
+        let value = vec![b'v'; bytes];
+        append(&log, std::slice::from_ref(&value));
+        wanted.push((log.tail(), value));
+        log.request_sync(log.tail());
+        log.sync_step();
+    }
+    let path = segment_path_of(directory, 0);
+    let file = shared.open(&path).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+    file.read_at(&mut bytes, 0).unwrap();
+    let (mut at, mut start) = (SEGMENT_HEAD_BYTES, 0);
+    let salt = SegmentHead::decode(&bytes).unwrap().salt;
+    for (end, value) in &wanted {
+        let mut head = BlockHead::decode(&bytes[at..], salt).unwrap();
+        if head.length == 0 {
+            at += BLOCK_HEAD_BYTES;
+            head = BlockHead::decode(&bytes[at..], salt).unwrap();
+        }
+        assert_eq!((head.sequence, head.length), (start, end - start));
+        at += BLOCK_HEAD_BYTES + head.gap as usize;
+        let is_in_step = (at as u64).abs_diff(start).is_multiple_of(4096);
+        assert_eq!(is_in_step, value.len() >= 64 << 10, "{}", value.len());
+        assert!(is_in_step || head.gap == 0);
+        at += usize::try_from(head.length).unwrap();
+        start = *end;
+    }
+    let wanted: Vec<_> = wanted.into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values(&shared, directory).0, wanted);
 }
 
 /// A segment that became full while whoever syncs is busy elsewhere is not with this process alone.

@@ -8,7 +8,7 @@ use base::clock::ManualClock;
 
 use crate::disk::Disk;
 use crate::log::builder::Builder;
-use crate::log::segment::{BlockHead, SegmentHead};
+use crate::log::segment::{BlockHead, SegmentHead, VERSION};
 use crate::log::{Log, LogError, Options, Reader, Tail};
 use crate::simulated::SimulatedDisk;
 
@@ -60,11 +60,18 @@ pub(super) struct Written {
     pub(super) sequence: u64,
     /// What frames of one command apply to.
     pub(super) database: u16,
+    /// Zeroes behind the heads of blocks.
+    pub(super) gap: u32,
 }
 
 impl Written {
     pub(super) fn new(ordinal: u32, first: u64) -> Self {
+        Self::of_version(VERSION, ordinal, first)
+    }
+
+    pub(super) fn of_version(version: u32, ordinal: u32, first: u64) -> Self {
         let head = SegmentHead {
+            version,
             ordinal,
             salt: 0x0123_4567_89ab_cdef,
             created_unix_ms: 1_700_000_000_000,
@@ -76,6 +83,7 @@ impl Written {
             chain: head.chain(),
             sequence: first,
             database: 3,
+            gap: 0,
         }
     }
 
@@ -117,8 +125,10 @@ impl Written {
             length: bytes.len() as u64,
             durable,
             chain: self.chain,
+            gap: self.gap,
         };
         self.bytes.extend(head.encode(self.head.salt));
+        self.bytes.extend(vec![0; self.gap as usize]);
         self.bytes.extend(bytes);
         self.chain = head.next_chain(self.head.salt);
         self.sequence = sequence;
