@@ -1,6 +1,6 @@
 //! Files of the operation log into the reader: the first byte chooses what the rest is.
 //!
-//! Either the bytes of a file, or changes to the golden files of version 3, four bytes each. With the sums
+//! Either the bytes of a file, or changes to the golden files of a version, four bytes each. With the sums
 //! checked, what comes out of changed files is a prefix of what they held; with the check planted
 //! away, what stands in frames is anything at all, and still nothing is read that is not there.
 #![no_main]
@@ -15,32 +15,50 @@ use durability::simulated::SimulatedDisk;
 use libfuzzer_sys::fuzz_target;
 
 const DIRECTORY: &str = "log";
-const FILES: [(&str, &[u8]); 2] = [
-    (
-        "0000000000000000.log",
-        include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000000.log"),
-    ),
-    (
-        "0000000000000538.log",
-        include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000538.log"),
-    ),
+const FIRST: &str = "0000000000000000.log";
+const SECOND: &str = "0000000000000538.log";
+/// The golden files of each version that is read.
+const VERSIONS: [[(&str, &[u8]); 2]; 2] = [
+    [
+        (
+            FIRST,
+            include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000000.log"),
+        ),
+        (
+            SECOND,
+            include_bytes!("../../crates/durability/tests/vectors/v3/log/0000000000000538.log"),
+        ),
+    ],
+    [
+        (
+            FIRST,
+            include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000000.log"),
+        ),
+        (
+            SECOND,
+            include_bytes!("../../crates/durability/tests/vectors/v2/log/0000000000000538.log"),
+        ),
+    ],
 ];
 const UNSUMMED: u8 = 1;
 const WHOLE_FILE: u8 = 2;
+const OLDER: u8 = 4;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, rest)) = input.split_first() else {
         return;
     };
     if choice & WHOLE_FILE != 0 {
-        let (frames, _) = read(&[(FILES[0].0, rest.to_vec())]);
+        let (frames, _) = read(&[(FIRST, rest.to_vec())]);
         assert!(frames.iter().map(|frame| frame.1.len()).sum::<usize>() <= rest.len());
         return;
     }
-    let mut files = FILES.map(|(name, bytes)| (name, bytes.to_vec()));
+    let files = VERSIONS[usize::from(choice & OLDER != 0)];
+    let mut files = files.map(|(name, bytes)| (name, bytes.to_vec()));
     let (good, end) = read(&files);
     assert!(good.len() == 5 && end.is_ok());
-    rest.chunks_exact(4).for_each(|change| apply(&mut files, change));
+    rest.chunks_exact(4)
+        .for_each(|change| apply(&mut files, change));
     if choice & UNSUMMED != 0 {
         planted::plant(Some(Bug::NoChecksum));
         let _anything = read(&files);
@@ -81,7 +99,11 @@ fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<(u64, Vec<u8>)>) -> Result<u64,
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0)?;
     while let Some(frame) = reader.next_frame()? {
         for effect in frame.effects() {
-            assert_eq!(effect.parts.len(), effect.parts.count(), "as many as it says");
+            assert_eq!(
+                effect.parts.len(),
+                effect.parts.count(),
+                "as many as it says"
+            );
             let parts = effect.parts.collect::<Vec<_>>();
             found.push((frame.sequence, parts.concat()));
         }

@@ -99,6 +99,8 @@ pub struct Log {
     on_durable: OnceLock<Listener>,
 }
 
+/// A segment holds so many pieces of a ring at least.
+const PIECES_MIN: u64 = 4;
 /// The share of the ring that is left to those who have begun to write.
 const RING_SPARE: u64 = 4;
 
@@ -126,6 +128,7 @@ impl Log {
         let writer = Writer::open(&*disk, directory, durable, &options)?;
         ring::remove(&*disk, directory)?;
         let ring = Ring::create(&*disk, directory, durable, &options);
+        options.piece_bytes = options.piece_bytes.min(options.segment_bytes / PIECES_MIN);
         if ring.is_some() {
             // Who has to wait is to wait for room before a write, not for the device after it.
             let most = options.ring_bytes - options.ring_bytes / RING_SPARE;

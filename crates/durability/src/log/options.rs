@@ -46,8 +46,11 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
     pub ring_bytes: u64,
+    /// So much of a ring is put into segments at once, but no more than a quarter of a segment. Each time costs the core
+    /// some ten microseconds or more before the device has begun, and only what writes wait for bounds it.
+    pub piece_bytes: u64,
     /// A block of so many bytes of frames stands in its file as it does in the ring, so that it goes to the device without
-    /// a copy. Of shorter ones there is more to add to pages than to copy.
+    /// a copy. Shorter ones are copied sooner than their last page is written by itself.
     pub in_place_bytes: u64,
     /// [`super::Log::has_room`] is `false` when so much is held.
     pub held_bytes_max: u64,
@@ -64,7 +67,8 @@ impl Default for Options {
             segment_bytes: 128 << 20,
             chunk_bytes: 1 << 20,
             ring_bytes: 0,
-            in_place_bytes: 64 << 10,
+            piece_bytes: 2 << 20,
+            in_place_bytes: 512 << 10,
             held_bytes_max: 256 << 20,
             unsynced_bytes_max: 8 << 20,
             seed: None,

@@ -489,7 +489,7 @@ impl Open {
                 self.chain = head.next_chain(self.salt);
                 self.stated = self.stated.max(head.durable);
                 self.offset += BLOCK_HEAD_BYTES as u64;
-                if let Some(flaw) = self.pass_gap(path, head.gap)? {
+                if let Some(flaw) = self.pass_gap(path, head.gap, sequence >= from)? {
                     return Ok(Err(flaw));
                 }
                 let below = from.saturating_sub(sequence).min(head.length);
@@ -506,8 +506,13 @@ impl Open {
         }))
     }
 
-    /// Passes the zeroes behind a head; what is wrong with them.
-    fn pass_gap(&mut self, path: &Path, gap: u32) -> Result<Option<Flaw>, LogError> {
+    /// Passes the zeroes behind a head; what is wrong with them, if they are looked at.
+    fn pass_gap(
+        &mut self,
+        path: &Path,
+        gap: u32,
+        is_checked: bool,
+    ) -> Result<Option<Flaw>, LogError> {
         if gap == 0 {
             return Ok(None);
         }
@@ -517,7 +522,7 @@ impl Open {
                 shape: Shape::Short,
                 what: "the file is too short",
             },
-            Some(bytes) if bytes.iter().any(|&byte| byte != 0) => Flaw {
+            Some(bytes) if is_checked && bytes.iter().any(|&byte| byte != 0) => Flaw {
                 shape: if self.was_used {
                     Shape::Used
                 } else {

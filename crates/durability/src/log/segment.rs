@@ -21,6 +21,8 @@ const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 40;
 pub(super) const BLOCK_HEAD_BYTES: usize = 40;
+/// No gap is as long as that: a page.
+const GAP_END: u32 = 4096;
 const EXTENSION: &str = ".log";
 const NAME_DIGITS: usize = 16;
 
@@ -118,13 +120,17 @@ impl BlockHead {
     /// The head at the start of `bytes`, if there is one.
     pub(super) fn decode(bytes: &[u8], salt: u64) -> Option<Self> {
         let bytes = bytes.get(..BLOCK_HEAD_BYTES)?;
-        let is_one = bytes.starts_with(BLOCK_MAGIC) && u32_at(bytes, 4) == sum_of(bytes, salt);
+        let gap = u32_at(bytes, 36);
+        let is_one = bytes.starts_with(BLOCK_MAGIC)
+            && u32_at(bytes, 4) == sum_of(bytes, salt)
+            && gap < GAP_END
+            && gap.is_multiple_of(8);
         is_one.then(|| Self {
             sequence: u64_at(bytes, 8),
             length: u64_at(bytes, 16),
             durable: u64_at(bytes, 24),
             chain: u32_at(bytes, 32),
-            gap: u32_at(bytes, 36),
+            gap,
         })
     }
 

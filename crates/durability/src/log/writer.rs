@@ -40,9 +40,6 @@ const SPARES_MAX: usize = 8;
 /// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
 /// that segments may be filled while one file is synced.
 const NEXT_SHARE: u64 = 16;
-/// So much of a ring is put into segments at once: each time costs the core some ten microseconds or more before the
-/// device has begun, and only what writes wait for bounds it.
-const PIECE_BYTES: u64 = 2 << 20;
 /// What devices, and the memory of a ring, are parted in.
 const PAGE_BYTES: usize = 4096;
 /// How many directories up names may be new: that of the log, and the one it is in.
@@ -377,7 +374,7 @@ impl Log {
         // Either who has just synced sees that there is more, or that it has gone to sleep is seen here.
         fence(Ordering::SeqCst);
         self.note_unsynced();
-        let is_piece = complete.saturating_sub(self.stored()) >= PIECE_BYTES;
+        let is_piece = complete.saturating_sub(self.stored()) >= self.options.piece_bytes;
         if is_piece && !self.is_called.swap(true, Ordering::AcqRel) {
             self.bell.ring();
         }
@@ -401,8 +398,7 @@ impl Log {
         }
     }
 
-    /// Puts what the ring has into segments, if it is enough to be worth it: what was written last is still in
-    /// the caches, and a sync finds little to do.
+    /// Puts what the ring has into segments, if it is enough to be worth it: a sync finds little to do then.
     pub(super) fn store_pieces(&self) -> Result<(), LogFault> {
         self.is_called.swap(false, Ordering::AcqRel);
         if !self.has_piece() {
@@ -417,7 +413,7 @@ impl Log {
 
     /// Whether the ring has so much that segments have not that it is to be put there.
     pub(super) fn has_piece(&self) -> bool {
-        self.written().saturating_sub(self.stored()) >= PIECE_BYTES
+        self.written().saturating_sub(self.stored()) >= self.options.piece_bytes
     }
 
     /// Sees to it that the system has what was put into segments.
@@ -458,7 +454,13 @@ impl Log {
             }
         }
         let mut segment = match writer.ready.pop_front() {
-            Some(segment) => segment,
+            Some(segment) => {
+                let needed = SEGMENT_HEAD_BYTES as u64 + block_bytes;
+                if needed > self.options.segment_bytes {
+                    segment.file.allocate(needed)?;
+                }
+                segment
+            }
             None => {
                 let spare = writer.spares.pop();
                 Segment::make(self, NOW_NAME, writer.head(self), spare, block_bytes)?

@@ -155,13 +155,14 @@ fn damage_is_told_with_its_place_and_nothing_is_served() {
 
     let segments = directory.segments();
     let middle = &segments[segments.len() / 2];
-    flip(middle, 40_000).unwrap();
+    let half = usize::try_from(middle.metadata().unwrap().len() / 2).unwrap();
+    flip(middle, half).unwrap();
     let refusal = directory.refusal("everysec");
     let name = middle.file_name().unwrap().to_str().unwrap();
     for told in [name, "is damaged at offset", "sequence"] {
         assert!(refusal.contains(told), "{told:?} in {refusal}");
     }
-    flip(middle, 40_000).unwrap();
+    flip(middle, half).unwrap();
 
     let [checkpoint] = &*fs::read_dir(directory.data())
         .unwrap()

@@ -96,6 +96,25 @@ fn every_byte_flipped() {
     assert_eq!(refused[1], 2 * (40 + 40 + SET_BYTES));
 }
 
+/// What leads up to the place that is read from need not be whole, if it is no head.
+#[test]
+fn a_gap_below_what_is_asked_for_may_hold_anything() {
+    let mut written = Written::new(0, 0);
+    written.gap = 16;
+    written.block(0, &[&[&[b"SET", b"a", b"1"]], &[&[b"SET", b"b", b"2"]]]);
+    written.gap = 0;
+    written.block(written.sequence, &[&[&[b"SET", b"c", b"3"]]]);
+    written.bytes[40 + 40 + 3] ^= 1;
+    let directory = Directory::new();
+    directory.put(FIRST, &written.bytes);
+    let (frames, end) = read(&directory, SET_BYTES as u64);
+    assert_eq!((frames.len(), end.unwrap().end), (2, written.sequence));
+    assert!(matches!(
+        read(&directory, 0).1,
+        Err(LogError::Damage { .. })
+    ));
+}
+
 /// A checkpoint holds what is below the place that is read from.
 #[test]
 fn damage_below_what_is_asked_for_is_passed() {

@@ -22,6 +22,7 @@ fn options() -> Options {
         segment_bytes: 2048,
         chunk_bytes: 256,
         ring_bytes: 1024,
+        piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,
         unsynced_bytes_max: 512,
