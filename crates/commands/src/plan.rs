@@ -59,7 +59,7 @@ pub(crate) struct PlannedKey {
 struct Expected {
     /// Records that lead to structures.
     structures: bool,
-    /// To add to what is in buckets.
+    /// To add to what is in buckets, or to change it.
     writes: bool,
 }
 
@@ -108,7 +108,9 @@ impl Plan {
             let keys = command.map_or(KeyPlaces::NONE, |found| found.keys);
             if let Some(found) = command {
                 expected.structures |= found.is_about_structures;
-                expected.writes |= found.needs_room;
+                // A record that is merely overwritten is saved alone, and asked for already.
+                let sets = run.arguments_count == usize::from(found.sets_with);
+                expected.writes |= found.needs_room && !sets;
             }
             *planned = PlannedRun {
                 command,

@@ -59,6 +59,8 @@ pub struct Found {
     pub(crate) is_plain: bool,
     /// Refused when memory is full.
     pub(crate) needs_room: bool,
+    /// With so many arguments it does no more than to make its key hold a value; 0 when it never does.
+    pub(crate) sets_with: u16,
     /// The argument that it looks for in the structure at its first key; 0 when there is none.
     pub(crate) element: u16,
     /// Expects structures at its keys, not strings.
@@ -99,6 +101,7 @@ impl Found {
             arguments_more,
             is_plain,
             element: spec.element.unwrap_or(0),
+            sets_with: if spec.name == "SET" { 3 } else { 0 },
             needs_room: spec.flags.has(Flags::DENYOOM),
             is_about_structures: spec.group.is_about_structures(),
         }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   link     63 ──── 48 47 ─────────────────── 4  3  2  1  0
-//!           │   tag    │ offset of the record    │LR│CO│TT│VI│      0 offset: free
+//!           │   tag    │ offset of the record    │LR│SA│TT│VI│      0 offset: free
 //!
 //!   word     63 ────────── 34 33 ── 28 27  26  25  24 23 ───── 0
 //!           │    version     │ depth  │LO│LI │SN │LK│ overflow  │
 //! ```
 //!
 //! Link: tag is the top of the key's hash; VI visited since the eviction hand came by, TT has a
-//! deadline, CO its value is on a slower medium, LR readers must lock. A link is free when its
+//! deadline, SA saved for the snapshot in progress while its bucket is not, LR readers must lock. A link is free when its
 //! offset is 0: never look at the tag or the flags for that, a late visitor may set VI on a link
 //! that was just cleared.
 //!
@@ -47,6 +47,9 @@ impl Link {
     pub(crate) const VISITED: u64 = 1;
     /// The record has a deadline.
     pub(crate) const DEADLINE: u64 = 1 << 1;
+    /// The record was saved for the snapshot in progress, though its bucket is still behind: see
+    /// [`crate::snapshot`]. Never set in other buckets.
+    pub(crate) const SAVED: u64 = 1 << 2;
     /// Readers must hold the lock: the record is more than its own words.
     pub(crate) const LOCKED_READ: u64 = 1 << 3;
 

@@ -332,11 +332,19 @@ impl Handle {
         deadline: Deadline,
         state: impl FnOnce(&mut Entry<'_>),
     ) -> Result<(), StoreError> {
-        self.modify(key, |entry| {
+        let set = |entry: &mut Entry<'_>| {
             entry.set(value, deadline)?;
             state(entry);
             Ok(())
-        })
+        };
+        match &mut self.way {
+            Way::Indexed(way) => {
+                let bytes = matches!(deadline, Deadline::Never).then_some(value);
+                way.modify_for(key, bytes, set)
+            }
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.modify(key, set),
+        }
     }
 
     /// Changes a key under its lock: `change` sees the record, if any, and may replace, alter or

@@ -381,6 +381,13 @@ impl Index {
         }
     }
 
+    /// Whether a record of the chain of `home`, which the caller holds, was saved alone.
+    pub(crate) fn has_saved(&self, home: &Bucket) -> bool {
+        let mut has = false;
+        self.for_each(home, |spot| has |= spot.link.has(Link::SAVED));
+        has
+    }
+
     /// Puts a link into the chain of `home`, which the caller holds. `None` when the overflow
     /// buckets are used up.
     pub(crate) fn insert<'i>(&'i self, home: &'i Bucket, link: Link) -> Option<Spot<'i>> {

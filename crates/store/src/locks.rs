@@ -129,7 +129,7 @@ impl Indexed {
     /// might never end: it is given up after a while.
     ///
     /// All that is changed with the set belongs on one side of a cut. If something was changed already,
-    /// that is the side the set has; a bucket that a cut made since has passed cannot be added then.
+    /// that is the side the set has; a bucket that a cut made since has passed, or a record of it, cannot be added then.
     pub(crate) fn lock_more(&mut self, keys: &[Key<'_>]) -> Result<(), Busy> {
         for key in keys {
             if self.holds(key) {
@@ -142,7 +142,8 @@ impl Indexed {
             };
             let home = index.lock_soon(key.hash()).ok_or(Busy)?;
             let bucket = index.bucket(home.number);
-            if self.is_before_cut() && bucket.is_behind(self.local.generation) {
+            let is_passed = || bucket.is_behind(self.local.generation) || index.has_saved(bucket);
+            if self.is_before_cut() && is_passed() {
                 bucket.unlock(false);
                 return Err(Busy);
             }

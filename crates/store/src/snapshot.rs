@@ -15,6 +15,10 @@
 //! buffer, and the bucket on its own side. A scanner walks all buckets and does the same where
 //! nobody did yet. It visits without changing a version, so it disturbs no reader.
 //!
+//! A record that is merely overwritten in its place, as by SET of a text, is saved **alone**: its link is marked
+//! ([`crate::bucket::Link::SAVED`]), and its bucket stays behind. The four beside it, which are in no cache, are the scanner's then, or
+//! of who changes them. Who saves the bucket later leaves out what is marked and takes the marks away.
+//!
 //! Why that is consistent: a bucket's lock puts "saved" and every write in one order. A write of
 //! several keys that read the old number holds all of its buckets since before, so the scanner comes
 //! to them only after it has ended. One that read the new number saves what it is about to change.
@@ -26,13 +30,18 @@
 //!     side as a whole, and while no database gets an index or loses it.
 //!  2. Whoever changes what is in a bucket calls [`crate::local::Local::choose_side`] once it holds
 //!     all of its buckets, and [`crate::local::Local::save_first`] before its first change of each:
-//!     [`crate::writer`], [`crate::expire`], [`crate::members`], [`crate::evict`].
+//!     [`crate::writer`], [`crate::expire`], [`crate::members`], [`crate::evict`]. Who only overwrites a record
+//!     calls [`crate::local::Local::save_alone`] instead: its link must stay what it is.
 //!  3. Who splits a bucket passes its side on. Who merges two leaves them alone while they are on
 //!     different sides: the scanner brings them together.
 //!  4. Who moves records changes no content and need not look.
 //!  5. An index that is emptied or given another number meanwhile is walked to its end all the same,
 //!     and its records are saved under the number it had at the cut.
-//!  6. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
+//!  6. A link is marked only in a bucket that is behind: whoever puts a bucket on the other side takes the marks
+//!     away, saved or given up. Otherwise the next snapshot would lack those records. Links that are moved to
+//!     another bucket of the same side, and records that are moved, keep the mark.
+//!  7. A lock set that is on the old side is not given a bucket with a mark: somebody was there behind the cut.
+//!  8. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
 //!
 //! Memory: what is saved counts as held until the sink drops it. The scanner pauses at half of the
 //! soft limit; at the soft limit writers are slowed down before they take their first lock

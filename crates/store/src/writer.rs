@@ -42,9 +42,21 @@ impl Indexed {
         key: &Key<'_>,
         change: impl FnOnce(&mut Entry<'_>) -> R,
     ) -> R {
+        self.modify_for(key, None, change)
+    }
+
+    /// As [`Indexed::modify`], for a `change` that does no more than to [set](Writer::set) a value without deadline,
+    /// if one is given.
+    #[inline]
+    pub(crate) fn modify_for<R>(
+        &mut self,
+        key: &Key<'_>,
+        value: Option<&[u8]>,
+        change: impl FnOnce(&mut Entry<'_>) -> R,
+    ) -> R {
         let entered = self.enter();
         self.need_index(key.database());
-        let (answer, inserted) = self.modify_in_index(key, change);
+        let (answer, inserted) = self.modify_in_index(key, value, change);
         if inserted && self.local.held.is_empty() {
             self.grow_after_insert(key.database());
         }
@@ -58,12 +70,13 @@ impl Indexed {
     fn modify_in_index<R>(
         &mut self,
         key: &Key<'_>,
+        value: Option<&[u8]>,
         change: impl FnOnce(&mut Entry<'_>) -> R,
     ) -> (R, bool) {
         let Some(index) = self.seen.get(key.database()) else {
             unreachable!("made before");
         };
-        let writer = Writer::open(&self.shared, &mut self.local, index, *key);
+        let writer = Writer::open(&self.shared, &mut self.local, index, *key, value);
         let mut entry = Entry::slot(writer);
         let answer = change(&mut entry);
         (answer, entry.has_inserted())
@@ -136,9 +149,16 @@ impl Drop for Writer<'_> {
 }
 
 impl<'a> Writer<'a> {
-    /// Locks the key's bucket, finds its record and removes it if it has expired.
+    /// Locks the key's bucket, finds its record and removes it if it has expired. With a `value` that is all that
+    /// will be done: to set it, without a deadline.
     #[inline]
-    fn open(shared: &'a Shared, local: &'a mut Local, index: &'a Index, key: Key<'a>) -> Self {
+    fn open(
+        shared: &'a Shared,
+        local: &'a mut Local,
+        index: &'a Index,
+        key: Key<'a>,
+        value: Option<&[u8]>,
+    ) -> Self {
         let (number, held_at) = if local.held.is_empty() {
             let number = index.lock(key.hash()).number;
             local.choose_side(shared);
@@ -150,7 +170,9 @@ impl<'a> Writer<'a> {
             (local.held[at].home.number, Some(at))
         };
         let home = index.bucket(number);
-        local.save_first(shared, index, home);
+        if home.is_behind(local.generation) {
+            save_before(shared, local, index, home, &key, value);
+        }
         let mut writer = Self {
             shared,
             local,
@@ -312,25 +334,16 @@ impl<'a> Writer<'a> {
     /// writes: what [`Writer::reuse`] comes to then, in a third of its steps. Whether that was so.
     #[inline]
     fn overwrite(&mut self, bytes: &[u8]) -> bool {
-        let Some(view) = self.spot.and_then(|spot| {
-            View::load_short(self.shared.arena_ref(), spot.link.offset()?).filter(View::is_bare)
-        }) else {
+        let Some(link) = self.spot.map(|spot| spot.link) else {
             return false;
         };
-        let (used_bytes, slot_bytes) = (view.value_at() + bytes.len(), class_bytes(view.class()));
-        let fits = used_bytes <= slot_bytes && used_bytes * 2 >= slot_bytes;
-        let len = u32::try_from(bytes.len());
-        let notes_use = self.local.in_force.policy.notes_use();
-        match len {
-            Ok(len) if fits && bytes.len() <= OPTIMISTIC_BYTES_MAX && !notes_use => {
-                self.changed = Changed::Announced;
-                let mut view = view;
-                view.set_header(view.header().with_value(Form::Bytes, len));
-                view.write_value(0, bytes);
-                true
-            }
-            _ => false,
-        }
+        let Some((mut view, len)) = to_overwrite(self.shared, self.local, link, bytes) else {
+            return false;
+        };
+        self.changed = Changed::Announced;
+        view.set_header(view.header().with_value(Form::Bytes, len));
+        view.write_value(0, bytes);
+        true
     }
 
     fn set_blob(
@@ -1067,6 +1080,50 @@ impl<'a> Writer<'a> {
             spot.bucket.set_link(spot.at, link);
         }
     }
+}
+
+/// The record of a link and the length of `bytes`, if these can be put in the place of its value, as
+/// [`Writer::overwrite`] does.
+#[inline]
+fn to_overwrite<'s>(
+    shared: &'s Shared,
+    local: &Local,
+    link: Link,
+    bytes: &[u8],
+) -> Option<(View<'s>, u32)> {
+    let view = View::load_short(shared.arena_ref(), link.offset()?).filter(View::is_bare)?;
+    let (used_bytes, slot_bytes) = (view.value_at() + bytes.len(), class_bytes(view.class()));
+    let fits = used_bytes <= slot_bytes && used_bytes * 2 >= slot_bytes;
+    let len = u32::try_from(bytes.len()).ok()?;
+    let notes_use = local.in_force.policy.notes_use();
+    (fits && bytes.len() <= OPTIMISTIC_BYTES_MAX && !notes_use).then_some((view, len))
+}
+
+/// Saves what is to be saved before a change of `key`, whose bucket is held and behind: one record if all that will be
+/// done is to overwrite that with a `value`, and the bucket otherwise.
+#[cold]
+fn save_before(
+    shared: &Shared,
+    local: &Local,
+    index: &Index,
+    home: &Bucket,
+    key: &Key<'_>,
+    value: Option<&[u8]>,
+) {
+    let is = |link: Link| {
+        // SAFETY: the bucket is held.
+        view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
+    };
+    // What is not a text that is kept as it is goes other ways.
+    let text = value.filter(|value| parse_i64(value).is_none());
+    if let Some(text) = text
+        && let Some(spot) = index.find(home, key.hash(), is)
+        && to_overwrite(shared, local, spot.link, text).is_some()
+        && (spot.link.has(Link::SAVED) || local.save_alone(shared, index, spot))
+    {
+        return;
+    }
+    local.save_first(shared, index, home);
 }
 
 /// What becomes of the value of a record that is replaced.

@@ -6,9 +6,9 @@ use base::sync::thread;
 use super::batch::{Batch, Named, Origin};
 use super::{Phase, Snapshots, lock};
 use crate::blob::Blob;
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Link};
 use crate::heap;
-use crate::index::Index;
+use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
@@ -52,6 +52,36 @@ impl Local {
         }
     }
 
+    /// Saves one record of a bucket that is behind, which the caller holds, and marks it, so that it alone may be
+    /// overwritten: it stays the record of its key, in its place. Whether that was done; if not, nothing was.
+    pub(crate) fn save_alone(&self, shared: &Shared, index: &Index, spot: Spot<'_>) -> bool {
+        fence(Ordering::Acquire);
+        let snapshots = &shared.snapshots;
+        if !snapshots.may_save() {
+            return false;
+        }
+        let Some(view) = view_of(shared, spot.link) else {
+            return false;
+        };
+        self.save_with(snapshots, |batch| {
+            // SAFETY: the caller holds the bucket.
+            unsafe { view.with_key(|key| save_record(&view, index.cut_database(), key, batch)) };
+            batch.count();
+        });
+        let flags = spot.link.flags() | Link::SAVED;
+        spot.bucket.set_link(spot.at, spot.link.with_flags(flags));
+        true
+    }
+
+    /// Has something put into this thread's batch.
+    fn save_with(&self, snapshots: &Snapshots, save: impl FnOnce(&mut Batch)) {
+        let mut place = lock(&snapshots.buffers[self.buffer]);
+        save(place.get_or_insert_with(|| Batch::new(&snapshots.held, Origin::Writer)));
+        let full = place.take_if(|batch| batch.is_full());
+        drop(place);
+        snapshots.hand_over(full);
+    }
+
     #[cold]
     fn save(&self, shared: &Shared, index: &Index, home: &Bucket) {
         // The generation was read without order; what the cut set before it is looked at now.
@@ -61,15 +91,14 @@ impl Local {
             // The one that is to be changed is in the cache, those beside it are not: waited for together.
             let span = snapshots.span_bytes.load(Ordering::Relaxed);
             RecordSpan::of_bytes(span).prefetch_records(shared.arena_ref(), home);
-            let mut place = lock(&snapshots.buffers[self.buffer]);
-            let new = || Batch::new(&snapshots.held, Origin::Writer);
-            let batch = place.get_or_insert_with(new);
-            save_chain(shared, index, home, batch);
-            let full = if batch.is_full() { place.take() } else { None };
-            drop(place);
-            snapshots.hand_over(full);
+            let mut has_marks = false;
+            self.save_with(snapshots, |batch| {
+                has_marks = save_chain(shared, index, home, batch);
+            });
+            put_on_side(index, home, self.generation, has_marks);
+        } else {
+            put_on_side(index, home, self.generation, true);
         }
-        home.set_side(self.generation);
     }
 }
 
@@ -95,16 +124,36 @@ impl Snapshots {
     }
 }
 
-/// Adds the records of a chain to a batch. The caller holds the bucket.
-pub(super) fn save_chain(shared: &Shared, index: &Index, home: &Bucket, batch: &mut Batch) {
+/// Puts a chain on the side of `generation`, where no record is marked; now some may be, or none is. The caller holds
+/// the bucket.
+pub(super) fn put_on_side(index: &Index, home: &Bucket, generation: u64, has_marks: bool) {
+    if has_marks {
+        index.for_each(home, |spot| {
+            if spot.link.has(Link::SAVED) {
+                let flags = spot.link.flags() & !Link::SAVED;
+                spot.bucket.set_link(spot.at, spot.link.with_flags(flags));
+            }
+        });
+    }
+    debug_assert!(!index.has_saved(home), "a mark that outlives its snapshot");
+    home.set_side(generation);
+}
+
+/// Adds the records of a chain to a batch, but for those that were saved alone; whether there are any. The caller
+/// holds the bucket.
+pub(super) fn save_chain(shared: &Shared, index: &Index, home: &Bucket, batch: &mut Batch) -> bool {
+    let mut has_marks = false;
     let database = index.cut_database();
     index.for_each(home, |spot| {
-        if let Some(view) = view_of(shared, spot.link) {
+        let is_marked = spot.link.has(Link::SAVED);
+        has_marks |= is_marked;
+        if !is_marked && let Some(view) = view_of(shared, spot.link) {
             // SAFETY: the caller holds the bucket.
             unsafe { view.with_key(|key| save_record(&view, database, key, batch)) };
         }
     });
     batch.count();
+    has_marks
 }
 
 /// Adds a record to a batch. The caller holds its bucket.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::sync::atomic::Ordering;
 
 use super::batch::{Batch, Origin};
-use super::saving::save_chain;
+use super::saving::{put_on_side, save_chain};
 use super::{
     Ending, Phase, SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep, Snapshots, lock,
 };
@@ -227,13 +227,14 @@ impl Snapshots {
             Lock::SavedAlready => return true,
             Lock::Busy => return false,
         }
+        let mut has_marks = true;
         if self.phase() == Phase::Saving {
             look_ahead(shared, index, walk);
             let new = || Batch::new(&self.held, Origin::Scanner);
-            save_chain(shared, index, bucket, walk.batch.get_or_insert_with(new));
+            has_marks = save_chain(shared, index, bucket, walk.batch.get_or_insert_with(new));
             self.hand_over(walk.batch.take_if(|batch| batch.is_full()));
         }
-        bucket.set_side(generation);
+        put_on_side(index, bucket, generation, has_marks);
         bucket.unlock(false);
         true
     }

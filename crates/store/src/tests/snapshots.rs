@@ -1,5 +1,6 @@
 //! Snapshots: what they hold is what the store held at the cut, whatever happens meanwhile.
 
+mod alone;
 mod bank;
 mod effects;
 mod limits;
