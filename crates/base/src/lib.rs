@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod cached_file;
 pub mod clock;
+pub mod courtesy;
 pub mod crc;
 pub mod extended;
 pub mod float;

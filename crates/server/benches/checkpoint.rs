@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::{Clock as _, SystemClock};
+use base::courtesy::Courtesy;
 use commands::Settings;
 use durability::checkpoint::Lineage;
 use durability::disk::SystemDisk;
@@ -94,6 +95,7 @@ fn main() {
         directory: directory.clone(),
         clock: Arc::new(SystemClock::new()),
         lineage: Lineage::default(),
+        courtesy: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
         writers: writers_for(THREADS),
         surroundings: Arc::new(()),
     });

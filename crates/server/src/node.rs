@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::Defaults;
 use base::clock::Clock;
+use base::courtesy::Courtesy;
 use base::random::Prng;
 use commands::observer::AuditSink;
 use commands::{
@@ -67,6 +68,8 @@ pub struct Node {
     pub log_in_use: LogInUse,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Between workers and those who save in the background.
+    pub courtesy: Arc<Courtesy>,
     /// How far the loading of data is.
     pub loading: Loading,
     /// What is known of checkpoints.
@@ -274,6 +277,7 @@ impl Node {
             oom_rank: OomRank::default(),
             audited: Mutex::default(),
             counted_before: Mutex::default(),
+            courtesy: Arc::new(Courtesy::of_machine(Arc::clone(&clock))),
             clock,
         };
         node.apply_limits(&current);

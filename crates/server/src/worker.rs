@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use access::User;
+use base::courtesy::Host;
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
@@ -97,6 +98,7 @@ pub struct Worker {
     turn_started_ns: u64,
     /// Processor time of the thread when the turn began, while the latency monitor is on.
     turn_cpu_ns: Option<u64>,
+    host: Host,
     /// Requests that ran in the turn.
     turn_requests: usize,
     ticked_ms: u64,
@@ -148,6 +150,7 @@ impl Worker {
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),
             turn_cpu_ns: None,
+            host: Host::new(Arc::clone(&node.courtesy)),
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -671,6 +674,7 @@ impl Service for Worker {
             let now_ns = self.node.clock.thread_cpu_ns();
             self.counters.note_turn_cpu(now_ns.saturating_sub(began_ns));
         }
+        self.host.turn_ended();
     }
 
     // Here and where input comes: since this turn began another worker may have told a client that a

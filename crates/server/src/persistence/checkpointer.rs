@@ -23,6 +23,7 @@
 //!     the manifest is: so the checkpoint holds nothing that a shorter log would take back.
 
 mod attempt;
+mod pace;
 mod parts;
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use base::clock::Clock;
+use base::courtesy::Courtesy;
 use durability::checkpoint::{Lineage, Manifest};
 use durability::disk::Disk;
 use store::{Handle, SnapshotLimits, Store};
@@ -272,6 +274,8 @@ pub struct Setup {
     pub clock: Arc<dyn Clock>,
     /// Whose history of writes it is.
     pub lineage: Lineage,
+    /// How those who work on a checkpoint step back for others. Nobody else uses it as a guest.
+    pub courtesy: Arc<Courtesy>,
     /// How many threads write; see [`writers_for`].
     pub writers: usize,
     /// The log of operations, and who reads messages.
@@ -299,6 +303,8 @@ struct State {
     /// Tickets that were given out.
     tickets: u64,
     running: Option<Running>,
+    /// How many wait for the end of one.
+    waiters: usize,
     waiting: Option<(Ticket, Why)>,
     is_stopping: bool,
     outcomes: VecDeque<(Ticket, Outcome)>,
@@ -406,8 +412,10 @@ impl Checkpointer {
     #[must_use]
     pub fn wait(&self, ticket: Ticket) -> Outcome {
         let mut state = self.state();
+        self.add_waiter(&mut state);
         loop {
             if let Some(outcome) = state.outcome(ticket) {
+                self.remove_waiter(&mut state);
                 return outcome;
             }
             state = self
@@ -415,6 +423,17 @@ impl Checkpointer {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Somebody waits: nothing is made politely, neither his checkpoint nor the one before it.
+    fn add_waiter(&self, state: &mut State) {
+        state.waiters += 1;
+        self.setup.courtesy.set_hurry(true);
+    }
+
+    fn remove_waiter(&self, state: &mut State) {
+        state.waiters -= 1;
+        self.setup.courtesy.set_hurry(state.waiters > 0);
     }
 
     /// What a checkpoint came to; none while it is to be made.
@@ -571,9 +590,11 @@ impl Checkpointer {
                 return Err(Refused::InProgress);
             }
             let ticket = state.ticket();
+            self.add_waiter(&mut state);
             self.begin(&mut state, ticket, why)
         };
         let made = self.make(handle, &attempt);
+        self.remove_waiter(&mut self.state());
         self.end(made).ok_or(Refused::Stopping)
     }
 

@@ -148,6 +148,7 @@ impl Keeper {
             directory: place.directory,
             clock: Arc::clone(&node.clock),
             lineage,
+            courtesy: Arc::clone(&node.courtesy),
             writers: writers_for(available_cores()),
             surroundings,
         }));

@@ -14,6 +14,7 @@ use durability::checkpoint::{
 };
 use store::{Batch, Ending, Handle, SnapshotStep};
 
+use super::pace::Pace;
 use super::parts::{Attempt, Feed, Part, QUEUE_LEN, Writer};
 use super::{Checkpointer, Failure};
 use crate::log::Level;
@@ -22,6 +23,9 @@ use crate::persistence::bodies;
 /// Buckets that are walked through before somebody may have the store for himself: some tenths of a
 /// millisecond.
 const BUCKETS_AT_ONCE: usize = 512;
+
+/// The same while somebody else wants the core: some hundredths.
+const BUCKETS_POLITELY: usize = 64;
 
 /// How long the walk rests when too much is held, or somebody is in its way.
 const REST: Duration = Duration::from_micros(500);
@@ -117,7 +121,7 @@ impl Checkpointer {
             Err(error) => {
                 attempt.fail(format_args!("{}: {error}", directory.display()));
                 drop(cut);
-                self.walk(handle, attempt);
+                self.walk(handle, attempt, &self.pace(None));
                 return Err(system(directory, &error));
             }
         };
@@ -168,6 +172,7 @@ impl Checkpointer {
             lineage: self.setup.lineage,
         };
         let count = u32::try_from(self.setup.writers.max(1)).unwrap_or(1);
+        let pace = &self.pace(cut.log_sequence);
         let parts: Vec<Option<Part>> = std::thread::scope(|scope| {
             let writers = (0..count).map(|part| {
                 let writer = Writer {
@@ -175,12 +180,13 @@ impl Checkpointer {
                     directory: own,
                     head: head(part),
                     attempt,
+                    pace,
                 };
                 let batches = &cut.batches;
                 scope.spawn(move || writer.run(batches))
             });
             let writers: Vec<_> = writers.collect();
-            self.walk(handle, attempt);
+            self.walk(handle, attempt, pace);
             let ended = writers
                 .into_iter()
                 .map(|writer| writer.join().ok().flatten());
@@ -225,7 +231,8 @@ impl Checkpointer {
     }
 
     /// Walks through the store until the snapshot is over, however it ends.
-    fn walk(&self, handle: &mut Handle, attempt: &Attempt) {
+    fn walk(&self, handle: &mut Handle, attempt: &Attempt, pace: &Pace<'_>) {
+        let mut guest = pace.enter();
         let mut told_ns = self.setup.clock.monotonic_ns();
         loop {
             if attempt.ending().is_some() {
@@ -234,10 +241,13 @@ impl Checkpointer {
             if attempt.is_given_up() {
                 self.setup.store.cancel_snapshot();
             }
-            match handle.advance_snapshot(BUCKETS_AT_ONCE) {
+            let buckets = match guest.is_polite() {
+                true => BUCKETS_POLITELY,
+                false => BUCKETS_AT_ONCE,
+            };
+            match handle.advance_snapshot(buckets) {
                 SnapshotStep::Idle => return,
-                // Costs nothing unless a worker wants this core, which then waits for a slice only.
-                SnapshotStep::More => std::thread::yield_now(),
+                SnapshotStep::More => pace.pause(&mut guest),
                 SnapshotStep::Later => std::thread::sleep(REST),
             }
             let now_ns = self.setup.clock.monotonic_ns();

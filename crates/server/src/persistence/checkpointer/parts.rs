@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use durability::checkpoint::{
     CheckpointFault, PartEntry, PartHead, PartReader, PartWriter, part_name,
@@ -24,6 +23,7 @@ use durability::checkpoint::{
 use durability::disk::Disk;
 use store::{Batch, Ending, SnapshotSink, Totals};
 
+use super::pace::Pace;
 use crate::persistence::bodies;
 
 /// Batches that may wait for a writer: some five megabytes.
@@ -120,6 +120,7 @@ pub(super) struct Writer<'w> {
     pub(super) directory: &'w Path,
     pub(super) head: PartHead,
     pub(super) attempt: &'w Attempt,
+    pub(super) pace: &'w Pace<'w>,
 }
 
 impl Writer<'_> {
@@ -149,13 +150,13 @@ impl Writer<'_> {
     fn write(&self, queue: &Mutex<Receiver<Batch>>) -> io::Result<Part> {
         let mut writer = PartWriter::create(self.disk, &self.path(), self.head)?;
         let mut scratch = Vec::new();
+        let mut guest = self.pace.enter();
         let attempt = self.attempt;
         while let Some(batch) = next(queue) {
             if attempt.is_given_up() {
                 continue;
             }
-            // A batch is some tenths of a millisecond; whoever serves clients on this core waits no longer.
-            thread::yield_now();
+            self.pace.pause(&mut guest);
             let before = writer.bytes();
             for saved in batch.records() {
                 bodies::write(&saved, &mut writer, &mut scratch)?;
@@ -176,8 +177,9 @@ impl Writer<'_> {
     /// Reads what was written: only then may anything older go.
     fn verify(&self, part: &Part) -> Result<(), CheckpointFault> {
         let mut reader = PartReader::open(self.disk, &self.path())?.expect(&part.entry)?;
+        let mut guest = self.pace.enter();
         while reader.next_block()?.is_some() {
-            thread::yield_now();
+            self.pace.pause(&mut guest);
         }
         Ok(())
     }

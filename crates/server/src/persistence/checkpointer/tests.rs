@@ -19,6 +19,7 @@ use crate::persistence::loader::{LoadFault, LoadProgress, Source};
 use crate::persistence::replay::{Origin, Replayer};
 
 mod bank;
+mod courtesy;
 mod devices;
 mod held;
 
@@ -102,11 +103,13 @@ fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpoint
 }
 
 fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
+    let clock = Arc::new(ManualClock::at_unix_ms(NOW_UNIX_MS));
     Setup {
         store: Arc::clone(store),
         disk: Arc::new(disk),
         directory: "/data".into(),
-        clock: Arc::new(ManualClock::at_unix_ms(NOW_UNIX_MS)),
+        courtesy: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
+        clock,
         lineage: Lineage([7; 20]),
         writers: 3,
         surroundings: Arc::new(()),

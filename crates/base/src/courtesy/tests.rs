@@ -1,0 +1,219 @@
+//! Guests and hosts on a machine whose time is made by hand.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, Weak};
+
+use super::*;
+use crate::clock::ManualClock;
+
+/// One core, one guest's view of it.
+#[derive(Default)]
+struct Desk {
+    now_ns: AtomicU64,
+    worked_ns: AtomicU64,
+    /// How long others take when the guest gives way.
+    others_ns: AtomicU64,
+    /// Whose guests these others are, if they are.
+    guests_of: OnceLock<Weak<Courtesy>>,
+    slept_ns: AtomicU64,
+    sleeps: AtomicUsize,
+    yields: AtomicUsize,
+}
+
+impl Desk {
+    fn pass(&self, ns: u64) {
+        self.now_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// The guest works.
+    fn work(&self, ns: u64) {
+        self.pass(ns);
+        self.worked_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+impl Machine for Arc<Desk> {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    fn worked_ns(&self) -> u64 {
+        self.worked_ns.load(Ordering::Relaxed)
+    }
+
+    fn give_way(&self) {
+        self.yields.fetch_add(1, Ordering::Relaxed);
+        let others_ns = self.others_ns.load(Ordering::Relaxed);
+        if let Some(courtesy) = self.guests_of.get().and_then(Weak::upgrade) {
+            courtesy.worked_ns.fetch_add(others_ns, Ordering::Relaxed);
+        }
+        self.pass(others_ns + 500);
+    }
+
+    fn sleep_ns(&self, ns: u64) {
+        self.sleeps.fetch_add(1, Ordering::Relaxed);
+        self.slept_ns.fetch_add(ns, Ordering::Relaxed);
+        self.pass(ns);
+    }
+
+    fn cores(&self) -> u64 {
+        1
+    }
+}
+
+fn desk(share: u64) -> (Arc<Desk>, Arc<Courtesy>) {
+    let desk = Arc::new(Desk::default());
+    let courtesy = Arc::new(Courtesy::with(Box::new(Arc::clone(&desk))));
+    courtesy.set_share(share);
+    (desk, courtesy)
+}
+
+/// A guest works for so long in pieces of 10 µs, while a host has turns of so many microseconds, if any.
+fn work(desk: &Desk, courtesy: &Arc<Courtesy>, guest: &mut Guest<'_>, ms: u64, turn_us: u64) {
+    let until_ns = desk.worked_ns.load(Ordering::Relaxed) + ms * 1_000_000;
+    desk.others_ns.store(turn_us * 1_000, Ordering::Relaxed);
+    while desk.worked_ns.load(Ordering::Relaxed) < until_ns {
+        desk.work(10_000);
+        if turn_us > 0 {
+            // It had turns meanwhile; that it gives way itself is another test's.
+            courtesy.turns.fetch_add(1, Ordering::Relaxed);
+        }
+        guest.pause();
+    }
+}
+
+#[test]
+fn who_is_alone_never_sleeps() {
+    let (desk, courtesy) = desk(150);
+    let mut guest = courtesy.enter();
+    work(&desk, &courtesy, &mut guest, 100, 0);
+    assert_eq!(desk.sleeps.load(Ordering::Relaxed), 0);
+    assert!(desk.yields.load(Ordering::Relaxed) > 400);
+    assert!(!courtesy.is_wanted());
+}
+
+/// Of a thousand, what a guest had of the time that it took, beside a host with turns of 300 µs.
+fn share_had(share: u64) -> u64 {
+    let (desk, courtesy) = desk(share);
+    let mut guest = courtesy.enter();
+    work(&desk, &courtesy, &mut guest, 50, 300);
+    let now_ns = desk.now_ns.load(Ordering::Relaxed);
+    desk.worked_ns.load(Ordering::Relaxed) * FULL_SHARE / now_ns
+}
+
+#[test]
+fn who_is_in_the_way_takes_its_share_and_no_more() {
+    let had: Vec<u64> = [100, 200, 400].into_iter().map(share_had).collect();
+    for (had, share) in had.iter().zip([100, 200, 400]) {
+        assert!(
+            (share / 2..=share + share / 5).contains(had),
+            "{had} of {share}"
+        );
+    }
+}
+
+#[test]
+fn who_may_have_everything_or_is_in_a_hurry_never_sleeps() {
+    for in_hurry in [false, true] {
+        let (desk, courtesy) = desk(if in_hurry { 150 } else { FULL_SHARE });
+        courtesy.set_hurry(in_hurry);
+        let mut guest = courtesy.enter();
+        work(&desk, &courtesy, &mut guest, 20, 3_000);
+        assert_eq!(desk.sleeps.load(Ordering::Relaxed), 0);
+        assert!(desk.yields.load(Ordering::Relaxed) > 0);
+    }
+}
+
+#[test]
+fn a_hurry_ends_politeness_at_once() {
+    let (desk, courtesy) = desk(150);
+    let mut guest = courtesy.enter();
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    assert!(courtesy.is_wanted());
+    courtesy.set_hurry(true);
+    // The slice that it is in comes to its end first.
+    work(&desk, &courtesy, &mut guest, 1, 300);
+    let sleeps = desk.sleeps.load(Ordering::Relaxed);
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    assert_eq!(desk.sleeps.load(Ordering::Relaxed), sleeps);
+    assert!(!courtesy.is_wanted());
+}
+
+#[test]
+fn it_goes_at_full_speed_again_when_nobody_is_in_the_way() {
+    let (desk, courtesy) = desk(150);
+    let mut guest = courtesy.enter();
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    assert!(courtesy.is_wanted());
+    work(&desk, &courtesy, &mut guest, 5, 0);
+    let sleeps = desk.sleeps.load(Ordering::Relaxed);
+    work(&desk, &courtesy, &mut guest, 20, 0);
+    assert_eq!(desk.sleeps.load(Ordering::Relaxed), sleeps);
+}
+
+/// A guest beside others who take 400 µs whenever it gives way; how often it slept.
+fn sleeps_beside(are_guests: bool, turns: u64) -> usize {
+    let (desk, courtesy) = desk(150);
+    if are_guests {
+        assert!(desk.guests_of.set(Arc::downgrade(&courtesy)).is_ok());
+    }
+    let mut guest = courtesy.enter();
+    desk.others_ns.store(400_000, Ordering::Relaxed);
+    for _ in 0..1_000 {
+        desk.work(50_000);
+        courtesy.turns.fetch_add(turns, Ordering::Relaxed);
+        guest.pause();
+    }
+    desk.sleeps.load(Ordering::Relaxed)
+}
+
+#[test]
+fn only_hosts_are_given_way_to() {
+    assert!(sleeps_beside(false, 1) > 100);
+    assert_eq!(sleeps_beside(false, 0), 0, "another process");
+    assert_eq!(
+        sleeps_beside(true, 1),
+        0,
+        "another guest, and hosts elsewhere"
+    );
+}
+
+#[test]
+fn a_host_gives_way_only_to_polite_guests_and_not_to_strangers() {
+    let (desk, courtesy) = desk(150);
+    let mut host = Host::new(Arc::clone(&courtesy));
+    host.turn_ended();
+    assert_eq!(courtesy.turns.load(Ordering::Relaxed), 0);
+    let mut guest = courtesy.enter();
+    host.turn_ended();
+    assert_eq!(desk.yields.load(Ordering::Relaxed), 0);
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    assert!(courtesy.is_wanted());
+    let yields = || desk.yields.load(Ordering::Relaxed);
+    desk.others_ns.store(50_000, Ordering::Relaxed);
+    let before = yields();
+    (0..10).for_each(|_| host.turn_ended());
+    assert_eq!(yields(), before + 10);
+    // Somebody computes there who gives nothing back.
+    desk.others_ns.store(4_000_000, Ordering::Relaxed);
+    (0..10).for_each(|_| host.turn_ended());
+    assert_eq!(yields(), before + 11);
+    desk.pass(KEPT_NS);
+    host.turn_ended();
+    assert_eq!(yields(), before + 12);
+    drop(guest);
+    assert!(!courtesy.is_wanted());
+}
+
+#[test]
+fn without_processor_time_nothing_happens() {
+    let clock = Arc::new(ManualClock::at_unix_ms(0));
+    let courtesy = Courtesy::of_machine(Arc::<ManualClock>::clone(&clock));
+    courtesy.set_share(1);
+    let mut guest = courtesy.enter();
+    for _ in 0..100 {
+        clock.advance_ms(50);
+        guest.pause();
+    }
+    assert!(!courtesy.is_wanted());
+}

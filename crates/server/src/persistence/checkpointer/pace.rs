@@ -1,0 +1,141 @@
+//! How fast a checkpoint is made beside clients who want the cores.
+//!
+//! It takes a small share of them, which grows as writers fill memory with what is to be written, with the log that a
+//! start would have to read, and with time.
+
+use base::courtesy::{Courtesy, FULL_SHARE, Guest};
+
+use super::Checkpointer;
+
+/// Of a thousand, what a checkpoint takes of each core while nothing presses.
+const SHARE: u64 = 80;
+
+/// From so much of the memory on that may be held, of a thousand, ...
+const HELD: u64 = 200;
+/// ... up to here the share grows to the whole: from there on writers would be slowed down.
+const HELD_MAX: u64 = 1_000;
+
+/// The log may grow by so many bytes, or by as many as the last checkpoint had if those are more, before the share
+/// grows; it is the whole at three times as many.
+const LOG_BYTES: u64 = 1 << 30;
+const LOG_TIMES: u64 = 3;
+
+/// From so long after its cut ...
+const ELAPSED_NS: u64 = 20_000_000_000;
+/// ... up to here the share grows to the whole: also on a machine whose cores are busy for ever.
+const ELAPSED_NS_MAX: u64 = 60_000_000_000;
+
+/// How one checkpoint goes on.
+pub(super) struct Pace<'p> {
+    checkpointer: &'p Checkpointer,
+    began_ns: u64,
+    log_sequence: Option<u64>,
+    log_bytes: u64,
+}
+
+/// What presses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pressure {
+    /// Of a thousand, how much of the memory that may be held is.
+    held: u64,
+    elapsed_ns: u64,
+    /// Of a thousand of what it may, how much the log has grown.
+    log: u64,
+}
+
+impl Pressure {
+    /// What a checkpoint may take of each core.
+    fn share(self) -> u64 {
+        let log_max = LOG_TIMES * FULL_SHARE;
+        let urgency = between(self.held, HELD, HELD_MAX)
+            .max(between(self.elapsed_ns, ELAPSED_NS, ELAPSED_NS_MAX))
+            .max(between(self.log, FULL_SHARE, log_max));
+        SHARE + (FULL_SHARE - SHARE) * urgency / FULL_SHARE
+    }
+}
+
+/// Of a thousand, how far a number is on its way.
+fn between(number: u64, from: u64, to: u64) -> u64 {
+    let done = number.clamp(from, to) - from;
+    done.saturating_mul(FULL_SHARE) / (to - from)
+}
+
+impl Checkpointer {
+    /// That of a checkpoint whose cut was just made.
+    pub(super) fn pace(&self, log_sequence: Option<u64>) -> Pace<'_> {
+        Pace {
+            checkpointer: self,
+            began_ns: self.setup.clock.monotonic_ns(),
+            log_sequence,
+            log_bytes: self.state().figures.last_bytes.max(LOG_BYTES),
+        }
+    }
+}
+
+impl Pace<'_> {
+    fn courtesy(&self) -> &Courtesy {
+        &self.checkpointer.setup.courtesy
+    }
+
+    /// The calling thread works on the checkpoint.
+    pub(super) fn enter(&self) -> Guest<'_> {
+        self.courtesy().enter()
+    }
+
+    /// Between two pieces of work.
+    pub(super) fn pause(&self, guest: &mut Guest<'_>) {
+        if guest.is_due() {
+            self.courtesy().set_share(self.pressure().share());
+            guest.pause();
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let checkpointer = self.checkpointer;
+        let setup = &checkpointer.setup;
+        let held_bytes = setup
+            .store
+            .snapshot_progress()
+            .map_or(0, |progress| progress.held_bytes);
+        let limit_bytes = checkpointer.snapshot_limits().soft_bytes;
+        let log = self.log_sequence.zip(setup.surroundings.log_sequence());
+        let log_bytes = log.map_or(0, |(began, now)| now.saturating_sub(began));
+        Pressure {
+            held: held_bytes.saturating_mul(FULL_SHARE) / limit_bytes.max(1),
+            elapsed_ns: setup.clock.monotonic_ns().saturating_sub(self.began_ns),
+            log: log_bytes.saturating_mul(FULL_SHARE) / self.log_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(change: impl FnOnce(&mut Pressure)) -> u64 {
+        let mut pressure = Pressure::default();
+        change(&mut pressure);
+        pressure.share()
+    }
+
+    #[test]
+    fn what_presses_raises_the_share_up_to_the_whole() {
+        assert_eq!(share(|_| ()), SHARE);
+        let second_ns = 1_000_000_000;
+        let after = |seconds: u64| share(|pressure| pressure.elapsed_ns = seconds * second_ns);
+        assert_eq!(
+            (after(20), after(60), after(1_000)),
+            (SHARE, FULL_SHARE, FULL_SHARE)
+        );
+        assert!(after(20) < after(30) && after(30) < after(50) && after(50) < FULL_SHARE);
+        let held = |per_mille| share(|pressure| pressure.held = per_mille);
+        assert_eq!(
+            (held(HELD), held(1_000), held(4_000)),
+            (SHARE, FULL_SHARE, FULL_SHARE)
+        );
+        assert!(held(300) > SHARE && held(300) < held(500));
+        let log = |times: u64| share(|pressure| pressure.log = times * FULL_SHARE);
+        assert_eq!((log(1), log(3), log(9)), (SHARE, FULL_SHARE, FULL_SHARE));
+        assert!(log(2) > SHARE && log(2) < FULL_SHARE);
+    }
+}
