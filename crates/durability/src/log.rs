@@ -129,6 +129,7 @@ impl Log {
         ring::remove(&*disk, directory)?;
         let ring = Ring::create(&*disk, directory, durable, &options);
         options.piece_bytes = options.piece_bytes.min(options.segment_bytes / PIECES_MIN);
+        options.in_place_bytes = options.in_place_bytes.min(options.piece_bytes);
         if ring.is_some() {
             // Who has to wait is to wait for room before a write, not for the device after it.
             let most = options.ring_bytes - options.ring_bytes / RING_SPARE;

@@ -50,7 +50,7 @@ pub struct Options {
     /// some ten microseconds or more before the device has begun, and only what writes wait for bounds it.
     pub piece_bytes: u64,
     /// A block of so many bytes of frames stands in its file as it does in the ring, so that it goes to the device without
-    /// a copy. Shorter ones are copied sooner than their last page is written by itself.
+    /// a copy, and so does every piece. Shorter ones are copied sooner than their last page is written by itself.
     pub in_place_bytes: u64,
     /// [`super::Log::has_room`] is `false` when so much is held.
     pub held_bytes_max: u64,
