@@ -59,7 +59,7 @@ class Server:
 
     def idle(self):
         self.ask("BGSAVE")
-        while self.is_saving():
+        while not self.saved_ms():
             time.sleep(0.02)
         print(f"{self.name:8} alone: BGSAVE {self.saved_ms()[-1]} ms", flush=True)
 
