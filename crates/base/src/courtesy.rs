@@ -14,8 +14,8 @@
 //! when everything is answered: there a guest costs least.
 //!
 //! Rules
-//!  1. That a yield came back late says that the core is wanted, if hosts had turns meanwhile, and unless it was other
-//!     guests who worked: what they did is taken off. With other processes the kernel shares the cores.
+//!  1. That a yield came back late says that the core is wanted, if hosts had turns there meanwhile, and unless it was other
+//!     guests who worked there: what they did is taken off. With other processes the kernel shares the cores.
 //!  2. Guests hold no locks that others want while they [pause](Guest::pause).
 //!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
 //!  4. Who is [in a hurry](Courtesy::set_hurry), because somebody waits for the end, sleeps never.
@@ -73,6 +73,9 @@ pub trait Machine: Send + Sync {
     /// How many cores there are.
     fn cores(&self) -> u64;
 
+    /// The number of the core that the calling thread is on.
+    fn core(&self) -> usize;
+
     /// The calling thread becomes a guest: sees to it that its sleeps are no longer than asked for.
     fn begin(&self) {}
 }
@@ -104,10 +107,29 @@ impl Machine for ThisMachine {
         self.cores
     }
 
+    fn core(&self) -> usize {
+        // SAFETY: takes nothing and gives a number, or -1 where that is not known.
+        let core = unsafe { libc::sched_getcpu() };
+        usize::try_from(core).unwrap_or(0)
+    }
+
     fn begin(&self) {
         // SAFETY: takes and gives numbers only. Where it fails, sleeps are some 50 µs longer.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
     }
+}
+
+/// Cores that are told apart; those beyond share their numbers.
+const CORES: usize = 64;
+
+/// What was done on one core.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Core {
+    /// Turns of hosts, counted while there are guests.
+    turns: AtomicU64,
+    /// What guests worked, all together.
+    worked_ns: AtomicU64,
 }
 
 /// What guests and hosts of one process share.
@@ -115,10 +137,7 @@ pub struct Courtesy {
     machine: Box<dyn Machine>,
     /// How many guests there are.
     guests: AtomicU64,
-    /// Turns of hosts, counted while there are guests.
-    turns: AtomicU64,
-    /// What guests worked, all together.
-    worked_ns: AtomicU64,
+    cores: [Core; CORES],
     /// Until then guests are polite; 0 when they are not.
     polite_until_ns: AtomicU64,
     /// When the next slice of any guest is due.
@@ -147,8 +166,7 @@ impl Courtesy {
         Self {
             machine,
             guests: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
-            worked_ns: AtomicU64::new(0),
+            cores: std::array::from_fn(|_| Core::default()),
             polite_until_ns: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
@@ -174,12 +192,28 @@ impl Courtesy {
         self.in_hurry.load(Ordering::Relaxed)
     }
 
+    /// What guests have worked, all together. They note it at the end of each slice.
+    #[must_use]
+    pub fn worked_ns(&self) -> u64 {
+        let worked = self.cores.iter();
+        worked
+            .map(|core| core.worked_ns.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// The core that the calling thread is on.
+    fn core(&self) -> &Core {
+        &self.cores[self.machine.core() % CORES]
+    }
+
     /// The calling thread becomes a guest, until what this gives is dropped.
     pub fn enter(&self) -> Guest<'_> {
         self.machine.begin();
         self.guests.fetch_add(1, Ordering::Relaxed);
+        let core = self.core();
         Guest {
-            turns: self.turns.load(Ordering::Relaxed),
+            core,
+            turns: core.turns.load(Ordering::Relaxed),
             courtesy: self,
             began_ns: self.machine.now_ns(),
             worked_ns: self.machine.worked_ns(),
@@ -243,7 +277,9 @@ pub struct Guest<'c> {
     /// What it worked since it slept.
     burst_ns: u64,
     late_yields: u32,
-    /// Turns of hosts when it last looked.
+    /// Where it last looked around.
+    core: &'c Core,
+    /// Turns of hosts there by then.
     turns: u64,
     slice_ns: u64,
 }
@@ -277,8 +313,11 @@ impl Guest<'_> {
     }
 
     fn next_slice_ns(&mut self) -> u64 {
-        let turns = self.courtesy.turns.load(Ordering::Relaxed);
-        let are_busy = turns != std::mem::replace(&mut self.turns, turns);
+        let core = self.courtesy.core();
+        let before = std::mem::replace(&mut self.core, core);
+        let is_elsewhere = !std::ptr::eq(core, before);
+        let turns = core.turns.load(Ordering::Relaxed);
+        let are_busy = turns != std::mem::replace(&mut self.turns, turns) && !is_elsewhere;
         let [alone, beside, polite] = SLICES_NS;
         match (self.courtesy.is_wanted(), are_busy) {
             (true, _) => polite,
@@ -294,7 +333,8 @@ impl Guest<'_> {
         if worked_ns == 0 {
             return;
         }
-        courtesy.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
+        let core = courtesy.core();
+        core.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
         let is_urgent =
             courtesy.is_in_hurry() || courtesy.share.load(Ordering::Relaxed) >= FULL_SHARE;
         if is_urgent {
@@ -332,12 +372,16 @@ impl Guest<'_> {
             let until_ns = now_ns + POLITE_NS;
             courtesy.polite_until_ns.store(until_ns, Ordering::Relaxed);
         }
-        let others_ns = courtesy.worked_ns.load(Ordering::Relaxed);
+        let core = courtesy.core();
+        if !std::ptr::eq(core, self.core) {
+            self.turns = core.turns.load(Ordering::Relaxed);
+        }
+        let others_ns = core.worked_ns.load(Ordering::Relaxed);
         machine.give_way();
         let back_ns = machine.now_ns();
-        let others_ns = courtesy.worked_ns.load(Ordering::Relaxed) - others_ns;
+        let others_ns = core.worked_ns.load(Ordering::Relaxed) - others_ns;
         let away_ns = back_ns.saturating_sub(now_ns).saturating_sub(others_ns);
-        let turns = courtesy.turns.load(Ordering::Relaxed);
+        let turns = core.turns.load(Ordering::Relaxed);
         if away_ns < LATE_NS || turns == self.turns {
             self.late_yields = 0;
             if was_polite {
@@ -388,7 +432,7 @@ impl Host {
     #[inline]
     pub fn turn_ended(&mut self) {
         if self.courtesy.guests.load(Ordering::Relaxed) != 0 {
-            self.courtesy.turns.fetch_add(1, Ordering::Relaxed);
+            self.courtesy.core().turns.fetch_add(1, Ordering::Relaxed);
             if self.courtesy.is_wanted() {
                 self.let_in();
             }

@@ -103,13 +103,14 @@ impl Plan {
     fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) -> Expected {
         self.keys_count = 0;
         let mut expected = Expected::default();
+        let saves_alone = ahead.saves_alone();
         for (planned, run) in self.runs.iter_mut().zip(runs) {
             let command = table.find_run(&run);
             let keys = command.map_or(KeyPlaces::NONE, |found| found.keys);
             if let Some(found) = command {
                 expected.structures |= found.is_about_structures;
                 // A record that is merely overwritten is saved alone, and asked for already.
-                let sets = run.arguments_count == usize::from(found.sets_with);
+                let sets = saves_alone && run.arguments_count == usize::from(found.sets_with);
                 expected.writes |= found.needs_room && !sets;
             }
             *planned = PlannedRun {

@@ -36,6 +36,8 @@ struct LookaheadTable<'h> {
     span: RecordSpan,
     /// The generation that began with a cut whose snapshot is in progress.
     cut: Option<u64>,
+    /// As [`Lookahead::saves_alone`] tells.
+    saves_alone: bool,
 }
 
 /// How far records reach, as far as that is asked for ahead: a line of the cache more at most, for the
@@ -102,6 +104,7 @@ impl<'h> Lookahead<'h> {
         arena: &'h Arena,
         span: RecordSpan,
         cut: Option<u64>,
+        saves_alone: bool,
     ) -> Self {
         let table = index.map(|index| LookaheadTable {
             index,
@@ -109,6 +112,7 @@ impl<'h> Lookahead<'h> {
             arena,
             span,
             cut,
+            saves_alone,
         });
         Self { hasher, table }
     }
@@ -164,6 +168,13 @@ impl<'h> Lookahead<'h> {
     #[must_use]
     pub fn is_saving(&self) -> bool {
         self.table.is_some_and(|table| table.cut.is_some())
+    }
+
+    /// Whether what is merely overwritten while a snapshot is in progress is saved without the rest of its bucket.
+    #[inline]
+    #[must_use]
+    pub fn saves_alone(&self) -> bool {
+        self.table.is_some_and(|table| table.saves_alone)
     }
 
     /// For keys that are to be written while a snapshot is in progress: asks for all records of their buckets

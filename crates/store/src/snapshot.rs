@@ -161,6 +161,8 @@ pub struct SnapshotProgress {
     pub buckets: u64,
     /// Whether it goes on only to put all buckets on one side, saving none.
     pub is_given_up: bool,
+    /// Whether records that nobody else needs, of a database that was emptied, stay in memory until it is over.
+    pub keeps_emptied: bool,
 }
 
 /// A snapshot is in progress already.
@@ -208,11 +210,14 @@ struct Counts {
     buckets: AtomicU64,
     /// Every record was put into a batch.
     is_walked: AtomicBool,
+    /// Indexes that were emptied since the cut are kept.
+    keeps_emptied: AtomicBool,
 }
 
 impl Counts {
     fn reset(&self, buckets: u64) {
         self.is_walked.store(false, Ordering::Relaxed);
+        self.keeps_emptied.store(false, Ordering::Relaxed);
         self.buckets.store(buckets, Ordering::Relaxed);
         for count in [&self.records, &self.bytes, &self.buckets_done] {
             count.store(0, Ordering::Relaxed);
@@ -312,6 +317,7 @@ impl Snapshots {
             buckets_done: self.counts.buckets_done.load(Ordering::Relaxed),
             buckets: self.counts.buckets.load(Ordering::Relaxed),
             is_given_up: matches!(phase, Phase::Cancelled | Phase::OverLimit),
+            keeps_emptied: self.counts.keeps_emptied.load(Ordering::Relaxed),
         })
     }
 

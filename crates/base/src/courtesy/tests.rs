@@ -13,8 +13,8 @@ struct Desk {
     worked_ns: AtomicU64,
     /// How long others take when the guest gives way.
     others_ns: AtomicU64,
-    /// Whose guests these others are, if they are.
-    guests_of: OnceLock<Weak<Courtesy>>,
+    /// Whose guests these others are, if they are, and on which core they worked meanwhile.
+    guests_of: OnceLock<(Weak<Courtesy>, usize)>,
     slept_ns: AtomicU64,
     sleeps: AtomicUsize,
     yields: AtomicUsize,
@@ -44,8 +44,11 @@ impl Machine for Arc<Desk> {
     fn give_way(&self) {
         self.yields.fetch_add(1, Ordering::Relaxed);
         let others_ns = self.others_ns.load(Ordering::Relaxed);
-        if let Some(courtesy) = self.guests_of.get().and_then(Weak::upgrade) {
-            courtesy.worked_ns.fetch_add(others_ns, Ordering::Relaxed);
+        if let Some((guests_of, core)) = self.guests_of.get()
+            && let Some(courtesy) = guests_of.upgrade()
+        {
+            let worked_ns = &courtesy.cores[*core].worked_ns;
+            worked_ns.fetch_add(others_ns, Ordering::Relaxed);
         }
         self.pass(others_ns + 500);
     }
@@ -58,6 +61,10 @@ impl Machine for Arc<Desk> {
 
     fn cores(&self) -> u64 {
         1
+    }
+
+    fn core(&self) -> usize {
+        0
     }
 }
 
@@ -76,7 +83,7 @@ fn work(desk: &Desk, courtesy: &Arc<Courtesy>, guest: &mut Guest<'_>, ms: u64, t
         desk.work(10_000);
         if turn_us > 0 {
             // It had turns meanwhile; that it gives way itself is another test's.
-            courtesy.turns.fetch_add(1, Ordering::Relaxed);
+            courtesy.cores[0].turns.fetch_add(1, Ordering::Relaxed);
         }
         guest.pause();
     }
@@ -151,17 +158,21 @@ fn it_goes_at_full_speed_again_when_nobody_is_in_the_way() {
     assert_eq!(desk.sleeps.load(Ordering::Relaxed), sleeps);
 }
 
-/// A guest beside others who take 400 µs whenever it gives way; how often it slept.
-fn sleeps_beside(are_guests: bool, turns: u64) -> usize {
+/// A guest on core 0 beside others who take 400 µs whenever it gives way; how often it slept. Guests work on a core
+/// meanwhile, and hosts have turns on one.
+fn sleeps_beside(guests_on: Option<usize>, turns_on: Option<usize>) -> usize {
     let (desk, courtesy) = desk(150);
-    if are_guests {
-        assert!(desk.guests_of.set(Arc::downgrade(&courtesy)).is_ok());
+    if let Some(core) = guests_on {
+        let guests_of = (Arc::downgrade(&courtesy), core);
+        assert!(desk.guests_of.set(guests_of).is_ok());
     }
     let mut guest = courtesy.enter();
     desk.others_ns.store(400_000, Ordering::Relaxed);
     for _ in 0..1_000 {
         desk.work(50_000);
-        courtesy.turns.fetch_add(turns, Ordering::Relaxed);
+        if let Some(core) = turns_on {
+            courtesy.cores[core].turns.fetch_add(1, Ordering::Relaxed);
+        }
         guest.pause();
     }
     desk.sleeps.load(Ordering::Relaxed)
@@ -169,13 +180,11 @@ fn sleeps_beside(are_guests: bool, turns: u64) -> usize {
 
 #[test]
 fn only_hosts_are_given_way_to() {
-    assert!(sleeps_beside(false, 1) > 100);
-    assert_eq!(sleeps_beside(false, 0), 0, "another process");
-    assert_eq!(
-        sleeps_beside(true, 1),
-        0,
-        "another guest, and hosts elsewhere"
-    );
+    assert!(sleeps_beside(None, Some(0)) > 100);
+    assert_eq!(sleeps_beside(None, None), 0, "another process");
+    assert_eq!(sleeps_beside(None, Some(1)), 0, "and hosts elsewhere");
+    assert_eq!(sleeps_beside(Some(0), Some(0)), 0, "another guest");
+    assert!(sleeps_beside(Some(1), Some(0)) > 100, "guests elsewhere");
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn a_host_gives_way_only_to_polite_guests_and_not_to_strangers() {
     let (desk, courtesy) = desk(150);
     let mut host = Host::new(Arc::clone(&courtesy));
     host.turn_ended();
-    assert_eq!(courtesy.turns.load(Ordering::Relaxed), 0);
+    assert_eq!(courtesy.cores[0].turns.load(Ordering::Relaxed), 0);
     let mut guest = courtesy.enter();
     host.turn_ended();
     assert_eq!(desk.yields.load(Ordering::Relaxed), 0);

@@ -150,6 +150,8 @@ pub struct Figures {
     pub last_failure: Option<Failure>,
     /// How long the last one took, which may have failed; none when there was none.
     pub last_duration_ms: Option<u64>,
+    /// How long it would have taken, about, if it had given way to nobody.
+    pub last_work_ms: u64,
     /// The most memory that was held for the last one at a time.
     pub last_held_bytes_max: u64,
     /// Records and bytes of the last one that did not fail.
@@ -318,6 +320,8 @@ struct Running {
     why: Why,
     started_unix_ms: u64,
     started_ns: u64,
+    /// What guests had worked by then.
+    worked_before_ns: u64,
     attempt: Arc<Attempt>,
 }
 
@@ -605,6 +609,7 @@ impl Checkpointer {
             why,
             started_unix_ms: self.setup.clock.now_unix_ms(),
             started_ns: self.setup.clock.monotonic_ns(),
+            worked_before_ns: self.setup.courtesy.worked_ns(),
             attempt: Arc::clone(&attempt),
         });
         attempt
@@ -615,6 +620,7 @@ impl Checkpointer {
         let mut state = self.state();
         let running = state.running.take()?;
         let ended_ns = self.setup.clock.monotonic_ns();
+        let worked_ns = self.setup.courtesy.worked_ns() - running.worked_before_ns;
         let outcome = Outcome {
             why: running.why,
             result: made.result,
@@ -626,6 +632,11 @@ impl Checkpointer {
         }
         self.setup.surroundings.ended(&outcome);
         state.note(&outcome);
+        state.figures.last_work_ms = match worked_ns / 1_000_000 {
+            // Nobody counts it.
+            0 => outcome.duration_ms,
+            ms => ms.min(outcome.duration_ms),
+        };
         state.keep(running.ticket, outcome.clone());
         self.changed.notify_all();
         Some(outcome)

@@ -344,11 +344,10 @@ fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64, has_reste
     percent > 0 && log_bytes >= least && (has_rested || is_unrested_enough)
 }
 
-/// Whether the last checkpoint took but a small share of the time since it began.
+/// Whether the work of the last checkpoint was but a small share of the time since it began.
 fn has_rested(figures: &Figures, now_unix_ms: u64) -> bool {
     let since_ms = now_unix_ms.saturating_sub(figures.last_save_unix_ms);
-    let last_ms = figures.last_duration_ms.unwrap_or(0);
-    since_ms >= last_ms.saturating_mul(REST_TIMES)
+    since_ms >= figures.last_work_ms.saturating_mul(REST_TIMES)
 }
 
 /// The save point that is reached, if one is. Behind a failure the next try has to wait.
@@ -417,7 +416,7 @@ mod tests {
         assert!(!grown(3999, 2000, false) && grown(4000, 2000, false));
 
         let took_a_second = Figures {
-            last_duration_ms: Some(1_000),
+            last_work_ms: 1_000,
             ..figures(0)
         };
         let rested_after = |s: u64| has_rested(&took_a_second, 1_000_000 + s * 1_000);

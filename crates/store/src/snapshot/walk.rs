@@ -157,6 +157,7 @@ impl Snapshots {
         match walk.as_mut() {
             Some(walk) if walk.needs(detached.index()) => {
                 walk.kept.push(detached);
+                self.counts.keeps_emptied.store(true, Ordering::Relaxed);
                 None
             }
             _ => Some(detached),

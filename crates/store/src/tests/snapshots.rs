@@ -150,7 +150,10 @@ fn a_flush_and_a_swap_leave_the_cut_alone() {
     handle.swap(0, 1);
     set(&mut handle, 0, "one", b"2", Deadline::Never);
     set(&mut handle, 1, "key:7", b"other", Deadline::Never);
+    let keeps_emptied = || store.snapshot_progress().unwrap().keeps_emptied;
+    assert!(!keeps_emptied());
     assert_eq!(handle.flush(Some(1)), 2_000);
+    assert!(keeps_emptied());
     set(&mut handle, 1, "key:8", b"other", Deadline::Never);
     set(&mut handle, 2, "two", b"other", Deadline::Never);
     handle.flush(None);
@@ -170,6 +173,7 @@ fn a_flush_and_a_swap_leave_the_cut_alone() {
     }
     assert!(store.statistics().used_bytes < used);
     let again = begin(&mut handle);
+    assert!(!keeps_emptied(), "that is over");
     finish(&mut handle);
     assert_filled(&again, 10);
 }

@@ -41,11 +41,16 @@ struct Pressure {
     elapsed_ns: u64,
     /// Of a thousand of what it may, how much the log has grown.
     log: u64,
+    /// Nothing comes of it any more but an end that others wait for, or memory is free only then.
+    is_urgent: bool,
 }
 
 impl Pressure {
     /// What a checkpoint may take of each core.
     fn share(self) -> u64 {
+        if self.is_urgent {
+            return FULL_SHARE;
+        }
         let log_max = LOG_TIMES * FULL_SHARE;
         let urgency = between(self.held, HELD, HELD_MAX)
             .max(between(self.elapsed_ns, ELAPSED_NS, ELAPSED_NS_MAX))
@@ -93,10 +98,8 @@ impl Pace<'_> {
     fn pressure(&self) -> Pressure {
         let checkpointer = self.checkpointer;
         let setup = &checkpointer.setup;
-        let held_bytes = setup
-            .store
-            .snapshot_progress()
-            .map_or(0, |progress| progress.held_bytes);
+        let progress = setup.store.snapshot_progress();
+        let held_bytes = progress.map_or(0, |progress| progress.held_bytes);
         let limit_bytes = checkpointer.snapshot_limits().soft_bytes;
         let log = self.log_sequence.zip(setup.surroundings.log_sequence());
         let log_bytes = log.map_or(0, |(began, now)| now.saturating_sub(began));
@@ -104,6 +107,8 @@ impl Pace<'_> {
             held: held_bytes.saturating_mul(FULL_SHARE) / limit_bytes.max(1),
             elapsed_ns: setup.clock.monotonic_ns().saturating_sub(self.began_ns),
             log: log_bytes.saturating_mul(FULL_SHARE) / self.log_bytes,
+            is_urgent: progress
+                .is_some_and(|progress| progress.is_given_up || progress.keeps_emptied),
         }
     }
 }
@@ -137,5 +142,6 @@ mod tests {
         let log = |times: u64| share(|pressure| pressure.log = times * FULL_SHARE);
         assert_eq!((log(1), log(3), log(9)), (SHARE, FULL_SHARE, FULL_SHARE));
         assert!(log(2) > SHARE && log(2) < FULL_SHARE);
+        assert_eq!(share(|pressure| pressure.is_urgent = true), FULL_SHARE);
     }
 }

@@ -17,9 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use durability::checkpoint::{
-    CheckpointFault, PartEntry, PartHead, PartReader, PartWriter, part_name,
-};
+use durability::checkpoint::{PartEntry, PartHead, PartReader, PartWriter, part_name};
 use durability::disk::Disk;
 use store::{Batch, Ending, SnapshotSink, Totals};
 
@@ -127,7 +125,7 @@ impl Writer<'_> {
     /// Writes what comes until nothing more can come, and reads it again; none when the checkpoint failed.
     pub(super) fn run(&self, queue: &Mutex<Receiver<Batch>>) -> Option<Part> {
         let written = self.write(queue).and_then(|part| {
-            self.verify(&part).map_err(io::Error::other)?;
+            self.verify(&part)?;
             Ok(part)
         });
         match written {
@@ -175,10 +173,15 @@ impl Writer<'_> {
     }
 
     /// Reads what was written: only then may anything older go.
-    fn verify(&self, part: &Part) -> Result<(), CheckpointFault> {
-        let mut reader = PartReader::open(self.disk, &self.path())?.expect(&part.entry)?;
+    fn verify(&self, part: &Part) -> io::Result<()> {
+        let reader = PartReader::open(self.disk, &self.path());
+        let reader = reader.and_then(|reader| reader.expect(&part.entry));
+        let mut reader = reader.map_err(io::Error::other)?;
         let mut guest = self.pace.enter();
-        while reader.next_block()?.is_some() {
+        while reader.next_block().map_err(io::Error::other)?.is_some() {
+            if self.attempt.is_given_up() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             self.pace.pause(&mut guest);
         }
         Ok(())
