@@ -366,7 +366,7 @@ fn pages_of_words_that_were_lost_are_an_error_of_what_follows() {
     let words: Vec<AtomicU64> = words_of(&[1; 20 * PAGE_BYTES]).collect();
     let is_page = |at: &usize| words[*at..].as_ptr().addr().is_multiple_of(PAGE_BYTES);
     let start = (0..words.len()).find(is_page).unwrap();
-    let pages = &words[start..start + PAGES_IN_PLACE_MIN * PAGE_BYTES / 8];
+    let pages = &words[start..start + 16 * PAGE_BYTES / 8];
     let errors = [
         file.write_words_at(&[], &[pages], 0).unwrap_err(),
         file.sync().unwrap_err(),
