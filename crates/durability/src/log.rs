@@ -11,7 +11,7 @@
 //! a frame, orders what happened and says how far something is durable.
 //!
 //! Invariants
-//!  1. Frames follow each other without a gap, within a segment and from one to the next.
+//!  1. The sequences of frames follow each other without a gap, within a segment and from one to the next.
 //!  2. A segment is read up to where the next one begins. What stands behind that place was never made
 //!     durable, and was written again.
 //!  3. Each block states what was durable when it was written. Damage below the highest such statement

@@ -30,6 +30,7 @@ use base::sync::thread;
 use super::frame::WORD_BYTES;
 use super::lock;
 use super::ring::Ring;
+use super::segment::PAGE_BYTES;
 use crate::checksum;
 
 /// A fixed number of words.
@@ -107,8 +108,6 @@ impl Chunk {
     }
 }
 
-/// The least that is mapped of a file.
-const PAGE_BYTES: usize = 4096;
 /// Words of one line of the caches.
 const LINE_WORDS: usize = 8;
 /// From the first of five lines behind a frame, which are those of one or two frames of a short value, to the last.

@@ -21,8 +21,8 @@ const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 40;
 pub(super) const BLOCK_HEAD_BYTES: usize = 40;
-/// No gap is as long as that: a page.
-const GAP_END: u32 = 4096;
+/// What devices, and the memory of a ring, are parted in. Every gap is shorter.
+pub(super) const PAGE_BYTES: usize = 4096;
 const EXTENSION: &str = ".log";
 const NAME_DIGITS: usize = 16;
 
@@ -123,7 +123,7 @@ impl BlockHead {
         let gap = u32_at(bytes, 36);
         let is_one = bytes.starts_with(BLOCK_MAGIC)
             && u32_at(bytes, 4) == sum_of(bytes, salt)
-            && gap < GAP_END
+            && (gap as usize) < PAGE_BYTES
             && gap.is_multiple_of(8);
         is_one.then(|| Self {
             sequence: u64_at(bytes, 8),

@@ -19,7 +19,9 @@ use super::memory::Row;
 use super::options::Options;
 use super::reader;
 use super::remainder;
-use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
+use super::segment::{
+    self, BLOCK_HEAD_BYTES, BlockHead, PAGE_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
+};
 use super::{Level, Log, lock};
 use crate::disk::{Disk, DiskFile, ROWS_MAX};
 
@@ -40,8 +42,6 @@ const SPARES_MAX: usize = 8;
 /// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
 /// that segments may be filled while one file is synced.
 const NEXT_SHARE: u64 = 16;
-/// What devices, and the memory of a ring, are parted in.
-const PAGE_BYTES: usize = 4096;
 /// How many directories up names may be new: that of the log, and the one it is in.
 const DIRECTORIES_OWN: usize = 2;
 /// How often a thread spins before it lets others run, waiting for one that copies a frame.
