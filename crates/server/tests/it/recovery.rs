@@ -104,6 +104,16 @@ pub(crate) fn flip(path: &Path, offset: usize) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
+/// A place inside of a value of [`fill`] in the second half of a file: how long files of the log are and where their
+/// blocks begin is a matter of timing, and what lies between blocks may be anything.
+pub(crate) fn place_in_a_value(path: &Path) -> io::Result<usize> {
+    const SOME: usize = 100;
+    let bytes = fs::read(path)?;
+    let half = bytes.len() / 2;
+    let place = bytes[half..].windows(SOME).position(|it| *it == [b'v'; SOME]);
+    Ok(half + place.expect("a value in the second half") + SOME / 2)
+}
+
 #[test]
 fn what_is_in_the_log_comes_back() {
     let directory = Directory::new();
@@ -155,14 +165,14 @@ fn damage_is_told_with_its_place_and_nothing_is_served() {
 
     let segments = directory.segments();
     let middle = &segments[segments.len() / 2];
-    let half = usize::try_from(middle.metadata().unwrap().len() / 2).unwrap();
-    flip(middle, half).unwrap();
+    let place = place_in_a_value(middle).unwrap();
+    flip(middle, place).unwrap();
     let refusal = directory.refusal("everysec");
     let name = middle.file_name().unwrap().to_str().unwrap();
     for told in [name, "is damaged at offset", "sequence"] {
         assert!(refusal.contains(told), "{told:?} in {refusal}");
     }
-    flip(middle, half).unwrap();
+    flip(middle, place).unwrap();
 
     let [checkpoint] = &*fs::read_dir(directory.data())
         .unwrap()
