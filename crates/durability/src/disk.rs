@@ -127,6 +127,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the system.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Bytes that files in a directory could still take of the device, if that is known.
+    fn room_bytes(&self, directory: &Path) -> Option<u64> {
+        let _ = directory;
+        None
+    }
 }
 
 /// An open file.
@@ -282,6 +288,11 @@ impl Disk for SystemDisk {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()
     }
+
+    fn room_bytes(&self, directory: &Path) -> Option<u64> {
+        let room = rustix::fs::statvfs(directory).ok()?;
+        Some(room.f_bavail.saturating_mul(room.f_frsize))
+    }
 }
 
 #[derive(Debug)]
@@ -365,6 +376,8 @@ mod tests {
         disk.rename(&path, &other).unwrap();
         disk.sync_directory(&directory.join("a")).unwrap();
         assert_eq!(disk.list(&directory.join("a")).unwrap(), ["other"]);
+        assert!(disk.room_bytes(&directory).unwrap() > 0);
+        assert_eq!(disk.room_bytes(&directory.join("b")), None);
         let mut bytes = [1; 20];
         let read = disk.open(&other).unwrap().read_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes[..read], b"\0\0\0\0behi");

@@ -18,6 +18,7 @@ use super::log_tail::LogTail;
 use super::recovery::Place;
 use crate::config::{Durability, DurabilityLevel, system_reason};
 use crate::node::Node;
+use crate::process;
 
 /// How often it is looked whether everybody has taken up a log, and whether it is durable.
 const LOOK: Duration = Duration::from_millis(1);
@@ -285,7 +286,11 @@ impl Running {
     ) -> io::Result<Self> {
         let options = Options {
             segment_bytes: durability.log_segment_bytes,
-            ring_bytes: RING_BYTES,
+            ring_bytes: ring_bytes(
+                durability.log_segment_bytes,
+                process::machine_bytes(),
+                place.disk.room_bytes(&place.directory),
+            ),
             ..Options::default()
         };
         let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(&node.clock));
@@ -321,8 +326,25 @@ impl Running {
     }
 }
 
-/// What is held of the log in memory, where that is a file's: a tenth of a second at the speed of a fast device.
-const RING_BYTES: u64 = 32 << 20;
+/// What is held of the log in memory, where that is a file's: a sixth of a second of SETs at full speed on one core.
+/// Devices answer nothing for a tenth of one now and then, and who writes more meanwhile waits.
+const RING_BYTES_MAX: u64 = 64 << 20;
+/// Less than this is no help.
+const RING_BYTES_MIN: u64 = 32 << 20;
+/// More than the least is no greater part of the machine's memory,
+const RING_MEMORY_SHARE: u64 = 64;
+/// and, as a start may need as much once more, half of such a part of the device's room.
+const RING_ROOM_SHARE: u64 = 16;
+
+/// How long a ring is, in bytes, a number of MiB: no longer than the files that it is taken to, which are made shorter where room is
+/// short, and in proportion to what there is of memory and room, where that is known.
+fn ring_bytes(segment_bytes: u64, machine_bytes: u64, room_bytes: Option<u64>) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let of_memory = machine_bytes / RING_MEMORY_SHARE;
+    let of_room = room_bytes.map_or(u64::MAX, |bytes| bytes / RING_ROOM_SHARE);
+    let wanted = segment_bytes.min(of_memory).min(of_room);
+    wanted.clamp(RING_BYTES_MIN, RING_BYTES_MAX) / MIB * MIB
+}
 
 /// The log's word for a level.
 fn level_of(level: DurabilityLevel) -> Level {
@@ -337,4 +359,21 @@ fn level_of(level: DurabilityLevel) -> Level {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_in_proportion_to_what_there_is() {
+        const MIB: u64 = 1 << 20;
+        const GIB: u64 = 1 << 30;
+        assert_eq!(ring_bytes(64 * MIB, 64 * GIB, None), 64 * MIB);
+        assert_eq!(ring_bytes(GIB, 64 * GIB, Some(100 * GIB)), 64 * MIB);
+        assert_eq!(ring_bytes(48 * MIB, 64 * GIB, None), 48 * MIB, "segments");
+        assert_eq!(ring_bytes(GIB, 3 * GIB + 1, None), 48 * MIB, "memory");
+        assert_eq!(ring_bytes(GIB, 64 * GIB, Some(700 * MIB)), 43 * MIB, "room");
+        assert_eq!(ring_bytes(1, 0, Some(0)), 32 * MIB);
+    }
 }

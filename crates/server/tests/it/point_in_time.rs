@@ -11,7 +11,9 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::Server;
 
-use crate::recovery::{Directory, fill, flip, keys_count, kill, place_in_a_value, run, wait_until_kept};
+use crate::recovery::{
+    Directory, fill, flip, keys_count, kill, place_in_a_value, run, wait_until_kept,
+};
 
 /// Where each frame of the log ends, and when it was written.
 fn frames(directory: &Path) -> Vec<(u64, u64)> {

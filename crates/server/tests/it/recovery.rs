@@ -110,7 +110,9 @@ pub(crate) fn place_in_a_value(path: &Path) -> io::Result<usize> {
     const SOME: usize = 100;
     let bytes = fs::read(path)?;
     let half = bytes.len() / 2;
-    let place = bytes[half..].windows(SOME).position(|it| *it == [b'v'; SOME]);
+    let place = bytes[half..]
+        .windows(SOME)
+        .position(|it| *it == [b'v'; SOME]);
     Ok(half + place.expect("a value in the second half") + SOME / 2)
 }
 
