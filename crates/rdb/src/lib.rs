@@ -45,7 +45,7 @@ mod zipmap;
 
 pub use reader::{Limits, Malformed, Reader, Text};
 pub use value::Value;
-pub use writer::Style;
+pub use writer::{Output, Style};
 
 /// The first version of which all types are written.
 pub const VERSION_MIN: u16 = 9;

@@ -18,7 +18,7 @@
 use structures::Object;
 
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_text};
+use crate::writer::{Output, Style, write_text};
 
 mod hashes;
 mod lists;
@@ -151,7 +151,7 @@ pub fn type_code_of(object: &Object, style: Style) -> u8 {
 }
 
 /// Writes the body of a value. O(n).
-pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
+pub fn write(value: &Value, style: Style, out: &mut impl Output) {
     match value {
         Value::String(text) => write_text(text, style, out),
         Value::Object(object) => write_object(object, style, out),
@@ -160,7 +160,7 @@ pub fn write(value: &Value, style: Style, out: &mut Vec<u8>) {
 
 /// Writes the body of an object. O(n), and without a copy of it as a whole. That of a string is
 /// [`write_text`].
-pub fn write_object(object: &Object, style: Style, out: &mut Vec<u8>) {
+pub fn write_object(object: &Object, style: Style, out: &mut impl Output) {
     match object {
         Object::List(list) => lists::write(list, style, out),
         Object::Set(set) => sets::write(set, style, out),

@@ -13,6 +13,30 @@ pub struct Style {
     pub compresses: bool,
 }
 
+/// What values are written to, front to back.
+pub trait Output {
+    /// Adds a byte.
+    fn push(&mut self, byte: u8);
+
+    /// Adds some bytes.
+    fn extend_from_slice(&mut self, bytes: &[u8]);
+
+    /// Called where much is done for bytes that come later.
+    fn step(&mut self) {}
+}
+
+impl Output for Vec<u8> {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Longer texts are not written as numbers.
 const NUMBER_BYTES_MAX: usize = 11;
 /// Shorter texts are not compressed.
@@ -26,12 +50,12 @@ const NUMBER32: u8 = 0xc2;
 const COMPRESSED: u8 = 0xc3;
 
 /// Writes a length.
-pub fn write_length(length: usize, out: &mut Vec<u8>) {
+pub fn write_length(length: usize, out: &mut impl Output) {
     write_length_u64(length as u64, out);
 }
 
 /// Writes a length that need not be one of something in memory.
-pub fn write_length_u64(length: u64, out: &mut Vec<u8>) {
+pub fn write_length_u64(length: u64, out: &mut impl Output) {
     let bytes = length.to_be_bytes();
     let [.., low4, low3, low2, low] = bytes;
     match length {
@@ -47,7 +71,7 @@ pub fn write_length_u64(length: u64, out: &mut Vec<u8>) {
 
 /// Writes a text: as a number, if it spells one that is short; compressed, if that is shorter; or as
 /// it is.
-pub fn write_text(text: &[u8], style: Style, out: &mut Vec<u8>) {
+pub fn write_text(text: &[u8], style: Style, out: &mut impl Output) {
     if text.len() <= NUMBER_BYTES_MAX
         && let Some(number) = parse_i64(text)
         && write_number(number, out)
@@ -69,7 +93,7 @@ pub fn write_text(text: &[u8], style: Style, out: &mut Vec<u8>) {
 }
 
 /// Whether the number was written: longer ones are not.
-fn write_number(number: i64, out: &mut Vec<u8>) -> bool {
+fn write_number(number: i64, out: &mut impl Output) -> bool {
     if let Ok(short) = i8::try_from(number) {
         out.push(NUMBER8);
         out.extend_from_slice(&short.to_le_bytes());

@@ -13,7 +13,7 @@ use structures::{Element, Encoding, FieldDeadline, Hash, HashLimits, Packed};
 use super::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_length_u64, write_text};
+use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
 use crate::{listpack, ziplist, zipmap};
 
 /// The first version with listpacks.
@@ -172,7 +172,7 @@ pub(super) fn type_code(hash: &Hash, style: Style) -> u8 {
     }
 }
 
-pub(super) fn write(hash: &Hash, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(hash: &Hash, style: Style, out: &mut impl Output) {
     match type_code(hash, style) {
         code::HASH_LISTPACK_DEADLINES => write_listpack_deadlines(hash, style, out),
         code::HASH_DEADLINES => write_deadlines(hash, style, out),
@@ -189,7 +189,7 @@ pub(super) fn write(hash: &Hash, style: Style, out: &mut Vec<u8>) {
     }
 }
 
-fn write_deadlines(hash: &Hash, style: Style, out: &mut Vec<u8>) {
+fn write_deadlines(hash: &Hash, style: Style, out: &mut impl Output) {
     let earliest = write_earliest(hash, out);
     write_length(hash.len(), out);
     for field in hash.iter(0) {
@@ -200,7 +200,7 @@ fn write_deadlines(hash: &Hash, style: Style, out: &mut Vec<u8>) {
     }
 }
 
-fn write_listpack_deadlines(hash: &Hash, style: Style, out: &mut Vec<u8>) {
+fn write_listpack_deadlines(hash: &Hash, style: Style, out: &mut impl Output) {
     write_earliest(hash, out);
     let mut fields: Vec<_> = hash.iter(0).collect();
     fields.sort_by_key(|field| field.deadline_unix_ms.unwrap_or(u64::MAX));
@@ -215,7 +215,7 @@ fn write_listpack_deadlines(hash: &Hash, style: Style, out: &mut Vec<u8>) {
 }
 
 /// Writes the earliest of all deadlines, and gives it.
-fn write_earliest(hash: &Hash, out: &mut Vec<u8>) -> u64 {
+fn write_earliest(hash: &Hash, out: &mut impl Output) -> u64 {
     let deadlines = hash.iter(0).filter_map(|field| field.deadline_unix_ms);
     let earliest = deadlines.min().unwrap_or(0);
     out.extend_from_slice(&earliest.to_le_bytes());

@@ -5,7 +5,7 @@ use structures::{BlockLimit, Element, End, List};
 use super::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_text};
+use crate::writer::{Output, Style, write_length, write_text};
 use crate::{listpack, ziplist};
 
 /// The first version with rows of listpacks.
@@ -95,7 +95,7 @@ pub(super) fn type_code(style: Style) -> u8 {
     }
 }
 
-pub(super) fn write(list: &List, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(list: &List, style: Style, out: &mut impl Output) {
     if style.version < LISTPACKS_VERSION {
         write_length(list.len(), out);
         for element in list.iter() {

@@ -6,7 +6,7 @@ use super::code;
 use crate::bytes::{Bytes, index};
 use crate::listpack;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_text};
+use crate::writer::{Output, Style, write_length, write_text};
 
 /// The first version with listpacks of members.
 const LISTPACK_VERSION: u16 = 11;
@@ -78,7 +78,7 @@ pub(super) fn type_code(set: &Set, style: Style) -> u8 {
     }
 }
 
-pub(super) fn write(set: &Set, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(set: &Set, style: Style, out: &mut impl Output) {
     if let Some(ints) = set.ints() {
         write_text(&framed(ints), style, out);
     } else if is_block(set, style)

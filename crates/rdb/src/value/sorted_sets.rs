@@ -6,7 +6,7 @@ use structures::{Element, Encoding, Packed, SortedSet};
 use super::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_text};
+use crate::writer::{Output, Style, write_length, write_text};
 use crate::{listpack, ziplist};
 
 /// The first version with listpacks.
@@ -87,7 +87,7 @@ pub(super) fn type_code(set: &SortedSet, style: Style) -> u8 {
     }
 }
 
-pub(super) fn write(set: &SortedSet, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(set: &SortedSet, style: Style, out: &mut impl Output) {
     if !is_block(set, style) {
         write_length(set.len(), out);
         // From the end, as Redis does: a reader that adds in front is quick then.

@@ -17,7 +17,7 @@ use structures::{EntryId, Stream};
 
 use super::code;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_length_u64, write_text};
+use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
 
 mod blocks;
 
@@ -178,7 +178,7 @@ pub(super) fn type_code(style: Style) -> u8 {
     }
 }
 
-pub(super) fn write(stream: &Stream, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(stream: &Stream, style: Style, out: &mut impl Output) {
     blocks::write(stream.log(), style, out);
     let Counters {
         last_id,
@@ -199,7 +199,7 @@ pub(super) fn write(stream: &Stream, style: Style, out: &mut Vec<u8>) {
     }
 }
 
-fn write_group(group: &Group, style: Style, out: &mut Vec<u8>) {
+fn write_group(group: &Group, style: Style, out: &mut impl Output) {
     write_id(group.last_delivered(), out);
     if style.version >= COUNTERS_VERSION {
         write_length_u64(group.entries_read().unwrap_or(READ_UNKNOWN), out);
@@ -225,12 +225,12 @@ fn write_group(group: &Group, style: Style, out: &mut Vec<u8>) {
     }
 }
 
-fn write_id(id: EntryId, out: &mut Vec<u8>) {
+fn write_id(id: EntryId, out: &mut impl Output) {
     write_length_u64(id.ms, out);
     write_length_u64(id.seq, out);
 }
 
-fn write_raw_id(id: EntryId, out: &mut Vec<u8>) {
+fn write_raw_id(id: EntryId, out: &mut impl Output) {
     out.extend_from_slice(&id.ms.to_be_bytes());
     out.extend_from_slice(&id.seq.to_be_bytes());
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 use durability::checkpoint::{PartWriter, Record, RecordHead};
-use rdb::{Limits, Malformed, Reader, Style, VERSION_MAX, Value, value};
+use rdb::{Limits, Malformed, Output, Reader, Style, VERSION_MAX, Value, value};
 use store::{Deadline, Handle, Key, Owned, Saved, SavedValue, StoreError};
 
 /// How objects are written.
@@ -64,11 +64,58 @@ impl From<StoreError> for BodyFault {
     }
 }
 
-/// Adds a record to a part. `scratch` is room that is used again.
+/// Of an object that is made into bytes, so many are made until the caller may do something else ...
+const MADE_BYTES: usize = 1 << 10;
+/// ... and so many are written: some microseconds each.
+const WRITTEN_BYTES: usize = 16 << 10;
+
+/// The bytes of an object, and what is called between some of them and the next.
+struct InPieces<'o, P> {
+    bytes: &'o mut Vec<u8>,
+    pause: &'o mut P,
+    /// The length at which it is called next.
+    next: usize,
+}
+
+impl<P: FnMut()> InPieces<'_, P> {
+    #[inline]
+    fn was_added(&mut self) {
+        if self.bytes.len() >= self.next {
+            self.next = self.bytes.len() + MADE_BYTES;
+            (self.pause)();
+        }
+    }
+}
+
+impl<P: FnMut()> Output for InPieces<'_, P> {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+        self.was_added();
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.was_added();
+    }
+
+    fn step(&mut self) {
+        (self.pause)();
+    }
+}
+
+/// Adds a record to a part. `scratch` is room that is used again. Within a long one, `pause` is called between pieces of work
+/// of some microseconds.
 ///
 /// # Errors
 /// Those of the system.
-pub fn write(saved: &Saved<'_>, writer: &mut PartWriter, scratch: &mut Vec<u8>) -> io::Result<()> {
+pub fn write(
+    saved: &Saved<'_>,
+    writer: &mut PartWriter,
+    scratch: &mut Vec<u8>,
+    mut pause: impl FnMut(),
+) -> io::Result<()> {
     let head = |type_code| RecordHead {
         database: saved.database,
         type_code,
@@ -82,13 +129,26 @@ pub fn write(saved: &Saved<'_>, writer: &mut PartWriter, scratch: &mut Vec<u8>) 
             writer.record(&head(NUMBER), key, bytes.len() as u64, [&bytes[..]])
         }
         SavedValue::Bytes(bytes) => writer.record(&head(TEXT), key, bytes.len() as u64, [bytes]),
-        SavedValue::Blob(blob) => writer.record(&head(TEXT), key, blob.len() as u64, blob.chunks()),
+        SavedValue::Blob(blob) => {
+            let pieces = blob.chunks().flat_map(|chunk| chunk.chunks(WRITTEN_BYTES));
+            let pieces = pieces.inspect(|_| pause());
+            writer.record(&head(TEXT), key, blob.len() as u64, pieces)
+        }
         SavedValue::Object(object) => {
             scratch.clear();
-            value::write_object(object, STYLE, scratch);
+            let mut made = InPieces {
+                bytes: scratch,
+                pause: &mut pause,
+                next: MADE_BYTES,
+            };
+            value::write_object(object, STYLE, &mut made);
             let type_code = value::type_code_of(object, STYLE);
-            let body = scratch.as_slice();
-            let written = writer.record(&head(type_code), key, body.len() as u64, [body]);
+            let bytes = scratch.len() as u64;
+            let first = scratch.len().min(WRITTEN_BYTES);
+            let (first, more) = scratch.split_at(first);
+            let more = more.chunks(WRITTEN_BYTES).inspect(|_| pause());
+            let pieces = std::iter::once(first).chain(more);
+            let written = writer.record(&head(type_code), key, bytes, pieces);
             scratch.clear();
             scratch.shrink_to(SCRATCH_BYTES_MAX);
             written

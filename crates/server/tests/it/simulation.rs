@@ -583,7 +583,7 @@ impl<'t> Life<'t> {
         let mut scratch = Vec::new();
         for batch in &walk.saved.lock().unwrap().batches {
             for saved in batch.records() {
-                bodies::write(&saved, &mut part, &mut scratch)?;
+                bodies::write(&saved, &mut part, &mut scratch, || ())?;
             }
         }
         let (entry, databases) = part.finish(&part_name(0))?;

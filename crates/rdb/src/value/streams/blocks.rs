@@ -16,7 +16,7 @@ use crate::bytes::Bytes;
 use crate::elements::Elements;
 use crate::listpack;
 use crate::reader::{Malformed, Reader};
-use crate::writer::{Style, write_length, write_text};
+use crate::writer::{Output, Style, write_length, write_text};
 
 const DELETED: i64 = 1;
 const SAME_NAMES: i64 = 2;
@@ -152,13 +152,14 @@ fn take_texts<'a>(
 }
 
 /// Writes the number of blocks, and the blocks.
-pub(super) fn write(log: &EntryLog, style: Style, out: &mut Vec<u8>) {
+pub(super) fn write(log: &EntryLog, style: Style, out: &mut impl Output) {
     let (mut blocks, mut count) = (Vec::new(), 0);
     let mut building: Option<Building<'_>> = None;
     for entry in log.iter() {
         if let Some(full) = building.take_if(|block| block.is_full_for(&entry)) {
             full.write(style, &mut blocks);
             count += 1;
+            out.step();
         }
         building
             .get_or_insert_with(|| Building::new(entry))
@@ -169,7 +170,9 @@ pub(super) fn write(log: &EntryLog, style: Style, out: &mut Vec<u8>) {
         count += 1;
     }
     write_length(count, out);
-    out.extend_from_slice(&blocks);
+    for piece in blocks.chunks(BLOCK_BYTES_MAX) {
+        out.extend_from_slice(piece);
+    }
 }
 
 /// A block under way.
@@ -231,7 +234,7 @@ impl<'a> Building<'a> {
         self.count += 1;
     }
 
-    fn write(self, style: Style, out: &mut Vec<u8>) {
+    fn write(self, style: Style, out: &mut impl Output) {
         let mut id = [0; 16];
         let (ms, seq) = id.split_at_mut(8);
         ms.copy_from_slice(&self.first.id.ms.to_be_bytes());

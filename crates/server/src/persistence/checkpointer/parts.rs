@@ -157,7 +157,8 @@ impl Writer<'_> {
             self.pace.pause(&mut guest);
             let before = writer.bytes();
             for saved in batch.records() {
-                bodies::write(&saved, &mut writer, &mut scratch)?;
+                let pause = || self.pace.pause(&mut guest);
+                bodies::write(&saved, &mut writer, &mut scratch, pause)?;
             }
             let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
             attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);

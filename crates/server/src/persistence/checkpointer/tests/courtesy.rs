@@ -2,8 +2,13 @@
 
 use base::clock::SystemClock;
 use base::courtesy::Host;
+use durability::checkpoint::{PartHead, PartReader, PartWriter};
+use rdb::{Reader, Style, Value, value, writer};
+use store::Saved;
+use structures::{EntryId, Stream};
 
 use super::*;
+use crate::persistence::bodies;
 
 #[test]
 fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
@@ -96,4 +101,77 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     checkpointer.wait(ticket).result.unwrap();
     assert!(was_in_hurry() && !noted.courtesy.is_in_hurry());
     thread.stop();
+}
+
+/// One object of each type, of so many elements of a hundred bytes and more.
+fn objects(elements: usize) -> Vec<Object> {
+    const TYPES: [(u8, usize, usize); 4] = [(1, 1, 0), (2, 1, 0), (4, 2, 0), (5, 1, 8)];
+    let style = Style {
+        version: 9,
+        compresses: false,
+    };
+    let plain = TYPES.map(|(type_code, texts, score_bytes)| {
+        let mut body = Vec::new();
+        writer::write_length(elements, &mut body);
+        for number in 0..elements * texts {
+            writer::write_text(format!("{number:0100}").as_bytes(), style, &mut body);
+            body.resize(body.len() + score_bytes, 0);
+        }
+        let limits = limits();
+        let read = value::read(type_code, &mut Reader::new(&body, 9, &limits));
+        let Ok(Value::Object(object)) = read else {
+            panic!("type {type_code}: {read:?}");
+        };
+        object
+    });
+    let mut stream = Stream::new();
+    for number in 0..elements as u64 {
+        let text = format!("{number:0100}");
+        let fields = [(&b"name"[..], text.as_bytes())];
+        let id = EntryId::new(1, number + 1);
+        let appended = stream
+            .log_mut()
+            .append(id, fields.into_iter(), limits().stream);
+        appended.unwrap();
+    }
+    plain.into_iter().chain([Object::Stream(stream)]).collect()
+}
+
+/// How often others were let in while an object was written.
+fn pauses_in(object: &Object) -> usize {
+    let (disk, path) = (device(1), Path::new("/data/part"));
+    let head = PartHead {
+        value_version: bodies::STYLE.version,
+        part: 0,
+        generation: 1,
+        created_unix_ms: NOW_UNIX_MS,
+        lineage: Lineage([7; 20]),
+    };
+    let saved = Saved {
+        database: 0,
+        key: b"key",
+        deadline_unix_ms: None,
+        etag: 0,
+        value: SavedValue::Object(object),
+    };
+    let mut part = PartWriter::create(&disk, path, head).unwrap();
+    let mut pauses = 0;
+    bodies::write(&saved, &mut part, &mut Vec::new(), || pauses += 1).unwrap();
+    let (entry, _) = part.finish("part").unwrap();
+    let mut reader = PartReader::open(&disk, path)
+        .unwrap()
+        .expect(&entry)
+        .unwrap();
+    while reader.next_block().unwrap().is_some() {}
+    pauses
+}
+
+#[test]
+fn others_are_let_in_while_a_long_object_is_written() {
+    for (long, short) in objects(10_000).iter().zip(objects(2)) {
+        // A megabyte, which takes some milliseconds.
+        let pauses = pauses_in(long);
+        assert!(pauses > 150, "{pauses} in {:?}", long.kind());
+        assert_eq!(pauses_in(&short), 0);
+    }
 }
