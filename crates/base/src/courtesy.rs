@@ -14,8 +14,9 @@
 //! when everything is answered: there a guest costs least.
 //!
 //! Rules
-//!  1. That a yield came back late says that the core is wanted, if hosts had turns there meanwhile, and unless it was other
-//!     guests who worked there: what they did is taken off. With other processes the kernel shares the cores.
+//!  1. That a yield came back late says that the core is wanted, if hosts had turns there lately (one may take longer than the
+//!     kernel lets it run at once), and unless it was other guests who worked there: what they did is taken off. With other
+//!     processes the kernel shares the cores.
 //!  2. Guests hold no locks that others want while they [pause](Guest::pause).
 //!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
 //!  4. Who is [in a hurry](Courtesy::set_hurry), because somebody waits for the end, sleeps never.
@@ -35,6 +36,9 @@ const SLICES_NS: [u64; 3] = [200_000, 100_000, 40_000];
 
 /// A yield is late when others than guests worked for so long meanwhile.
 const LATE_NS: u64 = 100_000;
+
+/// A host who had a turn so long ago is taken to be in another one when a yield is late.
+const RECENT_NS: u64 = 20_000_000;
 
 /// So many late yields in a row mean that the core is wanted. One alone is no news: it may be a piece of work that
 /// the kernel did for us.
@@ -214,6 +218,7 @@ impl Courtesy {
         Guest {
             core,
             turns: core.turns.load(Ordering::Relaxed),
+            turned_ns: None,
             courtesy: self,
             began_ns: self.machine.now_ns(),
             worked_ns: self.machine.worked_ns(),
@@ -281,6 +286,8 @@ pub struct Guest<'c> {
     core: &'c Core,
     /// Turns of hosts there by then.
     turns: u64,
+    /// When they were found to have become more.
+    turned_ns: Option<u64>,
     slice_ns: u64,
 }
 
@@ -313,17 +320,27 @@ impl Guest<'_> {
     }
 
     fn next_slice_ns(&mut self) -> u64 {
-        let core = self.courtesy.core();
-        let before = std::mem::replace(&mut self.core, core);
-        let is_elsewhere = !std::ptr::eq(core, before);
-        let turns = core.turns.load(Ordering::Relaxed);
-        let are_busy = turns != std::mem::replace(&mut self.turns, turns) && !is_elsewhere;
+        let before = self.turned_ns;
+        self.look_at_turns(self.courtesy.machine.now_ns());
+        let are_busy = self.turned_ns.is_some() && self.turned_ns != before;
         let [alone, beside, polite] = SLICES_NS;
         match (self.courtesy.is_wanted(), are_busy) {
             (true, _) => polite,
             (false, true) => beside,
             (false, false) => alone,
         }
+    }
+
+    /// Notes whether hosts had turns on this core since it was last looked at, if it is the same one.
+    fn look_at_turns(&mut self, now_ns: u64) {
+        let core = self.courtesy.core();
+        let turns = core.turns.load(Ordering::Relaxed);
+        if !std::ptr::eq(core, self.core) {
+            self.turned_ns = None;
+        } else if turns != self.turns {
+            self.turned_ns = Some(now_ns);
+        }
+        (self.core, self.turns) = (core, turns);
     }
 
     fn end_slice(&mut self, now_ns: u64) {
@@ -372,17 +389,18 @@ impl Guest<'_> {
             let until_ns = now_ns + POLITE_NS;
             courtesy.polite_until_ns.store(until_ns, Ordering::Relaxed);
         }
-        let core = courtesy.core();
-        if !std::ptr::eq(core, self.core) {
-            self.turns = core.turns.load(Ordering::Relaxed);
-        }
+        self.look_at_turns(now_ns);
+        let core = self.core;
         let others_ns = core.worked_ns.load(Ordering::Relaxed);
         machine.give_way();
         let back_ns = machine.now_ns();
         let others_ns = core.worked_ns.load(Ordering::Relaxed) - others_ns;
         let away_ns = back_ns.saturating_sub(now_ns).saturating_sub(others_ns);
-        let turns = core.turns.load(Ordering::Relaxed);
-        if away_ns < LATE_NS || turns == self.turns {
+        if core.turns.load(Ordering::Relaxed) != self.turns {
+            self.turned_ns = Some(back_ns);
+        }
+        let had_turns = |at_ns: u64| back_ns.saturating_sub(at_ns) < RECENT_NS;
+        if away_ns < LATE_NS || !self.turned_ns.is_some_and(had_turns) {
             self.late_yields = 0;
             if was_polite {
                 courtesy.polite_until_ns.store(0, Ordering::Relaxed);

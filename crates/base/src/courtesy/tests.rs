@@ -187,6 +187,31 @@ fn only_hosts_are_given_way_to() {
     assert!(sleeps_beside(Some(1), Some(0)) > 100, "guests elsewhere");
 }
 
+/// How often a guest slept beside a host whose turns take so many of the times that it runs at once.
+fn sleeps_beside_turns_of(times: u64) -> usize {
+    let (desk, courtesy) = desk(150);
+    let mut guest = courtesy.enter();
+    desk.others_ns.store(3_000_000, Ordering::Relaxed);
+    for round in 0..1_000 {
+        desk.work(200_000);
+        if round % times == 0 {
+            courtesy.cores[0].turns.fetch_add(1, Ordering::Relaxed);
+        }
+        guest.pause();
+    }
+    desk.sleeps.load(Ordering::Relaxed)
+}
+
+#[test]
+fn turns_may_take_longer_than_a_host_runs_at_once() {
+    let sleeps = [1, 3, 100].map(sleeps_beside_turns_of);
+    assert!(sleeps[0] > 100 && sleeps[1] > 100, "{sleeps:?}");
+    assert!(
+        sleeps[2] < sleeps[1] / 3,
+        "others, nearly always: {sleeps:?}"
+    );
+}
+
 #[test]
 fn a_host_gives_way_only_to_polite_guests_and_not_to_strangers() {
     let (desk, courtesy) = desk(150);
