@@ -38,7 +38,7 @@ pub(super) struct MemberRef(u32);
 /// All members. See the module's head.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
-    chunks: Pool<Chunk>,
+    chunks: Pool<Chunk, 2>,
     /// The chunk that records are added to.
     current: Option<u32>,
     long: Pool<Box<[u8]>>,

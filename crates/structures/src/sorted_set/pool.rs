@@ -4,7 +4,8 @@
 //! growing allocates one more piece. Numbers of removed values are given out again.
 //!
 //! A clone shares the pieces. Whoever changes a value copies its piece first if somebody else has it,
-//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece.
+//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece. Values that are long stand in a
+//! piece alone: all others of a piece would be copied with the one that is changed.
 
 use std::array;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use crate::memory::allocated;
 
-/// Values in one piece: what the first change after a clone copies, up to 32 KiB of members.
+/// Values in one piece, unless somebody says otherwise: short ones.
 const PIECE: usize = 8;
 
 /// Bytes of the counts beside a shared piece.
@@ -23,13 +24,13 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Values by number.
 #[derive(Clone, Debug)]
-pub(super) struct Pool<T> {
+pub(super) struct Pool<T, const PIECE: usize = { self::PIECE }> {
     pieces: Vec<Arc<[T; PIECE]>>,
     free: Vec<u32>,
     len: usize,
 }
 
-impl<T> Default for Pool<T> {
+impl<T, const PIECE: usize> Default for Pool<T, PIECE> {
     fn default() -> Self {
         Self {
             pieces: Vec::new(),
@@ -39,7 +40,7 @@ impl<T> Default for Pool<T> {
     }
 }
 
-impl<T: Clone + Default> Pool<T> {
+impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
     /// Numbers given out so far, those given back among them.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -158,7 +159,7 @@ impl<'a, T> IntoIterator for &'a Kept<T> {
     }
 }
 
-impl<T> Pool<T> {
+impl<T, const PIECE: usize> Pool<T, PIECE> {
     /// The value of a number that may be none.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
@@ -167,7 +168,7 @@ impl<T> Pool<T> {
     }
 }
 
-impl<T> std::ops::Index<u32> for Pool<T> {
+impl<T, const PIECE: usize> std::ops::Index<u32> for Pool<T, PIECE> {
     type Output = T;
 
     #[inline]
@@ -177,7 +178,7 @@ impl<T> std::ops::Index<u32> for Pool<T> {
     }
 }
 
-impl<T: Clone> std::ops::IndexMut<u32> for Pool<T> {
+impl<T: Clone, const PIECE: usize> std::ops::IndexMut<u32> for Pool<T, PIECE> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
         let number = number as usize;
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn numbers_lead_to_values_and_are_given_out_again() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<u32>::default();
         for value in 0..1_000_u32 {
             assert_eq!(pool.add(value), value);
         }
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_last_goes_first() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<u32>::default();
         (0..200_u32).for_each(|value| pool.push(value));
         for value in (0..200).rev() {
             assert_eq!(pool.pop(), Some(value));
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_clone_shares_pieces_until_one_side_changes_them() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<Vec<u32>>::default();
         (0..100_u32).for_each(|value| pool.push(vec![value]));
         let kept = pool.clone();
         pool[50] = vec![7];

@@ -68,8 +68,8 @@ pub(super) struct Place {
 /// The tree. See the module's head.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    leaves: Pool<Leaf>,
-    inners: Pool<Inner>,
+    leaves: Pool<Leaf, 4>,
+    inners: Pool<Inner, 4>,
     root: u32,
     /// Levels of inner nodes above the leaves.
     height: u32,
