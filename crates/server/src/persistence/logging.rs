@@ -326,9 +326,9 @@ impl Running {
     }
 }
 
-/// What is held of the log in memory, where that is a file's: a sixth of a second of SETs at full speed on one core.
-/// Devices answer nothing for a tenth of one now and then, and who writes more meanwhile waits.
-const RING_BYTES_MAX: u64 = 64 << 20;
+/// What is held of the log in memory, where that is a file's: a fifth of a second and more of SETs at full speed on one
+/// core. Devices answer nothing for a tenth of one now and then, and who writes more meanwhile waits.
+const RING_BYTES_MAX: u64 = 128 << 20;
 /// Less than this is no help.
 const RING_BYTES_MIN: u64 = 32 << 20;
 /// More than the least is no greater part of the machine's memory,
@@ -336,13 +336,13 @@ const RING_MEMORY_SHARE: u64 = 64;
 /// and, as a start may need as much once more, half of such a part of the device's room.
 const RING_ROOM_SHARE: u64 = 16;
 
-/// How long a ring is, in bytes, a number of MiB: no longer than the files that it is taken to, which are made shorter where room is
-/// short, and in proportion to what there is of memory and room, where that is known.
+/// How long a ring is, in bytes, a number of MiB: as two of the files that it is taken to, which are made shorter where room
+/// is short, and no more than in proportion to what there is of memory and room, where that is known.
 fn ring_bytes(segment_bytes: u64, machine_bytes: u64, room_bytes: Option<u64>) -> u64 {
     const MIB: u64 = 1 << 20;
     let of_memory = machine_bytes / RING_MEMORY_SHARE;
     let of_room = room_bytes.map_or(u64::MAX, |bytes| bytes / RING_ROOM_SHARE);
-    let wanted = segment_bytes.min(of_memory).min(of_room);
+    let wanted = segment_bytes.saturating_mul(2).min(of_memory).min(of_room);
     wanted.clamp(RING_BYTES_MIN, RING_BYTES_MAX) / MIB * MIB
 }
 
@@ -369,9 +369,9 @@ mod tests {
     fn a_ring_is_in_proportion_to_what_there_is() {
         const MIB: u64 = 1 << 20;
         const GIB: u64 = 1 << 30;
-        assert_eq!(ring_bytes(64 * MIB, 64 * GIB, None), 64 * MIB);
-        assert_eq!(ring_bytes(GIB, 64 * GIB, Some(100 * GIB)), 64 * MIB);
-        assert_eq!(ring_bytes(48 * MIB, 64 * GIB, None), 48 * MIB, "segments");
+        assert_eq!(ring_bytes(64 * MIB, 64 * GIB, None), 128 * MIB);
+        assert_eq!(ring_bytes(u64::MAX, 64 * GIB, Some(100 * GIB)), 128 * MIB);
+        assert_eq!(ring_bytes(24 * MIB, 64 * GIB, None), 48 * MIB, "segments");
         assert_eq!(ring_bytes(GIB, 3 * GIB + 1, None), 48 * MIB, "memory");
         assert_eq!(ring_bytes(GIB, 64 * GIB, Some(700 * MIB)), 43 * MIB, "room");
         assert_eq!(ring_bytes(1, 0, Some(0)), 32 * MIB);
