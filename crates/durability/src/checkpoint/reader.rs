@@ -33,6 +33,8 @@ pub struct PartReader {
     buffer: Vec<u8>,
     /// A record that is longer than a block.
     long: Vec<u8>,
+    /// The last block that was checked ends within one.
+    is_within_long: bool,
     entry: Option<PartEntry>,
 }
 
@@ -100,6 +102,7 @@ impl PartReader {
             digest: crc64(0, &bytes),
             buffer: vec![0; buffer_bytes],
             long: Vec::new(),
+            is_within_long: false,
             entry: None,
         })
     }
@@ -156,6 +159,30 @@ impl PartReader {
         whole(&self.long, 1)
             .map(Some)
             .ok_or_else(|| self.misshapen())
+    }
+
+    /// Checks the next block without giving what is in it: of a record that goes over several, one after the other, so that none
+    /// takes its length in memory. `false` when the part is at its end, and all of it was right. Not to be mixed with
+    /// [`PartReader::next_block`].
+    ///
+    /// # Errors
+    /// Those of [`PartReader::next_block`].
+    pub fn check_block(&mut self) -> Result<bool, CheckpointFault> {
+        let was_within = self.is_within_long;
+        let Some((head, end)) = self.read_block()? else {
+            return if was_within {
+                Err(self.misshapen())
+            } else {
+                Ok(false)
+            };
+        };
+        self.is_within_long = head.goes_on;
+        let is_right = if head.continues || head.goes_on {
+            head.continues == was_within && head.records == u16::from(!was_within)
+        } else {
+            !was_within && whole(&self.buffer[BLOCK_HEAD_BYTES..end], head.records).is_some()
+        };
+        is_right.then_some(true).ok_or_else(|| self.misshapen())
     }
 
     /// Puts a record together that goes over several blocks, of which the first was read.

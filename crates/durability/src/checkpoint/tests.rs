@@ -94,6 +94,15 @@ fn read(reader: &mut PartReader) -> Result<Vec<Kept>, CheckpointFault> {
     Ok(records)
 }
 
+/// Has all blocks checked; how many.
+fn check(reader: &mut PartReader) -> Result<usize, CheckpointFault> {
+    let mut blocks = 0;
+    while reader.check_block()? {
+        blocks += 1;
+    }
+    Ok(blocks)
+}
+
 fn open(path: &Path, entry: &PartEntry) -> Result<PartReader, CheckpointFault> {
     PartReader::open(&SystemDisk, path)?.expect(entry)
 }
@@ -173,6 +182,8 @@ fn long_records_go_over_several_blocks() {
     let path = place.0.join("0000.part");
     let (entry, _) = write(&path, head(0), &records);
     assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+    let blocks = check(&mut open(&path, &entry).unwrap()).unwrap();
+    assert!(blocks > 3_000_000 / PAYLOAD_BYTES_MAX, "{blocks}");
 }
 
 #[test]
@@ -272,6 +283,7 @@ proptest! {
         let path = place.0.join("0003.part");
         let (entry, _) = write(&path, head(3), &records);
         prop_assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+        prop_assert!(check(&mut open(&path, &entry).unwrap()).is_ok());
     }
 
     #[test]

@@ -11,8 +11,17 @@ fn small_part(place: &Place) -> (PathBuf, PartEntry, Vec<u8>) {
     (path, entry, bytes)
 }
 
+/// What a reader says, who gives records or only checks them.
 fn refusal(path: &Path) -> Result<usize, CheckpointFault> {
-    read(&mut PartReader::open(&SystemDisk, path)?).map(|records| records.len())
+    let open = || PartReader::open(&SystemDisk, path);
+    let records = open().and_then(|mut reader| read(&mut reader));
+    let checked = open().and_then(|mut reader| check(&mut reader));
+    let told = |fault: &CheckpointFault| fault.to_string();
+    assert_eq!(
+        records.as_ref().err().map(told),
+        checked.as_ref().err().map(told)
+    );
+    records.map(|records| records.len())
 }
 
 #[test]

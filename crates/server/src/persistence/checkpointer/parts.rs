@@ -157,7 +157,12 @@ impl Writer<'_> {
             self.pace.pause(&mut guest);
             let before = writer.bytes();
             for saved in batch.records() {
-                let pause = || self.pace.pause(&mut guest);
+                let pause = || {
+                    // Nothing comes of it any more, and somebody waits for the end.
+                    if !attempt.is_given_up() {
+                        self.pace.pause(&mut guest);
+                    }
+                };
                 bodies::write(&saved, &mut writer, &mut scratch, pause)?;
             }
             let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
@@ -179,7 +184,7 @@ impl Writer<'_> {
         let reader = reader.and_then(|reader| reader.expect(&part.entry));
         let mut reader = reader.map_err(io::Error::other)?;
         let mut guest = self.pace.enter();
-        while reader.next_block().map_err(io::Error::other)?.is_some() {
+        while reader.check_block().map_err(io::Error::other)? {
             if self.attempt.is_given_up() {
                 return Err(io::ErrorKind::Interrupted.into());
             }

@@ -6,53 +6,82 @@ use durability::disk::DiskFile;
 
 use super::*;
 
-/// A device on which nothing is listed, which is what comes first behind a cut, until it is let go.
+/// A device on which nothing is listed, which is what comes first behind a cut, until it is let go; and parts can be
+/// kept from being opened, which is what comes first when they are read again.
 #[derive(Clone, Debug)]
 struct HeldDisk {
     disk: SimulatedDisk,
-    gate: Arc<(Mutex<Gate>, Condvar)>,
+    lists: Arc<Gate>,
+    parts: Arc<Gate>,
+}
+
+/// Who passes it waits until it is open.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Gate {
+struct GateState {
     is_open: bool,
     waiting: u64,
 }
 
-impl HeldDisk {
-    fn new() -> Self {
-        Self {
-            disk: device(5),
-            gate: Arc::default(),
-        }
-    }
-
-    /// Waits until somebody waits.
-    fn await_cut(&self) {
-        let mut gate = self.gate.0.lock().unwrap();
-        while gate.waiting == 0 {
-            gate = self.gate.1.wait(gate).unwrap();
+impl Gate {
+    /// Waits until so many wait.
+    fn wait_for(&self, count: u64) {
+        let mut state = self.state.lock().unwrap();
+        while state.waiting < count {
+            state = self.changed.wait(state).unwrap();
         }
     }
 
     fn set_open(&self, is_open: bool) {
-        self.gate.0.lock().unwrap().is_open = is_open;
-        self.gate.1.notify_all();
+        self.state.lock().unwrap().is_open = is_open;
+        self.changed.notify_all();
     }
 
     fn pass(&self) {
-        let mut gate = self.gate.0.lock().unwrap();
-        gate.waiting += 1;
-        self.gate.1.notify_all();
-        while !gate.is_open {
-            gate = self.gate.1.wait(gate).unwrap();
+        let mut state = self.state.lock().unwrap();
+        state.waiting += 1;
+        self.changed.notify_all();
+        while !state.is_open {
+            state = self.changed.wait(state).unwrap();
         }
-        gate.waiting -= 1;
+        state.waiting -= 1;
+    }
+}
+
+impl HeldDisk {
+    fn new() -> Self {
+        let disk = Self {
+            disk: device(5),
+            lists: Arc::default(),
+            parts: Arc::default(),
+        };
+        disk.parts.set_open(true);
+        disk
+    }
+
+    /// Waits until somebody waits behind a cut.
+    fn await_cut(&self) {
+        self.lists.wait_for(1);
+    }
+
+    fn set_open(&self, is_open: bool) {
+        self.lists.set_open(is_open);
     }
 }
 
 impl Disk for HeldDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "part")
+        {
+            self.parts.pass();
+        }
         self.disk.open(path)
     }
 
@@ -81,7 +110,7 @@ impl Disk for HeldDisk {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.pass();
+        self.lists.pass();
         self.disk.list(directory)
     }
 
@@ -249,6 +278,38 @@ fn it_can_be_cancelled_and_the_next_one_is_made() {
     make(&checkpointer).unwrap();
     assert_eq!(contents(&load(&disk.disk, 2).unwrap().0), contents(&store));
     assert!(!checkpointer.cancel(), "there is nothing to cancel");
+}
+
+#[test]
+fn what_was_given_up_is_not_read_again() {
+    let store = store();
+    let mut handle = store.handle();
+    for number in 0..100 {
+        let name = format!("long:{number}");
+        let key = handle.key(0, name.as_bytes());
+        let value = vec![b'v'; 200_000];
+        handle
+            .upsert(&key, &value, Deadline::Never, |_| ())
+            .unwrap();
+    }
+    let disk = HeldDisk::new();
+    disk.set_open(true);
+    disk.parts.set_open(false);
+    let setup = setup(&store, disk.clone());
+    let writers = setup.writers as u64;
+    let checkpointer = Arc::new(Checkpointer::new(setup));
+    let thread = CheckpointThread::start(&checkpointer).unwrap();
+    let ticket = checkpointer.request(Why::SavePoint).unwrap();
+    disk.parts.wait_for(writers);
+    assert!(checkpointer.cancel());
+    let before = disk.disk.operations();
+    disk.parts.set_open(true);
+    let result = checkpointer.wait(ticket).result;
+    assert_eq!(result, Err(Failure::Cancelled));
+    // Of more than a hundred.
+    let operations = disk.disk.operations() - before;
+    assert!(operations < 60, "{operations}");
+    thread.stop();
 }
 
 #[test]
