@@ -14,9 +14,9 @@
 //! when everything is answered: there a guest costs least.
 //!
 //! Rules
-//!  1. That a yield came back late says that the core is wanted, if hosts had turns there lately (one may take longer than the
-//!     kernel lets it run at once), and unless it was other guests who worked there: what they did is taken off. With other
-//!     processes the kernel shares the cores.
+//!  1. That a yield came back late says that the core is wanted, if hosts had turns there meanwhile or are in one (which may
+//!     take longer than the kernel lets it run at once), and unless it was other guests who worked there: what they did is
+//!     taken off. With other processes the kernel shares the cores.
 //!  2. Guests hold no locks that others want while they [pause](Guest::pause).
 //!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
 //!  4. Who is [in a hurry](Courtesy::set_hurry), because somebody waits for the end, sleeps never.
@@ -36,9 +36,6 @@ const SLICES_NS: [u64; 3] = [200_000, 100_000, 40_000];
 
 /// A yield is late when others than guests worked for so long meanwhile.
 const LATE_NS: u64 = 100_000;
-
-/// A host who had a turn so long ago is taken to be in another one when a yield is late.
-const RECENT_NS: u64 = 20_000_000;
 
 /// So many late yields in a row mean that the core is wanted. One alone is no news: it may be a piece of work that
 /// the kernel did for us.
@@ -130,8 +127,10 @@ const CORES: usize = 64;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Core {
-    /// Turns of hosts, counted while there are guests.
+    /// Turns of hosts that ended, counted while there are guests.
     turns: AtomicU64,
+    /// Hosts who are in a turn that they began there while there were guests.
+    at_work: AtomicU64,
     /// What guests worked, all together.
     worked_ns: AtomicU64,
 }
@@ -218,7 +217,6 @@ impl Courtesy {
         Guest {
             core,
             turns: core.turns.load(Ordering::Relaxed),
-            turned_ns: None,
             courtesy: self,
             began_ns: self.machine.now_ns(),
             worked_ns: self.machine.worked_ns(),
@@ -286,8 +284,6 @@ pub struct Guest<'c> {
     core: &'c Core,
     /// Turns of hosts there by then.
     turns: u64,
-    /// When they were found to have become more.
-    turned_ns: Option<u64>,
     slice_ns: u64,
 }
 
@@ -320,27 +316,17 @@ impl Guest<'_> {
     }
 
     fn next_slice_ns(&mut self) -> u64 {
-        let before = self.turned_ns;
-        self.look_at_turns(self.courtesy.machine.now_ns());
-        let are_busy = self.turned_ns.is_some() && self.turned_ns != before;
+        let core = self.courtesy.core();
+        let before = std::mem::replace(&mut self.core, core);
+        let is_elsewhere = !std::ptr::eq(core, before);
+        let turns = core.turns.load(Ordering::Relaxed);
+        let are_busy = turns != std::mem::replace(&mut self.turns, turns) && !is_elsewhere;
         let [alone, beside, polite] = SLICES_NS;
         match (self.courtesy.is_wanted(), are_busy) {
             (true, _) => polite,
             (false, true) => beside,
             (false, false) => alone,
         }
-    }
-
-    /// Notes whether hosts had turns on this core since it was last looked at, if it is the same one.
-    fn look_at_turns(&mut self, now_ns: u64) {
-        let core = self.courtesy.core();
-        let turns = core.turns.load(Ordering::Relaxed);
-        if !std::ptr::eq(core, self.core) {
-            self.turned_ns = None;
-        } else if turns != self.turns {
-            self.turned_ns = Some(now_ns);
-        }
-        (self.core, self.turns) = (core, turns);
     }
 
     fn end_slice(&mut self, now_ns: u64) {
@@ -389,18 +375,18 @@ impl Guest<'_> {
             let until_ns = now_ns + POLITE_NS;
             courtesy.polite_until_ns.store(until_ns, Ordering::Relaxed);
         }
-        self.look_at_turns(now_ns);
-        let core = self.core;
+        let core = courtesy.core();
+        if !std::ptr::eq(core, self.core) {
+            self.turns = core.turns.load(Ordering::Relaxed);
+        }
         let others_ns = core.worked_ns.load(Ordering::Relaxed);
         machine.give_way();
         let back_ns = machine.now_ns();
         let others_ns = core.worked_ns.load(Ordering::Relaxed) - others_ns;
         let away_ns = back_ns.saturating_sub(now_ns).saturating_sub(others_ns);
-        if core.turns.load(Ordering::Relaxed) != self.turns {
-            self.turned_ns = Some(back_ns);
-        }
-        let had_turns = |at_ns: u64| back_ns.saturating_sub(at_ns) < RECENT_NS;
-        if away_ns < LATE_NS || !self.turned_ns.is_some_and(had_turns) {
+        let has_hosts = core.turns.load(Ordering::Relaxed) != self.turns
+            || core.at_work.load(Ordering::Relaxed) != 0;
+        if away_ns < LATE_NS || !has_hosts {
             self.late_yields = 0;
             if was_polite {
                 courtesy.polite_until_ns.store(0, Ordering::Relaxed);
@@ -432,6 +418,8 @@ pub struct Host {
     keeps_until_ns: u64,
     /// When it gave way last.
     last_ns: u64,
+    /// The core on which it is at work, if that was noted there.
+    at_work_on: Option<usize>,
 }
 
 impl Host {
@@ -442,6 +430,30 @@ impl Host {
             courtesy,
             keeps_until_ns: 0,
             last_ns: 0,
+            at_work_on: None,
+        }
+    }
+
+    /// To be called when it begins to serve. A load if there is no guest.
+    #[inline]
+    pub fn turn_started(&mut self) {
+        if self.courtesy.guests.load(Ordering::Relaxed) != 0 {
+            self.end_work();
+            let core = self.courtesy.machine.core() % CORES;
+            self.courtesy.cores[core]
+                .at_work
+                .fetch_add(1, Ordering::Relaxed);
+            self.at_work_on = Some(core);
+        }
+    }
+
+    /// Is not at work any more, wherever it was.
+    #[inline]
+    fn end_work(&mut self) {
+        if let Some(core) = self.at_work_on.take() {
+            self.courtesy.cores[core]
+                .at_work
+                .fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -449,6 +461,7 @@ impl Host {
     /// if there is none.
     #[inline]
     pub fn turn_ended(&mut self) {
+        self.end_work();
         if self.courtesy.guests.load(Ordering::Relaxed) != 0 {
             self.courtesy.core().turns.fetch_add(1, Ordering::Relaxed);
             if self.courtesy.is_wanted() {
@@ -472,6 +485,12 @@ impl Host {
         if ended_ns.saturating_sub(began_ns) >= TAKEN_NS {
             self.keeps_until_ns = ended_ns + KEPT_NS;
         }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.end_work();
     }
 }
 

@@ -666,6 +666,7 @@ impl Service for Worker {
         self.turn_cpu_ns = watches_turns.then(|| self.node.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
         self.config.refresh();
+        self.host.turn_started();
     }
 
     #[inline]

@@ -187,29 +187,54 @@ fn only_hosts_are_given_way_to() {
     assert!(sleeps_beside(Some(1), Some(0)) > 100, "guests elsewhere");
 }
 
-/// How often a guest slept beside a host whose turns take so many of the times that it runs at once.
-fn sleeps_beside_turns_of(times: u64) -> usize {
+/// How often a guest slept beside a host who is in a turn for so many of the times that it runs at once, and does nothing
+/// for as many, while others have the core.
+fn sleeps_beside_turns_of(times: u64, others: u64) -> usize {
     let (desk, courtesy) = desk(150);
+    let mut host = Host::new(Arc::clone(&courtesy));
     let mut guest = courtesy.enter();
     desk.others_ns.store(3_000_000, Ordering::Relaxed);
     for round in 0..1_000 {
-        desk.work(200_000);
-        if round % times == 0 {
-            courtesy.cores[0].turns.fetch_add(1, Ordering::Relaxed);
+        if round % (times + others) == 0 {
+            host.turn_started();
         }
+        desk.work(200_000);
         guest.pause();
+        if round % (times + others) == times {
+            host.turn_ended();
+        }
     }
     desk.sleeps.load(Ordering::Relaxed)
 }
 
 #[test]
 fn turns_may_take_longer_than_a_host_runs_at_once() {
-    let sleeps = [1, 3, 100].map(sleeps_beside_turns_of);
-    assert!(sleeps[0] > 100 && sleeps[1] > 100, "{sleeps:?}");
-    assert!(
-        sleeps[2] < sleeps[1] / 3,
-        "others, nearly always: {sleeps:?}"
-    );
+    let sleeps = sleeps_beside_turns_of(5, 1);
+    assert!(sleeps > 100, "{sleeps}");
+    let fewer = sleeps_beside_turns_of(1, 99);
+    assert!(fewer < sleeps / 4, "{fewer} beside others, nearly always");
+}
+
+#[test]
+fn a_host_who_goes_is_not_at_work() {
+    let (desk, courtesy) = desk(150);
+    let guest = courtesy.enter();
+    let mut host = Host::new(Arc::clone(&courtesy));
+    host.turn_started();
+    host.turn_started();
+    let at_work = || courtesy.cores[0].at_work.load(Ordering::Relaxed);
+    assert_eq!(at_work(), 1);
+    // A turn that began beside a guest who is gone ends all the same.
+    drop(guest);
+    host.turn_ended();
+    assert_eq!(at_work(), 0);
+    host.turn_started();
+    assert_eq!(at_work(), 0, "there is no guest");
+    let guest = courtesy.enter();
+    host.turn_started();
+    drop(host);
+    assert_eq!(at_work(), 0);
+    drop((guest, desk));
 }
 
 #[test]
