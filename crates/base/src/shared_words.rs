@@ -165,6 +165,9 @@ mod mapped {
         Ok([libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC].contains(&about.f_type))
     }
 
+    /// So much is locked in memory at once: a limit is all or nothing for each piece.
+    const LOCKED_BYTES: usize = 4 << 20;
+
     /// Pages of a file.
     pub(super) struct Mapping {
         start: NonNull<u8>,
@@ -185,10 +188,23 @@ mod mapped {
             if start == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: the range was mapped above. What a limit forbids is not kept in memory, and works as well.
-            let _kept = unsafe { libc::mlock(start, bytes) };
             let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-            Ok(Self { start, bytes })
+            let mapping = Self { start, bytes };
+            mapping.lock();
+            Ok(mapping)
+        }
+
+        /// Keeps the pages in memory, from the first on, as far as the process may. Those beyond work as well, until a
+        /// device cannot give one back.
+        fn lock(&self) {
+            for at in (0..self.bytes).step_by(LOCKED_BYTES) {
+                let bytes = LOCKED_BYTES.min(self.bytes - at);
+                // SAFETY: both are within the mapping, which is there as long as `self` is, and nothing is written.
+                let locked = unsafe { libc::mlock(self.start.as_ptr().add(at).cast(), bytes) };
+                if locked != 0 {
+                    return;
+                }
+            }
         }
     }
 

@@ -127,7 +127,8 @@ impl Log {
             remainder::durable_end(&disk, directory, start).map_err(remainder::refusal)?;
         let writer = Writer::open(&*disk, directory, durable, &options)?;
         ring::remove(&*disk, directory)?;
-        let ring = Ring::create(&*disk, directory, durable, &options);
+        let unwritten_bytes = start.saturating_sub(durable);
+        let ring = Ring::create(&*disk, directory, durable, unwritten_bytes, &options);
         options.piece_bytes = options.piece_bytes.min(options.segment_bytes / PIECES_MIN);
         options.in_place_bytes = options.in_place_bytes.min(options.piece_bytes);
         if ring.is_some() {

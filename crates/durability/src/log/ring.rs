@@ -66,18 +66,22 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A new ring for a log that goes on at `start`; none where it cannot be had, or where it would leave no room
-    /// for a segment. Those before it in the directory were [removed](remove).
+    /// for a segment, or for `unwritten_bytes` of frames that are to be written first. Those before it in the directory were
+    /// [removed](remove).
     pub(super) fn create(
         disk: &dyn Disk,
         directory: &Path,
         start: u64,
+        unwritten_bytes: u64,
         options: &Options,
     ) -> Option<Self> {
         if options.ring_bytes == 0 {
             return None;
         }
-        let ring = create_spare(disk, directory, options.ring_bytes)
-            .and_then(|()| Self::create_file(disk, &directory.join(NAME), start, options));
+        let ring = create_spare(disk, directory, options.ring_bytes).and_then(|()| {
+            let room_bytes = options.segment_bytes.max(segment_bytes_of(unwritten_bytes));
+            Self::create_file(disk, &directory.join(NAME), start, room_bytes, options)
+        });
         let ring = ring.ok().flatten();
         if ring.is_none() {
             // A log without it writes to segments before replies leave.
@@ -90,13 +94,14 @@ impl Ring {
         disk: &dyn Disk,
         path: &Path,
         start: u64,
+        room_bytes: u64,
         options: &Options,
     ) -> io::Result<Option<Self>> {
         let file = disk.create(path)?;
         let ring_bytes = options.ring_bytes;
         let all_bytes = ring_bytes + HEAD_BYTES as u64;
         let count = usize::try_from(all_bytes).map_err(io::Error::other)? / WORD_BYTES;
-        file.allocate(all_bytes + options.segment_bytes)?;
+        file.allocate(all_bytes + room_bytes)?;
         file.set_len(all_bytes)?;
         let Some(words) = file.words(count)? else {
             return Ok(None);
@@ -161,7 +166,12 @@ fn stated_head(ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
 /// Takes the room of a segment that has all frames of a ring.
 fn create_spare(disk: &dyn Disk, directory: &Path, ring_bytes: u64) -> io::Result<()> {
     let spare = disk.create(&directory.join(SPARE_NAME))?;
-    spare.allocate((SEGMENT_HEAD_BYTES + BLOCK_HEAD_BYTES) as u64 + ring_bytes)
+    spare.allocate(segment_bytes_of(ring_bytes))
+}
+
+/// Bytes of a segment that has so many bytes of frames in one block.
+fn segment_bytes_of(frames_bytes: u64) -> u64 {
+    (SEGMENT_HEAD_BYTES + BLOCK_HEAD_BYTES) as u64 + frames_bytes
 }
 
 /// Removes the ring of a directory, if there is one, durably.

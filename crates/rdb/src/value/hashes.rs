@@ -216,7 +216,8 @@ fn write_listpack_deadlines(hash: &Hash, style: Style, out: &mut impl Output) {
 
 /// Writes the earliest of all deadlines, and gives it.
 fn write_earliest(hash: &Hash, out: &mut impl Output) -> u64 {
-    let deadlines = hash.iter(0).filter_map(|field| field.deadline_unix_ms);
+    let fields = hash.iter(0).inspect(|_| out.step());
+    let deadlines = fields.filter_map(|field| field.deadline_unix_ms);
     let earliest = deadlines.min().unwrap_or(0);
     out.extend_from_slice(&earliest.to_le_bytes());
     earliest

@@ -331,13 +331,13 @@ impl Running {
 const RING_BYTES_MAX: u64 = 128 << 20;
 /// Less than this is no help.
 const RING_BYTES_MIN: u64 = 32 << 20;
-/// More than the least is no greater part of the machine's memory,
+/// More than the least is no greater part of the machine's memory, ...
 const RING_MEMORY_SHARE: u64 = 64;
-/// and, as a start may need as much once more, half of such a part of the device's room.
+/// ... nor of the device's room, of which as much is kept once more for what a start takes from it.
 const RING_ROOM_SHARE: u64 = 16;
 
-/// How long a ring is, in bytes, a number of MiB: as two of the files that it is taken to, which are made shorter where room
-/// is short, and no more than in proportion to what there is of memory and room, where that is known.
+/// How long a ring is, in bytes, a number of MiB: as two of the files that it is taken to, for who makes these short has little
+/// room, and no more than in proportion to what there is of memory and room, where that is known.
 fn ring_bytes(segment_bytes: u64, machine_bytes: u64, room_bytes: Option<u64>) -> u64 {
     const MIB: u64 = 1 << 20;
     let of_memory = machine_bytes / RING_MEMORY_SHARE;

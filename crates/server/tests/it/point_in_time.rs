@@ -11,9 +11,7 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::Server;
 
-use crate::recovery::{
-    Directory, fill, flip, keys_count, kill, place_in_a_value, run, wait_until_kept,
-};
+use crate::recovery::{Directory, fill, flip, keys_count, kill, place_of, run, wait_until_kept};
 
 /// Where each frame of the log ends, and when it was written.
 fn frames(directory: &Path) -> Vec<(u64, u64)> {
@@ -177,13 +175,8 @@ fn is_refused_and_has_a_way_out(directory: &Directory, what: &str) -> i64 {
 fn damage_has_a_way_out() {
     for in_the_head in [false, true] {
         let directory = many_files();
-        let segments = directory.segments();
-        let middle = &segments[segments.len() / 2];
-        let place = match in_the_head {
-            true => 0,
-            false => place_in_a_value(middle).unwrap(),
-        };
-        flip(middle, place).unwrap();
+        let (middle, place) = place_of("key:250", &directory.segments());
+        flip(&middle, if in_the_head { 0 } else { place }).unwrap();
         let there = is_refused_and_has_a_way_out(&directory, "is damaged at offset");
         assert!(there > 100, "{there}");
     }

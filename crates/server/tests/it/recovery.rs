@@ -104,16 +104,16 @@ pub(crate) fn flip(path: &Path, offset: usize) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// A place inside of a value of [`fill`] in the second half of a file: how long files of the log are and where their
-/// blocks begin is a matter of timing, and what lies between blocks may be anything.
-pub(crate) fn place_in_a_value(path: &Path) -> io::Result<usize> {
-    const SOME: usize = 100;
-    let bytes = fs::read(path)?;
-    let half = bytes.len() / 2;
-    let place = bytes[half..]
-        .windows(SOME)
-        .position(|it| *it == [b'v'; SOME]);
-    Ok(half + place.expect("a value in the second half") + SOME / 2)
+/// Which of the files has the value that [`fill`] gave a key, and a place in the middle of that: how long files of the log are
+/// and where their blocks begin is a matter of timing, and what lies between blocks may be anything.
+pub(crate) fn place_of(key: &str, files: &[PathBuf]) -> (PathBuf, usize) {
+    let mut places = files.iter().filter_map(|path| {
+        let bytes = fs::read(path).unwrap();
+        let mut windows = bytes.windows(key.len());
+        let key_at = windows.position(|it| it == key.as_bytes())?;
+        Some((path.clone(), key_at + 500))
+    });
+    places.next().expect("some file has the key")
 }
 
 #[test]
@@ -166,15 +166,14 @@ fn damage_is_told_with_its_place_and_nothing_is_served() {
     kill(server);
 
     let segments = directory.segments();
-    let middle = &segments[segments.len() / 2];
-    let place = place_in_a_value(middle).unwrap();
-    flip(middle, place).unwrap();
+    let (middle, place) = &place_of("key:250", &segments);
+    flip(middle, *place).unwrap();
     let refusal = directory.refusal("everysec");
     let name = middle.file_name().unwrap().to_str().unwrap();
     for told in [name, "is damaged at offset", "sequence"] {
         assert!(refusal.contains(told), "{told:?} in {refusal}");
     }
-    flip(middle, place).unwrap();
+    flip(middle, *place).unwrap();
 
     let [checkpoint] = &*fs::read_dir(directory.data())
         .unwrap()

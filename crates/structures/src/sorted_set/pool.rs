@@ -4,8 +4,8 @@
 //! growing allocates one more piece. Numbers of removed values are given out again.
 //!
 //! A clone shares the pieces. Whoever changes a value copies its piece first if somebody else has it,
-//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece. Values that are long stand in a
-//! piece alone: all others of a piece would be copied with the one that is changed.
+//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece. Values that are long have
+//! few others beside them: those are copied with the one that is changed.
 
 use std::array;
 use std::ops::{Deref, DerefMut};
