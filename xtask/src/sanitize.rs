@@ -5,12 +5,13 @@
 //!   block or a stack variable, and after a block was freed. It does not see what happens inside of the
 //!   store's own range of memory, where slots are given out without its knowledge, nor what the
 //!   blocks of assembly touch.
-//! * Thread: the store's stress tests, whose values check themselves. It sees plain memory that two
-//!   threads use without an order between them. The standard library of the toolchain is not built
-//!   for it, and its sources may not be there to be built: what orders threads inside of the
-//!   library (a mutex that had to wait, a channel) is not seen, so data that only such a mutex
-//!   guards is left out by name (`UNSEEN`). It knows nothing of fences, nor of assembly; the
-//!   models under loom and shuttle are what speaks for those.
+//! * Thread: the stress tests of the store, whose values check themselves, and of base's mutex. It
+//!   sees plain memory that two threads use without an order between them. The standard library of
+//!   the toolchain is not built for it, and its sources may not be there to be built: what orders
+//!   threads inside of the library (a mutex that had to wait, a channel) is not seen. The mutex of
+//!   `base::sync` says it a second time (`--cfg thread_sanitizer`); what others guard is left out
+//!   by name (`UNSEEN`). It knows nothing of fences, nor of assembly; the models under loom and
+//!   shuttle are what speaks for those.
 //!
 //! The whole server can be run under both: `cargo xtask churn address 120`. That is no part of the tests,
 //! because of what it takes to build it twice.
@@ -23,17 +24,7 @@ use crate::toolchain;
 
 /// What a mutex or channel of the standard library orders.
 const UNSEEN: &str = "\
-race:store::arena::Arena>::take_chunk
-race:store::arena::Arena>::give_chunks
-race:store::arena::Arena>::clean_surplus
-race:store::overflow::Overflow
-race:store::databases::Databases
-race:store::gate::Gate>::join
-race:store::gate::Gate>::part
-race:store::tally::Tallies>::join
-race:store::tally::Tallies>::part
 race:store::lazy_free
-race:store::listeners
 race:std::sync::mpmc
 race:test::
 ";
@@ -48,7 +39,8 @@ race:store::reservation::Mapped as core::ops::drop
 pub fn commands() -> Vec<Command> {
     let rooms = ["-p", "store", "-p", "structures", "-p", "reactor"];
     let address = test("address", &rooms, &[]);
-    let mut thread = test("thread", &["-p", "store"], &["stress::"]);
+    let rooms = ["-p", "base", "-p", "store"];
+    let mut thread = test("thread", &rooms, &["stress::"]);
     thread.env("TSAN_OPTIONS", unseen("unseen.txt", UNSEEN));
     vec![address, thread]
 }
@@ -150,7 +142,8 @@ fn prepared(sanitizer: &str, words: &[&str]) -> (Command, PathBuf) {
     command.args(["--target", &host]);
     // Optimised a little, or the tests take several times as long.
     let flags = format!(
-        "-Zsanitizer={sanitizer} -Cunsafe-allow-abi-mismatch=sanitizer -Copt-level=1 -Cdebuginfo=1"
+        "-Zsanitizer={sanitizer} --cfg {sanitizer}_sanitizer -Cunsafe-allow-abi-mismatch=sanitizer \
+         -Copt-level=1 -Cdebuginfo=1"
     );
     command
         .env("RUSTC_BOOTSTRAP", "1")

@@ -2,14 +2,26 @@
 //!
 //! Rooms whose correctness hangs on the order of memory operations name these types through here.
 //! With `--cfg loom` every interleaving of a small test is explored, with `--cfg shuttle` a random
-//! choice of interleavings of a larger one; without either, all of this is std at no cost.
+//! choice of interleavings of a larger one; without either, all of this is std at no cost. With
+//! `--cfg thread_sanitizer`, for code that this sanitizer watches, a mutex shows it the order it makes.
+
+#[cfg(all(thread_sanitizer, not(any(loom, shuttle))))]
+mod watched;
 
 pub use imp::*;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, thread_sanitizer)))]
 mod imp {
     pub use std::hint;
     pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic};
+    pub use std::thread;
+}
+
+#[cfg(all(thread_sanitizer, not(any(loom, shuttle))))]
+mod imp {
+    pub use super::watched::{Mutex, MutexGuard};
+    pub use std::hint;
+    pub use std::sync::{Arc, RwLock, atomic};
     pub use std::thread;
 }
 
@@ -126,5 +138,32 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(cell.with(|value| unsafe { *value }), 2);
         assert_eq!(cell.into_inner(), 2);
+    }
+}
+
+/// Run under the thread sanitizer, too: it has to see the order of a mutex that had to wait.
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod stress {
+    use super::*;
+
+    #[test]
+    fn what_a_mutex_guards_is_changed_by_one_after_the_other() {
+        let (threads, rounds) = if cfg!(miri) { (2, 20) } else { (4, 20_000) };
+        let sum = Mutex::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for round in 0..rounds {
+                        let mut sum = sum.lock().expect("nobody panics in here");
+                        *sum += 1;
+                        // Now and then so long that the others go to sleep.
+                        if round % 64 == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner().ok(), Some(threads * rounds));
     }
 }
