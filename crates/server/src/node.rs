@@ -859,7 +859,8 @@ impl Node {
         buffers + limits::CLIENT_BYTES * (self.clients.len() as u64)
     }
 
-    /// Remembers what the process held before the first client; called once all threads run.
+    /// Remembers what the process held before the first client; called before the threads start, and once
+    /// all of them run.
     pub fn note_startup_memory(&self) {
         let store_bytes = self.store.statistics().used_bytes;
         self.program_bytes.store(

@@ -261,6 +261,8 @@ fn serve(
         node.begin_loading(0);
     }
     node.set_keeper(keeper);
+    // Once more below, with what the threads take: one of them may be asked before all run.
+    node.note_startup_memory();
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();
