@@ -252,7 +252,7 @@ impl Keeper {
         let durability = &node.config.current().durability;
         let begun = self.around.logging.begin(node, place, durability);
         begun.map_err(|error| OpenError::Log(system_reason(&error)))?;
-        Logging::wait_until_taken_up(node);
+        self.around.logging.wait_until_in_use(node);
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl Keeper {
                 around.prepare()?;
                 let begun = around.logging.begin(&node, &around.place(), durability);
                 begun.map_err(|error| system_reason(&error))?;
-                let put = move || put_behind(&node, &checkpointer);
+                let put = move || own.put_behind(&node, &checkpointer);
                 around.logging.change_aside(false, put, next)?;
             }
         }
@@ -383,13 +383,6 @@ fn say_it_was_not_begun(node: &Node, reason: &str) {
     node.settings.refusals.set_log_fault(Some(reason));
 }
 
-/// Has a log that was just begun put behind a checkpoint, which holds what nobody stated to it.
-fn put_behind(node: &Node, checkpointer: &Checkpointer) {
-    Logging::wait_until_taken_up(node);
-    // Only who stops refuses.
-    let _scheduled = checkpointer.schedule(Why::Rewrite);
-}
-
 /// Another history of writes than any before.
 fn new_lineage() -> Lineage {
     let mut lineage = Lineage::default();
@@ -422,9 +415,16 @@ impl Around {
             begun.map_err(|error| system_reason(&error))
         });
         match begun {
-            Ok(()) => put_behind(node, checkpointer),
+            Ok(()) => self.put_behind(node, checkpointer),
             Err(reason) => say_it_was_not_begun(node, &reason),
         }
+    }
+
+    /// Has a log that was just begun put behind a checkpoint, which holds what nobody stated to it.
+    fn put_behind(&self, node: &Node, checkpointer: &Checkpointer) {
+        self.logging.wait_until_in_use(node);
+        // Only who stops refuses.
+        let _scheduled = checkpointer.schedule(Why::Rewrite);
     }
 
     /// Keeps from now on what `durability` says, on the thread that changes the log: what was asked for while
@@ -482,7 +482,7 @@ impl Surroundings for Around {
     }
 
     fn log_sequence(&self) -> Option<u64> {
-        self.logging.log().map(|log| log.tail())
+        self.logging.sequence()
     }
 
     fn libraries(&self) -> Vec<Vec<u8>> {
@@ -536,4 +536,77 @@ impl Surroundings for Around {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use std::time::Duration;
+
+    use base::clock::SystemClock;
+    use store::{Options, Store};
+    use testkit::patience::Patience;
+    use testkit::process::TemporaryDirectory;
+
+    use super::*;
+    use crate::config::{Loader, Origin, SharedConfig};
+
+    fn node(dir: &Path) -> Arc<Node> {
+        let store = Store::new(&Options { databases: 4 }).unwrap();
+        let mut loader = Loader::new();
+        let directives = format!("dir {}\nlog-segment-size 64kb", dir.display());
+        loader.read_text(directives.as_bytes()).unwrap();
+        let settings = loader.finish().unwrap().settings;
+        let config = SharedConfig::new(settings, Origin::default());
+        Arc::new(Node::new(
+            store,
+            Arc::new(config),
+            Arc::new(SystemClock::new()),
+        ))
+    }
+
+    /// Nobody waits any longer for a checkpoint that would make it count.
+    #[test]
+    fn a_log_that_ends_before_it_counts_holds_no_reply() {
+        let dir = TemporaryDirectory::new("keeper").unwrap();
+        let node = node(&dir.join(""));
+        node.set_keeper(Keeper::start(&node).unwrap());
+        let around = &node.keeper().unwrap().around;
+        around.prepare().unwrap();
+        around.logging.set_end(64);
+        let durability = &node.config.current().durability;
+        let begun = around.logging.begin(&node, &around.place(), durability);
+        begun.unwrap();
+        let tail = node.log_in_use.get().unwrap();
+        assert_eq!((tail.tail(), tail.durable()), (64, 0));
+        around.logging.end(&node).unwrap();
+        assert_eq!((tail.tail(), tail.durable()), (64, 64));
+    }
+
+    /// Otherwise a start would go on to a log that lacks what was written behind the cut.
+    #[test]
+    fn checkpoints_go_on_to_a_log_that_all_effects_go_to() {
+        let dir = TemporaryDirectory::new("keeper").unwrap();
+        let node = node(&dir.join(""));
+        let late = node.log_in_use.join();
+        node.set_keeper(Keeper::start(&node).unwrap());
+        let keeper = node.keeper().unwrap();
+        let sequence = || {
+            let manifest = keeper.around.place().manifest().unwrap();
+            manifest.and_then(|manifest| manifest.log_sequence)
+        };
+        let mut durability = node.config.current().durability.clone();
+        durability.level = DurabilityLevel::EverySecond;
+        keeper.change_level(&durability).unwrap();
+        keep_now(&keeper.checkpointer).unwrap();
+        assert_eq!(sequence(), None, "a worker has not taken the log up");
+        late.set_idle(true);
+        let patience = Patience::of(Duration::from_secs(60));
+        while sequence().is_none() {
+            assert!(patience.lasts(), "it is never put behind a checkpoint");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        keeper.stop();
+        keeper.end_log(&node);
+    }
 }

@@ -52,6 +52,8 @@ struct Running {
     log: Arc<Log>,
     /// A checkpoint is in force that it is behind.
     counts: Arc<AtomicBool>,
+    /// Everybody states effects to it.
+    is_taken_up: bool,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -61,6 +63,15 @@ impl Logging {
     #[must_use]
     pub fn log(&self) -> Option<Arc<Log>> {
         lock(&self.running).as_ref().map(|it| Arc::clone(&it.log))
+    }
+
+    /// The sequence from which on the log has the effects of all writes that begin now; none before everybody
+    /// states them to it, as [was waited for](Logging::wait_until_in_use).
+    #[must_use]
+    pub fn sequence(&self) -> Option<u64> {
+        let running = lock(&self.running);
+        let running = running.as_ref().filter(|it| it.is_taken_up)?;
+        Some(running.log.tail())
     }
 
     /// Says where a log would go on.
@@ -93,7 +104,7 @@ impl Logging {
     }
 
     /// Begins the log, to which all effects go from now on; comes back before everybody does so (see
-    /// [`Logging::wait_until_taken_up`]).
+    /// [`Logging::wait_until_in_use`]).
     ///
     /// # Errors
     /// Those of the system; there is no log then.
@@ -204,9 +215,23 @@ impl Logging {
         })
     }
 
-    /// Waits until everybody states effects to the log, or the server stops.
-    pub fn wait_until_taken_up(node: &Node) {
-        while !node.log_in_use.is_taken_up() && !node.is_stopping() {
+    /// Waits until everybody states effects to the log that was begun last, and notes that.
+    pub fn wait_until_in_use(&self, node: &Node) {
+        let is_taken_up = Self::wait_until_taken_up(node);
+        if let Some(running) = &mut *lock(&self.running) {
+            running.is_taken_up = is_taken_up;
+        }
+    }
+
+    /// Waits until everybody states effects to the log, or the server stops; whether the first.
+    pub fn wait_until_taken_up(node: &Node) -> bool {
+        loop {
+            if node.log_in_use.is_taken_up() {
+                return true;
+            }
+            if node.is_stopping() {
+                return false;
+            }
             std::thread::sleep(LOOK);
         }
     }
@@ -229,6 +254,8 @@ impl Logging {
         node.use_log(None);
         Self::wait_until_taken_up(node);
         self.set_end(running.log.tail());
+        // No checkpoint will make it count that does not by now, and who waits for that is not to wait for ever.
+        running.counts.store(true, Ordering::Release);
         running.end()
     }
 
@@ -313,6 +340,7 @@ impl Running {
         Ok(Self {
             log,
             counts: Arc::default(),
+            is_taken_up: false,
             stop,
             thread,
         })
