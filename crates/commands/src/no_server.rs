@@ -28,7 +28,11 @@ pub struct NoServer {
 impl ServerPort for NoServer {
     fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
 
-    fn config_set(&mut self, _pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+    fn config_set(
+        &mut self,
+        _pairs: &[(&[u8], &[u8])],
+        _may_wait: bool,
+    ) -> Result<(), CommandError> {
         Err(NOT_NOW)
     }
 

@@ -28,11 +28,12 @@ pub trait ServerPort {
     /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
-    /// Sets several directives, all or none.
+    /// Sets several directives, all or none. To be called outside of the store where it may wait for others and
+    /// for a disk and nothing is locked.
     ///
     /// # Errors
-    /// What the client is to read.
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError>;
+    /// What the client is to read; [`CommandError::Aside`] where it would wait and may not. Nothing has changed.
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError>;
 
     /// Writes the configuration file anew; with `all`, also what is as by default.
     ///

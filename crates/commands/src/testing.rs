@@ -474,7 +474,10 @@ impl ServerPort for TestPort {
         }
     }
 
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
+        if !may_wait && pairs.contains(&(b"appendonly", b"yes")) {
+            return Err(CommandError::Aside);
+        }
         self.asked.push(format!("set {} directives", pairs.len()));
         Ok(())
     }

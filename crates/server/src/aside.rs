@@ -30,6 +30,7 @@ use store::DatabaseId;
 
 use crate::announcer;
 use crate::node::{Message, Node};
+use crate::persistence::logging::Logging;
 use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
 
@@ -204,6 +205,11 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, keeping: &Keeping) {
             *log_end = (end != before).then_some(end);
         }
         keeping.taker.set_idle(true);
+        if node.log_in_use.version() != keeping.taker.version() {
+            // Who had the log begun hears of it when all effects go to it. Nobody holds anything here that a worker
+            // could wait for.
+            Logging::wait_until_taken_up(node);
+        }
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
             worker.post(message);

@@ -352,6 +352,13 @@ impl Node {
         }
     }
 
+    /// Whether a change has the log begun, which waits for the disk.
+    pub(crate) fn begins_log(&self, change: &Change<'_>) -> bool {
+        let (old, new) = (change.old.durability.level, change.new.durability.level);
+        let has_none = |keeper: &Keeper| keeper.logging().log().is_none();
+        old != new && new.has_log() && self.keeper().is_some_and(has_none)
+    }
+
     /// Begins or ends the log, if that is what a change asks for.
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);

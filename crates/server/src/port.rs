@@ -87,12 +87,18 @@ impl ServerPort for Port<'_> {
         self.node.config.get(patterns, emit);
     }
 
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), CommandError> {
-        let node = self.node;
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
+        let (node, is_local) = (self.node, self.peer_is_local);
         let mut apply = |change: &Change<'_>| node.apply(change);
-        node.config
-            .set(pairs, self.peer_is_local, &mut apply)
-            .map_err(as_reply)
+        let set = if may_wait {
+            node.config.set(pairs, is_local, &mut apply)
+        } else {
+            let is_slow = |change: &Change<'_>| node.begins_log(change);
+            let config = &node.config;
+            let set = config.set_unless_slow(pairs, is_local, &is_slow, &mut apply);
+            set.ok_or(CommandError::Aside)?
+        };
+        set.map_err(as_reply)
     }
 
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {

@@ -3,12 +3,13 @@
 //! Readers keep an `Arc<Config>` and ask [`ConfigReader::refresh`] once a loop turn: one relaxed
 //! load while nothing changes. Writers (CONFIG SET) take a lock, validate every pair, let the
 //! runtime apply the result, and only then publish it; a refusal at any point leaves everything as
-//! it was.
+//! it was. Applying may wait for a disk, so that lock is not the readers': theirs is held for the time
+//! of a copy.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use base::glob::{self, Case};
 
@@ -22,6 +23,8 @@ use super::{
 #[derive(Debug)]
 pub struct SharedConfig {
     generation: AtomicU64,
+    /// Held by who makes a change, from looking at what there is until it is published.
+    changing: Mutex<()>,
     current: Mutex<Current>,
     origin: Origin,
 }
@@ -30,6 +33,24 @@ pub struct SharedConfig {
 struct Current {
     settings: Settings,
     config: Arc<Config>,
+}
+
+/// A change that may be made.
+struct Planned {
+    old: Arc<Config>,
+    settings: Settings,
+    config: Config,
+    names: Vec<&'static str>,
+}
+
+impl Planned {
+    fn change(&self) -> Change<'_> {
+        Change {
+            old: &self.old,
+            new: &self.config,
+            names: &self.names,
+        }
+    }
 }
 
 /// What a CONFIG SET changed, told to the runtime.
@@ -58,6 +79,7 @@ impl SharedConfig {
         let config = Arc::new(settings.config());
         Self {
             generation: AtomicU64::new(1),
+            changing: Mutex::default(),
             current: Mutex::new(Current { settings, config }),
             origin,
         }
@@ -115,8 +137,8 @@ impl SharedConfig {
     /// CONFIG SET: changes all of `pairs` (name, value) or nothing.
     ///
     /// `is_local` says whether the asking client is on this machine (protected directives ask).
-    /// `apply` runs under the lock of the configuration, before anyone sees the new settings, and
-    /// only when a value differs; it must not call back into this configuration.
+    /// `apply` runs before anyone sees the new settings, and only when a value differs; it may ask this
+    /// configuration, which is as it was, and must not change it. Others who make a change wait meanwhile.
     ///
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; nothing has changed.
@@ -126,40 +148,86 @@ impl SharedConfig {
         is_local: bool,
         apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
-        let mut current = self.lock();
-        let protected = current.config.protected_configs;
-        let targets = find_targets(pairs, &current.settings, protected, is_local)?;
-        let mut settings = current.settings.clone();
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let planned = self.plan(pairs, is_local)?;
+        planned.map_or(Ok(()), |planned| self.make(planned, apply))
+    }
+
+    /// As [`SharedConfig::set`], for who may not wait: nothing is done, and there is no answer, while somebody
+    /// else makes a change, or where `is_slow` says so of this one.
+    ///
+    /// # Errors
+    /// As [`SharedConfig::set`].
+    pub fn set_unless_slow(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        is_local: bool,
+        is_slow: &dyn Fn(&Change<'_>) -> bool,
+        apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
+    ) -> Option<Result<(), ConfigError>> {
+        let _alone = match self.changing.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        match self.plan(pairs, is_local) {
+            Ok(Some(planned)) if is_slow(&planned.change()) => None,
+            Ok(Some(planned)) => Some(self.make(planned, apply)),
+            Ok(None) => Some(Ok(())),
+            Err(refused) => Some(Err(refused)),
+        }
+    }
+
+    /// What `pairs` change, if anything.
+    fn plan(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        is_local: bool,
+    ) -> Result<Option<Planned>, ConfigError> {
+        let (before, old) = {
+            let current = self.lock();
+            (current.settings.clone(), Arc::clone(&current.config))
+        };
+        let targets = find_targets(pairs, &before, old.protected_configs, is_local)?;
+        let mut settings = before.clone();
         for target in &targets {
             assign(&mut settings, target).map_err(|reason| target.refused(&reason))?;
         }
         for target in &targets {
             check_level(&settings, target).map_err(|reason| target.refused(reason))?;
         }
-        let names = settings.differences(&current.settings);
-        if names.is_empty() {
-            return Ok(());
-        }
-        if names.contains(&"dir") {
-            settings
-                .enter_dir()
-                .map_err(|error| ConfigError::refused("dir", &system_reason(&error)))?;
-        }
+        let names = settings.differences(&before);
         let config = settings.config();
-        let change = Change {
-            old: &current.config,
-            new: &config,
-            names: &names,
-        };
-        if let Err(error) = apply(&change) {
-            if names.contains(&"dir") {
+        Ok((!names.is_empty()).then_some(Planned {
+            old,
+            settings,
+            config,
+            names,
+        }))
+    }
+
+    /// Puts into force what was planned, by who makes changes alone.
+    fn make(
+        &self,
+        mut planned: Planned,
+        apply: &mut dyn FnMut(&Change<'_>) -> Result<(), ApplyError>,
+    ) -> Result<(), ConfigError> {
+        let moves = planned.names.contains(&"dir");
+        if moves {
+            let entered = planned.settings.enter_dir();
+            entered.map_err(|error| ConfigError::refused("dir", &system_reason(&error)))?;
+            planned.config = planned.settings.config();
+        }
+        if let Err(error) = apply(&planned.change()) {
+            if moves {
                 // The old directory was good enough until now; if it is gone there is no better.
-                let _unchanged = current.settings.enter_dir();
+                let _unchanged = self.lock().settings.enter_dir();
             }
             return Err(ConfigError::refused(error.name, &error.reason));
         }
-        current.settings = settings;
-        current.config = Arc::new(config);
+        let mut current = self.lock();
+        current.settings = planned.settings;
+        current.config = Arc::new(planned.config);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }

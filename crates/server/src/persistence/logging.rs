@@ -28,7 +28,11 @@ const CHANGING: &str = "the log is just being begun or ended";
 /// The log of a server, if it runs.
 #[derive(Default)]
 pub struct Logging {
+    /// Workers look at it, so nobody waits for the disk with it.
     running: Mutex<Option<Running>>,
+    /// Held while the files of a log are made for `running`, or what a checkpoint replaces is removed. Before the
+    /// others.
+    files: Mutex<()>,
     /// Where the last one ended.
     end: Mutex<u64>,
     /// The checkpoint in force: its bytes, and the sequence from which on the log is behind it, if it is.
@@ -131,9 +135,10 @@ impl Logging {
         place: &Place,
         durability: &Durability,
     ) -> io::Result<()> {
+        let _alone = lock(&self.files);
+        let (goes_on, end) = (self.is_behind_base(), *lock(&self.end));
+        let begun = Running::begin(node, place, durability, end, goes_on)?;
         let mut running = lock(&self.running);
-        let goes_on = self.is_behind_base();
-        let begun = Running::begin(node, place, durability, *lock(&self.end), goes_on)?;
         begun.counts.store(goes_on, Ordering::Release);
         let tail = LogTail::new(Arc::clone(&begun.log), Arc::clone(&begun.counts));
         node.use_log(Some(Arc::new(tail)));
@@ -248,7 +253,12 @@ impl Logging {
     /// # Errors
     /// Why the end of it is not durable.
     pub fn end(&self, node: &Node) -> Result<(), LogFault> {
-        let Some(running) = lock(&self.running).take() else {
+        let taken = {
+            // One that is just being begun ends as well.
+            let _begun = lock(&self.files);
+            lock(&self.running).take()
+        };
+        let Some(running) = taken else {
             return Ok(());
         };
         node.use_log(None);
@@ -283,6 +293,8 @@ impl Logging {
     /// # Errors
     /// Those of the system; what is left is removed the next time.
     pub fn cut(&self, place: &Place, manifest: &Manifest) -> io::Result<()> {
+        // Without a log the whole directory goes: not while there are files of the next one in it.
+        let _alone = lock(&self.files);
         self.set_base(manifest);
         if let Some(running) = &*lock(&self.running) {
             let counts = manifest.log_sequence.is_some();

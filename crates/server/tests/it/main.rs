@@ -7,6 +7,7 @@ mod aof_files;
 mod applications;
 mod aside;
 mod atomicity;
+mod begun_aside;
 mod bench;
 mod blocking;
 mod churn;

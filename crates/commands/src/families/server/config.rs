@@ -3,7 +3,7 @@
 use protocol::Reply;
 
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
 use crate::help;
 use crate::spec::{Arity, CommandSpec, Flags, Group};
@@ -110,7 +110,13 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     while args.remaining() > 0 {
         pairs.push((args.bytes()?, args.bytes()?));
     }
-    context.server.config_set(&pairs)?;
+    let Pace { defers, is_aside } = context.pace;
+    if is_aside && context.may_block {
+        context.outside(|server| server.config_set(&pairs, true))?;
+    } else {
+        // What cannot be left to somebody else is done here, whatever it takes.
+        context.server.config_set(&pairs, !defers)?;
+    }
     reply.ok();
     Ok(())
 }
@@ -128,5 +134,19 @@ mod tests {
         server.run("CONFIG SET a 1 b 2");
         assert_eq!(server.port.asked, ["set 2 directives"]);
         assert_eq!(server.error("CONFIG SET a 1 b"), "ERR syntax error");
+    }
+
+    #[test]
+    fn workers_leave_to_somebody_else_what_waits() {
+        let mut server = TestServer::of_worker();
+        let (_, next) = server.pipeline(&["CONFIG SET a 1", "CONFIG SET appendonly yes"]);
+        assert_eq!(next, crate::Next::Aside);
+        assert_eq!(server.port.asked, ["set 1 directives"]);
+        // One step of several cannot be left to anybody.
+        let mut server = TestServer::of_worker();
+        let lines = ["MULTI", "SET a 1", "CONFIG SET appendonly yes", "EXEC"];
+        let (_, next) = server.pipeline(&lines);
+        assert_eq!(next, crate::Next::Read);
+        assert_eq!(server.port.asked, ["set 1 directives"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::shared::OWN_AT_START;
-use super::super::{ApplyError, ConfigReader};
+use super::super::{ApplyError, Change, ConfigReader};
 use super::{get, set, shared, value_of};
 
 /// The refusal of one pair, from after the constant part.
@@ -274,6 +274,40 @@ fn the_runtime_hears_of_changes_and_may_refuse_them() {
         (config.current().clients_max, config.generation()),
         (10_000, 1)
     );
+}
+
+/// Applying may wait for a disk.
+#[test]
+fn readers_do_not_wait_for_a_change_and_writers_need_not() {
+    let config = shared("");
+    let pairs: [(&[u8], &[u8]); 1] = [(b"timeout", b"7")];
+    let is_quick = |_: &Change<'_>| false;
+    config
+        .set(&pairs, false, &mut |_| {
+            assert_eq!(config.current().idle_timeout_s, 0);
+            assert_eq!(value_of(&config, "timeout"), "0");
+            let other = config.set_unless_slow(&pairs, false, &is_quick, &mut |_| Ok(()));
+            assert!(other.is_none());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(value_of(&config, "timeout"), "7");
+
+    let pairs: [(&[u8], &[u8]); 1] = [(b"timeout", b"8")];
+    let is_slow = |change: &Change<'_>| change.names == ["timeout"];
+    let not_made = config.set_unless_slow(&pairs, false, &is_slow, &mut |_| panic!("made"));
+    assert!(not_made.is_none());
+    assert_eq!(value_of(&config, "timeout"), "7");
+    let made = config.set_unless_slow(&pairs, false, &is_quick, &mut |_| Ok(()));
+    made.unwrap().unwrap();
+    assert_eq!(value_of(&config, "timeout"), "8");
+    // What is not to be had at all is said at once, and what changes nothing is done.
+    let mut never = |_: &Change<'_>| panic!("made");
+    let same = config.set_unless_slow(&pairs, false, &|_| true, &mut never);
+    same.unwrap().unwrap();
+    let wrong: [(&[u8], &[u8]); 1] = [(b"timeout", b"x")];
+    let refused = config.set_unless_slow(&wrong, false, &|_| true, &mut never);
+    assert!(refused.unwrap().is_err());
 }
 
 #[test]

@@ -1,0 +1,267 @@
+//! The log is begun beside the workers: whatever the disk does meanwhile, the others are served.
+//!
+//! A disk that hangs is a FIFO under the name of a file of the log: whoever opens it waits until somebody opens its
+//! other end, and cannot read a place of it then.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use base::random::Prng;
+use protocol::Value;
+use testkit::client::{Arrival, Client};
+use testkit::patience::Patience;
+use testkit::process::Server;
+
+use crate::recovery::{Directory, fill, keys_count, kill, run, wait_until_kept};
+
+fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
+fn patience() -> Patience {
+    Patience::of(Duration::from_secs(60))
+}
+
+/// A server of one worker, whose disk hangs when a log is begun.
+struct Hanging {
+    directory: Directory,
+    server: Server,
+    fifo: PathBuf,
+}
+
+impl Hanging {
+    fn start() -> Self {
+        let directory = Directory::new();
+        let args = ["--threads", "1", "--durability", "none"];
+        let server = directory.builder(&args).start().unwrap();
+        let log = directory.data().join("log");
+        fs::create_dir_all(&log).unwrap();
+        let fifo = log.join(format!("{:016x}.log", 0));
+        let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        Self {
+            directory,
+            server,
+            fifo,
+        }
+    }
+
+    /// A client of this name.
+    fn client(&self, name: &str) -> Client {
+        let mut client = self.server.client().unwrap();
+        assert_eq!(run(&mut client, &format!("CLIENT SETNAME {name}")), ok());
+        client
+    }
+
+    /// Lets the disk go on, with an error for who waits for it, and whoever comes as long as the end of the FIFO is
+    /// open that this gives.
+    fn go_on(&self) -> File {
+        let patience = patience();
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        loop {
+            match options.open(&self.fifo) {
+                Ok(end) => return end,
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENXIO)),
+            }
+            assert!(patience.lasts(), "nobody waits for it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Sends a CONFIG SET, and comes back when the worker has seen it.
+fn send(client: &mut Client, name: &str, pair: &str, other: &mut Client) {
+    let words = ["CONFIG", "SET"].into_iter().chain(pair.split(' '));
+    client.send(&words.collect::<Vec<_>>()).unwrap();
+    let patience = patience();
+    let is_seen = |list: &str| {
+        let mut lines = list.lines();
+        let own = lines.find(|line| line.contains(&format!(" name={name} ")));
+        own.unwrap().contains("cmd=config|set")
+    };
+    loop {
+        let Value::Bulk(list) = run(other, "CLIENT LIST") else {
+            panic!("no list");
+        };
+        if is_seen(&String::from_utf8_lossy(&list)) {
+            return;
+        }
+        assert!(patience.lasts(), "it is never seen");
+    }
+}
+
+fn is_on(client: &mut Client) -> bool {
+    let shown = |value: &str| {
+        let texts = ["appendonly", value];
+        Value::Array(texts.map(|text| Value::Bulk(text.into())).into())
+    };
+    let value = run(client, "CONFIG GET appendonly");
+    assert!([shown("yes"), shown("no")].contains(&value), "{value:?}");
+    value == shown("yes")
+}
+
+fn nothing_came(client: &mut Client) -> io::Result<bool> {
+    client
+        .arrived()
+        .map(|arrived| matches!(arrived, Arrival::Nothing))
+}
+
+#[test]
+fn others_are_served_and_an_error_leaves_everything_as_it_was() {
+    let hanging = Hanging::start();
+    let mut other = hanging.client("other");
+    let mut names = ["first", "second", "third", "fourth"].map(|name| (name, hanging.client(name)));
+    let pairs = [
+        "appendonly yes",
+        "appendonly yes",
+        "appendonly no",
+        "timeout 100",
+    ];
+    for ((name, client), pair) in names.iter_mut().zip(pairs) {
+        send(client, name, pair, &mut other);
+    }
+    fill(&mut other, 0..10);
+    assert!(!is_on(&mut other));
+    for line in ["FLUSHALL", "INFO", "CONFIG GET *", "PING"] {
+        let reply = run(&mut other, line);
+        assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+    }
+    fill(&mut other, 0..5);
+    // The others wait as well if they came when the first was under way.
+    for (name, client) in &mut names[..2] {
+        assert!(nothing_came(client).unwrap(), "{name}");
+    }
+    let end = hanging.go_on();
+    let [first, second, third, fourth] =
+        names.map(|(_, mut client)| client.receive().unwrap().unwrap());
+    for refused in [first, second] {
+        let Value::Error(error) = refused else {
+            panic!("the log was begun");
+        };
+        let error = String::from_utf8_lossy(&error).into_owned();
+        assert!(error.contains("CONFIG SET failed"), "{error}");
+    }
+    assert_eq!([third, fourth], [ok(), ok()]);
+    drop(end);
+    fs::remove_file(&hanging.fifo).unwrap();
+    assert!(!is_on(&mut other));
+
+    // And what a log has that was begun at last comes back.
+    let begun = run(&mut other, "CONFIG SET appendonly yes");
+    assert_eq!(begun, ok());
+    assert!(is_on(&mut other));
+    fill(&mut other, 5..20);
+    wait_until_kept(&mut other);
+    fill(&mut other, 20..30);
+    let Hanging {
+        directory, server, ..
+    } = hanging;
+    kill(server);
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(30));
+}
+
+#[test]
+fn a_server_ends_while_a_log_is_being_begun() {
+    let mut hanging = Hanging::start();
+    let (mut own, mut other) = (hanging.client("own"), hanging.client("other"));
+    send(&mut own, "own", "appendonly yes", &mut other);
+    other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    // The worker is gone, and nobody else.
+    assert_eq!(other.receive().unwrap(), None);
+    let end = hanging.go_on();
+    let patience = patience();
+    while hanging.server.is_running().unwrap() {
+        assert!(patience.lasts(), "it does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(end);
+    fs::remove_file(&hanging.fifo).unwrap();
+    // It leaves nothing that is in the way of the next one.
+    let server = hanging.directory.server("everysec");
+    let mut client = server.client().unwrap();
+    fill(&mut client, 0..10);
+    kill(server);
+    let server = hanging.directory.server("everysec");
+    assert_eq!(
+        keys_count(&mut server.client().unwrap()),
+        Value::Integer(10)
+    );
+}
+
+/// One step of several cannot be left to anybody.
+#[test]
+fn a_transaction_begins_a_log_by_itself() {
+    let directory = Directory::new();
+    let args = ["--threads", "1", "--durability", "checkpoint"];
+    let server = directory.builder(&args).start().unwrap();
+    let mut client = server.client().unwrap();
+    for line in ["MULTI", "SET a 1", "CONFIG SET appendonly yes", "SET b 2"] {
+        run(&mut client, line);
+    }
+    let done = run(&mut client, "EXEC");
+    assert_eq!(done, Value::Array(vec![ok(), ok(), ok()]));
+    assert!(is_on(&mut client));
+    run(&mut client, "SET c 3");
+    wait_until_kept(&mut client);
+    kill(server);
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(3));
+}
+
+/// Whatever comes together, nobody waits for ever, and a log that is on in the end has everything.
+#[test]
+fn logs_are_begun_and_ended_by_many_at_once() {
+    const ROUNDS: u64 = 30;
+    let directory = Directory::new();
+    let args = ["--threads", "2", "--durability", "checkpoint"];
+    let server = directory.builder(&args).start().unwrap();
+    let lines = [
+        "CONFIG SET appendonly yes",
+        "CONFIG SET appendonly no",
+        "CONFIG SET durability always",
+        "BGSAVE SCHEDULE",
+        "SAVE",
+        "FLUSHALL",
+        "BGREWRITEAOF",
+        "CONFIG SET timeout 0 appendfsync no",
+        "SET key value",
+        "MULTI|CONFIG SET appendonly yes|EXEC",
+        "MULTI|CONFIG SET appendonly no|SET key value|EXEC",
+    ];
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let mut client = server.client().unwrap();
+            scope.spawn(move || {
+                let mut random = Prng::seeded(seed);
+                for _ in 0..ROUNDS {
+                    for line in lines[random.index(lines.len())].split('|') {
+                        // Refused while another save goes on, or where too much comes together.
+                        run(&mut client, line);
+                    }
+                }
+            });
+        }
+    });
+    let mut client = server.client().unwrap();
+    run(&mut client, "FLUSHALL");
+    for _ in 0..2 {
+        assert_eq!(run(&mut client, "CONFIG SET appendonly yes"), ok());
+        assert!(is_on(&mut client));
+        assert_eq!(run(&mut client, "CONFIG SET durability always"), ok());
+        fill(&mut client, 0..20);
+        wait_until_kept(&mut client);
+        fill(&mut client, 20..40);
+    }
+    kill(server);
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(40));
+}
