@@ -1,9 +1,12 @@
 //! Records that were saved: copies of what is short and of objects, references to what is long.
 //!
 //! ```text
-//!   bytes    │key│value│key│key│value│ …      one after the other, in the order of `entries`
-//!   entries  │ 3, 5    │ 3 │ 3, 5    │ …      lengths; the entry has numbers, long values, objects
+//!   bytes   │ front │ key │ value │ front │ key │ front │ key │ value │ …
+//!   beside                                  └ a long value or an object, in the same order
 //! ```
+//!
+//! A record is one run of bytes because a writer saves it between two others that it would rather serve:
+//! what it writes to, and what is read of that later, are lines of memory that it then lacks.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -31,7 +34,7 @@ const FULL_LONG_BYTES: u64 = 1 << 20;
 /// A batch begins with room for the bucket that makes it full: asking for more would copy it.
 const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
 
-/// Room of so many batches is kept to be filled again while a snapshot is in progress: some three megabytes.
+/// Room of so many batches is kept to be filled again while a snapshot is in progress: some two megabytes.
 const SPARES_MAX: usize = 32;
 
 /// Who filled a batch.
@@ -55,20 +58,20 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 struct Spares(Mutex<Option<Vec<Room>>>);
 
-type Room = (Vec<u8>, Vec<Entry>);
+type Room = (Vec<u8>, Vec<Beside>);
 
 impl Spares {
     fn take(&self) -> Option<Room> {
         lock(&self.0).as_mut()?.pop()
     }
 
-    fn keep(&self, (mut bytes, mut entries): Room) {
+    fn keep(&self, (mut bytes, mut beside): Room) {
         bytes.clear();
-        entries.clear();
+        beside.clear();
         if let Some(spares) = lock(&self.0).as_mut()
             && spares.len() < SPARES_MAX
         {
-            spares.push((bytes, entries));
+            spares.push((bytes, beside));
         }
     }
 }
@@ -119,9 +122,10 @@ impl Held {
 #[derive(Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
-    /// Of values that are not among `bytes`: their lengths, and what objects take in memory.
-    beside_bytes: u64,
+    beside: Vec<Beside>,
+    records: usize,
+    /// Bytes of keys and values; of objects what they take in memory.
+    content_bytes: u64,
     long_bytes: u64,
     has_large_object: bool,
     counted_bytes: u64,
@@ -170,22 +174,79 @@ impl SavedValue<'_> {
     }
 }
 
+/// A value that is not among the bytes.
 #[derive(Debug)]
-struct Entry {
-    database: DatabaseId,
-    deadline_unix_ms: Option<u64>,
-    etag: u64,
-    key_len: usize,
-    value: Kept,
-}
-
-#[derive(Debug)]
-enum Kept {
-    Integer(i64),
-    /// So many of the batch's bytes.
-    Bytes(usize),
+enum Beside {
     Blob(BlobRef),
     Object(Box<Object>),
+}
+
+/// What stands before a key. Deadline and etag are there only if there are any.
+///
+/// ```text
+///   shape 1 │ has 1 │ database 2 │ key bytes 4 │ value bytes 4 │ deadline 8? │ etag 8?
+/// ```
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    shape: u8,
+    database: DatabaseId,
+    key_bytes: u32,
+    value_bytes: u32,
+    deadline_unix_ms: Option<u64>,
+    etag: u64,
+}
+
+/// The value is a string, as it is.
+const TEXT: u8 = 0;
+/// It is a number of eight bytes, which a string spells.
+const NUMBER: u8 = 1;
+/// It is the next of those beside.
+const BESIDE: u8 = 2;
+
+const DEADLINE: u8 = 1;
+const ETAG: u8 = 2;
+
+const FRONT_BYTES_MAX: usize = 28;
+
+impl Front {
+    fn write(&self, out: &mut Vec<u8>) {
+        let has =
+            u8::from(self.deadline_unix_ms.is_some()) * DEADLINE + u8::from(self.etag != 0) * ETAG;
+        let [database, other] = self.database.to_le_bytes();
+        let [a, b, c, d] = self.key_bytes.to_le_bytes();
+        let [e, f, g, h] = self.value_bytes.to_le_bytes();
+        out.extend_from_slice(&[self.shape, has, database, other, a, b, c, d, e, f, g, h]);
+        if has != 0 {
+            if let Some(deadline_unix_ms) = self.deadline_unix_ms {
+                out.extend_from_slice(&deadline_unix_ms.to_le_bytes());
+            }
+            if self.etag != 0 {
+                out.extend_from_slice(&self.etag.to_le_bytes());
+            }
+        }
+    }
+
+    /// Takes one from the front of `bytes`; none at their end.
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let (&[shape, has, database, other, a, b, c, d, e, f, g, h], mut rest) =
+            bytes.split_first_chunk()?;
+        let mut number = |flag| {
+            let (number, behind) = rest.split_first_chunk().filter(|_| has & flag != 0)?;
+            rest = behind;
+            Some(u64::from_le_bytes(*number))
+        };
+        let deadline_unix_ms = number(DEADLINE);
+        let etag = number(ETAG).unwrap_or(0);
+        *bytes = rest;
+        Some(Self {
+            shape,
+            database: DatabaseId::from_le_bytes([database, other]),
+            key_bytes: u32::from_le_bytes([a, b, c, d]),
+            value_bytes: u32::from_le_bytes([e, f, g, h]),
+            deadline_unix_ms,
+            etag,
+        })
+    }
 }
 
 /// What is saved of a record besides its value.
@@ -199,14 +260,13 @@ pub(super) struct Named<'k> {
 
 impl Batch {
     pub(super) fn new(held: &Arc<Held>, origin: Origin) -> Self {
-        let (bytes, entries) = held.spares.take().unwrap_or_else(|| {
-            let entries = Vec::with_capacity(FULL_RECORDS / 2);
-            (Vec::with_capacity(ROOM_BYTES), entries)
-        });
+        let room = held.spares.take();
+        let (bytes, beside) = room.unwrap_or_else(|| (Vec::with_capacity(ROOM_BYTES), Vec::new()));
         let mut batch = Self {
             bytes,
-            entries,
-            beside_bytes: 0,
+            beside,
+            records: 0,
+            content_bytes: 0,
             long_bytes: 0,
             has_large_object: false,
             counted_bytes: 0,
@@ -220,90 +280,110 @@ impl Batch {
     /// Number of records.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.records
     }
 
     /// Whether there are no records in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.records == 0
     }
 
-    /// The records.
+    /// The records, [`len`](Self::len) of them.
     pub fn records(&self) -> impl Iterator<Item = Saved<'_>> {
         let mut rest = self.bytes.as_slice();
-        let mut take = move |len: usize| {
-            let (bytes, behind) = rest.split_at(len);
-            rest = behind;
-            bytes
-        };
-        self.entries.iter().map(move |entry| Saved {
-            database: entry.database,
-            deadline_unix_ms: entry.deadline_unix_ms,
-            etag: entry.etag,
-            key: take(entry.key_len),
-            value: match &entry.value {
-                Kept::Integer(number) => SavedValue::Integer(*number),
-                Kept::Bytes(len) => SavedValue::Bytes(take(*len)),
-                Kept::Blob(blob) => SavedValue::Blob(blob),
-                Kept::Object(object) => SavedValue::Object(object),
-            },
+        let mut beside = self.beside.iter();
+        std::iter::from_fn(move || {
+            let Some(front) = Front::read(&mut rest) else {
+                debug_assert!(rest.is_empty(), "ends with half a record");
+                return None;
+            };
+            let mut take = |bytes: u32| {
+                let (taken, behind) = rest.split_at(usize::try_from(bytes).ok()?);
+                rest = behind;
+                Some(taken)
+            };
+            let (key, value) = (take(front.key_bytes)?, take(front.value_bytes)?);
+            Some(Saved {
+                database: front.database,
+                key,
+                deadline_unix_ms: front.deadline_unix_ms,
+                etag: front.etag,
+                value: match front.shape {
+                    TEXT => SavedValue::Bytes(value),
+                    NUMBER => SavedValue::Integer(i64::from_le_bytes(value.try_into().ok()?)),
+                    _ => match beside.next()? {
+                        Beside::Blob(blob) => SavedValue::Blob(blob),
+                        Beside::Object(object) => SavedValue::Object(object),
+                    },
+                },
+            })
         })
     }
 
     /// Bytes of keys and values; of objects what they take in memory.
     pub(super) fn content_bytes(&self) -> u64 {
-        self.bytes.len() as u64 + self.beside_bytes
+        self.content_bytes
     }
 
     /// Whether it is worth handing over.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_BYTES
-            || self.entries.len() >= FULL_RECORDS
+            || self.records >= FULL_RECORDS
             || self.long_bytes >= FULL_LONG_BYTES
             || self.has_large_object
     }
 
     pub(super) fn push_integer(&mut self, named: Named<'_>, number: i64) {
-        self.beside_bytes += base::number::decimal_len(number) as u64;
-        self.push(named, Kept::Integer(number));
+        self.content_bytes += base::number::decimal_len(number) as u64;
+        self.push(named, NUMBER, &number.to_le_bytes());
     }
 
     pub(super) fn push_bytes(&mut self, named: Named<'_>, bytes: &[u8]) {
-        self.push(named, Kept::Bytes(bytes.len()));
-        self.bytes.extend_from_slice(bytes);
+        self.content_bytes += bytes.len() as u64;
+        self.push(named, TEXT, bytes);
     }
 
     pub(super) fn push_blob(&mut self, named: Named<'_>, blob: BlobRef) {
-        self.beside_bytes += blob.len() as u64;
+        self.content_bytes += blob.len() as u64;
         self.long_bytes += blob.len() as u64;
-        self.push(named, Kept::Blob(blob));
+        self.push(named, BESIDE, &[]);
+        self.beside.push(Beside::Blob(blob));
     }
 
     /// Adds a copy of an object. What a large one shares with it is not counted: only what is changed
     /// until the batch is dropped becomes more memory, and a large object is handed over at once.
     pub(super) fn push_object(&mut self, named: Named<'_>, object: &Object) {
-        self.beside_bytes += object.memory_bytes() as u64;
+        self.content_bytes += object.memory_bytes() as u64;
         self.long_bytes += object.copy_bytes() as u64;
         self.has_large_object |= object.copy_bytes() < object.memory_bytes();
-        self.push(named, Kept::Object(Box::new(object.clone())));
+        self.push(named, BESIDE, &[]);
+        self.beside.push(Beside::Object(Box::new(object.clone())));
     }
 
-    fn push(&mut self, named: Named<'_>, value: Kept) {
-        self.bytes.extend_from_slice(named.key);
-        self.entries.push(Entry {
+    fn push(&mut self, named: Named<'_>, shape: u8, value: &[u8]) {
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a string is below 4 GiB");
+        let front = Front {
+            shape,
             database: named.database,
+            key_bytes: length(named.key),
+            value_bytes: length(value),
             deadline_unix_ms: named.deadline_unix_ms,
             etag: named.etag,
-            key_len: named.key.len(),
-            value,
-        });
+        };
+        self.bytes
+            .reserve(FRONT_BYTES_MAX + named.key.len() + value.len());
+        front.write(&mut self.bytes);
+        self.bytes.extend_from_slice(named.key);
+        self.bytes.extend_from_slice(value);
+        self.content_bytes += named.key.len() as u64;
+        self.records += 1;
     }
 
     /// Counts what was added since the last count as held. A long value counts in full: its pages
     /// are shared with its record, but only until that is changed.
     pub(super) fn count(&mut self) {
-        let own = self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>();
+        let own = self.bytes.capacity() + self.beside.capacity() * size_of::<Beside>();
         let bytes = own as u64 + self.long_bytes;
         // Most buckets have room in what was counted already.
         if bytes != self.counted_bytes {
@@ -317,10 +397,10 @@ impl Drop for Batch {
     fn drop(&mut self) {
         let held = self.held.of(self.origin);
         held.fetch_sub(self.counted_bytes, Ordering::Relaxed);
-        let (bytes, entries) = (take(&mut self.bytes), take(&mut self.entries));
+        let (bytes, beside) = (take(&mut self.bytes), take(&mut self.beside));
         // What an extraordinary bucket made longer is not to be longer for ever.
         if bytes.capacity() == ROOM_BYTES {
-            self.held.spares.keep((bytes, entries));
+            self.held.spares.keep((bytes, beside));
         }
     }
 }
@@ -339,6 +419,45 @@ mod tests {
         };
         batch.push_bytes(named, b"value");
         batch
+    }
+
+    #[test]
+    fn records_come_back_as_they_went_in() {
+        let mut batch = Batch::new(&Arc::new(Held::default()), Origin::Scanner);
+        let object = Object::Set(structures::Set::default());
+        let named = |key, deadline_unix_ms, etag| Named {
+            database: 0x1ff,
+            key,
+            deadline_unix_ms,
+            etag,
+        };
+        batch.push_bytes(named(b"", None, 0), b"");
+        batch.push_object(named(b"object", Some(u64::MAX), 0), &object);
+        batch.push_integer(named(b"number", None, u64::MAX), i64::MIN);
+        batch.push_bytes(named(b"text", Some(0), 1), &[7; 300]);
+        let told: Vec<_> = batch
+            .records()
+            .map(|saved| {
+                assert_eq!(saved.database, 0x1ff);
+                let value = match saved.value {
+                    SavedValue::Integer(number) => number.to_string(),
+                    SavedValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
+                    SavedValue::Blob(_) => "a long value".to_owned(),
+                    SavedValue::Object(_) => "an object".to_owned(),
+                };
+                (saved.key, saved.deadline_unix_ms, saved.etag, value)
+            })
+            .collect();
+        let value = str::to_owned;
+        let expected: [(&[u8], Option<u64>, u64, String); 4] = [
+            (b"", None, 0, value("0 bytes")),
+            (b"object", Some(u64::MAX), 0, value("an object")),
+            (b"number", None, u64::MAX, i64::MIN.to_string()),
+            (b"text", Some(0), 1, value("300 bytes")),
+        ];
+        assert_eq!(told, expected);
+        let content = (6 + 20) + (4 + 300) + 6 + object.memory_bytes() as u64;
+        assert_eq!((batch.len(), batch.content_bytes()), (4, content));
     }
 
     fn spares(held: &Held) -> usize {

@@ -195,6 +195,13 @@ impl Checkpointer {
         let parts: Option<Vec<Part>> = parts.into_iter().collect();
         check(attempt)?;
         let parts = parts.ok_or_else(|| Failure::System("a writing thread failed".into()))?;
+        let written = parts.iter().map(|part| part.entry.records).sum::<u64>();
+        let saved = attempt.ending().map_or(0, |(_, totals)| totals.records);
+        if written != saved {
+            // A fault of this program, and no checkpoint may come of it.
+            let what = format!("{written} records were written of {saved} that were saved");
+            return Err(Failure::System(what));
+        }
         let synced = self.setup.disk.sync_directory(own);
         synced.map_err(|error| system(own, &error))?;
         Ok(parts)
