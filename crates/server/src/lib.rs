@@ -4,6 +4,7 @@ pub mod announcer;
 pub mod aside;
 pub mod audit;
 pub mod banner;
+pub mod cgroup;
 pub mod cli;
 pub mod clients;
 pub mod config;

@@ -70,20 +70,20 @@ pub fn unauthenticated_bytes_max(workers_count: usize) -> u64 {
     UNAUTHENTICATED_BYTES_MAX / (workers_count.max(1) as u64)
 }
 
-/// Share of the machine's memory that clients' buffers may take when `maxmemory-clients` does not
-/// say: memory that nobody limits is a way to take the server down.
+/// Share of the memory that the process may have for clients' buffers when `maxmemory-clients` does not say: memory that
+/// nobody limits is a way to take the server down.
 const CLIENTS_MEMORY_SHARE_DEFAULT: u64 = 4;
 
 /// Most bytes that the buffers of all clients may hold together.
 #[must_use]
-pub fn clients_bytes_max(config: &Config, machine_bytes: u64) -> u64 {
+pub fn clients_bytes_max(config: &Config, usable_bytes: u64) -> u64 {
     match config.clients_memory {
         ClientsMemory::Bytes(bytes) => bytes,
         ClientsMemory::Percent(percent) if config.memory_bytes_max > 0 => {
             config.memory_bytes_max / 100 * u64::from(percent)
         }
         ClientsMemory::Unlimited | ClientsMemory::Percent(_) => {
-            machine_bytes / CLIENTS_MEMORY_SHARE_DEFAULT
+            usable_bytes / CLIENTS_MEMORY_SHARE_DEFAULT
         }
     }
 }

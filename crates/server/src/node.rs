@@ -313,7 +313,7 @@ impl Node {
             self.settings.users.set_default_password(password);
         }
         if change.names.contains(&"maxmemory-clients") {
-            let bytes_max = limits::clients_bytes_max(change.new, process::machine_bytes());
+            let bytes_max = limits::clients_bytes_max(change.new, process::usable_bytes());
             limits::enforce_client_memory(self, bytes_max);
         }
         self.apply_durability(change.new);

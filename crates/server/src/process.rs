@@ -1,6 +1,9 @@
 //! What the operating system says about this process: memory and processor time.
 
 use std::fs;
+use std::sync::OnceLock;
+
+use crate::cgroup;
 
 /// Memory of this process; 0 where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +54,25 @@ fn memory_walked() -> Option<ProcessMemory> {
     })
 }
 
-/// Bytes of memory the machine has; 0 where the system does not say.
+/// Bytes of memory that this process may have: the machine's, or fewer where a [control group](crate::cgroup) of it has a limit;
+/// 0 where the system says neither. As it was when it was first asked for.
+#[must_use]
+pub fn usable_bytes() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let limit = cgroup::memory_limit_bytes(cgroup::GROUPS.as_ref(), cgroup::MOUNTED.as_ref());
+        usable_of(machine_bytes(), limit)
+    })
+}
+
+fn usable_of(machine_bytes: u64, limit_bytes: Option<u64>) -> u64 {
+    match (machine_bytes, limit_bytes) {
+        (0, limit) => limit.unwrap_or(0),
+        (machine, limit) => limit.map_or(machine, |bytes| bytes.min(machine)),
+    }
+}
+
+/// Bytes of memory the machine has, whoever may have them; 0 where the system does not say.
 #[must_use]
 pub fn machine_bytes() -> u64 {
     // SAFETY: sysconf takes a number and returns one; it touches no memory of ours.
@@ -152,11 +173,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_limit_counts_where_the_machine_has_more() {
+        assert_eq!(usable_of(64 << 30, None), 64 << 30);
+        assert_eq!(usable_of(64 << 30, Some(1 << 30)), 1 << 30);
+        // As the first version of control groups says that there is none.
+        assert_eq!(usable_of(64 << 30, Some(0x7fff_ffff_ffff_f000)), 64 << 30);
+        assert_eq!((usable_of(0, Some(5)), usable_of(0, None)), (5, 0));
+    }
+
+    #[test]
     fn the_process_holds_memory_and_uses_time() {
         let held = memory();
         assert!(held.private_bytes > 100_000);
         assert!(held.resident_bytes >= held.private_bytes);
         assert!(machine_bytes() > held.resident_bytes);
+        assert!((1..=machine_bytes()).contains(&usable_bytes()));
         let before = processor_time(Whose::Process);
         let mut sum = 0_u64;
         while processor_time(Whose::Process) == before {

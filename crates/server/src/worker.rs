@@ -105,7 +105,7 @@ pub struct Worker {
     upkeep_due_ms: u64,
     round_due_ms: u64,
     survey_due_ms: u64,
-    machine_bytes: u64,
+    usable_bytes: u64,
     more_housekeeping: bool,
 }
 
@@ -156,7 +156,7 @@ impl Worker {
             upkeep_due_ms: 0,
             round_due_ms: 0,
             survey_due_ms: if index == 0 { 0 } else { u64::MAX },
-            machine_bytes: process::machine_bytes(),
+            usable_bytes: process::usable_bytes(),
             more_housekeeping: false,
             node,
         };
@@ -331,7 +331,7 @@ impl Worker {
                 self.counters.bump(Count::QueryLimitCloses);
                 Then::CloseNow
             }
-            Next::Read if is_beyond_all(client, outcome.needed, config, self.machine_bytes) => {
+            Next::Read if is_beyond_all(client, outcome.needed, config, self.usable_bytes) => {
                 self.counters.bump(Count::EvictedClients);
                 Then::CloseNow
             }
@@ -582,7 +582,7 @@ impl Worker {
 
     fn limit_clients_memory(&self) {
         self.counters.client_bytes.set(self.buffers.held_bytes());
-        let bytes_max = limits::clients_bytes_max(self.config.config(), self.machine_bytes);
+        let bytes_max = limits::clients_bytes_max(self.config.config(), self.usable_bytes);
         limits::enforce_client_memory(&self.node, bytes_max);
     }
 
@@ -929,11 +929,11 @@ fn is_beyond_all(
     client: &ClientRecord,
     needed_bytes: usize,
     config: &Config,
-    machine_bytes: u64,
+    usable_bytes: u64,
 ) -> bool {
     needed_bytes as u64 >= LARGE_REQUEST_BYTES
         && !client.has_flag(ClientRecord::NO_EVICT)
-        && needed_bytes as u64 > limits::clients_bytes_max(config, machine_bytes)
+        && needed_bytes as u64 > limits::clients_bytes_max(config, usable_bytes)
 }
 
 /// Adds to a number that only this thread writes.

@@ -327,7 +327,7 @@ impl Running {
             segment_bytes: durability.log_segment_bytes,
             ring_bytes: ring_bytes(
                 durability.log_segment_bytes,
-                process::machine_bytes(),
+                process::usable_bytes(),
                 place.disk.room_bytes(&place.directory),
             ),
             ..Options::default()
@@ -371,16 +371,16 @@ impl Running {
 const RING_BYTES_MAX: u64 = 128 << 20;
 /// Less than this is no help.
 const RING_BYTES_MIN: u64 = 32 << 20;
-/// More than the least is no greater part of the machine's memory, ...
+/// More than the least is no greater part of the memory that the process may have, ...
 const RING_MEMORY_SHARE: u64 = 64;
 /// ... nor of the device's room, of which as much is kept once more for what a start takes from it.
 const RING_ROOM_SHARE: u64 = 16;
 
 /// How long a ring is, in bytes, a number of MiB: as two of the files that it is taken to, for who makes these short has little
 /// room, and no more than in proportion to what there is of memory and room, where that is known.
-fn ring_bytes(segment_bytes: u64, machine_bytes: u64, room_bytes: Option<u64>) -> u64 {
+fn ring_bytes(segment_bytes: u64, usable_bytes: u64, room_bytes: Option<u64>) -> u64 {
     const MIB: u64 = 1 << 20;
-    let of_memory = machine_bytes / RING_MEMORY_SHARE;
+    let of_memory = usable_bytes / RING_MEMORY_SHARE;
     let of_room = room_bytes.map_or(u64::MAX, |bytes| bytes / RING_ROOM_SHARE);
     let wanted = segment_bytes.saturating_mul(2).min(of_memory).min(of_room);
     wanted.clamp(RING_BYTES_MIN, RING_BYTES_MAX) / MIB * MIB
