@@ -131,9 +131,9 @@ impl Log {
         let ring = Ring::create(&*disk, directory, durable, unwritten_bytes, &options);
         options.piece_bytes = options.piece_bytes.min(options.segment_bytes / PIECES_MIN);
         options.in_place_bytes = options.in_place_bytes.min(options.piece_bytes);
-        if ring.is_some() {
+        if let Some(ring) = &ring {
             // Who has to wait is to wait for room before a write, not for the device after it.
-            let most = options.ring_bytes - options.ring_bytes / RING_SPARE;
+            let most = ring.bytes() - ring.bytes() / RING_SPARE;
             options.held_bytes_max = options.held_bytes_max.min(most);
         }
         let log = Arc::new(Self {

@@ -26,6 +26,7 @@ fn open(disk: &SimulatedDisk) -> Arc<Log> {
         segment_bytes: 256,
         chunk_bytes: 32,
         ring_bytes: 0,
+        ring_bytes_min: 0,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,

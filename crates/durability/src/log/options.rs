@@ -46,6 +46,8 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
     pub ring_bytes: u64,
+    /// One of so many bytes is tried where that many cannot be had: a number of chunks, or 0 for none.
+    pub ring_bytes_min: u64,
     /// So much of a ring is put into segments at once, but no more than a quarter of a segment. Each time costs the core
     /// some ten microseconds or more before the device has begun, and only what writes wait for bounds it.
     pub piece_bytes: u64,
@@ -67,6 +69,7 @@ impl Default for Options {
             segment_bytes: 128 << 20,
             chunk_bytes: 1 << 20,
             ring_bytes: 0,
+            ring_bytes_min: 0,
             piece_bytes: 2 << 20,
             in_place_bytes: 512 << 10,
             held_bytes_max: 256 << 20,

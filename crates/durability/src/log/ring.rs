@@ -65,9 +65,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A new ring for a log that goes on at `start`; none where it cannot be had, or where it would leave no room
-    /// for a segment, or for `unwritten_bytes` of frames that are to be written first. Those before it in the directory were
-    /// [removed](remove).
+    /// A new ring for a log that goes on at `start`, a shorter one where the wanted one cannot be had; none where that
+    /// cannot either: then frames go to segments before replies leave. What leaves no room for a segment, or for `unwritten_bytes` of frames that are to be written first,
+    /// cannot be had. Those before it in the directory were [removed](remove).
     pub(super) fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -75,19 +75,28 @@ impl Ring {
         unwritten_bytes: u64,
         options: &Options,
     ) -> Option<Self> {
-        if options.ring_bytes == 0 {
-            return None;
+        let room_bytes = options.segment_bytes.max(segment_bytes_of(unwritten_bytes));
+        let shorter = Some(options.ring_bytes_min).filter(|bytes| *bytes < options.ring_bytes);
+        let lengths = [Some(options.ring_bytes), shorter];
+        for ring_bytes in lengths.into_iter().flatten().filter(|bytes| *bytes > 0) {
+            let ring = create_spare(disk, directory, ring_bytes).and_then(|()| {
+                Self::create_file(disk, &directory.join(NAME), start, room_bytes, ring_bytes)
+            });
+            if let Ok(Some(ring)) = ring {
+                return Some(ring);
+            }
+            let _left = remove(disk, directory);
+            if ring.is_ok() {
+                // No length is one for this file system.
+                break;
+            }
         }
-        let ring = create_spare(disk, directory, options.ring_bytes).and_then(|()| {
-            let room_bytes = options.segment_bytes.max(segment_bytes_of(unwritten_bytes));
-            Self::create_file(disk, &directory.join(NAME), start, room_bytes, options)
-        });
-        let ring = ring.ok().flatten();
-        if ring.is_none() {
-            // A log without it writes to segments before replies leave.
-            let _none = remove(disk, directory);
-        }
-        ring
+        None
+    }
+
+    /// How long it is.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.head * WORD_BYTES) as u64
     }
 
     fn create_file(
@@ -95,10 +104,9 @@ impl Ring {
         path: &Path,
         start: u64,
         room_bytes: u64,
-        options: &Options,
+        ring_bytes: u64,
     ) -> io::Result<Option<Self>> {
         let file = disk.create(path)?;
-        let ring_bytes = options.ring_bytes;
         let all_bytes = ring_bytes + HEAD_BYTES as u64;
         let count = usize::try_from(all_bytes).map_err(io::Error::other)? / WORD_BYTES;
         file.allocate(all_bytes + room_bytes)?;

@@ -327,6 +327,7 @@ fn options(random: &mut Prng) -> Options {
         chunk_bytes,
         // Half of them have none.
         ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
+        ring_bytes_min: chunk_bytes,
         piece_bytes: 1 << (8 + random.below(7)),
         in_place_bytes: 1 << (6 + random.below(8)),
         held_bytes_max: 1 << (15 + random.below(7)),

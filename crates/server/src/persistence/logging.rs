@@ -330,6 +330,7 @@ impl Running {
                 process::usable_bytes(),
                 place.disk.room_bytes(&place.directory),
             ),
+            ring_bytes_min: RING_BYTES_MIN,
             ..Options::default()
         };
         let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(&node.clock));
@@ -369,7 +370,7 @@ impl Running {
 /// What is held of the log in memory, where that is a file's: a fifth of a second and more of SETs at full speed on one
 /// core. Devices answer nothing for a tenth of one now and then, and who writes more meanwhile waits.
 const RING_BYTES_MAX: u64 = 128 << 20;
-/// Less than this is no help.
+/// Less than this is no help. What a longer one would need may be refused: room, of which there is a quota, or addresses.
 const RING_BYTES_MIN: u64 = 32 << 20;
 /// More than the least is no greater part of the memory that the process may have, ...
 const RING_MEMORY_SHARE: u64 = 64;

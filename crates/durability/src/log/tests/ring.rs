@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use base::clock::ManualClock;
 use base::random::Prng;
+use base::shared_words::SharedWords;
 
 use super::running::{DIRECTORY, disk};
 use crate::disk::{Disk, DiskFile, SystemDisk};
@@ -22,6 +23,7 @@ fn options() -> Options {
         segment_bytes: 2048,
         chunk_bytes: 256,
         ring_bytes: 1024,
+        ring_bytes_min: 256,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,
@@ -318,6 +320,76 @@ fn a_ring_that_is_not_to_be_had_is_done_without() {
     }
 }
 
+fn ring_bytes(disk: &SimulatedDisk) -> Option<u64> {
+    let ring = shared(disk).open(Path::new(RING)).ok()?;
+    Some(ring.size().unwrap() - 4096)
+}
+
+/// Appends until nobody may write any more; how many bytes that were.
+fn room_of(log: &Arc<Log>) -> u64 {
+    let mut appender = log.appender();
+    let before = log.tail();
+    while log.has_room() {
+        appender.command(0, &[b"SET", b"k", b"v"]);
+        log.write_out(appender.end()).unwrap();
+    }
+    log.tail() - before
+}
+
+/// On devices with more and more room, from one that has none for a segment to one that has all that is wanted.
+#[test]
+fn a_shorter_ring_is_made_where_a_longer_one_has_no_room() {
+    let mut seen = Vec::new();
+    for capacity in (0..24 << 10).step_by(64) {
+        let disk = disk(1);
+        let (shared, directory) = (shared(&disk), Path::new(DIRECTORY));
+        disk.set_capacity(capacity);
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let sizes = options();
+        let Ok(log) = Log::open(Arc::clone(&shared), clock, directory, 0, sizes) else {
+            continue;
+        };
+        let ring_bytes = ring_bytes(&disk);
+        if seen.last() != Some(&ring_bytes) {
+            seen.push(ring_bytes);
+        }
+        let spare = shared.open(&directory.join("ring.spare"));
+        assert_eq!(spare.is_ok(), ring_bytes.is_some(), "{capacity}");
+        let Some(ring_bytes) = ring_bytes else {
+            // There may be too little room for any frame.
+            continue;
+        };
+        assert_eq!(log.fault(), None, "{capacity}");
+        let wanted = some_values(3, 30);
+        append(&log, &wanted);
+        let room = log.tail() + room_of(&log);
+        assert!(room.abs_diff(ring_bytes * 3 / 4) < 64, "{capacity}: {room}");
+        assert_eq!(log.stored(), 0, "{capacity}: all of it is in the ring");
+        drop(log);
+        disk.set_capacity(u64::MAX);
+        salvaged(&shared, directory);
+        assert!(values(&shared, directory).0.starts_with(&wanted));
+    }
+    assert_eq!(seen, [None, Some(256), Some(1024)]);
+}
+
+/// As where a process may have only so many addresses.
+#[test]
+fn a_shorter_ring_is_mapped_where_a_longer_one_is_refused() {
+    for (words_max, wanted) in [(5120, Some(1024)), (5119, Some(256)), (4351, None)] {
+        let device = disk(1);
+        let (shared, directory) = (shared(&device), Path::new(DIRECTORY));
+        let refusing: Arc<dyn Disk> = Arc::new(Refusing(Arc::clone(&shared), words_max / 8));
+        let log = open(&refusing, directory, 0, options());
+        assert_eq!(ring_bytes(&device), wanted);
+        assert_eq!(log.fault(), None);
+        append(&log, &some_values(3, 30));
+        drop(log);
+        salvaged(&shared, directory);
+        assert_eq!(values(&shared, directory).0, some_values(3, 30));
+    }
+}
+
 #[test]
 fn it_is_taken_on_a_device_that_is_full() {
     let disk = disk(1);
@@ -509,5 +581,84 @@ impl DiskFile for StagedFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.hand_over()?;
         self.file.allocate(len)
+    }
+}
+
+/// A device that maps no more than so many words of a file.
+#[derive(Debug)]
+struct Refusing(Arc<dyn Disk>, usize);
+
+#[derive(Debug)]
+struct RefusingFile(Box<dyn DiskFile>, usize);
+
+impl Disk for Refusing {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open(path)
+    }
+
+    fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open_for_writing(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.0.create(path)?;
+        Ok(Box::new(RefusingFile(file, self.1)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.0.sync_directory(directory)
+    }
+}
+
+impl DiskFile for RefusingFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.0.allocate(len)
+    }
+
+    fn words(&self, count: usize) -> io::Result<Option<SharedWords>> {
+        match count > self.1 {
+            true => Err(io::ErrorKind::OutOfMemory.into()),
+            false => self.0.words(count),
+        }
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn options() -> Options {
         segment_bytes: 512,
         chunk_bytes: 64,
         ring_bytes: 0,
+        ring_bytes_min: 0,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 4096,
