@@ -206,9 +206,11 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, keeping: &Keeping) {
         }
         keeping.taker.set_idle(true);
         if node.log_in_use.version() != keeping.taker.version() {
-            // Who had the log begun hears of it when all effects go to it. Nobody holds anything here that a worker
-            // could wait for.
-            Logging::wait_until_taken_up(node);
+            // Whoever waits for a key of the job is not to wait for this, too.
+            node.broadcast(&Message::KeysFree);
+            // Who had the log begun hears of it when all effects go to it; but a script may have no end.
+            let scripts = &node.settings.scripts.running;
+            Logging::wait_until_taken_up(node, &|| scripts.busy().is_some());
         }
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {

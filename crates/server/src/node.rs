@@ -302,8 +302,11 @@ impl Node {
         }
         let secret = self.prepare_secret(change)?;
         self.change_rank(change)?;
-        let changed = self.change_doors(change, secret);
-        if let Err(error) = changed.and_then(|()| self.change_level(change)) {
+        let changed = self.change_doors(change, secret).and_then(|()| {
+            self.change_level(change)
+                .inspect_err(|_| self.keep_doors(change))
+        });
+        if let Err(error) = changed {
             self.keep_rank(change);
             return Err(error);
         }
@@ -401,12 +404,18 @@ impl Node {
     /// Refuses another working directory where data is kept in this one.
     fn keep_directory(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let is_used = self.keeper().is_some_and(Keeper::has_directory);
-        if !is_used || change.new.dir == change.old.dir {
+        let reason = if change.new.dir == change.old.dir {
             return Ok(());
-        }
+        } else if is_used {
+            "Data is kept in the present one while the server runs."
+        } else if self.begins_log(change) {
+            "A log is begun in the present one: change this first."
+        } else {
+            return Ok(());
+        };
         Err(ApplyError {
             name: "dir",
-            reason: "Data is kept in the present one while the server runs.".to_owned(),
+            reason: reason.to_owned(),
         })
     }
 
@@ -446,6 +455,18 @@ impl Node {
         changed
             .unwrap_or(Ok(()))
             .map_err(|fault| refuse(about, fault))
+    }
+
+    /// Listens where it did before a change that failed.
+    fn keep_doors(&self, change: &Change<'_>) {
+        let before = Change {
+            old: change.new,
+            new: change.old,
+            names: change.names,
+        };
+        let secret = self.prepare_secret(&before);
+        // The operator was told; where it listened a moment ago there is room.
+        let _kept = secret.and_then(|secret| self.change_doors(&before, secret));
     }
 
     /// Reads what encrypted connections need, if a change is about that.
@@ -635,10 +656,14 @@ impl Node {
     /// what waits for that, and the operator know of the fault. Called by the log, on any thread; waits for
     /// nothing but the file for the operator, and for that only then.
     pub fn log_moved(&self) {
-        let fault = || self.log_in_use.get().and_then(|log| log.fault());
         let refusals = &self.settings.refusals;
+        // Without a log, writes may be refused because it could not be begun: nothing that moves ends that.
+        let fault = || self.log_in_use.get().map(|log| log.fault());
         let mut now = fault();
-        while (now.is_some() || refusals.is_log_faulty()) && self.note_log_fault(now.as_deref()) {
+        while let Some(fault_now) = now
+            && (fault_now.is_some() || refusals.is_log_faulty())
+            && self.note_log_fault(fault_now.as_deref())
+        {
             // It may have begun or ended meanwhile, and who tells of that have been here already.
             now = fault();
         }

@@ -973,6 +973,8 @@ impl<'a> Writer<'a> {
         let class = class_for(fields.bytes() + value_bytes).ok_or(StoreError::TooLarge)?;
         let long_key = match fields.inline_key {
             None if self.spot.is_none() => {
+                // A snapshot keeps it as a value's, when it is too late to refuse it.
+                length(self.key.bytes().len())?;
                 Some(Blob::from_bytes(&self.shared.slab, self.key.bytes())?)
             }
             _ => None,

@@ -26,6 +26,8 @@ pub struct SharedConfig {
     /// Held by who makes a change, from looking at what there is until it is published.
     changing: Mutex<()>,
     current: Mutex<Current>,
+    /// Held while the file is written. Before `current`.
+    rewriting: Mutex<()>,
     origin: Origin,
 }
 
@@ -81,6 +83,7 @@ impl SharedConfig {
             generation: AtomicU64::new(1),
             changing: Mutex::default(),
             current: Mutex::new(Current { settings, config }),
+            rewriting: Mutex::default(),
             origin,
         }
     }
@@ -243,12 +246,16 @@ impl SharedConfig {
             .file
             .as_deref()
             .ok_or_else(ConfigError::no_file)?;
-        let current = self.lock();
+        let _alone = self
+            .rewriting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let settings = self.settings();
         let old = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(|error| ConfigError::rewriting(&error))?,
         };
-        let new = rewrite::rewritten(&old, &current.settings, users, all);
+        let new = rewrite::rewritten(&old, &settings, users, all);
         rewrite::replace_file(path, &new).map_err(|error| ConfigError::rewriting(&error))
     }
 

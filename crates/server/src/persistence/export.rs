@@ -72,6 +72,13 @@ pub enum ExportError {
     Cancelled,
     /// Clients changed more than memory had room for.
     OverLimit,
+    /// Not all that was saved is in the file: a fault of this program.
+    Incomplete {
+        /// Records that are in it.
+        written: u64,
+        /// Records that were saved.
+        saved: u64,
+    },
     /// This version is not written.
     Unknown(u16),
     /// The version cannot hold this key: its fields have deadlines.
@@ -95,6 +102,12 @@ impl fmt::Display for ExportError {
             Self::Disk(error) => f.write_str(&system_reason(error)),
             Self::Cancelled => f.write_str("cancelled"),
             Self::OverLimit => f.write_str("clients changed more than memory had room for"),
+            Self::Incomplete { written, saved } => {
+                write!(
+                    f,
+                    "{written} records were written of {saved} that were saved"
+                )
+            }
             Self::Unknown(version) => write!(
                 f,
                 "RDB version {version} is not written: {VERSION_MIN} to {VERSION_MAX} are"
@@ -310,16 +323,20 @@ impl State {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let held_bytes_max = match self.ending {
-            Some((Ending::Complete, totals)) => totals.held_bytes_max,
+        let totals = match self.ending {
+            Some((Ending::Complete, totals)) => totals,
             Some((Ending::OverLimit, _)) => return Err(ExportError::OverLimit),
             Some((Ending::Cancelled, _)) | None => return Err(ExportError::Cancelled),
         };
+        if self.keys != totals.records {
+            let (written, saved) = (self.keys, totals.records);
+            return Err(ExportError::Incomplete { written, saved });
+        }
         Ok(Exported {
             version: self.version,
             keys: self.keys,
             bytes: self.writer.finish()?,
-            held_bytes_max,
+            held_bytes_max: totals.held_bytes_max,
         })
     }
 

@@ -283,23 +283,30 @@ impl Keeper {
             move |durability: &Durability| own.change_level(&node, &checkpointer, durability)
         };
         match (around.logging.log().is_some(), level.has_log()) {
-            (true, true) | (false, false) => {}
+            (true, true) => {}
+            (false, false) => forget_it_was_not_begun(&node),
             (true, false) => {
                 let end = move || own.end_log(&node);
-                around.logging.change_aside(true, end, next)?;
+                around.logging.change_aside(true, || Ok(()), end, next)?;
             }
             (false, true) if around.logging.is_behind_base() => {
                 around.prepare()?;
                 let durability = durability.clone();
                 let begin = move || own.begin_anew(&node, &checkpointer, &durability);
-                around.logging.change_aside(false, begin, next)?;
+                around.logging.change_aside(false, || Ok(()), begin, next)?;
             }
             (false, true) => {
                 around.prepare()?;
-                let begun = around.logging.begin(&node, &around.place(), durability);
-                begun.map_err(|error| system_reason(&error))?;
-                let put = move || own.put_behind(&node, &checkpointer);
-                around.logging.change_aside(false, put, next)?;
+                let begin = || {
+                    let logging = &around.logging;
+                    let begun = logging.begin_held(&node, &around.place(), durability);
+                    begun.map_err(|error| system_reason(&error))
+                };
+                let put = {
+                    let node = Arc::clone(&node);
+                    move || own.put_behind(&node, &checkpointer)
+                };
+                around.logging.change_aside(false, begin, put, next)?;
             }
         }
         Ok(())
@@ -383,6 +390,11 @@ fn say_it_was_not_begun(node: &Node, reason: &str) {
     node.settings.refusals.set_log_fault(Some(reason));
 }
 
+/// Nobody wants the log any more that could not be begun.
+fn forget_it_was_not_begun(node: &Node) {
+    node.settings.refusals.set_log_fault(None);
+}
+
 /// Another history of writes than any before.
 fn new_lineage() -> Lineage {
     let mut lineage = Lineage::default();
@@ -411,6 +423,9 @@ impl Around {
     fn begin_anew(&self, node: &Arc<Node>, checkpointer: &Checkpointer, durability: &Durability) {
         let kept = keep_now(checkpointer).map_err(|failure| failure.to_string());
         let begun = kept.and_then(|()| {
+            if self.logging.is_behind_base() {
+                return Err("the server stops".to_owned());
+            }
             let begun = self.logging.begin_held(node, &self.place(), durability);
             begun.map_err(|error| system_reason(&error))
         });
@@ -433,7 +448,7 @@ impl Around {
         let has_log = durability.level.has_log();
         match (self.logging.log().is_some(), has_log) {
             (true, true) => self.logging.set_level(durability.level),
-            (false, false) => {}
+            (false, false) => forget_it_was_not_begun(node),
             (true, false) => self.end_log(node),
             (false, true) => match self.prepare() {
                 Ok(()) => self.begin_anew(node, checkpointer, durability),
@@ -581,6 +596,59 @@ mod tests {
         assert_eq!((tail.tail(), tail.durable()), (64, 0));
         around.logging.end(&node).unwrap();
         assert_eq!((tail.tail(), tail.durable()), (64, 64));
+    }
+
+    /// A checkpoint may have been cut while the first log ran, and come into force only now: a start would go on from it
+    /// to the first log and then to the second one, without what was written between them.
+    #[test]
+    fn a_log_is_begun_again_behind_a_checkpoint_of_what_no_log_has() {
+        let dir = TemporaryDirectory::new("keeper").unwrap();
+        let node = node(&dir.join(""));
+        let worker = node.log_in_use.join();
+        worker.set_idle(true);
+        node.set_keeper(Keeper::start(&node).unwrap());
+        let keeper = node.keeper().unwrap();
+        let (around, mut durability) = (&keeper.around, node.config.current().durability.clone());
+        around.prepare().unwrap();
+        let begun = around.logging.begin(&node, &around.place(), &durability);
+        begun.unwrap();
+        around.logging.wait_until_in_use(&node);
+        assert!(around.logging.sequence().is_some(), "a cut would name it");
+        around.logging.end(&node).unwrap();
+
+        // No further checkpoint is asked for before the worker has taken up the next one.
+        worker.set_idle(false);
+        durability.level = DurabilityLevel::EverySecond;
+        keeper.change_level(&durability).unwrap();
+        let patience = Patience::of(Duration::from_secs(60));
+        while around.logging.log().is_none() {
+            assert!(patience.lasts(), "it is never begun");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let manifest = around.place().manifest().unwrap();
+        let named = manifest.map(|manifest| manifest.log_sequence);
+        assert_eq!(named, Some(None));
+        worker.set_idle(true);
+        keeper.stop();
+        keeper.end_log(&node);
+    }
+
+    /// Writes would be answered as if there were a log.
+    #[test]
+    fn a_log_that_was_not_begun_is_missed_until_nobody_wants_it() {
+        let dir = TemporaryDirectory::new("keeper").unwrap();
+        let node = node(&dir.join(""));
+        node.set_keeper(Keeper::start(&node).unwrap());
+        let keeper = node.keeper().unwrap();
+        let refusals = &node.settings.refusals;
+        say_it_was_not_begun(&node, "no room");
+        keep_now(&keeper.checkpointer).unwrap();
+        assert!(refusals.is_log_faulty(), "a checkpoint is no log");
+        keeper
+            .change_level(&node.config.current().durability)
+            .unwrap();
+        assert!(!refusals.is_log_faulty());
+        keeper.stop();
     }
 
     /// Otherwise a start would go on to a log that lacks what was written behind the cut.

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +31,8 @@ const CHANGING: &str = "the log is just being begun or ended";
 pub struct Logging {
     /// Workers look at it, so nobody waits for the disk with it.
     running: Mutex<Option<Running>>,
+    /// The log that is being ended: what is in it is not durable yet.
+    ending: Mutex<Option<Arc<Log>>>,
     /// Held while the files of a log are made for `running`, or what a checkpoint replaces is removed. Before the
     /// others.
     files: Mutex<()>,
@@ -143,6 +146,7 @@ impl Logging {
         let tail = LogTail::new(Arc::clone(&begun.log), Arc::clone(&begun.counts));
         node.use_log(Some(Arc::new(tail)));
         *running = Some(begun);
+        drop(running);
         // It may have begun with a fault, which is to be known before anybody is served.
         node.log_moved();
         Ok(())
@@ -170,6 +174,12 @@ impl Logging {
         true
     }
 
+    /// Whether the log is just being begun or ended.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        lock(&self.change).goes_on
+    }
+
     /// Whether the log is just being begun, or will be next.
     #[must_use]
     pub fn is_beginning(&self) -> bool {
@@ -178,16 +188,17 @@ impl Logging {
         change.goes_on && next.unwrap_or(!change.ends)
     }
 
-    /// Runs `change`, which ends the log or begins it, on a thread of its own: what a worker asks for that has to
-    /// wait for all workers. Then `next` with what was [put off](Logging::put_off) meanwhile, for as long as
-    /// there is something. Whether the log ends is said before anybody can ask.
+    /// Runs `first`, and then `change`, which ends the log or begins it, on a thread of its own: what a worker asks for
+    /// that has to wait for all workers. Then `next` with what was [put off](Logging::put_off) meanwhile, for as long
+    /// as there is something. Whether the log ends is said before anybody can ask.
     ///
     /// # Errors
-    /// When one is running already.
+    /// When one is running already, there is no thread to be had, or what `first` says; nothing was done then.
     #[allow(clippy::disallowed_methods, reason = "a thread that ends soon")]
     pub fn change_aside(
         &self,
         ends: bool,
+        first: impl FnOnce() -> Result<(), String>,
         change: impl FnOnce() + Send + 'static,
         next: impl Fn(&Durability) + Send + 'static,
     ) -> Result<(), String> {
@@ -201,7 +212,11 @@ impl Logging {
         }
         let state = Arc::clone(&self.change);
         let thread = std::thread::Builder::new().name("log-change".into());
+        let (go, may_go) = sync_channel(1);
         let spawned = thread.spawn(move || {
+            if may_go.recv().is_err() {
+                return;
+            }
             change();
             let put_off = || {
                 let mut state = lock(&state);
@@ -214,27 +229,34 @@ impl Logging {
                 next(&durability);
             }
         });
-        spawned.map(drop).map_err(|error| {
-            lock(&self.change).goes_on = false;
-            system_reason(&error)
-        })
+        // The thread comes first: without it `first` would be done, and nothing else.
+        let begun = spawned.map_err(|error| system_reason(&error));
+        let done = begun.and_then(|_thread| first());
+        match done {
+            // It waits for that, and for nothing else.
+            Ok(()) => go.send(()).map_err(|_| CHANGING.to_owned()),
+            Err(reason) => {
+                lock(&self.change).goes_on = false;
+                Err(reason)
+            }
+        }
     }
 
     /// Waits until everybody states effects to the log that was begun last, and notes that.
     pub fn wait_until_in_use(&self, node: &Node) {
-        let is_taken_up = Self::wait_until_taken_up(node);
+        let is_taken_up = Self::wait_until_taken_up(node, &|| false);
         if let Some(running) = &mut *lock(&self.running) {
             running.is_taken_up = is_taken_up;
         }
     }
 
-    /// Waits until everybody states effects to the log, or the server stops; whether the first.
-    pub fn wait_until_taken_up(node: &Node) -> bool {
+    /// Waits until everybody states effects to the log, the server stops or it `is_given_up`; whether the first.
+    pub fn wait_until_taken_up(node: &Node, is_given_up: &dyn Fn() -> bool) -> bool {
         loop {
             if node.log_in_use.is_taken_up() {
                 return true;
             }
-            if node.is_stopping() {
+            if node.is_stopping() || is_given_up() {
                 return false;
             }
             std::thread::sleep(LOOK);
@@ -256,17 +278,24 @@ impl Logging {
         let taken = {
             // One that is just being begun ends as well.
             let _begun = lock(&self.files);
-            lock(&self.running).take()
+            let mut running = lock(&self.running);
+            *lock(&self.ending) = running.as_ref().map(|it| Arc::clone(&it.log));
+            running.take()
         };
         let Some(running) = taken else {
             return Ok(());
         };
+        // The checkpoint that is being made may have been cut while everybody stated effects to this log. It goes on to
+        // where the log ends, and to whatever is put there: who begins the next one has another checkpoint made first.
+        lock(&self.base).1.get_or_insert_with(|| running.log.tail());
         node.use_log(None);
-        Self::wait_until_taken_up(node);
+        Self::wait_until_taken_up(node, &|| false);
         self.set_end(running.log.tail());
         // No checkpoint will make it count that does not by now, and who waits for that is not to wait for ever.
         running.counts.store(true, Ordering::Release);
-        running.end()
+        let ended = running.end();
+        *lock(&self.ending) = None;
+        ended
     }
 
     /// Makes everything durable that was appended.
@@ -274,7 +303,12 @@ impl Logging {
     /// # Errors
     /// What the device says.
     pub fn make_durable(&self) -> io::Result<()> {
-        let Some(log) = self.log() else {
+        let log = {
+            let running = lock(&self.running);
+            let running = running.as_ref().map(|it| Arc::clone(&it.log));
+            running.or_else(|| lock(&self.ending).clone())
+        };
+        let Some(log) = log else {
             return Ok(());
         };
         let up_to = log.tail();

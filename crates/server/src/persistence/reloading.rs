@@ -25,7 +25,12 @@ impl Node {
         self.begin_loading(0);
         // Whoever is in the store now did not see that; who comes later does.
         self.store.handle().exclusive(|_| ());
-        let reloaded = self.reload_alone(saves);
+        // None is begun or ended from here on; one that is just begun makes a checkpoint of what there is by then.
+        let is_changing = self.keeper().is_some_and(|it| it.logging().is_changing());
+        let reloaded = match is_changing {
+            true => Err("the log is just being begun or ended".to_owned()),
+            false => self.reload_alone(saves),
+        };
         self.end_loading();
         reloaded.map_err(|reason| {
             self.log

@@ -26,7 +26,7 @@ fn patience() -> Patience {
     Patience::of(Duration::from_secs(60))
 }
 
-/// A server of one worker, whose disk hangs when a log is begun.
+/// A server whose disk hangs when a log is begun.
 struct Hanging {
     directory: Directory,
     server: Server,
@@ -34,9 +34,10 @@ struct Hanging {
 }
 
 impl Hanging {
-    fn start() -> Self {
+    /// One of so many workers.
+    fn start(workers: &str) -> Self {
         let directory = Directory::new();
-        let args = ["--threads", "1", "--durability", "none"];
+        let args = ["--threads", workers, "--durability", "none"];
         let server = directory.builder(&args).start().unwrap();
         let log = directory.data().join("log");
         fs::create_dir_all(&log).unwrap();
@@ -71,6 +72,30 @@ impl Hanging {
             assert!(patience.lasts(), "nobody waits for it");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// The first new client that another worker serves than that of `client`, and those that came before it.
+fn on_another_worker(client: &mut Client, new: impl Fn() -> Client) -> (Client, Vec<Client>) {
+    let worker_of = |client: &mut Client| {
+        let (Value::Bulk(text) | Value::Verbatim { text, .. }) = run(client, "CLIENT INFO") else {
+            panic!("no text");
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut fields = text.split_whitespace();
+        let worker = fields.find(|field| field.starts_with("io-thread="));
+        worker.unwrap().to_owned()
+    };
+    let worker = worker_of(client);
+    let mut same = Vec::new();
+    let patience = patience();
+    loop {
+        let mut other = new();
+        if worker_of(&mut other) != worker {
+            return (other, same);
+        }
+        same.push(other);
+        assert!(patience.lasts(), "one worker has all clients");
     }
 }
 
@@ -113,7 +138,7 @@ fn nothing_came(client: &mut Client) -> io::Result<bool> {
 
 #[test]
 fn others_are_served_and_an_error_leaves_everything_as_it_was() {
-    let hanging = Hanging::start();
+    let hanging = Hanging::start("1");
     let mut other = hanging.client("other");
     let mut names = ["first", "second", "third", "fourth"].map(|name| (name, hanging.client(name)));
     let pairs = [
@@ -169,7 +194,7 @@ fn others_are_served_and_an_error_leaves_everything_as_it_was() {
 
 #[test]
 fn a_server_ends_while_a_log_is_being_begun() {
-    let mut hanging = Hanging::start();
+    let mut hanging = Hanging::start("1");
     let (mut own, mut other) = (hanging.client("own"), hanging.client("other"));
     send(&mut own, "own", "appendonly yes", &mut other);
     other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
@@ -193,6 +218,20 @@ fn a_server_ends_while_a_log_is_being_begun() {
         keys_count(&mut server.client().unwrap()),
         Value::Integer(10)
     );
+}
+
+/// Who hears no reply cannot be answered later, but whoever wants the store for himself gets it.
+#[test]
+fn who_hears_nothing_begins_a_log_outside_of_the_store() {
+    let hanging = Hanging::start("2");
+    let mut own = hanging.client("own");
+    let (mut other, _same) = on_another_worker(&mut own, || hanging.client("other"));
+    own.send(&["CLIENT", "REPLY", "OFF"]).unwrap();
+    send(&mut own, "own", "appendonly yes", &mut other);
+    // If it waited in the store, it would do so by now.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(run(&mut other, "FLUSHALL"), ok());
+    drop(hanging.go_on());
 }
 
 /// One step of several cannot be left to anybody.
@@ -264,4 +303,76 @@ fn logs_are_begun_and_ended_by_many_at_once() {
     let server = directory.server("everysec");
     let mut client = server.client().unwrap();
     assert_eq!(keys_count(&mut client), Value::Integer(40));
+}
+
+/// A change is made as a whole or not at all, and everything is kept in one place.
+#[test]
+fn a_log_that_is_not_begun_leaves_everything_as_it_was() {
+    let directory = Directory::new();
+    let args = ["--threads", "1", "--durability", "none"];
+    let builder = directory.builder(&args);
+    let builder = builder.args(&["--enable-protected-configs", "yes"]);
+    let server = builder.start().unwrap();
+    let mut client = server.client().unwrap();
+    let elsewhere = directory.data().join("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    let dir = format!("CONFIG SET dir {}", elsewhere.display());
+    let refused = run(&mut client, &format!("{dir} appendonly yes"));
+    let Value::Error(error) = refused else {
+        panic!("data goes to one directory and the log to another");
+    };
+    assert!(
+        String::from_utf8_lossy(&error).contains("'dir'"),
+        "{error:?}"
+    );
+
+    assert_eq!(run(&mut client, &dir), ok());
+    let log = elsewhere.join("iolite-data/log");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::write(&log, "in the way").unwrap();
+    let port = testkit::process::free_port().unwrap();
+    let line = format!("CONFIG SET port {port} appendonly yes");
+    assert!(matches!(run(&mut client, &line), Value::Error(_)));
+    server.client().unwrap();
+    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap_err();
+
+    fs::remove_file(&log).unwrap();
+    assert_eq!(run(&mut client, "CONFIG SET appendonly yes"), ok());
+    fill(&mut client, 0..10);
+    wait_until_kept(&mut client);
+    assert!(log.is_dir());
+}
+
+/// Who has a log begun waits for all workers, but not for a script without end.
+#[test]
+fn a_log_is_begun_beside_a_script_without_end() {
+    let directory = Directory::new();
+    let args = ["--threads", "2", "--durability", "none"];
+    let builder = directory.builder(&args);
+    let builder = builder.args(&["--busy-reply-threshold", "1"]);
+    let server = builder.start().unwrap();
+    // What changes for who tracks keys is not left to another thread.
+    let mut late = server.client().unwrap();
+    run(&mut late, "HELLO 3");
+    assert_eq!(run(&mut late, "CLIENT TRACKING ON"), ok());
+    let (mut other, _same) = on_another_worker(&mut late, || server.client().unwrap());
+    late.send(&["EVAL", "while true do end", "0"]).unwrap();
+    let is_eval = |list: Value| match list {
+        Value::Bulk(list) => String::from_utf8_lossy(&list).contains("cmd=eval"),
+        _ => false,
+    };
+    let patience = patience();
+    while !is_eval(run(&mut other, "CLIENT LIST")) {
+        assert!(patience.lasts(), "it is never run");
+    }
+    assert_eq!(run(&mut other, "CONFIG SET appendonly yes"), ok());
+    assert!(is_on(&mut other));
+    assert_eq!(run(&mut other, "SCRIPT KILL"), ok());
+    assert!(matches!(late.receive().unwrap(), Some(Value::Error(_))));
+    fill(&mut other, 0..10);
+    wait_until_kept(&mut other);
+    kill(server);
+    let server = directory.server("everysec");
+    let mut client = server.client().unwrap();
+    assert_eq!(keys_count(&mut client), Value::Integer(10));
 }

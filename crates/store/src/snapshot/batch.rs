@@ -34,7 +34,7 @@ const FULL_LONG_BYTES: u64 = 1 << 20;
 /// A batch begins with room for the bucket that makes it full: asking for more would copy it.
 const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
 
-/// Room of so many batches is kept to be filled again while a snapshot is in progress: some two megabytes.
+/// Room of so many batches is kept to be filled again while a snapshot is in progress: some megabytes.
 const SPARES_MAX: usize = 32;
 
 /// Who filled a batch.
@@ -362,7 +362,9 @@ impl Batch {
     }
 
     fn push(&mut self, named: Named<'_>, shape: u8, value: &[u8]) {
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a string is below 4 GiB");
+        let length = |bytes: &[u8]| {
+            u32::try_from(bytes.len()).expect("a key or a short value is below 4 GiB")
+        };
         let front = Front {
             shape,
             database: named.database,

@@ -6,7 +6,7 @@ use super::*;
 use crate::handle::Handle;
 use crate::index::Index;
 use crate::indexed::hash_of;
-use crate::value::Deadline;
+use crate::value::{Deadline, StoreError};
 
 /// The most buckets that one insertion splits.
 const SPLITS_MAX: u64 = 2;
@@ -100,4 +100,18 @@ fn a_tag_misleads_less_than_one_lookup_of_a_hundred() {
     }
     println!("{misled} of {} lookups", 2 * KEYS);
     assert!(misled * 100 < 2 * KEYS, "{misled}");
+}
+
+/// Its length would not fit in what a snapshot says of it. The pages of the key are all the same one.
+#[test]
+#[cfg(target_pointer_width = "64")]
+#[ignore = "takes a quarter of a minute, to hash it"]
+fn a_key_of_more_than_4_gib_is_refused() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    let name = vec![0; (u32::MAX as usize) + 1];
+    let key = handle.key(0, &name);
+    let refused = handle.upsert(&key, b"value", Deadline::Never, |_| ());
+    assert!(matches!(refused, Err(StoreError::TooLarge)), "{refused:?}");
+    assert_eq!(handle.len(0), 0);
 }

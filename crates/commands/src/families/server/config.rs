@@ -110,12 +110,14 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     while args.remaining() > 0 {
         pairs.push((args.bytes()?, args.bytes()?));
     }
-    let Pace { defers, is_aside } = context.pace;
-    if is_aside && context.may_block {
+    let Pace { defers, .. } = context.pace;
+    if defers {
+        context.server.config_set(&pairs, false)?;
+    } else if context.may_block {
         context.outside(|server| server.config_set(&pairs, true))?;
     } else {
-        // What cannot be left to somebody else is done here, whatever it takes.
-        context.server.config_set(&pairs, !defers)?;
+        // What is one step of several cannot be left to somebody else, nor leave the store: whatever it takes.
+        context.server.config_set(&pairs, true)?;
     }
     reply.ok();
     Ok(())
