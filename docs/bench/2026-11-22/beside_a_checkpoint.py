@@ -5,7 +5,9 @@
 Servers have core 0 alone and one worker, no log and no save points; the generator (`GENERATOR bench`, any version) has core 1: 50
 connections, pipeline P (16), values of 100 bytes at random keys of KEYS. Each server is filled, makes a checkpoint while nobody
 wants anything, and then in each round SETs for SEC seconds (6) without checkpoints and with BGSAVE again and again.
-Environment: P, SEC, ROUNDS (2), CPUS (0).
+With OPEN (requests a second) the latencies are those of a second generator beside it, of real-time priority, that sends so many SETs
+on 10 connections whether or not the last ones are answered: the first waits for its own requests only.
+Environment: P, SEC, ROUNDS (2), CPUS (0), OPEN (none).
 """
 
 import json
@@ -23,6 +25,11 @@ DIR, PORT, KEYS, GENERATOR = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sy
 BINARIES = [name.split("=", 1) for name in sys.argv[5:]]
 PIPELINE, SECONDS = os.environ.get("P", "16"), float(os.environ.get("SEC", "6"))
 ROUNDS, CPUS = int(os.environ.get("ROUNDS", "2")), os.environ.get("CPUS", "0")
+OPEN = os.environ.get("OPEN")
+
+
+def measured(out):
+    return json.loads(out[out.index("{") : out.rindex("}") + 1])["runs"][0]
 
 
 class Server:
@@ -38,6 +45,8 @@ class Server:
         self.file = self.socket.makefile("rb")
         self.pid = int(re.search(r"process_id:(\d+)", self.ask("INFO", "server"))[1])
         self.load = ["taskset", "-c", "1", GENERATOR, "bench", "-p", str(port), "--cpus", "1", "--no-progress"]
+        self.probe = ["chrt", "-f", "5", *self.load, "-c", "10", "-P", "1", "--rate", OPEN or ""]
+        self.probe += ["-t", "set", "-d", "100", "-r", str(KEYS)]
         self.load += ["-c", "50", "-t", "set", "-d", "100", "-r", str(KEYS)]
         fill = [*self.load, "-P", "100", "-n", str(KEYS), "--sequential", "-q"]
         subprocess.run(fill, check=True, capture_output=True)
@@ -58,24 +67,28 @@ class Server:
         return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{self.pid}/status").read_text())[1]) / 1024
 
     def idle(self):
+        began = time.time()
         self.ask("BGSAVE")
-        while not self.saved_ms():
+        while self.is_saving():
             time.sleep(0.02)
-        print(f"{self.name:8} alone: BGSAVE {self.saved_ms()[-1]} ms", flush=True)
+        print(f"{self.name:8} alone: BGSAVE {1000 * (time.time() - began):.0f} ms", flush=True)
 
     def run(self, saves):
         before, base = len(self.saved_ms()), self.resident_mib()
         top, began = base, time.time()
-        command = [*self.load, "-P", PIPELINE, "--json", "-", "--duration", str(SECONDS)]
-        load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        def begin(load):
+            command = [*load, "--json", "-", "--duration", str(SECONDS)]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        load = begin([*self.load, "-P", PIPELINE])
+        probe = begin(self.probe) if OPEN else None
         while load.poll() is None:
             if saves and 0.4 < time.time() - began < SECONDS - 0.3 and not self.is_saving():
                 self.ask("BGSAVE")
             top = max(top, self.resident_mib())
             time.sleep(0.1)
-        out = load.communicate()[0]
-        found = json.loads(out[out.index("{") : out.rindex("}") + 1])["runs"][0]
-        latency = found["latency"]
+        found = measured(load.communicate()[0])
+        latency = (measured(probe.communicate()[0]) if probe else found)["latency"]
         row = [found["requests"] / found["wall_ns"] * 1e3]
         row += [latency[field] / 1e6 for field in ("p50_ns", "p99_ns", "p999_ns", "max_ns")]
         print(
