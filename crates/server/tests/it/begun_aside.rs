@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -334,7 +335,11 @@ fn a_log_that_is_not_begun_leaves_everything_as_it_was() {
     let line = format!("CONFIG SET port {port} appendonly yes");
     assert!(matches!(run(&mut client, &line), Value::Error(_)));
     server.client().unwrap();
-    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap_err();
+    // The worker may have taken the port up meanwhile.
+    let patience = patience();
+    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        assert!(patience.lasts(), "it goes on to listen there");
+    }
 
     fs::remove_file(&log).unwrap();
     assert_eq!(run(&mut client, "CONFIG SET appendonly yes"), ok());
