@@ -9,8 +9,11 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::parts::{cargo, target_directory};
 use crate::{toolchain, workspace_root};
@@ -45,20 +48,47 @@ const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
     -Zsanitizer=address --cfg fuzzing -Ccodegen-units=1";
 
-/// Gives every target its number of inputs.
+/// Gives every target its number of inputs, as many targets at a time as there are cores.
 ///
 /// # Errors
 /// Which target failed, and where its input is.
 pub fn run_all() -> Result<(), String> {
     let programs = build()?;
-    for (target, runs) in TARGETS {
-        println!("== {target}: {runs} inputs");
-        let mut fuzzer = fuzzer(&programs, target)?;
-        fuzzer.arg(format!("-runs={runs}")).arg("-seed=1");
-        fuzzer.arg(seeds(target)?);
-        done(&mut fuzzer, target)?;
+    let next = AtomicUsize::new(0);
+    let feed = || {
+        while let Some(&(target, runs)) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            feed(&programs, target, runs)?;
+        }
+        Ok(())
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let feeders: Vec<_> = (0..cores).map(|_| scope.spawn(feed)).collect();
+        let fed = feeders.into_iter().map(|feeder| {
+            let panicked = |_| Err("feeding a target panicked".to_owned());
+            feeder.join().unwrap_or_else(panicked)
+        });
+        fed.collect()
+    })
+}
+
+/// Gives one target so many inputs, and shows what it says when it has ended.
+fn feed(programs: &Path, target: &str, runs: u32) -> Result<(), String> {
+    let mut fuzzer = fuzzer(programs, target)?;
+    fuzzer.arg(format!("-runs={runs}")).arg("-seed=1");
+    fuzzer.arg(seeds(target)?);
+    let fed = fuzzer
+        .output()
+        .map_err(|error| format!("{target}: {error}"))?;
+    let said = [fed.stdout, fed.stderr].concat();
+    println!(
+        "== {target}: {runs} inputs\n{}",
+        String::from_utf8_lossy(&said)
+    );
+    match fed.status.success() {
+        true => Ok(()),
+        false => Err(format!("{target}: {}", fed.status)),
     }
-    Ok(())
 }
 
 /// Feeds one target for some seconds, from its seeds and what earlier runs have found.
