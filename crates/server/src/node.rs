@@ -657,15 +657,10 @@ impl Node {
     /// nothing but the file for the operator, and for that only then.
     pub fn log_moved(&self) {
         let refusals = &self.settings.refusals;
-        // Without a log, writes may be refused because it could not be begun: nothing that moves ends that.
-        let fault = || self.log_in_use.get().map(|log| log.fault());
-        let mut now = fault();
-        while let Some(fault_now) = now
-            && (fault_now.is_some() || refusals.is_log_faulty())
-            && self.note_log_fault(fault_now.as_deref())
-        {
+        let mut now = self.log_in_use.fault();
+        while (now.is_some() || refusals.is_log_faulty()) && self.note_log_fault(now.as_deref()) {
             // It may have begun or ended meanwhile, and who tells of that have been here already.
-            now = fault();
+            now = self.log_in_use.fault();
         }
         for worker in self.workers() {
             worker.waker.wake();

@@ -387,11 +387,14 @@ fn keep_now(checkpointer: &Checkpointer) -> Result<(), Failure> {
 fn say_it_was_not_begun(node: &Node, reason: &str) {
     node.log
         .warning(format_args!("The log was not begun: {reason}"));
+    // In this order: who tells of the fault of a log that has just ended asks what is so behind that.
+    node.log_in_use.set_missing(Some(reason));
     node.settings.refusals.set_log_fault(Some(reason));
 }
 
 /// Nobody wants the log any more that could not be begun.
 fn forget_it_was_not_begun(node: &Node) {
+    node.log_in_use.set_missing(None);
     node.settings.refusals.set_log_fault(None);
 }
 

@@ -71,6 +71,8 @@ impl Appended {
 pub struct LogInUse {
     log: Mutex<Option<Arc<dyn Tail>>>,
     is_there: AtomicBool,
+    /// Why there is none where one is wanted.
+    missing: Mutex<Option<String>>,
     version: AtomicU64,
     takers: Mutex<Vec<Arc<Taker>>>,
 }
@@ -116,6 +118,22 @@ impl LogInUse {
             .clone()
     }
 
+    /// Why nothing can be kept in the log, or in none, if that is so.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.get()
+            .map_or_else(|| self.missing().clone(), |log| log.fault())
+    }
+
+    /// Says why there is no log though one is wanted, or that none is wanted, until another is used or none.
+    pub fn set_missing(&self, reason: Option<&str>) {
+        *self.missing() = reason.map(str::to_owned);
+    }
+
+    fn missing(&self) -> MutexGuard<'_, Option<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How often it was changed.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -146,6 +164,7 @@ impl LogInUse {
 
     /// Uses another log, or none.
     pub fn set(&self, log: Option<Arc<dyn Tail>>) {
+        self.set_missing(None);
         let mut place = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_there.store(log.is_some(), Ordering::Release);
         *place = log;

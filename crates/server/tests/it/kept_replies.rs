@@ -29,6 +29,8 @@ struct Double {
     fault: Mutex<Option<String>>,
     /// A fault is over once somebody has heard of it.
     heals_at_once: AtomicBool,
+    /// What happens while somebody hears of it.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Tail for Double {
@@ -62,6 +64,9 @@ impl Tail for Double {
     }
 
     fn fault(&self) -> Option<String> {
+        if let Some(happens) = self.meanwhile.lock().unwrap().take() {
+            happens();
+        }
         let mut fault = self.fault.lock().unwrap();
         match self.heals_at_once.load(Ordering::SeqCst) {
             true => fault.take(),
@@ -180,6 +185,17 @@ fn ask(peer: &mut InProcessPeer, request: &str) -> String {
 fn expect_nothing(peer: &mut InProcessPeer) {
     let error = peer.read(&mut [0; 16]).expect_err("something left early");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+/// The same where the log is no more: nobody could end that.
+#[test]
+fn writes_are_not_refused_for_a_fault_of_a_log_that_has_ended() {
+    let kept = Kept::new();
+    let node = Arc::clone(kept.rig.node());
+    let end = move || node.use_log(None);
+    *kept.log.meanwhile.lock().unwrap() = Some(Box::new(end));
+    kept.fail();
+    assert!(!kept.rig.node().settings.refusals.is_log_faulty());
 }
 
 /// Whoever hears of a fault may come to tell of it when it is over, behind who told of that.
