@@ -22,6 +22,7 @@ pub mod number;
 pub mod page_buffer;
 pub mod process;
 pub mod random;
+pub mod record_head;
 pub mod shared_bytes;
 pub mod shared_words;
 pub mod sync;

@@ -43,5 +43,7 @@ pub use files::{
 };
 pub use manifest::{Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, PartEntry};
 pub use reader::{Block, PartReader};
-pub use record::{RECORD_BYTES_MIN, Record, RecordHead};
-pub use writer::PartWriter;
+pub use record::{RECORD_BYTES_MIN, Record};
+pub use writer::{PartWriter, RUN_BYTES_MAX};
+
+pub use base::record_head::RecordHead;

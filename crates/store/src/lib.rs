@@ -103,7 +103,7 @@ pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::{Record, Visitor};
 pub use room::Room;
 pub use snapshot::{
-    Batch, Ending, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
+    Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,
 };
 pub use store::{MemoryUsage, Options, Statistics, Store};

@@ -71,7 +71,7 @@ use std::ops::ControlFlow;
 use base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 
-pub use batch::{Batch, Saved, SavedValue};
+pub use batch::{Batch, Run, Saved, SavedValue};
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use collected::Collected;
 

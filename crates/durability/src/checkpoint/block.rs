@@ -118,8 +118,9 @@ impl BlockHead {
         continues + u16::from(self.goes_on) * Self::GOES_ON
     }
 
-    /// Writes the head of the payload in `block`, in front of which there is room for it.
-    pub(super) fn write(&self, block: &mut [u8]) {
+    /// The head of `payload`, which is as long as the head says.
+    pub(super) fn encode(&self, payload: &[u8]) -> [u8; BLOCK_HEAD_BYTES] {
+        debug_assert_eq!(self.payload_bytes as usize, payload.len());
         let fields: [u8; BLOCK_HEAD_BYTES - BEFORE_SUM] = join(&[
             &self.generation.to_le_bytes(),
             &self.part.to_le_bytes(),
@@ -128,10 +129,15 @@ impl BlockHead {
             &self.records.to_le_bytes(),
             &self.flags().to_le_bytes(),
         ]);
-        block[BEFORE_SUM..BLOCK_HEAD_BYTES].copy_from_slice(&fields);
-        let sum = crc32c(&block[BEFORE_SUM..]);
-        block[..4].copy_from_slice(&BLOCK_MAGIC);
-        block[4..BEFORE_SUM].copy_from_slice(&sum.to_le_bytes());
+        let sum = append(crc32c(&fields), payload);
+        join(&[&BLOCK_MAGIC, &sum.to_le_bytes(), &fields])
+    }
+
+    /// How long the block is that begins with `bytes`, its head included, if one begins there and says so: as far as
+    /// anybody may believe it before the sum is known.
+    pub(super) fn block_bytes(bytes: &[u8]) -> Option<usize> {
+        let (head, ..) = Self::fields(bytes).filter(|_| bytes.starts_with(&BLOCK_MAGIC))?;
+        Some((BLOCK_HEAD_BYTES + head.payload_bytes as usize).min(BLOCK_BYTES_MAX))
     }
 
     /// The head at the front of `bytes` and its payload, which must be there; none when something

@@ -17,10 +17,6 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
     pub(super) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }

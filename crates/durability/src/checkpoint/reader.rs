@@ -1,6 +1,7 @@
 //! Reading one part, block by block.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base::crc::crc64;
@@ -211,7 +212,7 @@ impl PartReader {
     /// The head of the block that was read into the buffer, and where it ends there; none at the end of
     /// the part.
     fn read_block(&mut self) -> Result<Option<(BlockHead, usize)>, CheckpointFault> {
-        let count = self.file.read_at(&mut self.buffer, self.offset);
+        let count = self.read_block_bytes();
         let count = count.map_err(CheckpointFault::system(&self.path))?;
         let bytes = &self.buffer[..count];
         let read = BlockHead::read(bytes).map_err(|flaw| self.damaged(self.offset, flaw))?;
@@ -230,6 +231,18 @@ impl PartReader {
         self.records += u64::from(head.records);
         self.offset += end as u64;
         Ok(Some((head, end)))
+    }
+
+    /// Reads a block, or the end of the part and what is behind it; how many bytes there are in the buffer.
+    fn read_block_bytes(&mut self) -> io::Result<usize> {
+        let front = self.buffer.len().min(FOOT_BYTES + 1);
+        let count = self.file.read_at(&mut self.buffer[..front], self.offset)?;
+        let block_bytes = BlockHead::block_bytes(&self.buffer[..count]);
+        let end = block_bytes.unwrap_or(0).min(self.buffer.len());
+        match self.buffer.get_mut(count..end) {
+            Some(rest) => Ok(count + self.file.read_at(rest, self.offset + count as u64)?),
+            None => Ok(count),
+        }
     }
 
     /// Checks the end, of which up to `count` bytes are in the buffer.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::record_head::Lengths;
 use proptest::prelude::*;
 
 use super::block::PAYLOAD_BYTES_MAX;
@@ -184,6 +185,137 @@ fn long_records_go_over_several_blocks() {
     assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
     let blocks = check(&mut open(&path, &entry).unwrap()).unwrap();
     assert!(blocks > 3_000_000 / PAYLOAD_BYTES_MAX, "{blocks}");
+}
+
+/// `records` as the run that a snapshot has of them.
+fn run_of(records: &[Kept]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (head, key, body) in records {
+        let lengths = Lengths {
+            key_bytes: u32::try_from(key.len()).unwrap(),
+            body_bytes: body.len() as u64,
+        };
+        head.append_to(lengths, &mut bytes);
+        bytes.extend_from_slice(&[key.as_slice(), body].concat());
+    }
+    bytes
+}
+
+/// Records of one database, with about so many bytes in all.
+fn of_one(database: u16, bytes: usize) -> Vec<Kept> {
+    let head = RecordHead {
+        database,
+        ..RecordHead::default()
+    };
+    let keys = 0..bytes.div_ceil(120);
+    keys.map(|number| {
+        (
+            head,
+            format!("{database}:{number}").into_bytes(),
+            vec![7; 100],
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn a_run_is_written_as_it_is_and_comes_back_as_records() {
+    let place = Place::new();
+    let path = place.0.join("0002.part");
+    let mut writer = PartWriter::create(&SystemDisk, &path, head(2)).unwrap();
+    let (short, long) = (1_000, 64_000);
+    let mut records = Vec::new();
+    for (database, bytes) in [
+        (3, short),
+        (3, short),
+        (4, long),
+        (4, short),
+        (3, long),
+        (5, long),
+    ] {
+        let some = of_one(database, bytes);
+        writer.run(database, some.len(), &run_of(&some)).unwrap();
+        records.extend(some);
+    }
+    // Others between runs, one of them longer than a block.
+    for body in [vec![1; 50], vec![2; 2 * PAYLOAD_BYTES_MAX], vec![3; 50]] {
+        let one = (RecordHead::default(), b"single".to_vec(), body);
+        let body_bytes = one.2.len() as u64;
+        writer
+            .record(&one.0, &one.1, body_bytes, [&one.2[..]])
+            .unwrap();
+        let some = of_one(5, short);
+        writer.run(5, some.len(), &run_of(&some)).unwrap();
+        records.push(one);
+        records.extend(some);
+    }
+    let (entry, databases) = writer.finish("0002.part").unwrap();
+    let mut expected = BTreeMap::new();
+    for (head, ..) in &records {
+        *expected.entry(head.database).or_default() += 1;
+    }
+    assert_eq!((entry.records, databases), (records.len() as u64, expected));
+    assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+    // Two short ones, a long one, a short one, two long ones, one of all until the longest record, its three, and
+    // what is behind it.
+    assert_eq!(check(&mut open(&path, &entry).unwrap()).unwrap(), 10);
+}
+
+#[test]
+fn runs_fill_blocks_to_the_last_byte() {
+    let place = Place::new();
+    let path = place.0.join("0000.part");
+    let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
+    let of_length = |bytes: usize| {
+        let body = vec![9; bytes - 12 - 4];
+        (RecordHead::default(), b"name".to_vec(), body)
+    };
+    let mut records = Vec::new();
+    // The fifth fits to the byte; the sixth does not.
+    let rest = PAYLOAD_BYTES_MAX % 16_000;
+    let lengths = vec![16_000; PAYLOAD_BYTES_MAX / 16_000];
+    for bytes in lengths.into_iter().chain([rest, 16, PAYLOAD_BYTES_MAX]) {
+        let one = of_length(bytes);
+        writer
+            .run(0, 1, &run_of(std::slice::from_ref(&one)))
+            .unwrap();
+        records.push(one);
+    }
+    let (entry, _) = writer.finish("0000.part").unwrap();
+    assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
+    assert_eq!(check(&mut open(&path, &entry).unwrap()).unwrap(), 3);
+}
+
+#[test]
+fn a_run_that_no_block_can_have_is_not_written() {
+    let place = Place::new();
+    let path = place.0.join("0000.part");
+    let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
+    let run = run_of(&of_one(0, 1_000));
+    for (records, bytes) in [
+        (0, run.len()),
+        (usize::from(u16::MAX) + 1, run.len()),
+        (1, RUN_BYTES_MAX + 1),
+    ] {
+        let refused = writer.run(0, records, &vec![0; bytes]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+    let (entry, databases) = writer.finish("0000.part").unwrap();
+    assert_eq!((entry.bytes, databases.len()), (120, 0), "nothing of them");
+}
+
+#[test]
+fn a_run_of_other_records_than_was_said_is_refused_when_it_is_read() {
+    let place = Place::new();
+    let some = of_one(3, 1_000);
+    for records in [some.len() - 1, some.len() + 1] {
+        let path = place.0.join(format!("{records}.part"));
+        let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
+        writer.run(3, records, &run_of(&some)).unwrap();
+        let (entry, _) = writer.finish("part").unwrap();
+        let fault = read(&mut open(&path, &entry).unwrap()).unwrap_err();
+        assert!(matches!(fault, CheckpointFault::Damaged { .. }), "{fault}");
+    }
 }
 
 #[test]

@@ -2,22 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem::take;
 use std::path::Path;
 
 use base::crc::crc64;
+use base::record_head::{Lengths, RECORD_HEAD_BYTES_MAX, RecordHead};
 
 use super::block::{
-    BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, BlockHead, FOOT_BYTES, Foot, HEAD_BYTES, PAYLOAD_BYTES_MAX,
-    PartHead,
+    BLOCK_HEAD_BYTES, BlockHead, FOOT_BYTES, Foot, HEAD_BYTES, PAYLOAD_BYTES_MAX, PartHead,
 };
 use super::manifest::PartEntry;
-use super::record::{RECORD_HEAD_BYTES_MAX, RecordHead};
 use crate::disk::{Disk, DiskFile};
 
 /// From so many bytes on that were written and are not known to be durable, the device is waited for.
 /// Otherwise the system hoards what is written until it stops everybody who writes to that device. Not
 /// where it has nothing to hoard.
 const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
+
+/// The most bytes of records that come as a run.
+pub const RUN_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;
+
+/// From so many bytes on a run is a block of its own, written from where it is; a shorter one is put together
+/// with others.
+const RUN_IN_PLACE_BYTES_MIN: usize = 16 << 10;
 
 /// Writes one part, a block at a time.
 ///
@@ -27,8 +34,8 @@ const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 pub struct PartWriter {
     file: Box<dyn DiskFile>,
     head: PartHead,
-    /// Room for the head of a block, and its payload as far as it goes.
-    block: Vec<u8>,
+    /// What will be in the block.
+    payload: Vec<u8>,
     /// Records that begin in the block.
     block_records: u16,
     /// The block begins inside a record.
@@ -37,7 +44,7 @@ pub struct PartWriter {
     records: u64,
     databases: BTreeMap<u16, u64>,
     /// The database that records came from last, and how many since it is that one.
-    run: (u16, u64),
+    of_one: (u16, u64),
     digest: u64,
     written_bytes: u64,
     unsynced_bytes: u64,
@@ -52,18 +59,16 @@ impl PartWriter {
         let file = disk.create_stream(path)?;
         let bytes = head.encode();
         file.write_at(&bytes, 0)?;
-        let mut block = Vec::with_capacity(BLOCK_BYTES_MAX);
-        block.resize(BLOCK_HEAD_BYTES, 0);
         Ok(Self {
             file,
             head,
-            block,
+            payload: Vec::with_capacity(PAYLOAD_BYTES_MAX),
             block_records: 0,
             continues: false,
             blocks: 0,
             records: 0,
             databases: BTreeMap::new(),
-            run: (0, 0),
+            of_one: (0, 0),
             digest: crc64(0, &bytes),
             written_bytes: HEAD_BYTES as u64,
             unsynced_bytes: HEAD_BYTES as u64,
@@ -83,49 +88,80 @@ impl PartWriter {
         body: impl IntoIterator<Item = &'b [u8]>,
     ) -> io::Result<()> {
         let key_bytes = u32::try_from(key.len()).map_err(|_| invalid("a key is too long"))?;
-        let mut front = [0; RECORD_HEAD_BYTES_MAX];
-        let front_bytes = head.encode(key_bytes, body_bytes, &mut front);
-        let front = &front[..front_bytes];
+        let lengths = Lengths {
+            key_bytes,
+            body_bytes,
+        };
+        let front_bytes = head.encoded_bytes(body_bytes);
         let record_bytes = body_bytes.saturating_add((front_bytes + key.len()) as u64);
-        if record_bytes > (BLOCK_BYTES_MAX - self.block.len()) as u64 {
+        if record_bytes > (PAYLOAD_BYTES_MAX - self.payload.len()) as u64 {
             self.end_block(false)?;
         }
         let start = self.position();
         self.block_records += 1;
         if record_bytes <= PAYLOAD_BYTES_MAX as u64 {
-            self.block.extend_from_slice(front);
-            self.block.extend_from_slice(key);
+            head.append_to(lengths, &mut self.payload);
+            self.payload.extend_from_slice(key);
             body.into_iter()
-                .for_each(|piece| self.block.extend_from_slice(piece));
+                .for_each(|piece| self.payload.extend_from_slice(piece));
         } else {
-            self.spread(front)?;
+            let mut front = Vec::with_capacity(RECORD_HEAD_BYTES_MAX);
+            head.append_to(lengths, &mut front);
+            self.spread(&front)?;
             self.spread(key)?;
             for piece in body {
                 self.spread(piece)?;
             }
         }
-        if self.position() != start + record_bytes || self.block.len() > BLOCK_BYTES_MAX {
+        if self.position() != start + record_bytes || self.payload.len() > PAYLOAD_BYTES_MAX {
             return Err(invalid("a body is not as long as was said"));
         }
         if self.continues {
             self.end_block(false)?;
         }
-        self.records += 1;
-        self.count(head.database);
+        self.count(head.database, 1);
         Ok(())
     }
 
-    /// Counts a record; most come from the same database as the one before.
-    fn count(&mut self, database: u16) {
-        if self.run.0 != database {
-            self.end_run();
-            self.run.0 = database;
+    /// Adds records that are encoded already, heads, keys and bodies, one behind the other: `records` of them, all of
+    /// one database. Whoever encoded them answers for that; a reader refuses the part if it is not so.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] when they are none, or more than [`RUN_BYTES_MAX`] bytes.
+    pub fn run(&mut self, database: u16, records: usize, run: &[u8]) -> io::Result<()> {
+        let count = u16::try_from(records).ok().filter(|count| *count > 0);
+        let count = count.ok_or_else(|| invalid("a run of too many records, or of none"))?;
+        if run.len() > RUN_BYTES_MAX {
+            return Err(invalid("a run is too long"));
         }
-        self.run.1 += 1;
+        let together = self.block_records.checked_add(count);
+        let together = together.filter(|_| run.len() <= PAYLOAD_BYTES_MAX - self.payload.len());
+        match together {
+            Some(together) if run.len() < RUN_IN_PLACE_BYTES_MIN => {
+                self.payload.extend_from_slice(run);
+                self.block_records = together;
+            }
+            _ => {
+                self.end_block(false)?;
+                self.write_block(count, false, run)?;
+            }
+        }
+        self.count(database, records as u64);
+        Ok(())
     }
 
-    fn end_run(&mut self) {
-        let (database, records) = std::mem::take(&mut self.run);
+    /// Counts records; most come from the same database as those before.
+    fn count(&mut self, database: u16, records: u64) {
+        if self.of_one.0 != database {
+            self.end_database();
+            self.of_one.0 = database;
+        }
+        self.of_one.1 += records;
+        self.records += records;
+    }
+
+    fn end_database(&mut self) {
+        let (database, records) = take(&mut self.of_one);
         if records > 0 {
             *self.databases.entry(database).or_default() += records;
         }
@@ -133,21 +169,21 @@ impl PartWriter {
 
     /// Bytes of payload until here.
     fn position(&self) -> u64 {
-        let block_heads = (u64::from(self.blocks) + 1) * BLOCK_HEAD_BYTES as u64;
-        self.written_bytes + self.block.len() as u64 - HEAD_BYTES as u64 - block_heads
+        let block_heads = u64::from(self.blocks) * BLOCK_HEAD_BYTES as u64;
+        self.bytes() - HEAD_BYTES as u64 - block_heads
     }
 
     /// Adds bytes of a record that does not fit into one block.
     fn spread(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             // Only now that there is more of the record is it known that the block is not its last.
-            if self.block.len() == BLOCK_BYTES_MAX {
+            if self.payload.len() == PAYLOAD_BYTES_MAX {
                 self.end_block(true)?;
                 self.continues = true;
             }
-            let room = BLOCK_BYTES_MAX - self.block.len();
+            let room = PAYLOAD_BYTES_MAX - self.payload.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.block.extend_from_slice(now);
+            self.payload.extend_from_slice(now);
             bytes = later;
         }
         Ok(())
@@ -155,29 +191,36 @@ impl PartWriter {
 
     /// Writes the block, if there is anything in it.
     fn end_block(&mut self, goes_on: bool) -> io::Result<()> {
-        let payload = self.block.len() - BLOCK_HEAD_BYTES;
-        if payload > 0 {
-            let head = BlockHead {
-                generation: self.head.generation,
-                part: self.head.part,
-                number: self.blocks,
-                payload_bytes: u32::try_from(payload).map_err(|_| invalid("a long block"))?,
-                records: self.block_records,
-                continues: self.continues,
-                goes_on,
-            };
-            head.write(&mut self.block);
-            self.digest = crc64(self.digest, &self.block[..BLOCK_HEAD_BYTES]);
-            self.file.write_at(&self.block, self.written_bytes)?;
-            self.blocks = self
-                .blocks
-                .checked_add(1)
-                .ok_or_else(|| invalid("a long part"))?;
-            self.note_written(self.block.len())?;
+        if !self.payload.is_empty() {
+            let mut payload = take(&mut self.payload);
+            let written = self.write_block(self.block_records, goes_on, &payload);
+            payload.clear();
+            self.payload = payload;
+            written?;
         }
-        self.block.truncate(BLOCK_HEAD_BYTES);
         (self.block_records, self.continues) = (0, false);
         Ok(())
+    }
+
+    /// Writes a block of this payload, which `records` begin in.
+    fn write_block(&mut self, records: u16, goes_on: bool, payload: &[u8]) -> io::Result<()> {
+        let head = BlockHead {
+            generation: self.head.generation,
+            part: self.head.part,
+            number: self.blocks,
+            payload_bytes: u32::try_from(payload.len()).map_err(|_| invalid("a long block"))?,
+            records,
+            continues: self.continues,
+            goes_on,
+        };
+        let head = head.encode(payload);
+        self.digest = crc64(self.digest, &head);
+        self.file.write_at(&head, self.written_bytes)?;
+        let behind = self.written_bytes + BLOCK_HEAD_BYTES as u64;
+        self.file.write_at(payload, behind)?;
+        let blocks = self.blocks.checked_add(1);
+        self.blocks = blocks.ok_or_else(|| invalid("a long part"))?;
+        self.note_written(BLOCK_HEAD_BYTES + payload.len())
     }
 
     fn note_written(&mut self, bytes: usize) -> io::Result<()> {
@@ -193,7 +236,7 @@ impl PartWriter {
     /// Bytes of the file until here, and those that are to be written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.written_bytes + (self.block.len() - BLOCK_HEAD_BYTES) as u64
+        self.written_bytes + self.payload.len() as u64
     }
 
     /// Writes the end and makes all of the file durable; what the manifest says of it under `name`, and how
@@ -203,7 +246,7 @@ impl PartWriter {
     /// Those of the system.
     pub fn finish(mut self, name: &str) -> io::Result<(PartEntry, BTreeMap<u16, u64>)> {
         self.end_block(false)?;
-        self.end_run();
+        self.end_database();
         let length = self.written_bytes + FOOT_BYTES as u64;
         let foot = Foot {
             generation: self.head.generation,

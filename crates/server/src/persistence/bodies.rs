@@ -1,25 +1,21 @@
 //! Bodies of records in a checkpoint: from what a snapshot gives to bytes, and into the store.
 //!
-//! Strings are as they are, so that neither side copies more than it must. Objects are written as in
+//! Strings are as they are, which is how the store saves them, so that nobody copies more than he must. Objects are written as in
 //! the dump format, in its newest version and not compressed: a checkpoint is about speed.
 
 use std::fmt;
 use std::io;
 
-use durability::checkpoint::{PartWriter, Record, RecordHead};
+use base::record_head::{NUMBER, RecordHead, TEXT};
+use durability::checkpoint::{PartWriter, RUN_BYTES_MAX, Record};
 use rdb::{Limits, Malformed, Output, Reader, Style, VERSION_MAX, Value, value};
-use store::{Deadline, Handle, Key, Owned, Saved, SavedValue, StoreError};
+use store::{Batch, Deadline, Handle, Key, Owned, Saved, SavedValue, StoreError};
 
 /// How objects are written.
 pub const STYLE: Style = Style {
     version: VERSION_MAX,
     compresses: false,
 };
-
-/// A string, as it is. Also the dump format's code of strings, which has a length before it there.
-const TEXT: u8 = 0;
-/// A string that is kept as a number. No type of the dump format has this code, which ends a file.
-const NUMBER: u8 = 255;
 
 /// What was written of an object is kept for the next one, unless it had more bytes than this.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
@@ -105,12 +101,33 @@ impl<P: FnMut()> Output for InPieces<'_, P> {
     }
 }
 
+/// Adds all records of a batch to a part; `scratch` and `pause` as in [`write`]. Strings are written as the run
+/// of bytes that they were saved in.
+///
+/// # Errors
+/// Those of the system.
+pub fn write_batch(
+    batch: &Batch,
+    writer: &mut PartWriter,
+    scratch: &mut Vec<u8>,
+    mut pause: impl FnMut(),
+) -> io::Result<()> {
+    let run = batch.run().filter(|run| run.bytes.len() <= RUN_BYTES_MAX);
+    if let Some(run) = run {
+        return writer.run(run.database, run.records, run.bytes);
+    }
+    for saved in batch.records() {
+        write(&saved, writer, scratch, &mut pause)?;
+    }
+    Ok(())
+}
+
 /// Adds a record to a part. `scratch` is room that is used again. Within a long one, `pause` is called between pieces of work
 /// of some microseconds.
 ///
 /// # Errors
 /// Those of the system.
-pub fn write(
+pub(crate) fn write(
     saved: &Saved<'_>,
     writer: &mut PartWriter,
     scratch: &mut Vec<u8>,

@@ -582,9 +582,7 @@ impl<'t> Life<'t> {
         let mut part = PartWriter::create(&self.disk, &own.join(part_name(0)), head)?;
         let mut scratch = Vec::new();
         for batch in &walk.saved.lock().unwrap().batches {
-            for saved in batch.records() {
-                bodies::write(&saved, &mut part, &mut scratch, || ())?;
-            }
+            bodies::write_batch(batch, &mut part, &mut scratch, || ())?;
         }
         let (entry, databases) = part.finish(&part_name(0))?;
         self.disk.sync_directory(&own)?;

@@ -1,16 +1,18 @@
 //! Records that were saved: copies of what is short and of objects, references to what is long.
 //!
 //! ```text
-//!   bytes   │ front │ key │ value │ front │ key │ front │ key │ value │ …
-//!   beside                                  └ a long value or an object, in the same order
+//!   bytes   │ head │ key │ value │ head │ key │ head │ key │ value │ …
+//!   beside                                └ a long value or an object, in the same order
 //! ```
 //!
 //! A record is one run of bytes because a writer saves it between two others that it would rather serve:
-//! what it writes to, and what is read of that later, are lines of memory that it then lacks.
+//! what it writes to, and what is read of that later, are lines of memory that it then lacks. Heads are those of
+//! [`base::record_head`], so that where nothing is beside, the run can be written to a file as it is.
 
 use std::mem::take;
 use std::sync::Arc;
 
+use base::record_head::{Lengths, NUMBER, RECORD_HEAD_BYTES_MAX, RecordHead, TEXT};
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
 use structures::Object;
@@ -124,6 +126,10 @@ pub struct Batch {
     bytes: Vec<u8>,
     beside: Vec<Beside>,
     records: usize,
+    /// That of the first record.
+    database: DatabaseId,
+    /// All records are of that one, and none has anything beside.
+    is_run: bool,
     /// Bytes of keys and values; of objects what they take in memory.
     content_bytes: u64,
     long_bytes: u64,
@@ -131,6 +137,18 @@ pub struct Batch {
     counted_bytes: u64,
     held: Arc<Held>,
     origin: Origin,
+}
+
+/// Records of one database that lie as bytes one behind the other, each a head ([`base::record_head`]), its key and
+/// its value: a text or a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'b> {
+    /// The database they were in.
+    pub database: DatabaseId,
+    /// How many they are: at least one.
+    pub records: usize,
+    /// The bytes.
+    pub bytes: &'b [u8],
 }
 
 /// One record of a cut.
@@ -181,73 +199,8 @@ enum Beside {
     Object(Box<Object>),
 }
 
-/// What stands before a key. Deadline and etag are there only if there are any.
-///
-/// ```text
-///   shape 1 │ has 1 │ database 2 │ key bytes 4 │ value bytes 4 │ deadline 8? │ etag 8?
-/// ```
-#[derive(Clone, Copy, Debug)]
-struct Front {
-    shape: u8,
-    database: DatabaseId,
-    key_bytes: u32,
-    value_bytes: u32,
-    deadline_unix_ms: Option<u64>,
-    etag: u64,
-}
-
-/// The value is a string, as it is.
-const TEXT: u8 = 0;
-/// It is a number of eight bytes, which a string spells.
-const NUMBER: u8 = 1;
-/// It is the next of those beside.
-const BESIDE: u8 = 2;
-
-const DEADLINE: u8 = 1;
-const ETAG: u8 = 2;
-
-const FRONT_BYTES_MAX: usize = 28;
-
-impl Front {
-    fn write(&self, out: &mut Vec<u8>) {
-        let has =
-            u8::from(self.deadline_unix_ms.is_some()) * DEADLINE + u8::from(self.etag != 0) * ETAG;
-        let [database, other] = self.database.to_le_bytes();
-        let [a, b, c, d] = self.key_bytes.to_le_bytes();
-        let [e, f, g, h] = self.value_bytes.to_le_bytes();
-        out.extend_from_slice(&[self.shape, has, database, other, a, b, c, d, e, f, g, h]);
-        if has != 0 {
-            if let Some(deadline_unix_ms) = self.deadline_unix_ms {
-                out.extend_from_slice(&deadline_unix_ms.to_le_bytes());
-            }
-            if self.etag != 0 {
-                out.extend_from_slice(&self.etag.to_le_bytes());
-            }
-        }
-    }
-
-    /// Takes one from the front of `bytes`; none at their end.
-    fn read(bytes: &mut &[u8]) -> Option<Self> {
-        let (&[shape, has, database, other, a, b, c, d, e, f, g, h], mut rest) =
-            bytes.split_first_chunk()?;
-        let mut number = |flag| {
-            let (number, behind) = rest.split_first_chunk().filter(|_| has & flag != 0)?;
-            rest = behind;
-            Some(u64::from_le_bytes(*number))
-        };
-        let deadline_unix_ms = number(DEADLINE);
-        let etag = number(ETAG).unwrap_or(0);
-        *bytes = rest;
-        Some(Self {
-            shape,
-            database: DatabaseId::from_le_bytes([database, other]),
-            key_bytes: u32::from_le_bytes([a, b, c, d]),
-            value_bytes: u32::from_le_bytes([e, f, g, h]),
-            deadline_unix_ms,
-            etag,
-        })
-    }
-}
+/// The type of a record whose value is the next of those beside; in no file.
+const BESIDE: u8 = 254;
 
 /// What is saved of a record besides its value.
 #[derive(Clone, Copy, Debug)]
@@ -266,6 +219,8 @@ impl Batch {
             bytes,
             beside,
             records: 0,
+            database: 0,
+            is_run: false,
             content_bytes: 0,
             long_bytes: 0,
             has_large_object: false,
@@ -294,22 +249,22 @@ impl Batch {
         let mut rest = self.bytes.as_slice();
         let mut beside = self.beside.iter();
         std::iter::from_fn(move || {
-            let Some(front) = Front::read(&mut rest) else {
+            let Some((head, lengths)) = RecordHead::take_from(&mut rest) else {
                 debug_assert!(rest.is_empty(), "ends with half a record");
                 return None;
             };
-            let mut take = |bytes: u32| {
-                let (taken, behind) = rest.split_at(usize::try_from(bytes).ok()?);
+            let mut take = |bytes: u64| {
+                let (taken, behind) = rest.split_at_checked(usize::try_from(bytes).ok()?)?;
                 rest = behind;
                 Some(taken)
             };
-            let (key, value) = (take(front.key_bytes)?, take(front.value_bytes)?);
+            let (key, value) = (take(lengths.key_bytes.into())?, take(lengths.body_bytes)?);
             Some(Saved {
-                database: front.database,
+                database: head.database,
                 key,
-                deadline_unix_ms: front.deadline_unix_ms,
-                etag: front.etag,
-                value: match front.shape {
+                deadline_unix_ms: head.deadline_unix_ms,
+                etag: head.etag,
+                value: match head.type_code {
                     TEXT => SavedValue::Bytes(value),
                     NUMBER => SavedValue::Integer(i64::from_le_bytes(value.try_into().ok()?)),
                     _ => match beside.next()? {
@@ -318,6 +273,16 @@ impl Batch {
                     },
                 },
             })
+        })
+    }
+
+    /// All records as bytes, if that is what they are.
+    #[must_use]
+    pub fn run(&self) -> Option<Run<'_>> {
+        self.is_run.then_some(Run {
+            database: self.database,
+            records: self.records,
+            bytes: &self.bytes,
         })
     }
 
@@ -361,21 +326,24 @@ impl Batch {
         self.beside.push(Beside::Object(Box::new(object.clone())));
     }
 
-    fn push(&mut self, named: Named<'_>, shape: u8, value: &[u8]) {
-        let length = |bytes: &[u8]| {
-            u32::try_from(bytes.len()).expect("a key or a short value is below 4 GiB")
-        };
-        let front = Front {
-            shape,
+    fn push(&mut self, named: Named<'_>, type_code: u8, value: &[u8]) {
+        let head = RecordHead {
             database: named.database,
-            key_bytes: length(named.key),
-            value_bytes: length(value),
+            type_code,
             deadline_unix_ms: named.deadline_unix_ms,
             etag: named.etag,
         };
-        self.bytes
-            .reserve(FRONT_BYTES_MAX + named.key.len() + value.len());
-        front.write(&mut self.bytes);
+        let lengths = Lengths {
+            key_bytes: u32::try_from(named.key.len()).expect("a key is below 4 GiB"),
+            body_bytes: value.len() as u64,
+        };
+        if self.records == 0 {
+            (self.database, self.is_run) = (named.database, true);
+        }
+        self.is_run &= type_code != BESIDE && named.database == self.database;
+        let room = RECORD_HEAD_BYTES_MAX + named.key.len() + value.len();
+        self.bytes.reserve(room);
+        head.append_to(lengths, &mut self.bytes);
         self.bytes.extend_from_slice(named.key);
         self.bytes.extend_from_slice(value);
         self.content_bytes += named.key.len() as u64;
@@ -437,6 +405,7 @@ mod tests {
         batch.push_object(named(b"object", Some(u64::MAX), 0), &object);
         batch.push_integer(named(b"number", None, u64::MAX), i64::MIN);
         batch.push_bytes(named(b"text", Some(0), 1), &[7; 300]);
+        assert!(batch.run().is_none(), "an object is no bytes");
         let told: Vec<_> = batch
             .records()
             .map(|saved| {
@@ -460,6 +429,33 @@ mod tests {
         assert_eq!(told, expected);
         let content = (6 + 20) + (4 + 300) + 6 + object.memory_bytes() as u64;
         assert_eq!((batch.len(), batch.content_bytes()), (4, content));
+    }
+
+    #[test]
+    fn a_run_is_of_one_database() {
+        let held = Arc::new(Held::default());
+        let mut batch = filled(&held);
+        let run = batch
+            .run()
+            .map(|run| (run.database, run.records, run.bytes.to_vec()));
+        let expected = b"\x00\x00\x03\x00\x03\x00\x00\x00\x05\x00\x00\x00keyvalue";
+        assert_eq!(run, Some((3, 1, expected.to_vec())));
+        let named = Named {
+            database: 4,
+            key: b"key",
+            deadline_unix_ms: None,
+            etag: 0,
+        };
+        batch.push_integer(named, 7);
+        assert!(batch.run().is_none());
+        assert_eq!(
+            batch
+                .records()
+                .map(|saved| saved.database)
+                .collect::<Vec<_>>(),
+            [3, 4]
+        );
+        assert!(Batch::new(&held, Origin::Writer).run().is_none(), "empty");
     }
 
     fn spares(held: &Held) -> usize {

@@ -156,15 +156,13 @@ impl Writer<'_> {
             }
             self.pace.pause(&mut guest);
             let before = writer.bytes();
-            for saved in batch.records() {
-                let pause = || {
-                    // Nothing comes of it any more, and somebody waits for the end.
-                    if !attempt.is_given_up() {
-                        self.pace.pause(&mut guest);
-                    }
-                };
-                bodies::write(&saved, &mut writer, &mut scratch, pause)?;
-            }
+            let pause = || {
+                // Nothing comes of it any more, and somebody waits for the end.
+                if !attempt.is_given_up() {
+                    self.pace.pause(&mut guest);
+                }
+            };
+            bodies::write_batch(&batch, &mut writer, &mut scratch, pause)?;
             let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
             attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);
             attempt
