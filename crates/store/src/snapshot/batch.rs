@@ -12,6 +12,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
+use base::cache::prefetch_to_write;
 use base::record_head::{Lengths, NUMBER, RECORD_HEAD_BYTES_MAX, RecordHead, TEXT};
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,9 @@ const FULL_LONG_BYTES: u64 = 1 << 20;
 
 /// A batch begins with room for the bucket that makes it full: asking for more would copy it.
 const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
+
+/// Most records are shorter.
+const AHEAD_BYTES: usize = 256;
 
 /// Room of so many batches is kept to be filled again while a snapshot is in progress: some megabytes.
 const SPARES_MAX: usize = 32;
@@ -348,6 +352,14 @@ impl Batch {
         self.bytes.extend_from_slice(value);
         self.content_bytes += named.key.len() as u64;
         self.records += 1;
+    }
+
+    /// Asks the cache for where the next record goes.
+    #[inline]
+    pub(super) fn look_ahead(&mut self) {
+        let room = self.bytes.spare_capacity_mut();
+        let ahead = room.len().min(AHEAD_BYTES);
+        prefetch_to_write(&mut room[..ahead]);
     }
 
     /// Counts what was added since the last count as held. A long value counts in full: its pages

@@ -76,7 +76,9 @@ impl Local {
     /// Has something put into this thread's batch.
     fn save_with(&self, snapshots: &Snapshots, save: impl FnOnce(&mut Batch)) {
         let mut place = lock(&snapshots.buffers[self.buffer]);
-        save(place.get_or_insert_with(|| Batch::new(&snapshots.held, Origin::Writer)));
+        let batch = place.get_or_insert_with(|| Batch::new(&snapshots.held, Origin::Writer));
+        save(batch);
+        batch.look_ahead();
         let full = place.take_if(|batch| batch.is_full());
         drop(place);
         snapshots.hand_over(full);
