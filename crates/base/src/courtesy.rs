@@ -20,7 +20,9 @@
 //!  2. Guests hold no locks that others want while they [pause](Guest::pause).
 //!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
 //!  4. Who is [in a hurry](Courtesy::set_hurry), because somebody waits for the end, sleeps never.
-//!  5. Without a clock of processor time ([`Clock::thread_cpu_ns`]) nobody pauses: simulations stay what they are.
+//!  5. Between two turns of a host its core is the guests' for one burst, whoever of them woke whom meanwhile.
+//!  6. That a host waited for a moment does not mean that it wants its core no more: polite guests look again.
+//!  7. Without a clock of processor time ([`Clock::thread_cpu_ns`]) nobody pauses: simulations stay what they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,8 +46,14 @@ const LATE_YIELDS: u32 = 2;
 /// For so long guests are polite until they look again.
 const POLITE_NS: u64 = 10_000_000;
 
-/// What a guest may do at once of what it could not do before, at the least and at the most: in between, its share of
-/// a turn of the hosts, so that it costs who waits for one always the same part of that.
+/// A host that is always busy waits for a moment, too. So many yields in a row that come back early, ...
+const EARLY_YIELDS: u64 = 4;
+
+/// ... each so long behind the one before, mean that the core is free while hosts have turns.
+const UNCERTAIN_NS: u64 = 1_000_000;
+
+/// What guests may do at once of what they could not do before, all together, at the least and at the most: in between,
+/// their share of a turn of the hosts, so that it costs who waits for one always the same part of that.
 const BURST_NS: [u64; 2] = [50_000, 300_000];
 
 /// No guest sleeps longer: what it may take can change meanwhile.
@@ -131,8 +139,19 @@ struct Core {
     turns: AtomicU64,
     /// Hosts who are in a turn that they began there while there were guests.
     at_work: AtomicU64,
-    /// What guests worked, all together.
+    /// What guests worked, all together, ...
     worked_ns: AtomicU64,
+    /// ... and what it was when a host last gave way.
+    let_in_ns: AtomicU64,
+}
+
+impl Core {
+    /// What guests worked since a host last gave way, all together.
+    fn burst_ns(&self) -> u64 {
+        let let_in_ns = self.let_in_ns.load(Ordering::Relaxed);
+        let worked_ns = self.worked_ns.load(Ordering::Relaxed);
+        worked_ns.saturating_sub(let_in_ns)
+    }
 }
 
 /// What guests and hosts of one process share.
@@ -143,6 +162,8 @@ pub struct Courtesy {
     cores: [Core; CORES],
     /// Until then guests are polite; 0 when they are not.
     polite_until_ns: AtomicU64,
+    /// How often in a row polite guests found nobody in their way, though there are hosts.
+    early_yields: AtomicU64,
     /// When the next slice of any guest is due.
     due_ns: AtomicU64,
     /// How long a turn of a host took.
@@ -171,6 +192,7 @@ impl Courtesy {
             guests: AtomicU64::new(0),
             cores: std::array::from_fn(|_| Core::default()),
             polite_until_ns: AtomicU64::new(0),
+            early_yields: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
             turn_ns: AtomicU64::new(0),
             share: AtomicU64::new(FULL_SHARE),
@@ -237,11 +259,28 @@ impl Courtesy {
         now_ns < self.polite_until_ns.load(Ordering::Relaxed)
     }
 
-    /// What a guest may do at once.
-    fn burst_ns(&self) -> u64 {
+    /// A polite guest found nobody in its way.
+    fn was_early(&self, now_ns: u64, has_hosts: bool) {
+        let before = self.early_yields.fetch_add(1, Ordering::Relaxed);
+        let is_certain = !has_hosts || before + 1 >= EARLY_YIELDS;
+        let until_ns = if is_certain { 0 } else { now_ns + UNCERTAIN_NS };
+        if is_certain {
+            self.early_yields.store(0, Ordering::Relaxed);
+        }
+        self.polite_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// What guests may do at once.
+    fn burst_ns_max(&self) -> u64 {
         let turn_ns = self.turn_ns.load(Ordering::Relaxed);
         let part_ns = turn_ns.saturating_mul(self.share.load(Ordering::Relaxed)) / FULL_SHARE;
         part_ns.clamp(BURST_NS[0], BURST_NS[1])
+    }
+
+    /// How long a guest sleeps that is to be there when a host has had a turn.
+    fn until_next_turn_ns(&self) -> u64 {
+        let turn_ns = self.turn_ns.load(Ordering::Relaxed);
+        turn_ns.clamp(BURST_NS[0], BURST_NS[1])
     }
 
     /// Notes what a guest did; when it may go on, of what it may have.
@@ -333,10 +372,14 @@ impl Guest<'_> {
         let courtesy = self.courtesy;
         let sum_ns = courtesy.machine.worked_ns();
         let worked_ns = sum_ns.saturating_sub(std::mem::replace(&mut self.worked_ns, sum_ns));
+        let core = courtesy.core();
         if worked_ns == 0 {
+            // Others have let it go on, who used up what they and it may have.
+            if courtesy.is_polite(now_ns) && core.burst_ns() >= courtesy.burst_ns_max() {
+                courtesy.machine.sleep_ns(courtesy.until_next_turn_ns());
+            }
             return;
         }
-        let core = courtesy.core();
         core.worked_ns.fetch_add(worked_ns, Ordering::Relaxed);
         let is_urgent =
             courtesy.is_in_hurry() || courtesy.share.load(Ordering::Relaxed) >= FULL_SHARE;
@@ -344,23 +387,27 @@ impl Guest<'_> {
             courtesy.polite_until_ns.store(0, Ordering::Relaxed);
             courtesy.machine.give_way();
         } else if courtesy.is_polite(now_ns) {
-            self.rest(now_ns, worked_ns);
+            self.rest(core, now_ns, worked_ns);
         } else {
             self.probe(now_ns);
         }
     }
 
     /// Sleeps until this guest may go on.
-    fn rest(&mut self, now_ns: u64, worked_ns: u64) {
+    fn rest(&mut self, core: &Core, now_ns: u64, worked_ns: u64) {
         let courtesy = self.courtesy;
         self.burst_ns += worked_ns;
         let due_ns = courtesy.reserve(now_ns, worked_ns);
-        if due_ns <= now_ns && self.burst_ns < courtesy.burst_ns() {
+        let is_used_up = core.burst_ns() >= courtesy.burst_ns_max();
+        if due_ns <= now_ns && !is_used_up {
             // It was kept from working, and makes up for it.
             return;
         }
         // Where there are many cores: each is somebody else's for half of the time.
-        let sleep_ns = due_ns.saturating_sub(now_ns).max(self.burst_ns);
+        let mut sleep_ns = due_ns.saturating_sub(now_ns).max(self.burst_ns);
+        if is_used_up {
+            sleep_ns = sleep_ns.max(courtesy.until_next_turn_ns());
+        }
         courtesy.machine.sleep_ns(sleep_ns.min(SLEEP_NS_MAX));
         self.burst_ns = 0;
     }
@@ -389,10 +436,11 @@ impl Guest<'_> {
         if away_ns < LATE_NS || !has_hosts {
             self.late_yields = 0;
             if was_polite {
-                courtesy.polite_until_ns.store(0, Ordering::Relaxed);
+                courtesy.was_early(back_ns, has_hosts);
             }
             return;
         }
+        courtesy.early_yields.store(0, Ordering::Relaxed);
         self.late_yields += 1;
         if was_polite || self.late_yields >= LATE_YIELDS {
             let until_ns = back_ns + POLITE_NS;
@@ -479,6 +527,9 @@ impl Host {
         }
         let turn_ns = began_ns.saturating_sub(self.last_ns);
         self.courtesy.turn_ns.store(turn_ns, Ordering::Relaxed);
+        let core = self.courtesy.core();
+        let worked_ns = core.worked_ns.load(Ordering::Relaxed);
+        core.let_in_ns.store(worked_ns, Ordering::Relaxed);
         machine.give_way();
         let ended_ns = machine.now_ns();
         self.last_ns = ended_ns;

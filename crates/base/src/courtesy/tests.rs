@@ -158,6 +158,62 @@ fn it_goes_at_full_speed_again_when_nobody_is_in_the_way() {
     assert_eq!(desk.sleeps.load(Ordering::Relaxed), sleeps);
 }
 
+#[test]
+fn a_host_who_waits_for_a_moment_is_given_way_to_all_the_same() {
+    let (desk, courtesy) = desk(150);
+    let mut guest = courtesy.enter();
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    desk.others_ns.store(0, Ordering::Relaxed);
+    let mut looks = 0;
+    while courtesy.is_wanted() {
+        desk.pass(POLITE_NS);
+        desk.work(50_000);
+        courtesy.cores[0].turns.fetch_add(1, Ordering::Relaxed);
+        guest.pause();
+        looks += 1;
+    }
+    assert_eq!(looks, EARLY_YIELDS);
+    // Somebody is there again in between: it counts anew.
+    work(&desk, &courtesy, &mut guest, 20, 300);
+    for looks in 1..10 * EARLY_YIELDS {
+        let is_there = looks % EARLY_YIELDS == 0;
+        let others_ns = if is_there { 300_000 } else { 0 };
+        desk.others_ns.store(others_ns, Ordering::Relaxed);
+        desk.pass(POLITE_NS);
+        desk.work(50_000);
+        courtesy.cores[0].turns.fetch_add(1, Ordering::Relaxed);
+        guest.pause();
+        assert!(courtesy.is_wanted(), "look {looks}");
+    }
+}
+
+#[test]
+fn between_two_turns_of_a_host_all_guests_together_have_one_burst() {
+    let (desk, courtesy) = desk(150);
+    let mut host = Host::new(Arc::clone(&courtesy));
+    let mut first = courtesy.enter();
+    work(&desk, &courtesy, &mut first, 20, 300);
+    desk.others_ns.store(0, Ordering::Relaxed);
+    // Of a short turn the burst is the least.
+    host.turn_ended();
+    host.turn_ended();
+    // Somebody wakes the second one up, who has not worked yet, when nobody did, and when the first has had it all.
+    let sleeps_of_second = || {
+        let mut second = courtesy.enter();
+        let before = desk.sleeps.load(Ordering::Relaxed);
+        desk.pass(SLICES_NS[1]);
+        second.pause();
+        desk.sleeps.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(sleeps_of_second(), 0);
+    desk.work(BURST_NS[0]);
+    first.pause();
+    assert!(courtesy.is_wanted());
+    assert_eq!(sleeps_of_second(), 1);
+    host.turn_ended();
+    assert_eq!(sleeps_of_second(), 0);
+}
+
 /// A guest on core 0 beside others who take 400 µs whenever it gives way; how often it slept. Guests work on a core
 /// meanwhile, and hosts have turns on one.
 fn sleeps_beside(guests_on: Option<usize>, turns_on: Option<usize>) -> usize {
