@@ -1,14 +1,18 @@
-//! What the system holds of a file in its cache, taken care of a piece at a time.
+//! What the system holds of a file in its cache, and its room on the device, taken care of a piece at a time.
 //!
 //! Writing eight megabytes to a device in one call takes the processor some milliseconds, and so does forgetting
 //! the pages of a long file when it is removed. Kernels that do not preempt themselves let nobody else have that
 //! core meanwhile, however urgent: a thread that serves clients least of all. So each is done in pieces here,
 //! with a moment of sleep between two of them, in which whoever wants the core has it.
+//!
+//! So is giving room back. Where the file system tells the device of it (`discard`), that takes a quarter of a millisecond
+//! for each megabyte, in which the device serves nobody else: a log that is written there waits for all of it.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +25,13 @@ const FORGOTTEN_BYTES: u64 = 4 << 20;
 /// How long to sleep between two pieces. Giving way without a sleep would do for one who wants the core just then;
 /// but it gives up a whole slice, which on a busy core may be a hundred times what was used of it.
 const REST: Duration = Duration::from_micros(50);
+
+/// What is given back at once: half a millisecond of the device's time, behind which whatever came meanwhile has its
+/// turn.
+const RELEASED_BYTES: u64 = 2 << 20;
+
+/// `F_SETSIG` of `fcntl`, which `libc` has for few of the machines that all have this number.
+const F_SETSIG: libc::c_int = 10;
 
 /// Has the system begin to write what of a range was changed to the device. Nothing is durable for that, and a
 /// sync has to follow; but it will find less to do. What goes wrong on the way is told by that sync.
@@ -49,6 +60,38 @@ pub fn forget(file: &File) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Gives the room of a file back whose name was removed, but for a last piece that goes with it, if nobody else has that
+/// file: neither by another name, which somebody may have given it to keep it, nor open, who would find it shorter. Then
+/// nothing is done, and it goes as a whole with the last of those.
+///
+/// O(bytes of the file). Sleeps between pieces of two megabytes.
+pub fn release(file: &File) {
+    let has_name = file.metadata().map_or(true, |found| found.nlink() > 0);
+    if has_name || !is_open_once(file) {
+        return;
+    }
+    let mut length = file.metadata().map_or(0, |found| found.len());
+    while length > RELEASED_BYTES {
+        length -= RELEASED_BYTES;
+        if file.set_len(length).is_err() {
+            return;
+        }
+        thread::sleep(REST);
+    }
+}
+
+/// Whether nobody else has the file open, as far as the system can tell: only then it grants a lease to write.
+fn is_open_once(file: &File) -> bool {
+    let lease = |kind: libc::c_int| {
+        // SAFETY: takes a descriptor, which `file` keeps open, and a number; it touches no memory of ours.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) == 0 }
+    };
+    // Who opens it in this moment makes the system tell us: by a signal that is ignored, other than the usual one.
+    // SAFETY: as above.
+    let is_quiet = unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) == 0 };
+    is_quiet && lease(libc::F_WRLCK) && lease(libc::F_UNLCK)
 }
 
 /// Does something to each piece of a range, from its start on, as long as that can be done.
@@ -110,5 +153,39 @@ mod tests {
         file.read_exact_at(&mut found, 0).unwrap();
         assert_eq!((found[4], &found[5..]), (b'a', &bytes[5..]));
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn room_is_given_back_of_what_nobody_else_has() {
+        let directory =
+            std::env::temp_dir().join(format!("iolite-released-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let (path, other) = (directory.join("file"), directory.join("kept"));
+        let pieces = 3 * RELEASED_BYTES + 5;
+        let made = || {
+            let file = File::options().write(true).create_new(true).open(&path);
+            let file = file.unwrap();
+            file.set_len(pieces).unwrap();
+            file
+        };
+        let length = |file: &File| file.metadata().unwrap().len();
+        let named = made();
+        release(&named);
+        assert_eq!(length(&named), pieces, "it has its name");
+        std::fs::hard_link(&path, &other).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        release(&named);
+        assert_eq!(length(&named), pieces, "it has another name");
+        let file = made();
+        let reader = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        release(&file);
+        assert_eq!(length(&file), pieces, "somebody reads it");
+        drop(reader);
+        release(&file);
+        // Not every file system can tell.
+        let left = if is_open_once(&file) { 5 } else { pieces };
+        assert_eq!(length(&file), left);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -96,7 +96,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// As [`Disk::remove`], of a file that may be long and was synced: takes its time over it, so that nobody who
-    /// wants the core waits until all of its pages are forgotten.
+    /// wants the core waits until all of its pages are forgotten, nor who wants the device until it has all room back.
     ///
     /// # Errors
     /// Those of the system.
@@ -265,8 +265,13 @@ impl Disk for SystemDisk {
 
     fn retire(&self, path: &Path) -> io::Result<()> {
         // What is in the way of that is in the way of removing it, or costs no more than time.
-        let _kept = File::open(path).and_then(|file| cached_file::forget(&file));
-        fs::remove_file(path)
+        let file = OpenOptions::new().write(true).open(path);
+        let _kept = file.as_ref().map(cached_file::forget);
+        fs::remove_file(path)?;
+        if let Ok(file) = file {
+            cached_file::release(&file);
+        }
+        Ok(())
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {

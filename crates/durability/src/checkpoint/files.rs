@@ -169,7 +169,7 @@ pub fn remove_replaced(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -
 /// Those of the system.
 pub fn remove_checkpoint(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     for name in disk.list(directory)? {
-        disk.remove(&directory.join(name))?;
+        disk.retire(&directory.join(name))?;
     }
     disk.remove_directory(directory)
 }
