@@ -1,4 +1,4 @@
-//! Asking the cache for memory that is about to be read, or written.
+//! Asking the cache for memory that is about to be used.
 //!
 //! A load that misses the cache waits for some hundred instructions' time. Whoever is about to look
 //! at several places that do not depend on each other asks for all of them first, so that the waits
@@ -26,17 +26,18 @@ pub fn prefetch<T: ?Sized>(place: &T) {
     let _ = place;
 }
 
-/// Starts to bring the lines that `bytes` lie in into the cache, to be written: a store to a line that is not there holds
-/// up whoever releases a lock behind it. Costs an instruction for each line, and does nothing on machines for which it
-/// is not known how.
+/// Starts to bring the lines of `bytes`, one for each 64 of them, into the cache before they are written: a store to a line
+/// that is not there holds up whoever releases a lock behind it. They come as for reading, since not every processor of
+/// the kind that is built for can ask for more. Costs an instruction for each line, and does nothing on machines for
+/// which it is not known how.
 #[inline(always)]
-pub fn prefetch_to_write(bytes: &mut [MaybeUninit<u8>]) {
+pub fn prefetch_room(bytes: &[MaybeUninit<u8>]) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
-    for byte in bytes.iter_mut().step_by(LINE_BYTES) {
-        let address = std::ptr::from_mut(byte).cast::<i8>();
+    for byte in bytes.iter().step_by(LINE_BYTES) {
+        let address = std::ptr::from_ref(byte).cast::<i8>();
         // SAFETY: a prefetch has no effect but on caches, whatever the address.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(address);
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]

@@ -21,7 +21,8 @@
 //!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
 //!  4. Who is [in a hurry](Courtesy::set_hurry), because somebody waits for the end, sleeps never.
 //!  5. Between two turns of a host its core is the guests' for one burst, whoever of them woke whom meanwhile.
-//!  6. That a host waited for a moment does not mean that it wants its core no more: polite guests look again.
+//!  6. That a host waited for a moment does not mean that it wants its core no more: polite guests look again there. Who
+//!     looks where no host is has an answer at once, for all.
 //!  7. Without a clock of processor time ([`Clock::thread_cpu_ns`]) nobody pauses: simulations stay what they are.
 
 use std::sync::Arc;

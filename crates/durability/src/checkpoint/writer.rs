@@ -124,10 +124,12 @@ impl PartWriter {
     }
 
     /// Adds records that are encoded already, heads, keys and bodies, one behind the other: `records` of them, all of
-    /// one database. Whoever encoded them answers for that; a reader refuses the part if it is not so.
+    /// one database. Whoever encoded them answers for that. A reader refuses the part if they are not so many; of which
+    /// database they are only the manifest's counts tell.
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::InvalidInput`] when they are none, or more than [`RUN_BYTES_MAX`] bytes.
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] when they are none, more than 65,535, or more than
+    /// [`RUN_BYTES_MAX`] bytes.
     pub fn run(&mut self, database: u16, records: usize, run: &[u8]) -> io::Result<()> {
         let count = u16::try_from(records).ok().filter(|count| *count > 0);
         let count = count.ok_or_else(|| invalid("a run of too many records, or of none"))?;

@@ -12,7 +12,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
-use base::cache::prefetch_to_write;
+use base::cache::prefetch_room;
 use base::record_head::{Lengths, NUMBER, RECORD_HEAD_BYTES_MAX, RecordHead, TEXT};
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -359,7 +359,7 @@ impl Batch {
     pub(super) fn look_ahead(&mut self) {
         let room = self.bytes.spare_capacity_mut();
         let ahead = room.len().min(AHEAD_BYTES);
-        prefetch_to_write(&mut room[..ahead]);
+        prefetch_room(&room[..ahead]);
     }
 
     /// Counts what was added since the last count as held. A long value counts in full: its pages
