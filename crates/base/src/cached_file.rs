@@ -68,11 +68,11 @@ pub fn forget(file: &File) -> io::Result<()> {
 ///
 /// O(bytes of the file). Sleeps between pieces of two megabytes.
 pub fn release(file: &File) {
-    let has_name = file.metadata().map_or(true, |found| found.nlink() > 0);
-    if has_name || !is_open_once(file) {
+    let found = file.metadata().ok().filter(|found| found.nlink() == 0);
+    let Some(found) = found.filter(|_| is_open_once(file)) else {
         return;
-    }
-    let mut length = file.metadata().map_or(0, |found| found.len());
+    };
+    let mut length = found.len();
     while length > RELEASED_BYTES {
         // At a multiple no block is cut, which the file system would have to read and write.
         length = (length - 1) / RELEASED_BYTES * RELEASED_BYTES;

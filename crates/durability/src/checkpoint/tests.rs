@@ -271,7 +271,7 @@ fn runs_fill_blocks_to_the_last_byte() {
         (RecordHead::default(), b"name".to_vec(), body)
     };
     let mut records = Vec::new();
-    // The fifth fits to the byte; the sixth does not.
+    // What is left of the block is filled to the byte; the next one begins another, and the longest run is its own.
     let rest = PAYLOAD_BYTES_MAX % 16_000;
     let lengths = vec![16_000; PAYLOAD_BYTES_MAX / 16_000];
     for bytes in lengths.into_iter().chain([rest, 16, PAYLOAD_BYTES_MAX]) {

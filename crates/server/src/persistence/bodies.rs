@@ -1,7 +1,7 @@
 //! Bodies of records in a checkpoint: from what a snapshot gives to bytes, and into the store.
 //!
-//! Strings are as they are, which is how the store saves them, so that nobody copies more than he must. Objects are written as in
-//! the dump format, in its newest version and not compressed: a checkpoint is about speed.
+//! Strings are as they are, which is how the store saves them, so that neither side copies more than it must. Objects
+//! are written as in the dump format, in its newest version and not compressed: a checkpoint is about speed.
 
 use std::fmt;
 use std::io;
