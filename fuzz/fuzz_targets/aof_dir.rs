@@ -10,10 +10,10 @@
 use std::io::Read;
 
 use libfuzzer_sys::fuzz_target;
-use server::persistence::aof::Manifest;
-use server::persistence::aof::course::{self, Taker};
-use server::persistence::aof::reader::{AofReader, Cut, ReadFault};
-use server::persistence::replay::ReplayFault;
+use persistence::aof::Manifest;
+use persistence::aof::course::{self, Taker};
+use persistence::aof::reader::{AofReader, Cut, ReadFault};
+use persistence::replay::ReplayFault;
 use store::DatabaseId;
 
 const DATABASES: DatabaseId = 4;

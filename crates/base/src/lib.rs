@@ -19,6 +19,7 @@ pub mod lanes;
 pub mod mapped_bytes;
 pub mod memory_size;
 pub mod number;
+pub mod os_error;
 pub mod page_buffer;
 pub mod process;
 pub mod random;

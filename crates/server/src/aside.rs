@@ -29,10 +29,10 @@ use reactor::ConnectionId;
 use store::DatabaseId;
 
 use crate::announcer;
+use crate::keeping::logging::Logging;
 use crate::node::{Message, Node};
-use crate::persistence::logging::Logging;
-use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
+use persistence::tail::{Appended, Taker};
 
 /// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
 /// once would take a worker longer than it should be away from its clients. For the same reason they are not on

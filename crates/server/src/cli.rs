@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use base::words;
 
 use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
+use crate::keeping::offline::Form;
 use crate::log::Log;
-use crate::persistence::offline::Form;
-use crate::persistence::recovery::Target;
 use crate::{identity, system_check};
+use persistence::recovery::Target;
 
 mod order;
 mod point;

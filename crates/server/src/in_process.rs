@@ -9,8 +9,8 @@ use reactor::{InProcessPeer, in_process_pair};
 use store::Store;
 
 use crate::config::{Origin, Settings, SharedConfig};
+use crate::keeping::keeper::Keeper;
 use crate::node::Node;
-use crate::persistence::keeper::Keeper;
 use crate::runtime::Workers;
 
 /// Bytes that either direction of an in-process connection holds.

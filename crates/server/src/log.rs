@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use base::clock::{Clock as _, SystemClock};
 use base::process;
+use persistence::lines::{self, Lines};
 
 /// Bytes of one message; the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -136,6 +137,22 @@ impl Log {
                 out.write_all(text)?;
                 out.flush()
             }
+        }
+    }
+}
+
+impl Lines for Log {
+    fn line(&self, level: lines::Level, message: fmt::Arguments<'_>) {
+        self.log(Level::from(level), message);
+    }
+}
+
+impl From<lines::Level> for Level {
+    fn from(level: lines::Level) -> Self {
+        match level {
+            lines::Level::Debug => Self::Debug,
+            lines::Level::Notice => Self::Notice,
+            lines::Level::Warning => Self::Warning,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use server::persistence::check;
-use server::persistence::offline::{self, OfflineError};
+use persistence::check;
+use server::keeping::offline::{self, OfflineError};
 use server::{cli, runtime};
 
 #[allow(

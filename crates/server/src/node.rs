@@ -29,16 +29,16 @@ use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::{Doors, Fault};
 use crate::exchange::Exchange;
+use crate::keeping::keeper::Keeper;
+use crate::keeping::saving::Saving;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
 use crate::oom_score::OomRank;
-use crate::persistence::keeper::Keeper;
-use crate::persistence::loading::Loading;
-use crate::persistence::saving::Saving;
-use crate::persistence::tail::{LogInUse, Tail};
 use crate::secret::{self, Secret};
 use crate::tracker::Tracker;
-use crate::{limits, open_files, process};
+use crate::{identity, limits, open_files, process};
+use persistence::environment::Environment;
+use persistence::tail::{LogInUse, Tail};
 
 /// What the workers of one server share.
 pub struct Node {
@@ -49,7 +49,7 @@ pub struct Node {
     /// Directives.
     pub config: Arc<SharedConfig>,
     /// Where lines for the operator go.
-    pub log: Log,
+    pub log: Arc<Log>,
     /// Who waits for this process to be ready.
     pub supervisor: Supervisor,
     /// Who is connected.
@@ -70,8 +70,8 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// Between workers and those who save in the background.
     pub courtesy: Arc<Courtesy>,
-    /// How far the loading of data is.
-    pub loading: Loading,
+    /// What loading and writing data works in.
+    pub env: Arc<Environment>,
     /// What is known of checkpoints.
     pub saving: Saving,
     keeper: OnceLock<Keeper>,
@@ -243,11 +243,19 @@ impl Node {
     pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
         let mut random = Prng::from_os();
         let current = config.current();
+        let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
+        let env = Environment {
+            log: Arc::<Log>::clone(&log),
+            threads: usize::from(current.threads_count),
+            redis_version: identity::REDIS_VERSION,
+            ..Environment::new(Arc::clone(&store), Arc::clone(&clock))
+        };
         let node = Self {
-            log: Log::new(current.log_level, current.log_file.clone()),
+            log,
             supervisor: Supervisor::find(current.supervised),
             store,
-            settings: Arc::default(),
+            settings: Arc::clone(&env.settings),
+            env: Arc::new(env),
             config,
             clients: Clients::default(),
             exchange: Arc::default(),
@@ -256,7 +264,6 @@ impl Node {
             wanting: Mutex::default(),
             log_in_use: LogInUse::default(),
             tracker: Arc::default(),
-            loading: Loading::default(),
             saving: Saving::default(),
             keeper: OnceLock::new(),
             rates: Rates::default(),
@@ -597,16 +604,12 @@ impl Node {
     /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
-        self.loading.begin(total_bytes, self.clock.now_unix_ms());
-        self.settings.refusals.set_loading(true);
-        self.store.hold_removals(true);
+        self.env.begin_loading(total_bytes);
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        self.store.hold_removals(false);
-        self.settings.refusals.set_loading(false);
-        self.loading.end();
+        self.env.end_loading();
     }
 
     /// Whether who connects is a user that has to say no password.
@@ -822,8 +825,9 @@ impl Node {
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.program_bytes.load(Ordering::Relaxed);
-        self.store
-            .set_other_bytes(program_bytes + self.clients_held_bytes());
+        let other_bytes = program_bytes + self.clients_held_bytes();
+        self.store.set_other_bytes(other_bytes);
+        self.env.other_bytes.store(other_bytes, Ordering::Relaxed);
     }
 
     /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).

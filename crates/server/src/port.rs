@@ -19,9 +19,9 @@ use crate::config::{Change, ConfigError, Permission};
 use crate::info;
 use crate::log::Level;
 use crate::node::{Message, Node, own_posts};
-use crate::persistence::tail::BEFORE_LOG;
 use crate::process;
 use crate::worker::{Deliveries, LogView};
+use persistence::tail::BEFORE_LOG;
 
 /// The port of one worker.
 pub struct Port<'a> {

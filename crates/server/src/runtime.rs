@@ -22,11 +22,11 @@ use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
 use crate::doors::{self, Doors};
+use crate::keeping::keeper::{Keeper, OpenError};
 use crate::node::{Node, WorkerLink};
-use crate::persistence::keeper::{Keeper, OpenError};
-use crate::persistence::recovery::Target;
 use crate::worker::{Arena, Worker};
 use crate::{identity, open_files};
+use persistence::recovery::Target;
 
 /// Why a server could not start.
 #[derive(Debug)]

@@ -36,10 +36,10 @@ use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
-use crate::persistence::tail::{Appended, Taker};
 use crate::port::Port;
 use crate::process;
 use crate::secret;
+use persistence::tail::{Appended, Taker};
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};

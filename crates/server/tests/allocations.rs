@@ -14,12 +14,12 @@ use commands::{ClientRecord, Engine, Session, Share};
 use durability::disk::Disk as _;
 use durability::log::Log;
 use durability::simulated::SimulatedDisk;
+use persistence::sink::LogSink;
+use persistence::tail::Appended;
 use protocol::{ReplyBuffer, encode_request};
 use server::aside::in_pieces;
 use server::config::{Origin, Settings, SharedConfig};
 use server::node::Node;
-use server::persistence::sink::LogSink;
-use server::persistence::tail::Appended;
 use server::port::Port;
 use store::Store;
 

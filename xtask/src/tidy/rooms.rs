@@ -28,8 +28,21 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tls", &["base", "reactor"]),
     ("tool", &["base", "protocol", "reactor", "tls"]),
     (
+        "persistence",
+        &[
+            "base",
+            "protocol",
+            "structures",
+            "rdb",
+            "durability",
+            "store",
+            "commands",
+        ],
+    ),
+    (
         "server",
         &[
+            "persistence",
             "base",
             "access",
             "protocol",
@@ -47,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
+            "persistence",
             "base",
             "protocol",
             "reactor",

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::StartError;
-use crate::persistence::offline::Form;
+use crate::keeping::offline::Form;
 
 /// Something else than to serve.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 use super::StartError;
-use crate::persistence::recovery::Target;
+use persistence::recovery::Target;
 
 const NAME: &str = "--recover-to";
 

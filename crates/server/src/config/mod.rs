@@ -24,8 +24,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-
+pub(crate) use base::os_error::system_reason;
 pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;
 pub use fields::{
@@ -41,13 +40,4 @@ pub use tls::{ClientCertificate, Tls, TlsRules, UserField};
 /// Whether `text` holds a character that makes it a pattern.
 fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
-}
-
-/// The system's own sentence for `error`, without the number behind it.
-pub(crate) fn system_reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" (os error ") {
-        Some((sentence, _)) => sentence.to_owned(),
-        None => text,
-    }
 }

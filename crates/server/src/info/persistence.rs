@@ -3,14 +3,14 @@
 use commands::SaveKind;
 
 use super::Report;
-use crate::persistence::checkpointer::{Figures, Progress};
-use crate::persistence::keeper::Keeper;
-use crate::persistence::loading;
-use crate::persistence::logging::Logging;
-use crate::persistence::saving::{Record, kind_of};
+use crate::keeping::keeper::Keeper;
+use crate::keeping::logging::Logging;
+use crate::keeping::saving::{Record, kind_of};
+use persistence::checkpointer::{Figures, Progress};
+use persistence::loading;
 
 pub(super) fn write(report: &mut Report<'_>) {
-    let progress = report.node.loading.progress();
+    let progress = report.node.env.loading.progress();
     report.field("loading", u8::from(progress.goes_on));
     report.zeros(&["async_loading"]);
     let figures = report.node.keeper().map_or_else(
@@ -66,7 +66,7 @@ fn saves(report: &mut Report<'_>, figures: &Figures, record: Record) {
     );
     report.field("rdb_saves", record.count);
     report.field("rdb_last_cow_size", figures.last_held_bytes_max);
-    let [loaded, expired] = report.node.loading.keys();
+    let [loaded, expired] = report.node.env.loading.keys();
     report.field("rdb_last_load_keys_expired", expired);
     report.field("rdb_last_load_keys_loaded", loaded);
 }

@@ -22,7 +22,7 @@ use commands::{Gate, LogPosition};
 use reactor::{ConnectionId, Departure};
 
 use super::sessions::Connected;
-use crate::persistence::tail::{Appended, BEFORE_LOG, Tail};
+use persistence::tail::{Appended, BEFORE_LOG, Tail};
 
 /// So long replies of writes wait for a log that cannot be written.
 const GRACE_MS: u64 = 100;

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Command;
 
 use durability::disk::SystemDisk;
+use persistence::aof::{AofFault, Flaw, Loaded, Source, export_aof, load};
+use persistence::environment::Environment;
+use persistence::export::ExportOptions;
+use persistence::replay::ReplayFault;
 use protocol::Value;
-use server::node::Node;
-use server::persistence::aof::{AofFault, Flaw, Loaded, Source, export_aof, load};
-use server::persistence::export::ExportOptions;
-use server::persistence::replay::ReplayFault;
 use testkit::client::Client;
 use testkit::differential::difference;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, iolite_program};
 
-use crate::rdb_files::{self, fill, iolite, node, run, state};
+use crate::rdb_files::{self, environment, fill, iolite, run, state};
 
 const DIRECTORY: &str = "appendonlydir";
 const FILE: &str = "appendonly.aof";
@@ -106,13 +106,20 @@ fn rewrite(client: &mut Client) {
     }
 }
 
-fn export(node: &Node, directory: &Path) {
+fn export(env: &Environment, directory: &Path) {
     let options = ExportOptions {
         version: None,
         compresses: true,
         sums_up: true,
     };
-    let exported = export_aof(node, &SystemDisk, directory, options).unwrap();
+    let exported = export_aof(
+        env,
+        &SystemDisk,
+        directory,
+        "appendonly.aof".as_ref(),
+        options,
+    )
+    .unwrap();
     assert_eq!(exported.version, 10);
 }
 
@@ -130,15 +137,15 @@ fn what_redis_logs_comes_back_to_it_the_same() {
             rewrite(&mut client);
         }
         change(&mut client);
-        let node = node();
+        let env = environment();
         let source = find(written.directory());
-        let loaded = load(&node, &source, false).unwrap();
+        let loaded = load(&env, &source, false).unwrap();
         assert_eq!(loaded.replayed.failed, 0, "{loaded:?}");
         assert_eq!(loaded.left_out, None);
         let has_base_records = rewrites && args[0] != "--aof-use-rdb-preamble";
         assert_eq!(loaded.base_keys > 3000, has_base_records, "{loaded:?}");
         let scratch = Scratch::new();
-        export(&node, &scratch.0.join(DIRECTORY));
+        export(&env, &scratch.0.join(DIRECTORY));
         let after = state(&redis_over(&scratch.0));
         // Redis itself keeps some strings in another form once it has loaded them as records.
         let copy = copy_of(written.directory());
@@ -174,14 +181,14 @@ fn single_files_are_loaded_with_records_in_front_and_without() {
     let files = find(written.directory()).files;
     let parts: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     let scratch = Scratch::new();
-    let node = node();
-    let loaded = load(&node, &scratch.single(&parts.concat()), false).unwrap();
+    let env = environment();
+    let loaded = load(&env, &scratch.single(&parts.concat()), false).unwrap();
     assert_eq!((loaded.base_keys, loaded.replayed.commands), (1, 2));
-    let node = self::node();
+    let env = environment();
     let found = find(&scratch.0);
     assert_eq!(found.files, [scratch.0.join(FILE)]);
     fs::write(&found.files[0], parts.last().unwrap()).unwrap();
-    let loaded = load(&node, &found, false).unwrap();
+    let loaded = load(&env, &found, false).unwrap();
     assert_eq!((loaded.base_keys, loaded.replayed.commands), (0, 2));
 }
 
@@ -197,7 +204,7 @@ fn encoded(lines: &[&str]) -> Vec<u8> {
 /// What comes of a single file of these bytes.
 fn load_bytes(bytes: &[u8], accepts_short: bool) -> Result<Loaded, AofFault> {
     let scratch = Scratch::new();
-    load(&node(), &scratch.single(bytes), accepts_short)
+    load(&environment(), &scratch.single(bytes), accepts_short)
 }
 
 #[test]
@@ -262,17 +269,17 @@ fn only_the_last_file_of_a_directory_may_be_short() {
     fs::write(directory.join("two"), &first[..first.len() - 3]).unwrap();
     let manifest = directory.join(format!("{FILE}.manifest"));
     fs::write(&manifest, "file one seq 1 type b\nfile two seq 1 type i\n").unwrap();
-    let fault = load(&node(), &find(&scratch.0), true).unwrap_err();
+    let fault = load(&environment(), &find(&scratch.0), true).unwrap_err();
     assert_eq!(fault.file, directory.join("one"));
     assert!(
         matches!(fault.flaw, Flaw::Short { is_last: false, .. }),
         "{fault}"
     );
     fs::write(&manifest, "file two seq 1 type i\n").unwrap();
-    let loaded = load(&node(), &Source::at(&directory).unwrap(), true).unwrap();
+    let loaded = load(&environment(), &Source::at(&directory).unwrap(), true).unwrap();
     assert_eq!(loaded.replayed.commands, 1);
     fs::write(&manifest, "file none seq 1 type i\n").unwrap();
-    let fault = load(&node(), &find(&scratch.0), true).unwrap_err();
+    let fault = load(&environment(), &find(&scratch.0), true).unwrap_err();
     assert_eq!(fault.file, directory.join("none"));
     fs::write(&manifest, "nonsense\n").unwrap();
     let fault = Source::find(&scratch.0, Path::new(DIRECTORY), Path::new(FILE)).unwrap_err();
@@ -282,13 +289,20 @@ fn only_the_last_file_of_a_directory_may_be_short() {
 #[test]
 fn a_log_is_not_exported_over_another() {
     let scratch = Scratch::new();
-    export(&node(), &scratch.0);
+    export(&environment(), &scratch.0);
     let options = ExportOptions {
         version: Some(10),
         compresses: true,
         sums_up: true,
     };
-    let again = export_aof(&node(), &SystemDisk, &scratch.0, options).unwrap_err();
+    let again = export_aof(
+        &environment(),
+        &SystemDisk,
+        &scratch.0,
+        "appendonly.aof".as_ref(),
+        options,
+    )
+    .unwrap_err();
     assert!(
         again
             .to_string()

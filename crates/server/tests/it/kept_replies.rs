@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use persistence::tail::{Appended, BEFORE_LOG, Tail};
 use reactor::InProcessPeer;
-use server::persistence::tail::{Appended, BEFORE_LOG, Tail};
 use store::{Cause, DatabaseId, EffectSink};
 
 use crate::limits::eventually;

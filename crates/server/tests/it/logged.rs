@@ -14,9 +14,9 @@ use base::clock::SystemClock;
 use durability::disk::Disk;
 use durability::log::{Level, Log, Options, Reader};
 use durability::simulated::{Fault, SimulatedDisk};
+use persistence::log_tail::LogTail;
 use protocol::encode_arguments;
 use reactor::InProcessPeer;
-use server::persistence::log_tail::LogTail;
 
 use crate::limits::eventually;
 use crate::recovery::Directory;

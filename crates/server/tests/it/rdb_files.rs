@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use base::clock::SystemClock;
 use durability::disk::SystemDisk;
+use persistence::environment::Environment;
+use persistence::export::{ExportOptions, export_rdb};
+use persistence::import::import_rdb;
 use protocol::Value;
-use server::config::{Origin, Settings, SharedConfig};
-use server::node::Node;
-use server::persistence::export::{ExportOptions, export_rdb};
-use server::persistence::import::import_rdb;
 use store::{Options, Store};
 use testkit::client::Client;
 use testkit::differential::{difference, full_state};
 use testkit::process::{Server, ServerBuilder, iolite_program};
 
 /// A server without clients.
-pub(super) fn node() -> Node {
+pub(super) fn environment() -> Environment {
     let store = Store::new(&Options { databases: 16 }).unwrap();
-    let config = SharedConfig::new(Settings::default(), Origin::default());
-    Node::new(store, Arc::new(config), Arc::new(SystemClock::new()))
+    let mut env = Environment::new(store, Arc::new(SystemClock::new()));
+    env.threads = 2;
+    env
 }
 
 pub(super) fn run(client: &mut Client, line: &str) -> Value {
@@ -113,13 +113,13 @@ pub(super) fn redis_over(file: &Path) -> Server {
         .unwrap()
 }
 
-fn export(node: &Node, path: &Path, version: u16, compresses: bool) {
+fn export(env: &Environment, path: &Path, version: u16, compresses: bool) {
     let options = ExportOptions {
         version: Some(version),
         compresses,
         sums_up: true,
     };
-    let exported = export_rdb(node, &SystemDisk, path, options).unwrap();
+    let exported = export_rdb(env, &SystemDisk, path, options).unwrap();
     assert_eq!(exported.version, version);
 }
 
@@ -133,15 +133,15 @@ fn what_redis_saves_comes_back_to_it_the_same() {
         fill(&mut redis.client().unwrap());
         run(&mut redis.client().unwrap(), "SAVE");
         let saved = redis.directory().join("dump.rdb");
-        let node = node();
-        let loaded = import_rdb(&node, &saved).unwrap();
+        let env = environment();
+        let loaded = import_rdb(&env, &saved).unwrap();
         assert_eq!(loaded.version, 10);
         assert_eq!(loaded.is_summed, args.is_empty());
         // Redis itself keeps some strings in another form once it has loaded them.
         let before = state(&redis_over(&saved));
         for version in [9, 10] {
             let written = redis.directory().join(format!("written-{version}.rdb"));
-            export(&node, &written, version, args.is_empty());
+            export(&env, &written, version, args.is_empty());
             let other = redis_over(&written);
             let after = state(&other);
             // The first version of streams does not say what was deleted and read.

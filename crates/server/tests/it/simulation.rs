@@ -33,15 +33,15 @@ use durability::disk::Disk;
 use durability::log::{Level, Log, Options};
 use durability::planted::{self, Bug};
 use durability::simulated::{Fault, SimulatedDisk};
+use persistence::bodies;
+use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why};
+use persistence::recovery::{Place, Recovered, Target, recover};
+use persistence::replay::{Origin, Replayer};
+use persistence::sink::LogSink;
+use persistence::tail::Appended;
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
 use server::node::Node;
-use server::persistence::bodies;
-use server::persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why};
-use server::persistence::recovery::{Place, Recovered, Target, recover};
-use server::persistence::replay::{Origin, Replayer};
-use server::persistence::sink::LogSink;
-use server::persistence::tail::Appended;
 use server::port::Port;
 use store::{
     Batch, Cause, DatabaseId, EffectSink, Ending, Handle, SnapshotLimits, SnapshotSink, Store,
@@ -347,7 +347,7 @@ pub(crate) fn recovered(
     manifest: &Manifest,
 ) -> Outcome<(Arc<Node>, Recovered)> {
     let node = empty_node(clock);
-    let recovered = recover(&node, &place(disk), manifest.clone(), Target::End, 1)?;
+    let recovered = recover(&node.env, &place(disk), manifest.clone(), Target::End, 1)?;
     node.end_loading();
     Ok((node, recovered))
 }

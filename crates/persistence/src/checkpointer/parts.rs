@@ -1,0 +1,198 @@
+//! Writing the parts of one checkpoint, by several threads.
+//!
+//! ```text
+//!   advance_snapshot ──► Feed ──► queue ──┬──► writer 0 ──► 0000.part
+//!                         (waits when     ├──► writer 1 ──► 0001.part
+//!                          it is full)    └──► …
+//! ```
+//!
+//! Each writer takes what comes next, so that all parts become equally long. What waits in the queue
+//! counts as held by the snapshot, as does what is being written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use durability::checkpoint::{PartEntry, PartHead, PartReader, PartWriter, part_name};
+use durability::disk::Disk;
+use store::{Batch, Ending, SnapshotSink, Totals};
+
+use super::pace::Pace;
+use crate::bodies;
+
+/// Batches that may wait for a writer: some five megabytes.
+pub(super) const QUEUE_LEN: usize = 64;
+
+/// What everybody who works on one checkpoint shares.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    /// Whether it is to leave what a save leaves.
+    pub(super) is_save: bool,
+    pub(super) is_cancelled: AtomicBool,
+    /// The store's count of changes just before the cut.
+    pub(super) changes_at_cut: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) written_records: AtomicU64,
+    /// The first thing that went wrong.
+    fault: Mutex<Option<String>>,
+    has_fault: AtomicBool,
+    ending: Mutex<Option<(Ending, Totals)>>,
+}
+
+impl Attempt {
+    /// One that begins, for a save or not.
+    pub(super) fn of_save(is_save: bool) -> Self {
+        Self {
+            is_save,
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing that is written now will be of use.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.has_fault.load(Ordering::Relaxed) || self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn fail(&self, what: impl ToString) {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.get_or_insert_with(|| what.to_string());
+        self.has_fault.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn fault(&self) -> Option<String> {
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.clone()
+    }
+
+    /// How the snapshot ended, and what it gave.
+    pub(super) fn ending(&self) -> Option<(Ending, Totals)> {
+        *self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts what a snapshot saves into the queue.
+pub(super) struct Feed {
+    pub(super) queue: Option<SyncSender<Batch>>,
+    pub(super) attempt: Arc<Attempt>,
+}
+
+impl SnapshotSink for Feed {
+    fn take(&mut self, batch: Batch) -> ControlFlow<()> {
+        let sent = self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.send(batch).is_ok());
+        if sent && !self.attempt.is_given_up() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+
+    fn end(&mut self, ending: Ending, totals: &Totals) {
+        let mut place = self
+            .attempt
+            .ending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = Some((ending, *totals));
+        // Writers end when nothing more can come.
+        self.queue = None;
+    }
+}
+
+/// What one writer made.
+pub(super) struct Part {
+    pub(super) entry: PartEntry,
+    pub(super) databases: BTreeMap<u16, u64>,
+}
+
+/// Writes one part.
+pub(super) struct Writer<'w> {
+    pub(super) disk: &'w dyn Disk,
+    /// Where parts go.
+    pub(super) directory: &'w Path,
+    pub(super) head: PartHead,
+    pub(super) attempt: &'w Attempt,
+    pub(super) pace: &'w Pace<'w>,
+}
+
+impl Writer<'_> {
+    /// Writes what comes until nothing more can come, and reads it again; none when the checkpoint failed.
+    pub(super) fn run(&self, queue: &Mutex<Receiver<Batch>>) -> Option<Part> {
+        let written = self.write(queue).and_then(|part| {
+            self.verify(&part)?;
+            Ok(part)
+        });
+        match written {
+            Ok(part) => Some(part),
+            Err(error) => {
+                let path = self.path();
+                self.attempt
+                    .fail(format_args!("{}: {error}", path.display()));
+                // Whoever feeds the queue must not wait for ever until he notices.
+                while next(queue).is_some() {}
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(part_name(self.head.part))
+    }
+
+    fn write(&self, queue: &Mutex<Receiver<Batch>>) -> io::Result<Part> {
+        let mut writer = PartWriter::create(self.disk, &self.path(), self.head)?;
+        let mut scratch = Vec::new();
+        let mut guest = self.pace.enter();
+        let attempt = self.attempt;
+        while let Some(batch) = next(queue) {
+            if attempt.is_given_up() {
+                continue;
+            }
+            self.pace.pause(&mut guest);
+            let before = writer.bytes();
+            let pause = || {
+                // Nothing comes of it any more, and somebody waits for the end.
+                if !attempt.is_given_up() {
+                    self.pace.pause(&mut guest);
+                }
+            };
+            bodies::write_batch(&batch, &mut writer, &mut scratch, pause)?;
+            let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
+            attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+            attempt
+                .written_records
+                .fetch_add(records, Ordering::Relaxed);
+        }
+        if attempt.is_given_up() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let (entry, databases) = writer.finish(&part_name(self.head.part))?;
+        Ok(Part { entry, databases })
+    }
+
+    /// Reads what was written: only then may anything older go.
+    fn verify(&self, part: &Part) -> io::Result<()> {
+        let reader = PartReader::open(self.disk, &self.path());
+        let reader = reader.and_then(|reader| reader.expect(&part.entry));
+        let mut reader = reader.map_err(io::Error::other)?;
+        let mut guest = self.pace.enter();
+        while reader.check_block().map_err(io::Error::other)? {
+            if self.attempt.is_given_up() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.pace.pause(&mut guest);
+        }
+        Ok(())
+    }
+}
+
+fn next(queue: &Mutex<Receiver<Batch>>) -> Option<Batch> {
+    let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    queue.recv().ok()
+}

@@ -1,0 +1,236 @@
+//! The directory of the data, for one server at a time.
+//!
+//! ```text
+//!   <dir>/iolite-data/LOCK        locked as long as the server lives; says which process that is
+//!   <dir>/iolite-data/MANIFEST    the checkpoint that counts
+//!   <dir>/iolite-data/log/        segments of the operation log
+//! ```
+//!
+//! Two servers that write the same files would each destroy what the other promised. The lock is the
+//! system's: it ends with the process, however that ends, so no stale one is ever in the way. The file
+//! stays where it is: with a lock on a file that is removed, the next server would lock another one.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use base::os_error::system_reason;
+
+/// Under the directive `dir`: everything that only this server understands.
+/// It is not called as the program is, which may well lie in the same place.
+pub(crate) const NAME: &str = "iolite-data";
+const LOCK_NAME: &str = "LOCK";
+pub(crate) const LOG_NAME: &str = "log";
+
+/// The directory of the data, which no other server has while this lives.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    /// Locked until it is closed.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Takes the directory under `dir`, making it where there is none; its name is durable then. `dir`
+    /// itself must exist.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Taken`] when another server has it, and what the system says.
+    pub fn take(dir: &Path) -> Result<Self, DirectoryError> {
+        let path = dir.join(NAME);
+        let refused = |cause| DirectoryError::Refused {
+            path: path.clone(),
+            cause,
+        };
+        make(dir, &path).map_err(refused)?;
+        let mut lock = open_lock(&path).map_err(refused)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let process = process_of(&mut lock);
+                return Err(DirectoryError::Taken { path, process });
+            }
+            Err(TryLockError::Error(cause)) => return Err(refused(cause)),
+        }
+        match write_process(&mut lock) {
+            // Who is refused is not told which process it is, that is all.
+            Err(cause) if cause.kind() != io::ErrorKind::StorageFull => return Err(refused(cause)),
+            _ => {}
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where manifest and checkpoints are.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the segments of the log are.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.path.join(LOG_NAME)
+    }
+}
+
+/// Why a directory could not be taken.
+#[derive(Debug)]
+pub enum DirectoryError {
+    /// Another server has it.
+    Taken {
+        /// The directory.
+        path: PathBuf,
+        /// The server, if it said so.
+        process: Option<u32>,
+    },
+    /// The system refuses.
+    Refused {
+        /// The directory.
+        path: PathBuf,
+        /// What it says.
+        cause: io::Error,
+    },
+}
+
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { path, process } => {
+                write!(f, "Another server uses the data in {}", path.display())?;
+                match process {
+                    Some(process) => write!(f, " (process {process})"),
+                    None => Ok(()),
+                }
+            }
+            Self::Refused { path, cause } => {
+                let reason = system_reason(cause);
+                write!(f, "Can't use the data in {}: {reason}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}
+
+fn make(dir: &Path, path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => File::open(dir)?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_lock(directory: &Path) -> io::Result<File> {
+    // What stands in it is the owner's until the lock is had.
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(directory.join(LOCK_NAME))
+}
+
+/// Says who has the lock, for whoever is refused.
+fn write_process(lock: &mut File) -> io::Result<()> {
+    let line = format!("{}\n", std::process::id());
+    lock.rewind()?;
+    // Over what is there, which has its room on the device.
+    lock.write_all(line.as_bytes())?;
+    lock.set_len(line.len() as u64)
+}
+
+/// Who has the lock.
+fn process_of(lock: &mut File) -> Option<u32> {
+    /// A number of 32 bits and a line's end.
+    const DIGITS_MAX: u64 = 11;
+    let mut text = String::new();
+    lock.take(DIGITS_MAX).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    /// An empty directory, removed in the end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("iolite-directory-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ignored = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn one_server_has_it_and_the_next_one_after_it() {
+        let dir = Scratch::new("one");
+        let first = DataDirectory::take(&dir.0).unwrap();
+        assert_eq!(first.path(), dir.0.join("iolite-data"));
+        assert_eq!(first.log_path(), dir.0.join("iolite-data/log"));
+        let expected = format!(
+            "Another server uses the data in {} (process {})",
+            dir.0.join("iolite-data").display(),
+            std::process::id()
+        );
+        let refused = DataDirectory::take(&dir.0).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+        let again = DataDirectory::take(&dir.0).unwrap_err();
+        assert_eq!(
+            again.to_string(),
+            expected,
+            "who is refused changes nothing"
+        );
+        drop(first);
+        DataDirectory::take(&dir.0).unwrap();
+    }
+
+    #[test]
+    fn a_lock_of_a_process_that_is_gone_is_in_nobodys_way() {
+        let dir = Scratch::new("gone");
+        fs::create_dir(dir.0.join("iolite-data")).unwrap();
+        fs::write(dir.0.join("iolite-data/LOCK"), "4294967295\nand more").unwrap();
+        let _taken = DataDirectory::take(&dir.0).unwrap();
+        let text = fs::read_to_string(dir.0.join("iolite-data/LOCK")).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_said_with_the_path() {
+        let dir = Scratch::new("refused");
+        let missing = dir.0.join("missing");
+        let error = DataDirectory::take(&missing).unwrap_err();
+        let expected = format!(
+            "Can't use the data in {}: No such file or directory",
+            missing.join("iolite-data").display()
+        );
+        assert_eq!(error.to_string(), expected);
+        fs::write(dir.0.join("iolite-data"), "a file").unwrap();
+        let error = DataDirectory::take(&dir.0).unwrap_err();
+        assert!(error.to_string().ends_with("Not a directory"), "{error}");
+    }
+
+    #[test]
+    fn an_owner_who_does_not_say_his_name_is_an_owner() {
+        let dir = Scratch::new("nameless");
+        let owner = DataDirectory::take(&dir.0).unwrap();
+        for text in ["", "seven", "99999999999"] {
+            fs::write(owner.path().join(LOCK_NAME), text).unwrap();
+            let refused = DataDirectory::take(&dir.0).unwrap_err();
+            assert!(matches!(
+                refused,
+                DirectoryError::Taken { process: None, .. }
+            ));
+        }
+    }
+}

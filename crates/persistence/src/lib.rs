@@ -1,0 +1,35 @@
+//! From the store to files and back: the one room that knows both the store and `durability`.
+//!
+//! ```text
+//!   files ──► commands ──► replay ──► store
+//!   parts of a checkpoint ──► loader ───┘ │
+//!              ▲                          │ snapshot
+//!              └────── checkpointer ◄─────┘
+//!   dump.rdb ──► import ──► store ──► export ──► dump.rdb
+//!                           store ──► sink ──► log ──► recovery ──► replay
+//! ```
+//!
+//! This room has never heard of a server, its workers or its configuration. What it needs of them it takes as
+//! values and ports of its own: an [`environment::Environment`] to work in, [`lines::Lines`] to tell the
+//! operator, [`checkpointer::Surroundings`] of a checkpoint.
+
+#![forbid(unsafe_code)]
+
+pub mod aof;
+pub mod bodies;
+pub mod branch;
+pub mod check;
+pub mod checkpointer;
+pub mod directory;
+pub mod environment;
+pub mod export;
+pub mod import;
+pub mod lines;
+pub mod loader;
+pub mod loading;
+pub mod log_tail;
+pub mod rdb_beside;
+pub mod recovery;
+pub mod replay;
+pub mod sink;
+pub mod tail;

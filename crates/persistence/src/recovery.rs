@@ -1,0 +1,519 @@
+//! From what was kept to a store that is as it was: the checkpoint that counts, then the log behind it.
+//!
+//! ```text
+//!   MANIFEST ──► parts, loaded side by side ──► store
+//!      └─ log sequence, generation ──► log ──► effects of that generation and later, by key ──► store
+//! ```
+//!
+//! It is all or nothing: the store is as it was at the end of the log, or as it was at the place asked
+//! for, or nobody is served and the operator is told which file is wrong, where, and what can be done.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use commands::scripts;
+use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
+use durability::disk::{Disk, SystemDisk};
+use durability::log::{self, LogError, Reader, Shape, Tail};
+
+use super::directory;
+use super::loader::{LoadFault, Source};
+use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
+use crate::environment::Environment;
+use crate::lines::Lines;
+use base::os_error::system_reason;
+
+/// Progress is told whenever so many bytes of the log were read.
+const TELL_BYTES: u64 = 1 << 20;
+
+/// Up to where the log is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All of it.
+    End,
+    /// What was written before this sequence.
+    Sequence(u64),
+    /// What was written up to this time, in milliseconds since 1970 UTC.
+    Time(u64),
+}
+
+impl Target {
+    /// Whether a frame that ends at this sequence, and was written at this time, is behind it.
+    fn leaves_out(self, end: u64, unix_ms: u64) -> bool {
+        match self {
+            Self::End => false,
+            Self::Sequence(wanted) => end > wanted,
+            Self::Time(wanted) => unix_ms > wanted,
+        }
+    }
+
+    /// Whether nothing is wanted from this sequence on.
+    fn is_below(self, sequence: u64) -> bool {
+        matches!(self, Self::Sequence(wanted) if wanted <= sequence)
+    }
+}
+
+/// Where everything is kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// The directory of the manifest.
+    pub directory: PathBuf,
+    /// The directory of the log's segments.
+    pub log_directory: PathBuf,
+}
+
+impl Place {
+    /// Where a server with this working directory keeps everything.
+    #[must_use]
+    pub fn within(dir: &Path) -> Self {
+        let directory = dir.join(directory::NAME);
+        Self {
+            disk: Arc::new(SystemDisk),
+            log_directory: directory.join(directory::LOG_NAME),
+            directory,
+        }
+    }
+
+    /// The manifest that counts, if anything is kept here.
+    ///
+    /// # Errors
+    /// When the system does not give it, or it is not what was written.
+    pub fn manifest(&self) -> Result<Option<Manifest>, CheckpointFault> {
+        read_manifest(&*self.disk, &self.directory)
+    }
+
+    /// Bytes of the log's segments, as far as they are to be had.
+    fn log_bytes(&self) -> u64 {
+        let names = self.disk.list(&self.log_directory).unwrap_or_default();
+        let segments = names.iter().filter(|name| name.ends_with(".log"));
+        let sizes = segments.map(|name| {
+            let file = self.disk.open(&self.log_directory.join(name));
+            file.and_then(|file| file.size()).unwrap_or(0)
+        });
+        sizes.sum()
+    }
+
+    /// Gives up what the log has behind what was recovered; what was kept aside of it stays. A sequence that was
+    /// never used, from which the log can go on.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn give_up_behind(&self, recovered: &Recovered) -> io::Result<u64> {
+        let bound = log::bound(&*self.disk, &self.log_directory)?;
+        let end = recovered.next_sequence();
+        // Nothing of it is needed by a checkpoint alone, and none of it need be readable.
+        let is_alone = recovered.manifest.log_sequence == Some(end);
+        let first = if is_alone { 0 } else { end };
+        log::remove_from(&*self.disk, &self.log_directory, first)?;
+        Ok(bound.max(end))
+    }
+
+    /// Removes the log, of which nothing is needed any more.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn remove_log(&self) -> io::Result<()> {
+        let names = match self.disk.list(&self.log_directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            names => names?,
+        };
+        for name in names {
+            self.disk.remove(&self.log_directory.join(name))?;
+        }
+        self.disk.remove_directory(&self.log_directory)
+    }
+}
+
+/// What was recovered.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The checkpoint that counted.
+    pub manifest: Manifest,
+    /// Where the log ended, if there is one.
+    pub log: Option<LogEnd>,
+}
+
+/// How the replay of a log ended.
+#[derive(Debug)]
+pub struct LogEnd {
+    /// Effects that were applied.
+    pub effects: u64,
+    /// The highest generation that was met.
+    pub generation: u64,
+    /// Behind the last frame that was applied.
+    pub sequence: u64,
+    /// How the log ends; none when the replay stopped before.
+    pub tail: Option<Tail>,
+}
+
+impl LogEnd {
+    /// Of a replay that has applied nothing behind a checkpoint.
+    fn at_checkpoint(generation: u64, sequence: u64) -> Self {
+        Self {
+            effects: 0,
+            generation,
+            sequence,
+            tail: None,
+        }
+    }
+}
+
+impl Recovered {
+    /// The highest generation that anything kept belongs to.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        let of_log = self.log.as_ref().map_or(0, |log| log.generation);
+        self.manifest.generation.max(of_log)
+    }
+
+    /// Tells the operator, who waited `ms` milliseconds.
+    pub fn tell(&self, log: &dyn Lines, ms: u64) {
+        log.notice(format_args!(
+            "Checkpoint {} loaded: {} records, {} bytes in {ms} ms",
+            self.manifest.generation,
+            self.manifest.records(),
+            self.manifest.bytes()
+        ));
+        let Some(end) = &self.log else {
+            return;
+        };
+        log.notice(format_args!(
+            "Log applied up to sequence {}: {} commands",
+            end.sequence, end.effects
+        ));
+        if let Some(tail) = &end.tail
+            && let Some((path, offset)) = &tail.place
+            && !matches!(tail.shape, Shape::Clean | Shape::Zeroed | Shape::Used)
+        {
+            let path = path.display();
+            log.warning(format_args!(
+                "What stands in {path} from offset {offset} on was never whole, and is left out"
+            ));
+        }
+    }
+
+    /// Where a log goes on.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.sequence)
+    }
+}
+
+/// Why nothing can be served.
+#[derive(Debug)]
+pub enum RecoveryError {
+    /// A part of the checkpoint is missing or damaged.
+    Checkpoint(LoadFault),
+    /// The log is damaged, or a part of it is missing.
+    Log {
+        /// What is wrong.
+        error: LogError,
+        /// Everything below this sequence is in the checkpoint.
+        held: u64,
+    },
+    /// The log holds what cannot be applied.
+    Replay(ReplayFault),
+    /// The place asked for is not in what is kept.
+    Target {
+        /// What was asked for.
+        target: Target,
+        /// What the checkpoint holds is before this sequence …
+        sequence: u64,
+        /// … and this time, in milliseconds since 1970 UTC.
+        unix_ms: u64,
+    },
+    /// The log does not reach the place asked for.
+    Beyond {
+        /// What was asked for.
+        sequence: u64,
+        /// Where the log ends.
+        end: u64,
+    },
+    /// There is no file of the log.
+    NoLog {
+        /// The directory.
+        path: PathBuf,
+        /// From where it is needed.
+        sequence: u64,
+    },
+    /// The checkpoint has a database that the directive `databases` leaves out.
+    Database {
+        /// The database.
+        database: u16,
+        /// How many there are.
+        databases: u16,
+    },
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint(fault) => fault.fmt(f),
+            Self::Log { error, held } => match error {
+                LogError::Io { path, error } => {
+                    write!(f, "{}: {}", path.display(), system_reason(error))
+                }
+                LogError::Damage { sequence, .. } => {
+                    write!(f, "{error}{}", way_out(*sequence.max(held)))
+                }
+                LogError::Missing { from, .. } => write!(f, "{error}{}", way_out(*from)),
+                LogError::Version { .. } => error.fmt(f),
+            },
+            Self::NoLog { path, sequence } => write!(
+                f,
+                "{}: the log is missing, which is needed from sequence {sequence} on{}",
+                path.display(),
+                way_out(*sequence)
+            ),
+            Self::Beyond { sequence, end } => {
+                write!(f, "sequence {sequence} is not kept: the log ends at {end}")
+            }
+            Self::Replay(fault) => fault.fmt(f),
+            Self::Target {
+                target,
+                sequence,
+                unix_ms,
+            } => write!(
+                f,
+                "{} is not kept: the checkpoint holds everything up to sequence {sequence} (time \
+                 {unix_ms})",
+                match target {
+                    Target::End => "the end".to_owned(),
+                    Target::Sequence(sequence) => format!("sequence {sequence}"),
+                    Target::Time(unix_ms) => format!("time {unix_ms}"),
+                }
+            ),
+            Self::Database {
+                database,
+                databases,
+            } => write!(
+                f,
+                "there are keys in database {database}, but only {databases} databases (directive \
+                 databases)"
+            ),
+        }
+    }
+}
+
+/// What can be done about a log that is good up to a sequence.
+fn way_out(sequence: u64) -> String {
+    format!(
+        ". `iolite check` with this directory tells more. A start with --recover-to {sequence} serves what \
+         is before that, and sets everything aside as it is now"
+    )
+}
+
+impl std::error::Error for RecoveryError {}
+
+impl From<ReplayFault> for RecoveryError {
+    fn from(fault: ReplayFault) -> Self {
+        Self::Replay(fault)
+    }
+}
+
+/// Puts everything that is kept into the store of `env`, which is empty, with at most `threads`
+/// threads. Progress goes to [`Environment::loading`].
+///
+/// # Errors
+/// [`RecoveryError`]: then the store has some of it and must not be served.
+pub fn recover(
+    env: &Environment,
+    place: &Place,
+    manifest: Manifest,
+    target: Target,
+    threads: usize,
+) -> Result<Recovered, RecoveryError> {
+    check_target(&manifest, target)?;
+    let databases = env.store.databases();
+    if let Some((&database, _)) = manifest.databases.range(databases..).next() {
+        return Err(RecoveryError::Database {
+            database,
+            databases,
+        });
+    }
+    let log_bytes = manifest.log_sequence.map_or(0, |_| place.log_bytes());
+    env.begin_loading(manifest.bytes() + log_bytes);
+    load_checkpoint(env, place, &manifest, threads).map_err(RecoveryError::Checkpoint)?;
+    scripts::install(&env.settings, &manifest.libraries).unwrap_or_else(|error| {
+        let text = error.text();
+        let reason = String::from_utf8_lossy(&text);
+        env.log.warning(format_args!(
+            "The libraries of functions of the checkpoint are not loaded: {reason}"
+        ));
+    });
+    let log = match manifest.log_sequence {
+        Some(from) => Some(replay_log(env, place, &manifest, from, target, threads)?),
+        None => None,
+    };
+    Ok(Recovered { manifest, log })
+}
+
+fn check_target(manifest: &Manifest, target: Target) -> Result<(), RecoveryError> {
+    let sequence = manifest.log_sequence.unwrap_or(0);
+    let is_kept = match target {
+        Target::End => true,
+        Target::Sequence(wanted) => manifest.log_sequence.is_some() && wanted >= sequence,
+        Target::Time(wanted) => {
+            manifest.log_sequence.is_some() && wanted >= manifest.created_unix_ms
+        }
+    };
+    if is_kept {
+        return Ok(());
+    }
+    Err(RecoveryError::Target {
+        target,
+        sequence,
+        unix_ms: manifest.created_unix_ms,
+    })
+}
+
+/// Puts into the store of `env`, which is empty, what a checkpoint has, and no more.
+///
+/// # Errors
+/// [`LoadFault`]: then the store has some of it and must not be served.
+pub fn load_checkpoint(
+    env: &Environment,
+    place: &Place,
+    manifest: &Manifest,
+    threads: usize,
+) -> Result<(), LoadFault> {
+    let limits = env.settings.value_limits();
+    let source = Source {
+        disk: &*place.disk,
+        directory: &place.directory,
+        manifest,
+        limits: &limits,
+        progress: env.loading.parts(),
+    };
+    source.load(&env.store, threads)
+}
+
+/// Applies what the log has behind a checkpoint.
+fn replay_log(
+    env: &Environment,
+    place: &Place,
+    manifest: &Manifest,
+    from: u64,
+    target: Target,
+    threads: usize,
+) -> Result<LogEnd, RecoveryError> {
+    if target.is_below(from) {
+        // The checkpoint alone is wanted: the log may be in any state.
+        return Ok(LogEnd::at_checkpoint(manifest.generation, from));
+    }
+    let below = match target {
+        Target::Sequence(wanted) => wanted,
+        Target::End | Target::Time(_) => u64::MAX,
+    };
+    let refused = |error| RecoveryError::Log { error, held: from };
+    let (clock, options) = (&*env.clock, log::Options::default());
+    let salvaged = log::salvage(&place.disk, clock, &place.log_directory, &options);
+    let has_file =
+        salvaged.and_then(|_| log::has_file_of(&*place.disk, &place.log_directory, from));
+    let has_file = has_file.map_err(|error| {
+        refused(LogError::Io {
+            path: place.log_directory.clone(),
+            error,
+        })
+    })?;
+    if !has_file {
+        return Err(no_log(place, from).unwrap_or_else(refused));
+    }
+    let disk = Arc::clone(&place.disk);
+    let reader = Reader::open_below(disk, &place.log_directory, from, below).map_err(refused)?;
+    let like = &env.settings;
+    let replay = Replay {
+        env,
+        reader,
+        first_generation: manifest.generation,
+        from,
+        target,
+    };
+    let read = |feed: &mut Feed| replay.run(feed);
+    let (mut end, replayed) = replay_in_parallel(&env.store, like, Origin::Own, threads, read)?;
+    end.effects = replayed.commands;
+    Ok(end)
+}
+
+/// Why a log without a file at or below `from` is refused.
+fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
+    // It may have files behind, of which the reader says what they are.
+    let _reader = Reader::open(Arc::clone(&place.disk), &place.log_directory, from)?;
+    Ok(RecoveryError::NoLog {
+        path: place.log_directory.clone(),
+        sequence: from,
+    })
+}
+
+/// The reading side of a replay.
+struct Replay<'r> {
+    env: &'r Environment,
+    reader: Reader,
+    /// What is of an older generation is in the checkpoint.
+    first_generation: u64,
+    /// What is below it is in the checkpoint.
+    from: u64,
+    target: Target,
+}
+
+impl Replay<'_> {
+    fn run(mut self, feed: &mut Feed) -> Result<LogEnd, RecoveryError> {
+        let mut end = LogEnd::at_checkpoint(self.first_generation, self.from);
+        let mut told = end.sequence;
+        loop {
+            let frame = match self.reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                // Everything that is wanted was read.
+                Err(LogError::Damage { sequence, .. }) if self.target.is_below(sequence) => {
+                    return Ok(end);
+                }
+                Err(error) => {
+                    let held = self.from;
+                    return Err(RecoveryError::Log { error, held });
+                }
+            };
+            let behind = frame.sequence + frame.length;
+            if self.target.leaves_out(behind, frame.unix_ms) {
+                return Ok(end);
+            }
+            for effect in frame.effects() {
+                end.generation = end.generation.max(effect.generation);
+                if effect.generation >= self.first_generation {
+                    feed.effect(frame.sequence, effect.database, effect.parts)?;
+                }
+            }
+            end.sequence = behind;
+            if behind - told >= TELL_BYTES {
+                self.env.loading.add_bytes(behind - told);
+                told = behind;
+            }
+        }
+        self.env.loading.add_bytes(end.sequence - told);
+        self.at_the_tail(end)
+    }
+
+    /// The log has no more frames, or none below the place asked for.
+    fn at_the_tail(&self, mut end: LogEnd) -> Result<LogEnd, RecoveryError> {
+        let Some(tail) = self.reader.tail() else {
+            return Ok(end);
+        };
+        end.sequence = tail.end.max(self.from);
+        match self.target {
+            Target::Sequence(sequence) if sequence > end.sequence => Err(RecoveryError::Beyond {
+                sequence,
+                end: end.sequence,
+            }),
+            // Files that begin there were not looked at.
+            Target::Sequence(_) => Ok(end),
+            Target::End | Target::Time(_) => {
+                end.tail = Some(tail.clone());
+                Ok(end)
+            }
+        }
+    }
+}

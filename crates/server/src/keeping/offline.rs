@@ -1,0 +1,248 @@
+//! `iolite import` and `iolite export`: the data of a directory, without a server on it.
+//!
+//! ```text
+//!   RDB, AOF ──► store ──► checkpoint                                     import
+//!   checkpoint and log, or RDB, AOF in <dir> ──► store ──► RDB, AOF       export
+//! ```
+//!
+//! Both take the options of the server: what it would find in its directory is what they work with. The
+//! directory is locked meanwhile, so no server may run on it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::clock::SystemClock;
+use durability::checkpoint::{Lineage, Manifest};
+use durability::disk::SystemDisk;
+use reactor::workers::available_cores;
+use store::{Options, Store};
+
+use crate::cli::Startup;
+use crate::config::SharedConfig;
+use crate::node::Node;
+use persistence::aof::{self, export_aof};
+use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
+use persistence::directory::DataDirectory;
+use persistence::export::{ExportOptions, export_rdb};
+use persistence::import::import_rdb;
+use persistence::recovery::{self, Target};
+
+/// Why nothing was imported or exported.
+#[derive(Debug)]
+pub struct OfflineError(String);
+
+impl fmt::Display for OfflineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OfflineError {}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An RDB file.
+    Rdb,
+    /// An append-only directory of Redis 7.
+    Aof,
+}
+
+/// Puts what fails in front of why.
+fn because<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> OfflineError {
+    move |error| OfflineError(format!("{what}: {error}"))
+}
+
+/// Loads an RDB file, or append-only files, into the directory of the data, where there must be none yet;
+/// what was done, in words.
+///
+/// # Errors
+/// When there is data already, another server has the directory, or the file is not whole. Nothing is
+/// changed then.
+pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
+    let file = absolute(file)?;
+    let place = Place::enter(startup)?;
+    let native = place.directory.path().display();
+    if place.manifest()?.is_some() {
+        let reason = "there is data already; move it away first";
+        return Err(OfflineError(format!("{native}: {reason}")));
+    }
+    let loaded = place.import(&file)?;
+    let lineage: Lineage = place
+        .node
+        .replication_id
+        .parse()
+        .map_err(because("a new history of writes"))?;
+    let checkpointer = Checkpointer::new(Setup {
+        store: Arc::clone(&place.node.store),
+        disk: Arc::new(SystemDisk),
+        directory: place.directory.path().to_owned(),
+        clock: Arc::clone(&place.node.clock),
+        lineage,
+        courtesy: Arc::clone(&place.node.courtesy),
+        writers: writers_for(available_cores()),
+        surroundings: Arc::new(()),
+    });
+    let mut handle = place.node.store.handle();
+    let made = checkpointer.make_now(&mut handle, Why::Imported);
+    let outcome =
+        made.map_err(|_| OfflineError(format!("{native}: a checkpoint is being made")))?;
+    outcome.result.map_err(because(&native))?;
+    Ok(format!("{} is in {native} now: {loaded}\n", file.display()))
+}
+
+/// Writes the data of the directory in this form, in this version of RDB or the oldest usual one that
+/// loses nothing; what was done, in words.
+///
+/// # Errors
+/// When there is no data, another server has the directory, or something is damaged. The file is what it
+/// was then.
+pub fn export(
+    startup: Startup,
+    file: &Path,
+    form: Form,
+    version: Option<u16>,
+) -> Result<String, OfflineError> {
+    let file = absolute(file)?;
+    let place = Place::enter(startup)?;
+    place.load()?;
+    let options = ExportOptions {
+        version,
+        compresses: place.node.config.current().compresses_dumps,
+        sums_up: true,
+    };
+    let env = &place.node.env;
+    let exported = match form {
+        Form::Rdb => export_rdb(env, &SystemDisk, &file, options),
+        Form::Aof => {
+            let config = place.node.config.current();
+            let prefix = &config.durability.aof_file_name;
+            export_aof(env, &SystemDisk, &file, prefix, options)
+        }
+    };
+    let exported = exported.map_err(because(file.display()))?;
+    Ok(format!(
+        "{} keys are in {} now, RDB version {}, {} bytes\n",
+        exported.keys,
+        file.display(),
+        exported.version,
+        exported.bytes,
+    ))
+}
+
+/// A path as it is before the directory is changed.
+fn absolute(file: &Path) -> Result<PathBuf, OfflineError> {
+    std::path::absolute(file).map_err(because(file.display()))
+}
+
+/// A directory of data, and a server without clients over it.
+struct Place {
+    directory: DataDirectory,
+    node: Node,
+    /// Up to where it is loaded.
+    target: Target,
+}
+
+impl Place {
+    fn enter(mut startup: Startup) -> Result<Self, OfflineError> {
+        startup
+            .enter()
+            .map_err(|error| OfflineError(error.to_string()))?;
+        let config = startup.settings.config();
+        let directory = DataDirectory::take(&config.dir);
+        let directory = directory.map_err(|error| OfflineError(error.to_string()))?;
+        let options = Options {
+            databases: u16::try_from(config.databases_count).unwrap_or(u16::MAX),
+        };
+        let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
+        let config = SharedConfig::new(startup.settings, startup.origin);
+        let node = Node::new(store, Arc::new(config), Arc::new(SystemClock::new()));
+        Ok(Self {
+            directory,
+            node,
+            target: startup.recover_to,
+        })
+    }
+
+    fn files(&self) -> recovery::Place {
+        recovery::Place::within(&self.node.config.current().dir)
+    }
+
+    fn manifest(&self) -> Result<Option<Manifest>, OfflineError> {
+        self.files().manifest().map_err(|fault| {
+            let path = self.directory.path().display();
+            OfflineError(format!("{path}: {fault}"))
+        })
+    }
+
+    /// Loads what a server would.
+    fn load(&self) -> Result<(), OfflineError> {
+        let Some(manifest) = self.manifest()? else {
+            return self.load_foreign();
+        };
+        let files = self.files();
+        let started_ns = self.node.clock.monotonic_ns();
+        let recovered = recovery::recover(
+            &self.node.env,
+            &files,
+            manifest,
+            self.target,
+            available_cores(),
+        );
+        let recovered = recovered.map_err(because("cannot load the data"))?;
+        self.node.end_loading();
+        let ms = self.node.clock.monotonic_ns().saturating_sub(started_ns) / 1_000_000;
+        recovered.tell(&*self.node.log, ms);
+        Ok(())
+    }
+
+    /// Loads what another server left behind.
+    fn load_foreign(&self) -> Result<(), OfflineError> {
+        let config = self.node.config.current();
+        let durability = &config.durability;
+        if durability.level.has_log() {
+            let (directory, file) = (&durability.aof_directory_name, &durability.aof_file_name);
+            let found = aof::Source::find(&config.dir, directory, file);
+            if let Some(source) = found.map_err(because("append-only files"))? {
+                self.import_log(&source)?;
+                return Ok(());
+            }
+        }
+        let path = config.dir.join(&durability.rdb_file_name);
+        import_rdb(&self.node.env, &path).map_err(because(path.display()))?;
+        Ok(())
+    }
+
+    /// Loads a file of another server; what was loaded, in words.
+    fn import(&self, file: &Path) -> Result<String, OfflineError> {
+        if aof::Source::is_log(file) {
+            let source = aof::Source::at(file);
+            return self.import_log(&source.map_err(because("append-only files"))?);
+        }
+        let loaded = import_rdb(&self.node.env, file).map_err(because(file.display()))?;
+        self.tell_functions(loaded.functions.len());
+        Ok(format!(
+            "{} keys, {} had expired, {} were empty",
+            loaded.keys, loaded.expired_keys, loaded.empty_keys
+        ))
+    }
+
+    fn import_log(&self, source: &aof::Source) -> Result<String, OfflineError> {
+        let accepts_short = self.node.config.current().durability.accepts_torn_log;
+        let loaded = aof::load(&self.node.env, source, accepts_short);
+        let loaded = loaded.map_err(because("append-only files"))?;
+        Ok(format!(
+            "{} keys, then {} commands, {} of which failed",
+            loaded.base_keys, loaded.replayed.commands, loaded.replayed.failed
+        ))
+    }
+
+    fn tell_functions(&self, count: usize) {
+        if count > 0 {
+            self.node
+                .log
+                .warning(format_args!("Libraries of functions left out: {count}"));
+        }
+    }
+}

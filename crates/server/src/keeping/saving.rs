@@ -1,0 +1,456 @@
+//! What commands, save points, signals and the way down want of the checkpointer.
+//!
+//! ```text
+//!   SAVE, SHUTDOWN, SIGTERM ─── request, wait ──┐
+//!   BGSAVE, BGREWRITEAOF ────── request ────────┼──► Checkpointer ──► ended: MISCONF or not, INFO
+//!   save points ─────────────── upkeep ─────────┘
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
+
+use super::keeper::Keeper;
+use crate::config::{Config, Durability, SavePoint};
+use crate::node::Node;
+use persistence::checkpointer::{Figures, Outcome, Refused, Why};
+
+/// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
+const RETRY_MS: u64 = 5_000;
+
+/// A log that has grown long asks for a checkpoint when the last one began so many times as long ago as it
+/// took. Where the log grows by the size of everything in a second, one would be behind the other otherwise.
+const REST_TIMES: u64 = 30;
+
+/// With so many bytes of log that rest is over: reading them at a start takes some seconds.
+const LOG_BYTES_UNRESTED: u64 = 1 << 30;
+
+/// What is known of checkpoints besides the checkpointer's own figures.
+#[derive(Default)]
+pub struct Saving {
+    known: Mutex<Known>,
+    /// A shutdown saves, and may still be aborted.
+    is_shutting_down: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    snapshots: Record,
+    rewrites: Record,
+    /// What a transaction asked for, to be begun behind it.
+    deferred: Option<SaveKind>,
+    /// When a save point was reached last.
+    tried_unix_ms: u64,
+    /// The store's count of changes at the last FLUSHALL, until the save behind it has ended.
+    changes_at_flush: Option<u64>,
+}
+
+/// What is known of the checkpoints that were made for one purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// How many were made since the last CONFIG RESETSTAT.
+    pub count: u64,
+    /// How many failed since the last that did not.
+    pub failures_in_a_row: u64,
+    /// How long the last one took.
+    pub last_duration_ms: Option<u64>,
+}
+
+impl Saving {
+    /// Checkpoints that were made to have everything saved, and those to have the log become short.
+    #[must_use]
+    pub fn records(&self) -> [Record; 2] {
+        let known = self.known();
+        [known.snapshots, known.rewrites]
+    }
+
+    /// Forgets what was counted (CONFIG RESETSTAT).
+    pub(crate) fn reset_counters(&self) {
+        let mut known = self.known();
+        known.snapshots.count = 0;
+        known.rewrites.count = 0;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What somebody had in mind who had a checkpoint made.
+#[must_use]
+pub(crate) fn kind_of(why: Why) -> SaveKind {
+    match why {
+        Why::Rewrite | Why::LongLog => SaveKind::Rewrite,
+        Why::Asked | Why::SavePoint | Why::Imported | Why::Reload | Why::Shutdown => {
+            SaveKind::Snapshot
+        }
+    }
+}
+
+impl Node {
+    /// SAVE: makes a checkpoint, and comes back when it is made or has failed.
+    pub(crate) fn save(&self) -> Result<(), SaveRefusal> {
+        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
+        let current = keeper.checkpointer.figures().current;
+        if let Some(kind @ SaveKind::Snapshot) = current.map(|current| kind_of(current.why)) {
+            return Err(SaveRefusal::Busy(kind));
+        }
+        self.save_for(Why::Asked)
+    }
+
+    /// Everything was deleted. Has that saved behind what is being saved, if save points alone say when
+    /// something is: where there is a log, that says what is gone.
+    pub(crate) fn flushed_all(&self) {
+        let durability = &self.config.current().durability;
+        let saves = !durability.save_points.is_empty() && !durability.level.has_log();
+        let Some(keeper) = self.keeper() else {
+            return;
+        };
+        if !saves || self.settings.refusals.is_loading() {
+            return;
+        }
+        self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
+        // Refused on the way down only, where everything is saved anyway.
+        let _scheduled = keeper.checkpointer.schedule(Why::Asked);
+    }
+
+    /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
+    /// more: nothing of them is left.
+    pub(crate) fn changes_to_save(&self, figures: &Figures) -> u64 {
+        let at_flush = self.saving.known().changes_at_flush;
+        let since_flush = at_flush.map(|at| self.store.statistics().changes.saturating_sub(at));
+        since_flush.map_or(figures.changes_since_save, |since| {
+            since.min(figures.changes_since_save)
+        })
+    }
+
+    pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {
+        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
+        let checkpointer = &keeper.checkpointer;
+        let ticket = checkpointer.schedule(why);
+        let ticket = ticket.map_err(|_| SaveRefusal::Impossible)?;
+        let outcome = checkpointer.wait(ticket);
+        outcome.result.map_err(|_| SaveRefusal::Impossible)?;
+        Ok(())
+    }
+
+    /// BGSAVE and BGREWRITEAOF.
+    pub(crate) fn begin_save(
+        &self,
+        kind: SaveKind,
+        time: SaveTime,
+    ) -> Result<SaveStart, SaveRefusal> {
+        let checkpointer = &self.keeper().ok_or(SaveRefusal::Impossible)?.checkpointer;
+        let figures = checkpointer.figures();
+        let current = figures.current.map(|current| kind_of(current.why));
+        match (current, time) {
+            (Some(current), _) if current == kind => return Err(SaveRefusal::Busy(kind)),
+            (Some(current), SaveTime::Now) => return Err(SaveRefusal::Busy(current)),
+            (_, SaveTime::Later) => {
+                self.saving.known().deferred = Some(kind);
+                return Ok(SaveStart::Scheduled);
+            }
+            (None, _) | (Some(_), SaveTime::WhenFree) => {}
+        }
+        let why = match kind {
+            SaveKind::Snapshot => Why::Asked,
+            SaveKind::Rewrite => Why::Rewrite,
+        };
+        match checkpointer.request(why) {
+            Ok(_) => Ok(SaveStart::Started),
+            Err(Refused::InProgress) if time == SaveTime::Now => Err(SaveRefusal::Busy(kind)),
+            Err(Refused::InProgress) => {
+                let scheduled = checkpointer.schedule(why);
+                scheduled.map_err(|_| SaveRefusal::Impossible)?;
+                Ok(SaveStart::Scheduled)
+            }
+            Err(Refused::Stopping) => Err(SaveRefusal::Impossible),
+        }
+    }
+
+    /// Has a checkpoint made where a transaction asked for one, or a save point is reached.
+    pub(crate) fn look_at_save_points(&self, now_unix_ms: u64) {
+        let Some(keeper) = self.keeper() else {
+            return;
+        };
+        if self.settings.refusals.is_loading() || self.is_stopping() {
+            return;
+        }
+        let deferred = self.saving.known().deferred.take();
+        if let Some(kind) = deferred {
+            // Where something is being saved already that is as good.
+            let _begun = self.begin_save(kind, SaveTime::WhenFree);
+        }
+        let config = self.config.current();
+        let figures = keeper.checkpointer.figures();
+        let tried_unix_ms = self.saving.known().tried_unix_ms;
+        let logging = keeper.logging();
+        if figures.last_failure.is_some()
+            && logging.log().is_some()
+            && !logging.is_behind_base()
+            && may_try(&figures, now_unix_ms, tried_unix_ms)
+        {
+            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.log.notice(format_args!(
+                "The log has no checkpoint before it. Making one..."
+            ));
+            let _begun = keeper.checkpointer.request(Why::Rewrite);
+            return;
+        }
+        if may_try(&figures, now_unix_ms, tried_unix_ms)
+            && let Some(bytes) = logging.bytes()
+            && has_grown(
+                &config.durability,
+                bytes,
+                logging.base_bytes(),
+                has_rested(&figures, now_unix_ms),
+            )
+        {
+            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.log.notice(format_args!(
+                "The log has grown to {bytes} bytes. Making a checkpoint..."
+            ));
+            let _begun = keeper.checkpointer.request(Why::LongLog);
+            return;
+        }
+        let reached = reached(
+            &config.durability.save_points,
+            &figures,
+            now_unix_ms,
+            tried_unix_ms,
+        );
+        if let Some(point) = reached {
+            self.saving.known().tried_unix_ms = now_unix_ms;
+            let SavePoint { seconds, changes } = point;
+            self.log.notice(format_args!(
+                "{changes} changes in {seconds} seconds. Saving..."
+            ));
+            let _begun = keeper.checkpointer.request(Why::SavePoint);
+        }
+    }
+
+    /// When everything was saved last; when the server started, before.
+    pub(crate) fn last_save_unix_ms(&self) -> u64 {
+        self.keeper().map_or(self.started_unix_ms, |keeper| {
+            keeper.checkpointer.figures().last_save_unix_ms
+        })
+    }
+
+    /// Notes what a checkpoint came to.
+    pub(crate) fn note_checkpoint(&self, outcome: &Outcome) {
+        let mut known = self.saving.known();
+        known.changes_at_flush = None;
+        let record = match kind_of(outcome.why) {
+            SaveKind::Snapshot => &mut known.snapshots,
+            SaveKind::Rewrite => &mut known.rewrites,
+        };
+        record.last_duration_ms = Some(outcome.duration_ms);
+        if outcome.result.is_ok() {
+            record.count += 1;
+            record.failures_in_a_row = 0;
+        } else {
+            record.failures_in_a_row += 1;
+        }
+        drop(known);
+        self.judge_writes(&self.config.current());
+    }
+
+    /// Refuses writes, or does so no longer: they shall not go on as if they were kept while the last
+    /// checkpoint in the background has failed.
+    pub(crate) fn judge_writes(&self, config: &Config) {
+        let durability = &config.durability;
+        let refuses = durability.refuses_writes_after_failed_save
+            && !durability.save_points.is_empty()
+            && self.saving.known().snapshots.failures_in_a_row > 0;
+        self.settings.refusals.set_save_failed(refuses);
+    }
+
+    /// Whether a shutdown would save first.
+    pub(crate) fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        if request.abort || self.settings.refusals.is_loading() {
+            return false;
+        }
+        request.save.unwrap_or_else(|| {
+            let has_points = !self.config.current().durability.save_points.is_empty();
+            let changes = |keeper: &Keeper| keeper.checkpointer.figures().changes_since_save;
+            has_points && self.keeper().is_some_and(|keeper| changes(keeper) > 0)
+        })
+    }
+
+    /// SHUTDOWN, and what signals ask for: saves where that is wanted, with writes paused, and has the
+    /// server stop.
+    pub(crate) fn shut_down(&self, request: ShutdownRequest) -> Result<(), CommandError> {
+        if request.abort {
+            return self.abort_shutdown();
+        }
+        if self.saves_at_shutdown(request) {
+            self.log
+                .notice(format_args!("Saving everything before exiting."));
+            if self.save_at_shutdown().is_err() && !request.force {
+                self.log
+                    .warning(format_args!("Nothing was saved, so the server goes on."));
+                return Err(CommandError::fixed(
+                    "ERR Errors trying to SHUTDOWN. Check logs.",
+                ));
+            }
+        }
+        self.stop();
+        Ok(())
+    }
+
+    fn save_at_shutdown(&self) -> Result<(), SaveRefusal> {
+        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
+        // Nothing is acknowledged that would be missing.
+        self.pause_clients(u64::MAX, true);
+        self.saving.is_shutting_down.store(true, Ordering::Release);
+        keeper.checkpointer.cancel();
+        let saved = self.save_for(Why::Shutdown);
+        self.saving.is_shutting_down.store(false, Ordering::Release);
+        if saved.is_err() {
+            self.unpause_clients();
+        }
+        saved
+    }
+
+    fn abort_shutdown(&self) -> Result<(), CommandError> {
+        let is_saving = self.saving.is_shutting_down.load(Ordering::Acquire);
+        let aborted = is_saving
+            && self
+                .keeper()
+                .is_some_and(|keeper| keeper.checkpointer.cancel());
+        if aborted {
+            Ok(())
+        } else {
+            Err(CommandError::fixed("ERR No shutdown in progress."))
+        }
+    }
+}
+
+/// Whether a checkpoint may be made that nobody asked for.
+fn may_try(figures: &Figures, now_unix_ms: u64, tried_unix_ms: u64) -> bool {
+    let is_busy = figures.current.is_some() || figures.is_scheduled;
+    let may_retry = now_unix_ms.saturating_sub(tried_unix_ms) > RETRY_MS;
+    !is_busy && (figures.last_failure.is_none() || may_retry)
+}
+
+/// Whether the log has grown so much behind a checkpoint of so many bytes that another is worth while: sooner
+/// when checkpoints have rested.
+fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64, has_rested: bool) -> bool {
+    let percent = u64::from(durability.log_growth_percent);
+    let worth = (base_bytes / 100).saturating_mul(percent);
+    let least = durability.log_growth_bytes_min.max(worth);
+    let is_unrested_enough = log_bytes >= least.saturating_mul(2).max(LOG_BYTES_UNRESTED);
+    percent > 0 && log_bytes >= least && (has_rested || is_unrested_enough)
+}
+
+/// Whether the work of the last checkpoint was but a small share of the time since it began.
+fn has_rested(figures: &Figures, now_unix_ms: u64) -> bool {
+    let since_ms = now_unix_ms.saturating_sub(figures.last_save_unix_ms);
+    since_ms >= figures.last_work_ms.saturating_mul(REST_TIMES)
+}
+
+/// The save point that is reached, if one is. Behind a failure the next try has to wait.
+fn reached(
+    points: &[SavePoint],
+    figures: &Figures,
+    now_unix_ms: u64,
+    tried_unix_ms: u64,
+) -> Option<SavePoint> {
+    if !may_try(figures, now_unix_ms, tried_unix_ms) {
+        return None;
+    }
+    let since_s = now_unix_ms.saturating_sub(figures.last_save_unix_ms) / 1000;
+    let mut points = points.iter().copied();
+    points.find(|point| figures.changes_since_save >= point.changes && since_s > point.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use persistence::checkpointer::{Failure, Progress};
+
+    const POINTS: &[SavePoint] = &[
+        SavePoint {
+            seconds: 100,
+            changes: 1,
+        },
+        SavePoint {
+            seconds: 10,
+            changes: 50,
+        },
+    ];
+
+    fn figures(changes_since_save: u64) -> Figures {
+        Figures {
+            changes_since_save,
+            last_save_unix_ms: 1_000_000,
+            ..Figures::default()
+        }
+    }
+
+    fn seconds(figures: &Figures, after_s: u64) -> Option<u64> {
+        let now_unix_ms = 1_000_000 + after_s * 1000;
+        reached(POINTS, figures, now_unix_ms, 0).map(|point| point.seconds)
+    }
+
+    #[test]
+    fn one_point_of_several_is_enough() {
+        assert_eq!(seconds(&figures(0), 1_000), None);
+        assert_eq!(seconds(&figures(1), 100), None);
+        assert_eq!(seconds(&figures(1), 101), Some(100));
+        assert_eq!(seconds(&figures(49), 11), None);
+        assert_eq!(seconds(&figures(50), 11), Some(10));
+    }
+
+    #[test]
+    fn a_log_that_grows_fast_asks_for_checkpoints_seldom() {
+        let durability = Settings::default().config().durability;
+        let grown = |log_mib: u64, base_mib: u64, has_rested| {
+            has_grown(&durability, log_mib << 20, base_mib << 20, has_rested)
+        };
+        assert!(!grown(63, 0, true) && grown(64, 0, true));
+        assert!(!grown(199, 200, true) && grown(200, 200, true));
+        assert!(!grown(1023, 200, false) && grown(1024, 200, false));
+        assert!(!grown(3999, 2000, false) && grown(4000, 2000, false));
+
+        let took_a_second = Figures {
+            last_work_ms: 1_000,
+            ..figures(0)
+        };
+        let rested_after = |s: u64| has_rested(&took_a_second, 1_000_000 + s * 1_000);
+        assert!(!rested_after(29) && rested_after(30));
+        assert!(has_rested(&figures(0), 0), "there was none yet");
+    }
+
+    #[test]
+    fn who_is_busy_or_has_just_failed_is_not_asked() {
+        let failed = Figures {
+            last_failure: Some(Failure::OverLimit),
+            ..figures(50)
+        };
+        let at = |tried_unix_ms| reached(POINTS, &failed, 1_020_000, tried_unix_ms).is_some();
+        assert!(at(1_014_000) && !at(1_015_000));
+        let busy = Figures {
+            is_scheduled: true,
+            ..figures(50)
+        };
+        assert_eq!(seconds(&busy, 1_000), None);
+        let current = Progress {
+            why: Why::Asked,
+            started_unix_ms: 0,
+            elapsed_ms: 0,
+            records: 0,
+            bytes: 0,
+            walked_per_mille: 0,
+            held_bytes: 0,
+            is_given_up: false,
+        };
+        let making = Figures {
+            current: Some(current),
+            ..figures(50)
+        };
+        assert_eq!(seconds(&making, 1_000), None);
+    }
+}
