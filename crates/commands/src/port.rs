@@ -191,6 +191,11 @@ pub trait ServerPort {
         0
     }
 
+    /// Asks that the log be on disk up to here soon. Waits for nothing.
+    fn request_log_sync(&mut self, up_to: u64) {
+        let _ = up_to;
+    }
+
     /// DEBUG RELOAD: saves, unless what was saved last is to be taken, forgets everything, and loads it
     /// again. To be called outside of the store.
     ///

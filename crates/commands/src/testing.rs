@@ -580,6 +580,10 @@ impl ServerPort for TestPort {
         self.log
     }
 
+    fn request_log_sync(&mut self, up_to: u64) {
+        self.asked.push(format!("sync up to {up_to}"));
+    }
+
     fn log_durable(&self) -> u64 {
         self.log.map_or(0, |log| log.durable)
     }

@@ -142,9 +142,9 @@ pub struct Outcome {
 /// What is known of checkpoints now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// The one that is being made.
+    /// The one that is being made, from the moment when it was asked for: also before the thread has begun with it.
     pub current: Option<Progress>,
-    /// Whether another one is to be made at once behind it.
+    /// Whether another one is to be made right after it.
     pub is_scheduled: bool,
     /// Whether the last one failed, and why.
     pub last_failure: Option<Failure>,
@@ -479,13 +479,31 @@ impl Checkpointer {
     pub fn figures(&self) -> Figures {
         let changes = self.setup.store.statistics().changes;
         let state = self.state();
-        let current = state.running.as_ref();
+        let (current, is_scheduled) = match (&state.running, &state.waiting) {
+            (Some(running), waiting) => (Some(self.progress(running)), waiting.is_some()),
+            (None, Some((_, why))) => (Some(self.not_begun(*why)), false),
+            (None, None) => (None, false),
+        };
         Figures {
-            current: current.map(|running| self.progress(running)),
-            is_scheduled: state.waiting.is_some(),
+            current,
+            is_scheduled,
             changes_since_save: changes.saturating_sub(state.clean_changes),
             buffer_limit_bytes: self.buffer_limit_bytes.load(Ordering::Relaxed),
             ..state.figures.clone()
+        }
+    }
+
+    /// What is shown of a checkpoint that was asked for when none is made, until the thread takes it up.
+    fn not_begun(&self, why: Why) -> Progress {
+        Progress {
+            why,
+            started_unix_ms: self.setup.clock.now_unix_ms(),
+            elapsed_ms: 0,
+            records: 0,
+            bytes: 0,
+            walked_per_mille: 0,
+            held_bytes: 0,
+            is_given_up: false,
         }
     }
 

@@ -305,6 +305,12 @@ impl ServerPort for Port<'_> {
         })
     }
 
+    fn request_log_sync(&mut self, up_to: u64) {
+        if let Some(log) = self.node.log_in_use.get() {
+            log.request_sync(up_to);
+        }
+    }
+
     fn log_durable(&self) -> u64 {
         let log = self.node.log_in_use.get();
         log.map_or(0, |log| log.durable())

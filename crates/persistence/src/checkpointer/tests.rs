@@ -325,3 +325,20 @@ fn figures_follow() {
     make(&checkpointer).unwrap();
     assert_eq!(checkpointer.figures().last_failure, None);
 }
+
+/// Who polls for the end would otherwise believe that it is over before it has begun.
+#[test]
+fn a_checkpoint_is_in_progress_from_the_moment_it_is_asked_for() {
+    let checkpointer = checkpointer(&store(), device(1));
+    for why in [Why::Asked, Why::Rewrite] {
+        let ticket = checkpointer.request(why).unwrap();
+        // There is no thread yet that could take it up.
+        let figures = checkpointer.figures();
+        assert_eq!(figures.current.map(|current| current.why), Some(why));
+        assert!(!figures.is_scheduled);
+        assert_eq!(checkpointer.request(why), Err(Refused::InProgress));
+        assert!(checkpointer.cancel());
+        assert!(checkpointer.figures().current.is_none());
+        assert!(checkpointer.outcome(ticket).is_some());
+    }
+}

@@ -83,10 +83,9 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
     let current = current_of(figures, SaveKind::Rewrite);
     let level = report.node.config.current().durability.level;
     report.field("aof_enabled", u8::from(level.has_log()));
-    let is_next = figures.is_scheduled && figures.current.is_none();
     let keeper = report.node.keeper();
     let is_begun = keeper.is_some_and(|keeper| keeper.logging().is_beginning());
-    let is_rewritten = current.is_some() || is_next || is_begun;
+    let is_rewritten = current.is_some() || is_begun;
     report.field("aof_rewrite_in_progress", u8::from(is_rewritten));
     report.field("aof_rewrite_scheduled", u8::from(figures.is_scheduled));
     report.field(

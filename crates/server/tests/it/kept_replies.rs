@@ -362,7 +362,14 @@ fn waitaof_tells_the_truth() {
     assert_eq!(line(&mut peer), "+OK");
     kept.rig.clock().advance_ms(100);
     assert_eq!(["*2", ":0", ":0"], [(); 3].map(|()| line(&mut peer)));
-    // Replicas never come, the disk may have it by then.
+    // Replicas never come. The disk is asked for all the same, and may have it by then.
+    kept.send_and_wait(&mut peer, "SET k w\r\nWAITAOF 1 1 70");
+    assert_eq!(line(&mut peer), "+OK");
+    assert_eq!(kept.log.requested.load(Ordering::SeqCst), kept.log.tail());
+    kept.sync();
+    expect_nothing(&mut peer);
+    kept.rig.clock().advance_ms(100);
+    assert_eq!(["*2", ":1", ":0"], [(); 3].map(|()| line(&mut peer)));
     kept.send_and_wait(&mut peer, "SET k w\r\nWAITAOF 1 0 0");
     assert_eq!(line(&mut peer), "+OK");
     kept.use_log(false);

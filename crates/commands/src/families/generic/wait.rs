@@ -1,5 +1,6 @@
-//! WAIT and WAITAOF: until replicas and disks have what was written. There is no replica, so who wants
-//! any waits in vain; the local disk has what the log's durable end is behind.
+//! WAIT and WAITAOF: until replicas and disks have what was written. There is no replica, so a client that
+//! wants one waits until its time is over. The local disk has what lies below the log's durable end; a client
+//! that wants that has the log synced, however many replicas it waits for as well.
 
 use protocol::Reply;
 
@@ -70,6 +71,12 @@ fn wait_for_disks(
     }
     let is_on_disk = position.is_some_and(LogPosition::is_durable);
     let wrote = position.map(|position| position.wrote);
+    if let Some(wrote) = wrote
+        && local_count > 0
+        && !is_on_disk
+    {
+        context.server.request_log_sync(wrote);
+    }
     if replicas_count > 0 && context.may_block {
         return context.wait_in_vain(timeout_ms, InVain::OnDisks(wrote), args);
     }
@@ -132,6 +139,27 @@ mod tests {
         let wait = server.session().wait.as_ref();
         assert!(wait.is_some_and(|wait| wait.log_end.is_none()));
         assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:0\r\n".to_vec()));
+    }
+
+    #[test]
+    fn the_local_disk_is_asked_for_however_many_replicas_are_waited_for() {
+        let mut server = with_log(70, 69);
+        server.wait("WAITAOF 0 1 5");
+        assert!(server.port.asked.is_empty(), "nobody wants the local disk");
+        server.gives_up_with();
+        for line in ["WAITAOF 1 1 5", "WAITAOF 1 0 5", "WAITAOF 1 7 5"] {
+            server.port.asked.clear();
+            server.wait(line);
+            assert_eq!(server.port.asked, ["sync up to 70"], "{line}");
+            server.gives_up_with();
+        }
+        let mut server = TestServer::new();
+        let refused = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+        assert_eq!(server.error("WAITAOF 1 1 5"), refused);
+        assert_eq!(
+            server.error("WAITAOF 2 0 0"),
+            "ERR value is out of range, value must between 0 and 1"
+        );
     }
 
     #[test]
