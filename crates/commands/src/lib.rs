@@ -62,7 +62,7 @@ pub use permission::catalog;
 pub use plan::BATCH_MAX;
 pub use port::{
     ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition, NO_USERS_FILE,
-    Published, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort,
+    Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort,
     ShutdownRequest,
 };
 pub use push::Push;

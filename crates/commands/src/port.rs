@@ -196,13 +196,13 @@ pub trait ServerPort {
         let _ = up_to;
     }
 
-    /// DEBUG RELOAD: saves, unless what was saved last is to be taken, forgets everything, and loads it
-    /// again. To be called outside of the store.
+    /// DEBUG RELOAD: saves, forgets everything, and loads it again, each as the options say. To be called
+    /// outside of the store.
     ///
     /// # Errors
     /// What the client is to read.
-    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
-        let _ = saves;
+    fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
+        let _ = options;
         Err(CommandError::fixed("ERR nothing is kept here"))
     }
 
@@ -414,6 +414,27 @@ pub enum SaveTime {
     WhenFree,
     /// A little later: a transaction asks for it, all of which is to be saved.
     Later,
+}
+
+/// What DEBUG RELOAD does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReloadOptions {
+    /// Everything is saved first; otherwise what was saved last is loaded (NOSAVE).
+    pub saves: bool,
+    /// What is there is forgotten before the load; otherwise it stays (NOFLUSH).
+    pub flushes: bool,
+    /// A key or a library that is there already is replaced; otherwise it is an error (MERGE).
+    pub merges: bool,
+}
+
+impl Default for ReloadOptions {
+    fn default() -> Self {
+        Self {
+            saves: true,
+            flushes: true,
+            merges: false,
+        }
+    }
 }
 
 /// When something will be saved.

@@ -123,6 +123,25 @@ pub fn install(settings: &Settings, sources: &[Vec<u8>]) -> Result<(), CommandEr
     installed.map_err(|_| CommandError::fixed("ERR two libraries have the same names"))
 }
 
+/// Adds libraries of functions, by their sources, to those that are known. One that has the name of another
+/// replaces it if `replaces` says so.
+///
+/// # Errors
+/// What is wrong with one of them, or that its names are taken; none is taken then.
+pub fn add_libraries(
+    settings: &Settings,
+    sources: &[Vec<u8>],
+    replaces: bool,
+) -> Result<(), CommandError> {
+    let load = |source: &Vec<u8>| load_library(source).map(Arc::new);
+    let libraries: Vec<_> = sources.iter().map(load).collect::<Result<_, _>>()?;
+    let added = settings.scripts.libraries.change(|state| {
+        let mut libraries = libraries.iter();
+        libraries.try_for_each(|library| state.add(library, replaces))
+    });
+    added.map_err(|_| CommandError::fixed("ERR a library or a function of this name is there"))
+}
+
 /// The time between two moments at which scripts were forgotten: a number that no other time has, also
 /// of other servers in the same process.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use crate::counters::Counts;
 use crate::engine::{Engine, Next, Share};
 use crate::error::CommandError;
 use crate::port::{
-    ClientFilter, KillCount, LogPosition, Published, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, ServerPort, ShutdownRequest,
+    ClientFilter, KillCount, LogPosition, Published, ReloadOptions, SaveKind, SaveRefusal,
+    SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
@@ -606,8 +606,15 @@ impl ServerPort for TestPort {
         self.saves.unwrap_or(Ok(SaveStart::Started))
     }
 
-    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
-        self.asked.push(format!("reload, saves: {saves}"));
+    fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
+        let ReloadOptions {
+            saves,
+            flushes,
+            merges,
+        } = options;
+        self.asked.push(format!(
+            "reload, saves: {saves}, flushes: {flushes}, merges: {merges}"
+        ));
         Ok(())
     }
 

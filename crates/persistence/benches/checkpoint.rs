@@ -14,7 +14,9 @@ use base::courtesy::Courtesy;
 use commands::Settings;
 use durability::checkpoint::Lineage;
 use durability::disk::SystemDisk;
+use persistence::bodies::Existing;
 use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
+use persistence::key_delay::KeyDelay;
 use persistence::loader::{LoadProgress, Source};
 use store::{
     Batch, Deadline, Ending, Options, SnapshotLimits, SnapshotSink, SnapshotStep, Store, Totals,
@@ -72,6 +74,9 @@ fn load(directory: &Path, manifest: &durability::checkpoint::Manifest) {
         manifest,
         limits: &limits,
         progress: &progress,
+        existing: Existing::Refused,
+        is_all: true,
+        delay: &KeyDelay::default(),
     };
     let keys = manifest.records();
     timed("load", keys, || source.load(&store, THREADS)).unwrap();

@@ -173,6 +173,16 @@ pub(crate) fn write(
     }
 }
 
+/// What becomes of a key that is there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is damage: no key is kept twice.
+    #[default]
+    Refused,
+    /// It holds what is loaded.
+    Replaced,
+}
+
 /// Makes `key` hold what the record says. `version` is that in which objects were written.
 ///
 /// # Errors
@@ -183,18 +193,20 @@ pub fn put(
     record: &Record<'_>,
     version: u16,
     limits: &Limits,
+    existing: Existing,
 ) -> Result<(), BodyFault> {
+    let is_refused = |is_present: bool| is_present && existing == Existing::Refused;
     let head = &record.head;
     let deadline = head.deadline_unix_ms.map_or(Deadline::Never, Deadline::At);
     if head.type_code == TEXT {
-        return store.modify(key, |entry| match entry.is_present() {
+        return store.modify(key, |entry| match is_refused(entry.is_present()) {
             true => Err(BodyFault::Twice),
             false => Ok(entry.set_with_etag(record.body, deadline, head.etag)?),
         });
     }
     let content = read(head.type_code, record.body, version, limits)?;
     store.modify(key, |entry| {
-        if entry.is_present() {
+        if is_refused(entry.is_present()) {
             return Err(BodyFault::Twice);
         }
         match content {

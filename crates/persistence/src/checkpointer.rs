@@ -44,6 +44,7 @@ use durability::checkpoint::{Lineage, Manifest};
 use durability::disk::Disk;
 use store::{Handle, SnapshotLimits, Store};
 
+use crate::key_delay::KeyDelay;
 use crate::lines::Level;
 use attempt::Made;
 use parts::Attempt;
@@ -295,6 +296,7 @@ pub fn writers_for(cores_count: usize) -> usize {
 pub struct Checkpointer {
     setup: Setup,
     buffer_limit_bytes: AtomicU64,
+    key_delay: KeyDelay,
     directory: Mutex<Arc<Path>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -369,6 +371,7 @@ impl Checkpointer {
             directory: Mutex::new(Arc::from(setup.directory.as_path())),
             setup,
             buffer_limit_bytes: AtomicU64::new(BUFFER_BYTES_DEFAULT),
+            key_delay: KeyDelay::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
@@ -543,6 +546,12 @@ impl Checkpointer {
         self.buffer_limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// What a key takes that is saved, for tests; checkpoints take it up when they begin.
+    #[must_use]
+    pub fn key_delay(&self) -> &KeyDelay {
+        &self.key_delay
+    }
+
     /// Says where checkpoints are to be, from the next one on. For who has made none yet: an older one
     /// stays where it is.
     pub fn set_directory(&self, directory: &Path) {
@@ -621,7 +630,7 @@ impl Checkpointer {
     }
 
     fn begin(&self, state: &mut State, ticket: Ticket, why: Why) -> Arc<Attempt> {
-        let attempt = Arc::new(Attempt::of_save(why.is_save()));
+        let attempt = Arc::new(Attempt::new(why.is_save(), self.key_delay.setting()));
         state.running = Some(Running {
             ticket,
             why,

@@ -10,6 +10,7 @@ use base::clock::Clock;
 use commands::Settings;
 use store::Store;
 
+use crate::key_delay::KeyDelay;
 use crate::lines::Lines;
 use crate::loading::Loading;
 
@@ -25,6 +26,8 @@ pub struct Environment {
     pub log: Arc<dyn Lines>,
     /// How far the loading of data is.
     pub loading: Loading,
+    /// What a key takes that is loaded, for tests.
+    pub load_delay: KeyDelay,
     /// How many threads load files of another server.
     pub threads: usize,
     /// The version of Redis that files are marked with.
@@ -43,6 +46,7 @@ impl Environment {
             clock,
             log: Arc::new(()),
             loading: Loading::default(),
+            load_delay: KeyDelay::default(),
             threads: 1,
             redis_version: "",
             other_bytes: AtomicU64::new(0),

@@ -24,6 +24,7 @@ pub mod directory;
 pub mod environment;
 pub mod export;
 pub mod import;
+pub mod key_delay;
 pub mod lines;
 pub mod loader;
 pub mod loading;

@@ -18,7 +18,8 @@ use durability::disk::Disk;
 use rdb::Limits;
 use store::{Handle, Key, Store};
 
-use super::bodies::{self, BodyFault};
+use super::bodies::{self, BodyFault, Existing};
+use super::key_delay::KeyDelay;
 
 /// So many keys are looked ahead at before the first of them is put.
 const AHEAD: usize = 32;
@@ -96,11 +97,17 @@ pub struct Source<'s> {
     pub limits: &'s Limits,
     /// Told of what was loaded.
     pub progress: &'s LoadProgress,
+    /// What becomes of keys that are there already.
+    pub existing: Existing,
+    /// Whether the databases were empty before: they have to hold what the manifest says then.
+    pub is_all: bool,
+    /// Waited for each key (`key-load-delay`).
+    pub delay: &'s KeyDelay,
 }
 
 impl Source<'_> {
     /// Loads all parts with at most `threads` threads, at the time 0, and holds the databases against
-    /// what the manifest says of them. They have to be empty before.
+    /// what the manifest says of them, where they were empty before.
     ///
     /// # Errors
     /// [`LoadFault`]: then the store has some of the records and must not be served.
@@ -146,6 +153,9 @@ impl Source<'_> {
         let first_fault = first_fault.into_inner();
         if let Some(fault) = first_fault.unwrap_or_else(PoisonError::into_inner) {
             return Err(fault);
+        }
+        if !self.is_all {
+            return Ok(());
         }
         self.check_counts(&mut handle)
     }
@@ -194,6 +204,7 @@ impl Source<'_> {
             handle.leave();
             let records = block.len() as u64;
             put.map_err(|(key, fault)| self.record_fault(&reader, key, fault))?;
+            self.delay.wait(records, &|| false);
             let progress = self.progress;
             progress.records.fetch_add(records, Ordering::Relaxed);
             let bytes = reader.bytes() - before;
@@ -242,7 +253,7 @@ impl Source<'_> {
             for (record, hash) in &ahead {
                 let database = record.head.database;
                 let key = Key::with_hash(record.key, *hash, database);
-                bodies::put(handle, &key, record, version, self.limits)
+                bodies::put(handle, &key, record, version, self.limits, self.existing)
                     .map_err(|fault| (record.key.to_vec(), fault))?;
                 *databases.entry(database).or_default() += 1;
             }

@@ -18,6 +18,7 @@ use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
 use durability::log::{self, LogError, Reader, Shape, Tail};
 
+use super::bodies::Existing;
 use super::directory;
 use super::loader::{LoadFault, Source};
 use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
@@ -337,7 +338,8 @@ pub fn recover(
     }
     let log_bytes = manifest.log_sequence.map_or(0, |_| place.log_bytes());
     env.begin_loading(manifest.bytes() + log_bytes);
-    load_checkpoint(env, place, &manifest, threads).map_err(RecoveryError::Checkpoint)?;
+    let loaded = load_checkpoint(env, place, &manifest, threads, Onto::Empty);
+    loaded.map_err(RecoveryError::Checkpoint)?;
     scripts::install(&env.settings, &manifest.libraries).unwrap_or_else(|error| {
         let text = error.text();
         let reason = String::from_utf8_lossy(&text);
@@ -371,7 +373,18 @@ fn check_target(manifest: &Manifest, target: Target) -> Result<(), RecoveryError
     })
 }
 
-/// Puts into the store of `env`, which is empty, what a checkpoint has, and no more.
+/// What a checkpoint is loaded onto.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onto {
+    /// A store without keys.
+    Empty,
+    /// One with other keys than those that are loaded.
+    Others,
+    /// One whose keys are replaced by those that are loaded.
+    Older,
+}
+
+/// Puts into the store of `env` what a checkpoint has, and no more.
 ///
 /// # Errors
 /// [`LoadFault`]: then the store has some of it and must not be served.
@@ -380,6 +393,7 @@ pub fn load_checkpoint(
     place: &Place,
     manifest: &Manifest,
     threads: usize,
+    onto: Onto,
 ) -> Result<(), LoadFault> {
     let limits = env.settings.value_limits();
     let source = Source {
@@ -388,6 +402,12 @@ pub fn load_checkpoint(
         manifest,
         limits: &limits,
         progress: env.loading.parts(),
+        existing: match onto {
+            Onto::Empty | Onto::Others => Existing::Refused,
+            Onto::Older => Existing::Replaced,
+        },
+        is_all: onto == Onto::Empty,
+        delay: &env.load_delay,
     };
     source.load(&env.store, threads)
 }

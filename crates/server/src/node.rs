@@ -389,9 +389,11 @@ impl Node {
     }
 
     fn apply_durability(&self, config: &Config) {
+        self.env.load_delay.set(config.key_load_delay);
         if let Some(keeper) = self.keeper() {
             let bytes = config.durability.checkpoint_buffer_bytes_max;
             keeper.checkpointer.set_buffer_limit(bytes);
+            keeper.checkpointer.key_delay().set(config.key_save_delay);
             keeper.set_dir(&config.dir);
         }
         self.judge_writes(config);

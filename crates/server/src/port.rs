@@ -6,8 +6,8 @@ use std::sync::Arc;
 use access::{Change as UserChange, User};
 use commands::{
     ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogLevel,
-    LogPosition, Published, Push, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
-    ServerPort, Session, ShutdownRequest, Topic, TopicKind,
+    LogPosition, Published, Push, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -316,8 +316,8 @@ impl ServerPort for Port<'_> {
         log.map_or(0, |log| log.durable())
     }
 
-    fn reload(&mut self, saves: bool) -> Result<(), CommandError> {
-        self.node.reload(saves)
+    fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
+        self.node.reload(options)
     }
 
     fn last_save_unix(&self) -> i64 {

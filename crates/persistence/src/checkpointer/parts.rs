@@ -23,6 +23,7 @@ use store::{Batch, Ending, SnapshotSink, Totals};
 
 use super::pace::Pace;
 use crate::bodies;
+use crate::key_delay::KeyDelay;
 
 /// Batches that may wait for a writer: some five megabytes.
 pub(super) const QUEUE_LEN: usize = 64;
@@ -32,6 +33,7 @@ pub(super) const QUEUE_LEN: usize = 64;
 pub(super) struct Attempt {
     /// Whether it is to leave what a save leaves.
     pub(super) is_save: bool,
+    pub(super) key_delay: KeyDelay,
     pub(super) is_cancelled: AtomicBool,
     /// The store's count of changes just before the cut.
     pub(super) changes_at_cut: AtomicU64,
@@ -44,10 +46,11 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// One that begins, for a save or not.
-    pub(super) fn of_save(is_save: bool) -> Self {
+    /// One that begins, for a save or not, with a delay for each key.
+    pub(super) fn new(is_save: bool, key_delay: i64) -> Self {
         Self {
             is_save,
+            key_delay: KeyDelay::of(key_delay),
             ..Self::default()
         }
     }
@@ -164,6 +167,8 @@ impl Writer<'_> {
             };
             bodies::write_batch(&batch, &mut writer, &mut scratch, pause)?;
             let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
+            let is_given_up = || attempt.is_given_up();
+            attempt.key_delay.wait(records, &is_given_up);
             attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);
             attempt
                 .written_records

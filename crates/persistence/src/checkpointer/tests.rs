@@ -15,6 +15,8 @@ use store::{
 use structures::{BlockLimit, HashLimits, Object, SetLimits, SortedSetLimits, StreamLimits};
 
 use super::*;
+use crate::bodies::Existing;
+use crate::key_delay::KeyDelay;
 use crate::loader::{LoadFault, LoadProgress, Source};
 use crate::replay::{Origin, Replayer};
 
@@ -142,6 +144,9 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
         manifest: &manifest,
         limits: &limits,
         progress: &progress,
+        existing: Existing::Refused,
+        is_all: true,
+        delay: &KeyDelay::default(),
     };
     let store = store();
     source.load(&store, threads)?;
@@ -260,6 +265,9 @@ fn a_database_that_is_not_there_is_refused() {
         manifest: &manifest,
         limits: &limits,
         progress: &progress,
+        existing: Existing::Refused,
+        is_all: true,
+        delay: &KeyDelay::default(),
     };
     let small = Store::new(&Options { databases: 2 }).unwrap();
     let fault = source.load(&small, 2).unwrap_err();
@@ -288,6 +296,9 @@ fn no_table_is_made_for_more_records_than_the_files_can_hold() {
         manifest: &manifest,
         limits: &limits,
         progress: &progress,
+        existing: Existing::Refused,
+        is_all: true,
+        delay: &KeyDelay::default(),
     };
     let loaded = self::store();
     let fault = source.load(&loaded, 2).unwrap_err();

@@ -64,6 +64,10 @@ pub struct Config {
     pub busy_poll_us: u32,
     /// Housekeeping turns a second, 1 to 500.
     pub hz: u32,
+    /// Microseconds that a key takes that is loaded; below 0 how many keys take one.
+    pub key_load_delay: i64,
+    /// The same of a key that is saved.
+    pub key_save_delay: i64,
     /// Working directory.
     pub dir: PathBuf,
     /// Lowest level that is logged.

@@ -73,6 +73,8 @@ impl Settings {
             threads_count: self.number("threads"),
             busy_poll_us: self.number("busy-poll-us"),
             hz: self.number("hz"),
+            key_load_delay: self.number("key-load-delay"),
+            key_save_delay: self.number("rdb-key-save-delay"),
             dir: self.path("dir").unwrap_or_else(|| PathBuf::from(".")),
             log_level: self.choice("loglevel", &LEVELS),
             log_file: self.path("logfile"),

@@ -153,6 +153,8 @@ impl Keeper {
             surroundings,
         }));
         checkpointer.set_buffer_limit(config.durability.checkpoint_buffer_bytes_max);
+        checkpointer.key_delay().set(config.key_save_delay);
+        node.env.load_delay.set(config.key_load_delay);
         let thread = CheckpointThread::start(&checkpointer).map_err(OpenError::Thread)?;
         Ok(Self {
             checkpointer,

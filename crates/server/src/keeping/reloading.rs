@@ -3,21 +3,20 @@
 //! Clients are told meanwhile that data is being loaded. Nothing of it is stated to the log or to
 //! listeners: what was there before is there again.
 
-use commands::CommandError;
+use commands::{CommandError, ReloadOptions, scripts};
 use reactor::workers::available_cores;
 
 use crate::node::Node;
 use persistence::checkpointer::Why;
-use persistence::recovery::{Place, load_checkpoint};
+use persistence::recovery::{Onto, Place, load_checkpoint};
 
 impl Node {
-    /// Saves, unless the last checkpoint is to be taken as it is, forgets everything, and loads. Not for
-    /// a thread that is in the store.
+    /// Saves, forgets everything, and loads, each as the options say. Not for a thread that is in the store.
     ///
     /// # Errors
     /// What the client is to read. Where it could not be loaded, the store has only a part of it.
-    pub(crate) fn reload(&self, saves: bool) -> Result<(), CommandError> {
-        if !saves && self.config.current().durability.level.has_log() {
+    pub(crate) fn reload(&self, options: ReloadOptions) -> Result<(), CommandError> {
+        if !options.saves && self.config.current().durability.level.has_log() {
             return Err(CommandError::fixed(
                 "ERR DEBUG RELOAD NOSAVE would take back what the log has",
             ));
@@ -29,18 +28,18 @@ impl Node {
         let is_changing = self.keeper().is_some_and(|it| it.logging().is_changing());
         let reloaded = match is_changing {
             true => Err("the log is just being begun or ended".to_owned()),
-            false => self.reload_alone(saves),
+            false => self.reload_alone(options),
         };
         self.end_loading();
         reloaded.map_err(|reason| {
             self.log
                 .warning(format_args!("Reloading the data failed: {reason}"));
-            CommandError::fixed("ERR Error trying to load the data, check server logs.")
+            CommandError::fixed("ERR Error trying to load the RDB dump, check server logs.")
         })
     }
 
-    fn reload_alone(&self, saves: bool) -> Result<(), String> {
-        if saves {
+    fn reload_alone(&self, options: ReloadOptions) -> Result<(), String> {
+        if options.saves {
             let saved = self.save_for(Why::Reload);
             saved.map_err(|_| "it was not saved".to_owned())?;
         }
@@ -48,10 +47,25 @@ impl Node {
         let manifest = place.manifest().map_err(|fault| fault.to_string())?;
         let manifest = manifest.ok_or_else(|| "nothing was saved".to_owned())?;
         self.begin_loading(manifest.bytes());
-        self.store.handle().exclusive(|handle| handle.flush(None));
-        let loaded = load_checkpoint(&self.env, &place, &manifest, available_cores());
+        let libraries = &manifest.libraries;
+        let installed = match options.flushes {
+            true => scripts::install(&self.settings, libraries),
+            false => scripts::add_libraries(&self.settings, libraries, options.merges),
+        };
+        installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
+        if options.flushes {
+            self.store.handle().exclusive(|handle| handle.flush(None));
+        }
+        let onto = match options {
+            ReloadOptions { merges: true, .. } => Onto::Older,
+            ReloadOptions { flushes: true, .. } => Onto::Empty,
+            _ => Onto::Others,
+        };
+        let loaded = load_checkpoint(&self.env, &place, &manifest, available_cores(), onto);
         loaded.map_err(|fault| fault.to_string())?;
-        if let Some(keeper) = self.keeper() {
+        if options.flushes
+            && let Some(keeper) = self.keeper()
+        {
             keeper.checkpointer.note_clean(manifest.created_unix_ms);
         }
         Ok(())

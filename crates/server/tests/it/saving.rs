@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use base::clock::{Clock as _, SystemClock};
 use protocol::Value;
 use testkit::client::Client;
 use testkit::patience::Patience;
@@ -287,4 +288,98 @@ fn everything_is_forgotten_and_loaded_again() {
     assert_eq!(run(&mut client, "DBSIZE"), ":2");
     run(&mut client, "SET a 3");
     assert_eq!(run(&mut client, "SAVE"), "+OK");
+}
+
+/// As Redis: what is there stays with NOFLUSH, which is an error where a key comes twice, unless it is to be merged.
+#[test]
+fn reloading_merges_what_is_there_if_asked_to() {
+    let directory = Directory::new();
+    let debugging = &["--enable-debug-command", "yes"];
+    let server = directory.builder("").args(debugging).start().unwrap();
+    let mut client = server.client().unwrap();
+    let load = |client: &mut Client, name: &str, value: &str| {
+        let code = format!(
+            "#!lua name={name}\nredis.register_function('{name}', function() return {value} end)"
+        );
+        client
+            .command(&["FUNCTION", "LOAD", "REPLACE", &code])
+            .unwrap()
+    };
+    for line in [
+        "SET a saved",
+        "HSET b f saved",
+        "SET c 17",
+        "SELECT 3",
+        "SET d saved",
+    ] {
+        run(&mut client, line);
+    }
+    load(&mut client, "first", "1");
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+    run(&mut client, "SET d changed");
+    run(&mut client, "SELECT 0");
+    for line in [
+        "SET a changed",
+        "DEL b",
+        "SADD b changed",
+        "DEL c",
+        "SET later there",
+    ] {
+        run(&mut client, line);
+    }
+    load(&mut client, "second", "2");
+    let refused = run(&mut client, "DEBUG RELOAD NOSAVE NOFLUSH");
+    assert!(
+        refused.starts_with("-ERR Error trying to load the RDB dump"),
+        "{refused}"
+    );
+    assert_eq!(run(&mut client, "GET a"), "\"changed\"");
+    assert_eq!(run(&mut client, "DEBUG RELOAD NOSAVE NOFLUSH MERGE"), "+OK");
+    for (line, reply) in [
+        ("GET a", "\"saved\""),
+        ("HGET b f", "\"saved\""),
+        ("GET c", "\"17\""),
+        ("GET later", "\"there\""),
+        ("FCALL first 0", ":1"),
+        ("FCALL second 0", ":2"),
+        ("DBSIZE", ":4"),
+    ] {
+        assert_eq!(run(&mut client, line), reply, "{line}");
+    }
+    assert_eq!(run(&mut client, "DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(run(&mut client, "DBSIZE"), ":3");
+    assert!(run(&mut client, "FCALL second 0").starts_with("-ERR Function not found"));
+    assert_eq!(run(&mut client, "DEBUG RELOAD NOFLUSH MERGE"), "+OK");
+    assert_eq!(run(&mut client, "DBSIZE"), ":3");
+}
+
+/// A save takes so long as its keys do altogether, and ends at once where nobody wants it.
+#[test]
+fn keys_are_saved_as_slowly_as_a_test_wants() {
+    let directory = Directory::new();
+    let server = directory.server("");
+    let mut client = server.client().unwrap();
+    for number in 0..10 {
+        run(&mut client, &format!("SET {number} v"));
+    }
+    assert_eq!(
+        run(&mut client, "CONFIG SET rdb-key-save-delay 20000"),
+        "+OK"
+    );
+    let started = SystemClock::new();
+    let before_ns = started.monotonic_ns();
+    assert_eq!(run(&mut client, "SAVE"), "+OK");
+    assert!(started.monotonic_ns() - before_ns >= 10 * 20_000_000);
+    assert_eq!(
+        run(&mut client, "CONFIG SET rdb-key-save-delay 200000000"),
+        "+OK"
+    );
+    assert_eq!(run(&mut client, "BGSAVE"), "+Background saving started");
+    assert_eq!(field(&mut client, "rdb_bgsave_in_progress"), "1");
+    assert!(run(&mut client, "BGSAVE").starts_with("-ERR Background save already in progress"));
+    assert_eq!(
+        run(&mut client, "CONFIG SET rdb-key-save-delay -1000"),
+        "+OK"
+    );
+    shut_down(server, &["SHUTDOWN", "SAVE"]);
 }

@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
-use crate::port::LogLevel;
+use crate::port::{LogLevel, ReloadOptions};
 use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::table::table;
 
@@ -120,20 +120,24 @@ pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
     }
 }
 
-/// Saves, forgets and loads everything. Nothing but NOSAVE changes that: keys that are there already
-/// are never merged with those that are loaded.
+/// Saves, forgets and loads everything, unless an option leaves one of these out.
 fn reload(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let mut saves = true;
+    let mut options = ReloadOptions::default();
     while args.remaining() > 0 {
-        if !args.take_word("NOSAVE") {
+        if args.take_word("MERGE") {
+            options.merges = true;
+        } else if args.take_word("NOFLUSH") {
+            options.flushes = false;
+        } else if args.take_word("NOSAVE") {
+            options.saves = false;
+        } else {
             return Err(CommandError::fixed(
-                "ERR DEBUG RELOAD only supports the NOSAVE option",
+                "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
             ));
         }
-        saves = false;
     }
     context.pace.admit_waiting()?;
-    context.outside(|server| server.reload(saves))?;
+    context.outside(|server| server.reload(options))?;
     reply.ok();
     Ok(())
 }
@@ -260,9 +264,11 @@ const HELP: &[&str] = &[
     "    Say whether a value is kept as a quicklist.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Accepted without effect: lists keep elements of any length alike.",
-    "RELOAD [NOSAVE]",
-    "    Save everything, forget it, and load it again. With NOSAVE, load what was",
-    "    saved last.",
+    "RELOAD [option ...]",
+    "    Save everything, forget it, and load it again. Options:",
+    "    * MERGE: replace keys that are there by those that are loaded.",
+    "    * NOFLUSH: forget nothing before loading.",
+    "    * NOSAVE: load what was saved last.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 disables expiring keys (and hash fields) in background ",
     "    when they are not accessed (otherwise the default behavior). Setting it",
@@ -291,12 +297,18 @@ mod tests {
     }
 
     #[test]
-    fn reload_reads_its_word() {
+    fn reload_reads_its_words() {
         let mut server = TestServer::with_debug();
         server.run("DEBUG RELOAD");
-        server.run("DEBUG RELOAD nosave");
-        assert!(server.error("DEBUG RELOAD MERGE").contains("only supports"));
-        let asked = ["reload, saves: true", "reload, saves: false"];
+        server.run("DEBUG RELOAD nosave noflush merge");
+        assert_eq!(
+            server.error("DEBUG RELOAD NOSAVE all"),
+            "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."
+        );
+        let asked = [
+            "reload, saves: true, flushes: true, merges: false",
+            "reload, saves: false, flushes: false, merges: true",
+        ];
         assert_eq!(server.port.asked, asked);
     }
 

@@ -4,9 +4,7 @@
 
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
-use super::{
-    BYTES, COUNT, INT_MAX, INT_MIN, LONG_COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words,
-};
+use super::{BYTES, COUNT, LONG_COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words};
 
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
@@ -18,7 +16,6 @@ const NO_CRASH_LOG: &str = "writes no crash report";
 const NO_OUTGOING: &str = "opens no connections of its own";
 const HUGE_PAGES: &str = "asks for huge pages only where it wants them";
 const NO_USER_DATA: &str = "logs no user data";
-const NO_DELAY: &str = "cannot be slowed down for tests";
 
 /// Words of Redis' files that are no directives with a value, and why they are refused.
 pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
@@ -88,8 +85,6 @@ pub(super) const OBSERVATION: &[Directive] = &[
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),
-    lacking("key-load-delay", integer(INT_MIN, INT_MAX), "0", NO_DELAY).hidden(),
-    lacking("rdb-key-save-delay", integer(INT_MIN, INT_MAX), "0", NO_DELAY).hidden(),
     lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
     lacking("syslog-ident", TEXT, "redis", NO_SYSLOG).at_start(),
     lacking("syslog-facility", Kind::Choice(FACILITIES), "local0", NO_SYSLOG).at_start(),

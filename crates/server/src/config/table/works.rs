@@ -137,6 +137,8 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("threads", integer(0, THREADS_MAX), "0").aliases(&["io-threads"]).at_start()
         .admit(threads_of_the_machine),
     Directive::new("busy-poll-us", integer(0, BUSY_POLL_US_MAX), "50").at_start(),
+    Directive::new("key-load-delay", integer(INT_MIN, INT_MAX), "0").hidden(),
+    Directive::new("rdb-key-save-delay", integer(INT_MIN, INT_MAX), "0").hidden(),
     Directive::new("hz", COUNT, "10").admit(hz_in_range),
     Directive::new("dir", TEXT, "./").protected().admit(existing_directory),
     Directive::new("loglevel", LEVEL, "notice"),
