@@ -92,7 +92,12 @@ fn test(chosen: &[Part]) -> ExitCode {
 }
 
 fn check_tidiness() -> ExitCode {
-    let faults = tidy::faults(&workspace_root());
+    let root = workspace_root();
+    match tidy::circles(&root) {
+        Ok(lines) => lines.iter().for_each(|line| println!("{line}")),
+        Err(error) => return failed(&error.to_string()),
+    }
+    let faults = tidy::faults(&root);
     for fault in &faults {
         eprintln!("{fault}");
     }

@@ -3,6 +3,7 @@
 //! Each check gives faults as lines `FILE:LINE: what is wrong`. They run as `cargo xtask tidy` and as
 //! a test of this package.
 
+mod circles;
 mod heads;
 mod links;
 mod long_functions;
@@ -28,11 +29,20 @@ pub fn faults(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     faults.extend(sources.iter().filter_map(too_large));
     faults.extend(rooms::faults(&sources));
+    faults.extend(circles::faults(&sources));
     faults.extend(heads::faults(&sources));
     faults.extend(words::faults(&sources));
     faults.extend(links::faults(root, &sources));
     faults.extend(long_functions::faults(root, &sources));
     faults
+}
+
+/// The largest circle of imports of each room, one room a line.
+///
+/// # Errors
+/// When files cannot be read.
+pub fn circles(root: &Path) -> io::Result<Vec<String>> {
+    Ok(circles::summary(&sources::read(root)?))
 }
 
 /// Writes down the lengths of the functions that are long now, so that they may not grow.

@@ -1,0 +1,362 @@
+//! Circles of imports: how many files of one room can only be understood together.
+//!
+//! A file imports another of its room when a path in its code leads there: one that begins with
+//! `crate::`, `self::` or `super::`, in a `use` (braces are followed) or in the middle of the code. The
+//! longest beginning of the path that names a file counts. So a child that takes something from its
+//! parent imports the parent, and so does a parent that re-exports or uses something of a child: `mod
+//! child;` alone is no import, `pub use child::Thing` is one, as is any path that begins with the name
+//! of a child. Left out are comments, files of tests (`tests.rs`, `testing.rs`, `tests/`), what follows
+//! `#[cfg(test)]` before a `mod` with a body, which is the end of a file, and the roots of binaries. A circle is a strongly connected component.
+//!
+//! A re-export is followed no further than to the file with the `pub use`: `use crate::Thing` imports
+//! `lib.rs`. A room's `lib.rs` that re-exports everything would close a circle with whoever uses that,
+//! which is counted as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::sources::Source;
+
+/// For each room how many files its largest circle has at most. A number may fall and never rise; the
+/// aim is [`AIM`] for all.
+const LARGEST: &[(&str, usize)] = &[
+    ("commands", 157),
+    ("durability", 11),
+    ("protocol", 9),
+    ("scripting", 15),
+    ("server", 20),
+    ("store", 52),
+    ("structures", 20),
+    ("tool", 29),
+];
+
+/// A room that is not in the table has no larger circle.
+const AIM: usize = 8;
+
+/// The largest circle of a room.
+struct Circle {
+    /// The room.
+    room: String,
+    /// How many files the room has, without those of tests.
+    files_count: usize,
+    /// Files of the circle, by their path below `src`.
+    files: Vec<String>,
+}
+
+/// What is above its number.
+pub(super) fn faults(sources: &[Source]) -> Vec<String> {
+    measure(sources)
+        .into_iter()
+        .filter_map(|circle| {
+            let most = most_of(&circle.room);
+            let count = circle.files.len();
+            let (room, first) = (&circle.room, circle.files.first()?);
+            (count > most).then(|| {
+                let root = root_of(room);
+                format!("{root}{first}:1: a circle of {count} files in {room}; at most {most}")
+            })
+        })
+        .collect()
+}
+
+/// The largest circle of each room, one room a line.
+pub(super) fn summary(sources: &[Source]) -> Vec<String> {
+    let line = |circle: &Circle| {
+        let (room, files) = (&circle.room, circle.files_count);
+        let (count, most) = (circle.files.len(), most_of(room));
+        format!("{room}: largest circle {count} of {files} files, at most {most}")
+    };
+    measure(sources).iter().map(line).collect()
+}
+
+/// The number that a room is held to.
+fn most_of(room: &str) -> usize {
+    let held = LARGEST.iter().find(|(name, _)| *name == room);
+    held.map_or(AIM, |(_, most)| *most)
+}
+
+/// The largest circle of each room.
+fn measure(sources: &[Source]) -> Vec<Circle> {
+    let mut rooms: BTreeMap<&str, BTreeMap<Vec<&str>, &Source>> = BTreeMap::new();
+    for source in sources {
+        if let Some((room, file)) = room_and_file(&source.path) {
+            let modules = rooms.entry(room).or_default();
+            modules.insert(module_of(file), source);
+        }
+    }
+    let circle = |(room, modules): (&str, BTreeMap<Vec<&str>, &Source>)| Circle {
+        room: room.to_owned(),
+        files_count: modules.len(),
+        files: largest(&modules)
+            .into_iter()
+            .filter_map(|module| room_and_file(&modules.get(&module)?.path))
+            .map(|(_, file)| file.to_owned())
+            .collect(),
+    };
+    rooms.into_iter().map(circle).collect()
+}
+
+fn root_of(room: &str) -> String {
+    if room == "xtask" {
+        "xtask/src/".to_owned()
+    } else {
+        format!("crates/{room}/src/")
+    }
+}
+
+/// Room and path below `src` of a file that counts.
+fn room_and_file(path: &str) -> Option<(&str, &str)> {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    let (room, file) = path.split_once("/src/")?;
+    let name = file.rsplit('/').next()?;
+    // The root of a binary is a package of its own, above the library.
+    let is_left_out = name == "main.rs"
+        || file.starts_with("bin/")
+        || name == "testing.rs"
+        || name.ends_with("tests.rs")
+        || file.starts_with("tests/")
+        || file.contains("/tests/");
+    (file.ends_with(".rs") && !room.contains('/') && !is_left_out).then_some((room, file))
+}
+
+/// The path of a file's module: `engine/visit.rs` and `engine/visit/mod.rs` are `[engine, visit]`.
+fn module_of(file: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+    if matches!(words.last(), Some(&("lib" | "mod"))) {
+        words.pop();
+    }
+    words
+}
+
+/// The modules of the largest circle, in order.
+fn largest<'a>(modules: &BTreeMap<Vec<&'a str>, &'a Source>) -> Vec<Vec<&'a str>> {
+    let names: Vec<&Vec<&str>> = modules.keys().collect();
+    let imports: Vec<BTreeSet<usize>> = modules
+        .iter()
+        .map(|(module, source)| {
+            let code = code_of(&source.text);
+            let paths = paths(&code).into_iter();
+            let targets = paths.filter_map(|path| target(&names, module, &path));
+            targets.filter(|at| names[*at] != module).collect()
+        })
+        .collect();
+    let reached: Vec<BTreeSet<usize>> =
+        (0..names.len()).map(|from| reach(&imports, from)).collect();
+    let circle = |at: usize| {
+        let others = reached[at].iter().copied();
+        others
+            .filter(|other| reached[*other].contains(&at))
+            .collect()
+    };
+    let circles = (0..names.len()).map(circle);
+    let largest: Vec<usize> = circles.max_by_key(Vec::len).unwrap_or_default();
+    largest.into_iter().map(|at| names[at].clone()).collect()
+}
+
+/// What can be reached from a module, itself only by a circle.
+fn reach(imports: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::new();
+    let mut left: Vec<usize> = imports[from].iter().copied().collect();
+    while let Some(at) = left.pop() {
+        if seen.insert(at) {
+            left.extend(&imports[at]);
+        }
+    }
+    seen
+}
+
+/// The module that a path in `module` leads to: the longest beginning that is a file.
+fn target(names: &[&Vec<&str>], module: &[&str], path: &[String]) -> Option<usize> {
+    let mut words = path.iter().map(String::as_str).peekable();
+    let mut whole: Vec<&str> = match *words.peek()? {
+        "crate" => Vec::new(),
+        "self" | "super" => module.to_vec(),
+        child => {
+            let mut whole = module.to_vec();
+            whole.push(child);
+            if !names.contains(&&whole) {
+                return None;
+            }
+            module.to_vec()
+        }
+    };
+    while let Some(word) = words.next_if(|word| matches!(*word, "crate" | "self" | "super")) {
+        if word == "super" {
+            whole.pop();
+        }
+    }
+    let root = whole.len();
+    whole.extend(words);
+    (root.min(whole.len())..=whole.len())
+        .rev()
+        .find_map(|len| names.iter().position(|name| **name == whole[..len]))
+}
+
+/// The code of a file without comments, texts and its unit tests.
+fn code_of(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let begins = lines.peek().copied().unwrap_or_default();
+        if line == "#[cfg(test)]" {
+            // A module in a file of its own is one line; one with a body reaches to the end.
+            if begins.starts_with("mod ") && begins.ends_with('{') {
+                break;
+            }
+            if begins.starts_with("mod ") {
+                lines.next();
+            }
+            continue;
+        }
+        let line = line.split("//").next().unwrap_or_default();
+        let outside = line.split('"').step_by(2);
+        code.extend(outside.flat_map(|part| [part, " "]));
+        code.push('\n');
+    }
+    code
+}
+
+/// All paths of some code, word by word, braces after `::` followed.
+fn paths(code: &str) -> Vec<Vec<String>> {
+    let tokens = tokens(code);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_word = is_word(&tokens[at]);
+        let begins = is_word && (at == 0 || tokens[at - 1] != "::");
+        if begins && tokens.get(at + 1).is_some_and(|next| next == "::") {
+            at = path(&tokens, at, &[], &mut found);
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// Reads one path, and those in its braces; where it ends.
+fn path(
+    tokens: &[String],
+    mut at: usize,
+    before: &[String],
+    found: &mut Vec<Vec<String>>,
+) -> usize {
+    let mut words = before.to_vec();
+    loop {
+        match tokens.get(at).map(String::as_str) {
+            Some("{") => {
+                at += 1;
+                while let Some(token) = tokens.get(at).filter(|token| *token != "}") {
+                    at = if is_word(token) {
+                        path(tokens, at, &words, found)
+                    } else {
+                        at + 1
+                    };
+                }
+                return at + 1;
+            }
+            Some(token) if is_word(token) => words.push(token.to_owned()),
+            _ => break,
+        }
+        at += 1;
+        if tokens.get(at).is_none_or(|token| token != "::") {
+            break;
+        }
+        at += 1;
+    }
+    found.push(words);
+    at
+}
+
+fn is_word(token: &str) -> bool {
+    token.starts_with(|first: char| first.is_alphabetic() || first == '_')
+}
+
+/// Words, `::`, and every other character by itself.
+fn tokens(code: &str) -> Vec<String> {
+    let mut tokens: Vec<String> = Vec::new();
+    let mut characters = code.chars().peekable();
+    while let Some(first) = characters.next() {
+        let is_in_word = |character: &char| character.is_alphanumeric() || *character == '_';
+        let mut token = String::from(first);
+        if is_in_word(&first) {
+            while let Some(next) = characters.next_if(is_in_word) {
+                token.push(next);
+            }
+        } else if first == ':' && characters.next_if_eq(&':').is_some() {
+            token.push(':');
+        } else if first.is_whitespace() {
+            continue;
+        }
+        tokens.push(token);
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn circle(files: &[(&str, &str)]) -> Vec<String> {
+        let sources: Vec<Source> = files
+            .iter()
+            .map(|(file, text)| source(&format!("crates/attic/src/{file}"), text))
+            .collect();
+        measure(&sources).remove(0).files
+    }
+
+    #[test]
+    fn a_circle_is_found_through_braces_parents_and_paths_in_code() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\n"),
+            ("a.rs", "use crate::{b::{self, Thing}, std::x};\n"),
+            ("b.rs", "fn f() { super::c::g(); }\n"),
+            ("c/mod.rs", "mod inner;\npub use inner::Thing;\n"),
+            ("c/inner.rs", "use crate::a::Other;\n"),
+            ("d.rs", "use crate::a::Other;\n"),
+        ];
+        assert_eq!(circle(&files), ["a.rs", "b.rs", "c/mod.rs", "c/inner.rs"]);
+    }
+
+    #[test]
+    fn comments_texts_and_tests_are_no_imports() {
+        let files = [
+            ("a.rs", "use crate::b::Thing;\n"),
+            (
+                "b.rs",
+                "// crate::a\n/// [`crate::a`]\nconst A: &str = \"crate::a::x\";\n\
+                 #[cfg(test)]\nmod tests {\n    use crate::a::Other;\n}\n",
+            ),
+            ("b/tests.rs", "use crate::a::Other;\n"),
+        ];
+        assert!(circle(&files).is_empty());
+    }
+
+    #[test]
+    fn a_parent_that_only_has_a_child_does_not_import_it() {
+        let child = ("a/b.rs", "use super::Thing;\n");
+        assert!(circle(&[("a.rs", "mod b;\n"), child]).is_empty());
+        let both = [("a.rs", "mod b;\npub use b::Other;\n"), child];
+        assert_eq!(circle(&both), ["a.rs", "a/b.rs"]);
+    }
+
+    #[test]
+    fn a_room_above_its_number_is_a_fault() {
+        let file = |at: usize| {
+            let next = (at + 1) % (AIM + 1);
+            source(
+                &format!("crates/attic/src/m{at}.rs"),
+                &format!("use crate::m{next}::Thing;\n"),
+            )
+        };
+        let sources: Vec<Source> = (0..=AIM).map(file).collect();
+        let expected = "crates/attic/src/m0.rs:1: a circle of 9 files in attic; at most 8";
+        assert_eq!(faults(&sources), [expected]);
+        assert!(faults(&sources[..AIM]).is_empty());
+    }
+}
