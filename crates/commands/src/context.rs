@@ -9,7 +9,7 @@ use store::{DatabaseId, Handle, Key};
 
 use crate::engine::Ledger;
 use crate::error::CommandError;
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};

@@ -40,6 +40,7 @@ pub mod waiting;
 mod chance;
 mod gate;
 mod help;
+mod key_places;
 mod no_server;
 mod plan;
 mod structure;

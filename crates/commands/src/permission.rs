@@ -12,7 +12,7 @@ use protocol::Request;
 
 use crate::context::Context;
 use crate::error::{CommandError, shown};
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::port::{ClientCondition, ClientFilter};
 use crate::session::Session;
 use crate::spec::{CATEGORIES, Channels, CommandSpec, Flags, KeyAccess, categories_of};

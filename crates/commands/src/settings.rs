@@ -7,7 +7,6 @@ use access::{Denials, Throttle, Users};
 use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
-use crate::families::sorted_sets;
 use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
@@ -98,7 +97,7 @@ impl Settings {
             list_blocks: thresholds.list_blocks(),
             hash: thresholds.hash_limits(),
             set: thresholds.set_limits(),
-            sorted_set: sorted_sets::limits(thresholds),
+            sorted_set: thresholds.sorted_set_limits(),
             stream: thresholds.stream_blocks(),
         }
     }

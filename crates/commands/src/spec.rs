@@ -124,6 +124,8 @@ flag_set! {
         NO_ASYNC_LOADING = 17, "no_async_loading";
         /// Changes no data, but something that replicas would be told: it waits where writes do.
         MAY_REPLICATE = 18, "";
+        /// Runs for a client of RESP2 that is subscribed to something, as what is about subscriptions does.
+        FOR_SUBSCRIBERS = 20, "";
     }
 }
 
@@ -347,6 +349,9 @@ pub struct CommandSpec {
     /// Which argument, if any, it looks for in the structure at its first key: a batch asks the cache
     /// for that, too.
     pub element: Option<u16>,
+    /// With so many arguments, the name included, it does nothing but make its key hold a string: the plan
+    /// of a batch relies on it. 0 when it never does.
+    pub sets_with: u16,
     /// For keys at [`Begin::Unknown`]: those that one request names, by their arguments' indexes.
     pub keys_of: Option<KeyFinder>,
     /// Which arguments are channels to send to or to hear.
@@ -401,6 +406,7 @@ impl CommandSpec {
         keys: &[],
         access_of: None,
         element: None,
+        sets_with: 0,
         keys_of: None,
         channels: Channels::None,
         group: Group::Generic,

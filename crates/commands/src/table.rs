@@ -101,7 +101,7 @@ impl Found {
             arguments_more,
             is_plain,
             element: spec.element.unwrap_or(0),
-            sets_with: if spec.name == "SET" { 3 } else { 0 },
+            sets_with: spec.sets_with,
             needs_room: spec.flags.has(Flags::DENYOOM),
             is_about_structures: spec.group.is_about_structures(),
         }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use structures::{BlockLimit, HashLimits, SetLimits, StreamLimits};
+use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits, StreamLimits};
 
 /// One threshold, by its directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,16 @@ impl Thresholds {
             intset_entries: self.count(Threshold::SetMaxIntsetEntries),
             listpack_entries: self.count(Threshold::SetMaxListpackEntries),
             listpack_value_bytes: self.count(Threshold::SetMaxListpackValue),
+        }
+    }
+
+    /// Up to what a sorted set is kept in one block.
+    #[inline]
+    #[must_use]
+    pub fn sorted_set_limits(&self) -> SortedSetLimits {
+        SortedSetLimits {
+            listpack_entries: self.count(Threshold::ZsetMaxListpackEntries),
+            listpack_value_bytes: self.count(Threshold::ZsetMaxListpackValue),
         }
     }
 

@@ -14,7 +14,7 @@
 use protocol::{OwnedRequest, Request};
 use store::{DatabaseId, Handle, Key};
 
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::plan::ARGUMENTS_MAX;
 use crate::scripts;
 use crate::settings::Settings;

@@ -14,7 +14,7 @@ use protocol::{Batch, Request};
 use crate::arrival::LongArgument;
 use crate::context::Context;
 use crate::counters::EngineCounters;
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::observer::{Measured, Observer, Shown};
 use crate::plan::BATCH_MAX;
 use crate::session::ClientRecord;

@@ -19,7 +19,7 @@ use super::lap::Ledger;
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::CommandError;
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;

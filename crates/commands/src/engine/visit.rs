@@ -22,7 +22,7 @@ use crate::args::Args;
 use crate::arrival::Arrival;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, unknown_command, unknown_subcommand};
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::permission::judge;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
@@ -885,7 +885,7 @@ fn is_about_keys(spec: &CommandSpec) -> bool {
 /// Whether a client may send it that is subscribed to something in RESP2.
 fn is_for_listeners(spec: &CommandSpec) -> bool {
     let is_about_subscriptions = spec.flags.has(Flags::PUBSUB.and(Flags::NOSCRIPT));
-    is_about_subscriptions || matches!(spec.name, "PING" | "QUIT" | "RESET")
+    is_about_subscriptions || spec.flags.has(Flags::FOR_SUBSCRIBERS)
 }
 
 #[cold]

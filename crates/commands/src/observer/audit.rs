@@ -13,7 +13,7 @@ use base::words::quote;
 use protocol::Request;
 
 use crate::context::Context;
-use crate::families::server::keys as places;
+use crate::key_places as places;
 use crate::spec::{CommandSpec, categories_of};
 
 /// Keys that a line names; of a request with more it tells how many there are.

@@ -60,7 +60,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "RESET",
         arity: Arity::Exactly(1),
-        flags: BEFORE_AUTH,
+        flags: BEFORE_AUTH.and(Flags::FOR_SUBSCRIBERS),
         group: Group::Connection,
         categories: &["connection"],
         since: "6.2.0",

@@ -21,7 +21,7 @@ const BASICS: &[CommandSpec] = &[
     CommandSpec {
         name: "PING",
         arity: Arity::AtLeast(1),
-        flags: Flags::FAST,
+        flags: Flags::FAST.and(Flags::FOR_SUBSCRIBERS),
         group: Group::Connection,
         categories: &["connection"],
         summary: "Answers PONG, or the message it was given.",
@@ -52,7 +52,8 @@ const BASICS: &[CommandSpec] = &[
             .and(Flags::STALE)
             .and(Flags::FAST)
             .and(Flags::NO_AUTH)
-            .and(Flags::ALLOW_BUSY),
+            .and(Flags::ALLOW_BUSY)
+            .and(Flags::FOR_SUBSCRIBERS),
         group: Group::Connection,
         categories: &["connection"],
         deprecated: Some(Deprecation {

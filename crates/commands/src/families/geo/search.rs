@@ -11,7 +11,7 @@ use super::query::{Form, Order, Query};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
-use crate::families::sorted_sets::{limits, store_result};
+use crate::families::sorted_sets::store_result;
 use crate::keys::KeyList;
 use crate::spec::{Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
@@ -229,7 +229,7 @@ fn search_and_store(
     };
     let (source, locked) = (context.key(source), context.key(named));
     let keys: KeyList<'_> = [source, locked].into_iter().collect();
-    let limits = limits(&context.settings.thresholds);
+    let limits = context.settings.thresholds.sorted_set_limits();
     let count = context.locked(&keys, |context| {
         let found = structure::read(context, &source, reply, |set: Option<&SortedSet>, _| {
             let mut args = Args::new(args.request(), behind);

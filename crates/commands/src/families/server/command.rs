@@ -3,11 +3,12 @@
 use base::glob::{self, Case};
 use protocol::{OwnedRequest, Reply, Request};
 
-use super::{docs, keys};
+use super::docs;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::help;
+use crate::key_places;
 use crate::spec::{
     Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
 };
@@ -161,7 +162,7 @@ fn full_name(spec: &CommandSpec, container: Option<&str>) -> String {
 }
 
 fn describe(reply: &mut Reply<'_>, spec: &CommandSpec, container: Option<&str>) {
-    let (first, last, step) = keys::legacy_range(spec);
+    let (first, last, step) = key_places::legacy_range(spec);
     reply.array(10);
     reply.bulk_str(&full_name(spec, container));
     reply.integer(spec.arity.number());
@@ -407,7 +408,7 @@ fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> Co
             "ERR Invalid number of arguments specified for command",
         ));
     }
-    let found = keys::of(spec, &request).ok_or(CommandError::fixed(
+    let found = key_places::of(spec, &request).ok_or(CommandError::fixed(
         "ERR Invalid arguments specified for command",
     ))?;
     reply.array(found.len());

@@ -7,7 +7,6 @@ mod debug_replies;
 mod digest;
 mod docs;
 mod hot_keys;
-pub(crate) mod keys;
 mod latency;
 mod logs;
 mod memory;

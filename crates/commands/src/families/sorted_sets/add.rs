@@ -4,7 +4,7 @@ use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::{SortedSet, SortedSetLimits};
 
-use super::{check_member, full, limits, score, state_added, write_score};
+use super::{check_member, full, score, state_added, write_score};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -186,7 +186,7 @@ pub(in crate::families) fn add(
         check_member(member)?;
     }
     let key = context.key(key);
-    let limits = limits(&context.settings.thresholds);
+    let limits = context.settings.thresholds.sorted_set_limits();
     let outcome = context
         .store
         .modify(&key, |entry| change(entry, rules, members, &limits))?;

@@ -7,7 +7,7 @@ use protocol::Reply;
 use store::{Key, Record};
 use structures::{Object, SortedSet};
 
-use super::{Shape, full, limits, store_result};
+use super::{Shape, full, store_result};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -279,7 +279,7 @@ fn store(
         let options = options?;
         context.pace.admit(operation.lookups(&sizes))?;
         let mut result = combine(context, operation, &keys, &sizes, &options)?;
-        let limits = limits(&context.settings.thresholds);
+        let limits = context.settings.thresholds.sorted_set_limits();
         result.compact(&limits).map_err(full)?;
         store_result(context, &target, result, operation.stored_event())
     })?;
@@ -400,7 +400,7 @@ fn combine(
         Operation::Inter => intersect(context, keys, sizes, options),
         _ => subtract(context, keys),
     };
-    let limits = limits(&context.settings.thresholds);
+    let limits = context.settings.thresholds.sorted_set_limits();
     let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for (member, score) in &found {
         result.insert(member, *score, &limits).map_err(full)?;
@@ -429,7 +429,7 @@ fn unite(
     sizes: &[usize],
     options: &Options,
 ) -> Result<SortedSet, CommandError> {
-    let limits = limits(&context.settings.thresholds);
+    let limits = context.settings.thresholds.sorted_set_limits();
     let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for at in by_size(sizes) {
         with_input(context, &keys[at], |input| {

@@ -20,12 +20,11 @@ use std::ops::Range;
 use base::float::{self, FloatText};
 use protocol::{Reply, Resp};
 use store::{Effect, Entry, Event, EventClass, Key, Owned};
-use structures::{Kept, Scored, SortedSet, SortedSetLimits};
+use structures::{Kept, Scored, SortedSet};
 
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{CommandSpec, KeyAccess, KeySpec};
-use crate::thresholds::{Threshold, Thresholds};
 
 mod add;
 mod bounds;
@@ -60,14 +59,6 @@ const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELET
 
 /// Members that one command of an effect states: longer results are stated by several.
 const STATED_MEMBERS_MAX: usize = 512;
-
-/// Up to what sorted sets are kept in one block, as configured.
-pub(crate) fn limits(thresholds: &Thresholds) -> SortedSetLimits {
-    SortedSetLimits {
-        listpack_entries: thresholds.count(Threshold::ZsetMaxListpackEntries),
-        listpack_value_bytes: thresholds.count(Threshold::ZsetMaxListpackValue),
-    }
-}
 
 /// An argument as a score: any double but NaN.
 #[inline]

@@ -6,7 +6,7 @@ use protocol::Reply;
 use structures::{Scored, SortedSet};
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{READ_KEY, Shape, full, limits, ranks, store_result};
+use super::{READ_KEY, Shape, full, ranks, store_result};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -269,7 +269,10 @@ fn store(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let target = context.key(args.bytes()?);
     let source = context.key(args.bytes()?);
     let query = Query::parse(args, None, None, true)?;
-    let (limits, pace) = (limits(&context.settings.thresholds), context.pace);
+    let (limits, pace) = (
+        context.settings.thresholds.sorted_set_limits(),
+        context.pace,
+    );
     let count = context.locked(&[target, source], |context| {
         let result = structure::read(context, &source, reply, |set: Option<&SortedSet>, _| {
             let mut result = SortedSet::new();

@@ -28,6 +28,7 @@ pub(super) const SET: CommandSpec = CommandSpec {
         )
     }],
     access_of: Some(access_of_set),
+    sets_with: 3,
     group: Group::String,
     history: &[
         ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
