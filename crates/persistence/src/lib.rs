@@ -23,6 +23,7 @@ pub mod checkpointer;
 pub mod directory;
 pub mod environment;
 pub mod export;
+pub mod held_replies;
 pub mod import;
 pub mod key_delay;
 pub mod lines;

@@ -20,7 +20,8 @@ use crate::info;
 use crate::log::Level;
 use crate::node::{Message, Node, own_posts};
 use crate::process;
-use crate::worker::{Deliveries, LogView};
+use crate::worker::Deliveries;
+use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
 
 /// The port of one worker.

@@ -10,7 +10,6 @@
 mod arena;
 mod buffers;
 mod deliveries;
-mod departures;
 mod keeping;
 mod sessions;
 mod stopping;
@@ -39,14 +38,13 @@ use crate::node::{Message, Node};
 use crate::port::Port;
 use crate::process;
 use crate::secret;
+use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
 use persistence::tail::{Appended, Taker};
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
 pub(crate) use deliveries::Deliveries;
 use deliveries::RoundMark;
-pub(crate) use departures::LogView;
-use departures::{Departures, Wrote};
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 use waits::Waits;
@@ -88,8 +86,8 @@ pub struct Worker {
     deliveries: Deliveries,
     /// When those have waited long enough who wait for keys to be changed.
     waits: Waits,
-    /// When replies leave, while there is a log.
-    departures: Option<Box<Departures>>,
+    /// Which replies wait, while there is a log.
+    held_replies: Option<Box<HeldReplies<ConnectionId>>>,
     appended: Appended,
     log_taker: Arc<Taker>,
     stopping: Option<Stopping>,
@@ -143,7 +141,7 @@ impl Worker {
             throttled: Vec::new(),
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
-            departures: None,
+            held_replies: None,
             appended: Appended::default(),
             log_taker: node.log_in_use.join(),
             stopping: None,
@@ -201,7 +199,7 @@ impl Worker {
             } => {
                 if let Some(id) = self.sessions.connection_of(client, place) {
                     self.end_wait(id, &reply);
-                    let log_end = self.departures.as_ref().map(|it| it.log.tail());
+                    let log_end = self.held_replies.as_ref().map(|it| it.log.tail());
                     self.note_answer(id, log_end);
                     self.answer(io, output, id, reply);
                 }
@@ -312,10 +310,10 @@ impl Worker {
     /// Notes up to where others appended for a client that is answered now.
     fn note_answer(&mut self, id: ConnectionId, log_end: Option<u64>) {
         if let Some(log_end) = log_end
-            && let Some(departures) = &mut self.departures
+            && let Some(replies) = &mut self.held_replies
             && let Some(connected) = self.sessions.get_mut(id)
         {
-            departures.answered(connected, log_end);
+            replies.answered(&mut connected.wrote, log_end);
         }
     }
 
@@ -729,10 +727,10 @@ impl Service for Worker {
             let reply = &mut Reply::new(&mut *output, session.resp);
             self.deliveries.catch_up(session, reply);
         }
-        let log = self.departures.as_deref().filter(|log| !log.is_ended());
+        let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
         let log = log.map(|log| {
             let gate = &self.node.settings.gate;
-            LogView::new(log, gate, self.turn_started_ns, connected)
+            LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
         });
         let appended_before = self.appended.end();
         let mut port = Port::of_worker(
@@ -746,8 +744,9 @@ impl Service for Worker {
             .engine
             .run(&mut connected.session, &mut port, input, output, SHARE);
         announcer::work_for(0);
-        if let Some(departures) = &mut self.departures {
-            departures.requests_ran(connected, appended_before);
+        if let Some(replies) = &mut self.held_replies {
+            let asks = connected.session.waits_for_disk;
+            replies.requests_ran(&mut connected.wrote, appended_before, asks);
         }
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
@@ -811,8 +810,8 @@ impl Service for Worker {
             if let Some(end) = connected.wait_end {
                 self.waits.remove(end);
             }
-            if let Some(departures) = &mut self.departures {
-                departures.forget(&mut connected);
+            if let Some(replies) = &mut self.held_replies {
+                replies.forget(id, &mut connected.wrote, connected.disk_wait);
             }
             // In this order: what a thread aside begins for a client that is known is ended here.
             self.node.clients.remove(connected.session.client.id);
@@ -886,15 +885,19 @@ impl Service for Worker {
 
     #[inline]
     fn before_flush(&mut self) -> Departure {
-        match &mut self.departures {
+        match &mut self.held_replies {
             None => Departure::Now,
-            Some(departures) => departures.before_flush(),
+            Some(replies) => match replies.before_flush() {
+                Release::Now => Departure::Now,
+                Release::UpTo(end) => Departure::At(end),
+                Release::Each => Departure::Each,
+            },
         }
     }
 
     fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
-        let departures = self.departures.as_mut()?;
-        departures.ticket(self.sessions.get_mut(id)?, self.now_ms)
+        let replies = self.held_replies.as_mut()?;
+        replies.ticket(&self.sessions.get_mut(id)?.wrote, self.now_ms)
     }
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {

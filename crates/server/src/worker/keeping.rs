@@ -6,9 +6,9 @@ use std::time::Duration;
 use commands::refusals::log_fault_text;
 use reactor::{ConnectionId, Io, Then};
 
-use super::departures::{Departures, Wrote};
 use super::{Arena, Worker};
 use crate::aside::Piece;
+use persistence::held_replies::{HeldReplies, Wrote};
 
 /// What WAITAOF answers when the log that it waits for is not in use any more.
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
@@ -26,24 +26,24 @@ impl Worker {
         self.engine.store().set_sink(sink);
         self.log_taker.take_up(version);
         let Some(log) = log else {
-            if let Some(departures) = &mut self.departures {
-                departures.end_log();
+            if let Some(replies) = &mut self.held_replies {
+                replies.end_log();
             }
             return;
         };
-        let mut departures = Departures::new(log, self.appended.clone());
+        let mut replies = HeldReplies::new(log, self.appended.clone());
         for connected in self.sessions.iter_mut() {
             connected.wrote = Wrote::default();
-            departures.note_asking(connected, connected.session.waits_for_disk);
+            replies.note_asking(&mut connected.wrote, connected.session.waits_for_disk);
         }
-        self.departures = Some(Box::new(departures));
+        self.held_replies = Some(Box::new(replies));
     }
 
     /// Another log is in use, or none: nobody waits for room in the one before, or to hear that it is on
     /// disk, any more.
     pub(super) fn log_changed(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        let departures = self.departures.as_mut();
-        let (without_room, disk_waits) = departures
+        let replies = self.held_replies.as_mut();
+        let (without_room, disk_waits) = replies
             .map(|one| (one.take_without_room(), one.take_disk_waits()))
             .unwrap_or_default();
         self.take_up_log();
@@ -62,21 +62,21 @@ impl Worker {
 
     /// The log may be durable further than before, or a fault may have begun or ended.
     pub(super) fn log_moved(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        let Some(departures) = &mut self.departures else {
+        let Some(replies) = &mut self.held_replies else {
             return;
         };
-        let is_over = departures.is_over();
-        io.release(departures.log.durable());
+        let is_over = replies.is_over();
+        io.release(replies.log.durable());
         if is_over {
-            self.departures = None;
+            self.held_replies = None;
             return;
         }
-        if departures.log.fault().is_none() {
-            departures.end_fault();
+        if replies.log.fault().is_none() {
+            replies.end_fault();
         } else {
             let held = io.held();
             if !held.is_empty() {
-                departures.note_held(self.now_ms);
+                replies.note_held(self.now_ms);
             }
             self.release_readers(io, held);
         }
@@ -86,12 +86,12 @@ impl Worker {
 
     /// Lets go what is held of connections that wrote nothing which the log does not keep.
     fn release_readers(&mut self, io: &mut Io<'_>, held: Vec<ConnectionId>) {
-        let Some(departures) = &self.departures else {
+        let Some(replies) = &self.held_replies else {
             return;
         };
         for id in held {
             let connected = self.sessions.get_mut(id);
-            if connected.is_none_or(|connected| !departures.has_to_wait(connected)) {
+            if connected.is_none_or(|connected| !replies.has_to_wait(&connected.wrote)) {
                 io.release_one(id);
             }
         }
@@ -100,12 +100,12 @@ impl Worker {
     /// Once a turn: hands the kernel what nobody is answered for, and gives up replies that have been held
     /// for too long because of a fault.
     pub(super) fn look_after_log(&mut self, io: &mut Io<'_>) {
-        let Some(departures) = &mut self.departures else {
+        let Some(replies) = &mut self.held_replies else {
             return;
         };
-        departures.write_out();
-        if departures.take_end_of_grace(self.now_ms)
-            && let Some(reason) = departures.log.fault()
+        replies.write_out();
+        if replies.take_end_of_grace(self.now_ms)
+            && let Some(reason) = replies.log.fault()
         {
             let line = format!("-{}\r\n", log_fault_text(&reason));
             self.release_readers(io, io.held());
@@ -118,11 +118,11 @@ impl Worker {
     /// Lets those go on that wait for room in the log, if there is some, or if they are to hear why there
     /// is none.
     pub(super) fn find_room(&mut self, io: &mut Io<'_>) {
-        if let Some(departures) = &mut self.departures
-            && departures.look_for_room(&self.node.settings.gate, self.turn_started_ns)
-            && departures.waits_for_room()
+        if let Some(replies) = &mut self.held_replies
+            && replies.look_for_room(&self.node.settings.gate, self.turn_started_ns)
+            && replies.waits_for_room()
         {
-            let ids = departures.take_without_room();
+            let ids = replies.take_without_room();
             self.resume_all(io, ids);
         }
     }
@@ -140,11 +140,11 @@ impl Worker {
     #[cold]
     pub(super) fn wait_for_room(&mut self, id: ConnectionId) -> Then {
         let (gate, now_ns) = (&self.node.settings.gate, self.turn_started_ns);
-        match (&mut self.departures, self.sessions.get_mut(id)) {
+        match (&mut self.held_replies, self.sessions.get_mut(id)) {
             // It may have moved just now, and tells it only once.
-            (Some(departures), Some(connected)) if !departures.look_for_room(gate, now_ns) => {
+            (Some(replies), Some(connected)) if !replies.look_for_room(gate, now_ns) => {
                 connected.begin_to_wait();
-                departures.wait_for_room(id);
+                replies.wait_for_room(id);
                 Then::Pause
             }
             (None, _) => {
@@ -161,19 +161,19 @@ impl Worker {
         if let Some(connected) = self.sessions.get_mut(id)
             && let Some(wait) = &connected.session.wait
             && let Some(end) = wait.log_end
-            && let Some(departures) = &mut self.departures
+            && let Some(replies) = &mut self.held_replies
         {
-            departures.wait_for_disk(id, end);
+            replies.wait_for_disk(id, end);
             connected.disk_wait = Some(end);
         }
     }
 
     /// Answers those whose writes are on disk now.
     fn answer_on_disk(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        while let Some(departures) = &mut self.departures
-            && let Some(id) = departures.take_on_disk()
+        while let Some(replies) = &mut self.held_replies
+            && let Some(id) = replies.take_on_disk()
         {
-            let durable = departures.log.durable();
+            let durable = replies.log.durable();
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
@@ -194,21 +194,21 @@ impl Worker {
             self.waits.remove(end);
         }
         if let Some(end) = connected.disk_wait.take()
-            && let Some(departures) = &mut self.departures
+            && let Some(replies) = &mut self.held_replies
         {
-            departures.forget_wait(id, end);
+            replies.forget_wait(id, end);
         }
     }
 
     /// Up to where the log is on disk.
     pub(super) fn durable(&self) -> u64 {
-        let departures = self.departures.as_ref();
-        departures.map_or(0, |departures| departures.log.durable())
+        let replies = self.held_replies.as_ref();
+        replies.map_or(0, |replies| replies.log.durable())
     }
 
     /// How long replies are still held because the log cannot be written.
     pub(super) fn grace_left(&self) -> Option<Duration> {
-        let left_ms = self.departures.as_ref()?.grace_left_ms(self.now_ms)?;
+        let left_ms = self.held_replies.as_ref()?.grace_left_ms(self.now_ms)?;
         Some(Duration::from_millis(left_ms))
     }
 }

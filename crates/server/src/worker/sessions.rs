@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use commands::{ClientRecord, Session};
+use persistence::held_replies::Wrote;
 use reactor::ConnectionId;
 
 use super::buffers::Holding;
 use super::deliveries::RoundMark;
-use super::departures::Wrote;
 use super::waits::WaitEnd;
 
 /// A connection and its session.
