@@ -123,6 +123,7 @@ pub fn read(
     let mut loader = Loader::new();
     loader.read_environment(environment)?;
     loader.read_text(&line.gather(stdin)?)?;
+    loader.read_options(&line.lines)?;
     let loaded = loader.finish()?;
     let mut remarks = Vec::new();
     if line.file.is_none() && !line.reads_stdin {
@@ -267,7 +268,7 @@ impl CommandLine {
         false
     }
 
-    /// The lines of the file, of standard input and of the options, in this order.
+    /// The lines of the file and of standard input, in this order.
     fn gather(&self, stdin: &mut dyn Read) -> Result<Vec<u8>, StartError> {
         let mut text = match &self.file {
             Some(path) => read_file(path)?,
@@ -281,8 +282,6 @@ impl CommandLine {
                 ))
             })?;
         }
-        text.push(b'\n');
-        text.extend_from_slice(&self.lines);
         Ok(text)
     }
 }

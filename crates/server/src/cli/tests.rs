@@ -121,12 +121,15 @@ fn the_usual_start_of_a_cache_works() {
 }
 
 #[test]
-fn faults_of_options_count_lines_below_the_file() {
+fn faults_of_options_are_told_of_the_command_line() {
     let told = start(&["--port", "abc"], &[], b"").unwrap_err();
-    assert!(told.contains("at line 2\n>>> 'port \"abc\"'\n"), "{told}");
+    assert!(
+        told.contains("the command line\n>>> 'port \"abc\"'\n"),
+        "{told}"
+    );
     let told = start(&["--port 7995", "--databases", "0"], &[], b"").unwrap_err();
     assert!(
-        told.contains("at line 3\n>>> 'databases \"0\"'\n"),
+        told.contains("the command line\n>>> 'databases \"0\"'\n"),
         "{told}"
     );
     let told = start(&["--port"], &[], b"").unwrap_err();

@@ -162,6 +162,41 @@ pub(super) fn find(name: &[u8]) -> Option<(usize, &'static Directive, &'static s
     })
 }
 
+/// The name of a directive that differs least from `name`, if it differs in few letters.
+pub(super) fn find_nearest(name: &[u8]) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let changes_max = 1 + name.len() / 6;
+    let longest = all()
+        .iter()
+        .flat_map(|row| row.names())
+        .map(str::len)
+        .max()?;
+    if name.len() > longest + changes_max {
+        return None;
+    }
+    let names = all().iter().flat_map(|row| row.names());
+    let near = names.map(|known| (changes_between(&name, known.as_bytes()), known));
+    near.filter(|(changes, _)| *changes <= changes_max)
+        .min_by_key(|(changes, _)| *changes)
+        .map(|(_, known)| known)
+}
+
+/// How many bytes have to be put in, taken out or replaced to make `to` of `from` (the distance of
+/// Levenshtein), one row of the matrix at a time.
+fn changes_between(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (taken, byte) in from.iter().enumerate() {
+        let mut diagonal = taken;
+        row[0] = taken + 1;
+        for (at, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(byte != other);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row[to.len()]
+}
+
 /// Every directive, in the order of the table.
 pub(super) fn all() -> &'static [&'static Directive] {
     static ALL: LazyLock<Vec<&'static Directive>> =

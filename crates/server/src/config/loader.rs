@@ -51,7 +51,10 @@ struct Place {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
+    /// A line of a file, or of standard input after it.
     Line(usize),
+    /// An option of the command line.
+    Option,
     Variable(String),
 }
 
@@ -115,10 +118,13 @@ impl Loader {
             cut_line_end(&mut secret);
             return self.assign_text(at, row, &secret, source);
         }
-        Err(refuse(
-            name.as_bytes(),
-            "No directive has this name in the environment".to_owned(),
-        ))
+        let mut reason = "No directive has this name in the environment".to_owned();
+        let spelt = rest.to_ascii_lowercase().replace('_', "-");
+        if let Some(near) = directive::find_nearest(spelt.as_bytes()) {
+            let near = near.to_ascii_uppercase().replace('-', "_");
+            reason = format!("{reason}; the nearest is {VARIABLE_PREFIX}{near}");
+        }
+        Err(refuse(name.as_bytes(), reason))
     }
 
     /// Sets a directive from one text that holds all its words.
@@ -142,17 +148,27 @@ impl Loader {
 
     /// Takes the lines of `text`.
     pub(crate) fn read_text(&mut self, text: &[u8]) -> Result<(), LoadError> {
-        self.read_lines(text, 1)
+        self.read_lines(text, 1, Source::Line)
     }
 
-    fn read_lines(&mut self, text: &[u8], depth: usize) -> Result<(), LoadError> {
+    /// Takes the options of the command line, each as a line of a file would say it.
+    pub(crate) fn read_options(&mut self, lines: &[u8]) -> Result<(), LoadError> {
+        self.read_lines(lines, 1, |_| Source::Option)
+    }
+
+    fn read_lines(
+        &mut self,
+        text: &[u8],
+        depth: usize,
+        source_of: fn(usize) -> Source,
+    ) -> Result<(), LoadError> {
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = trim(line);
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
             let place = Place {
-                source: Source::Line(index + 1),
+                source: source_of(index + 1),
                 text: line.to_vec(),
             };
             self.read_line(place, depth)?;
@@ -189,8 +205,7 @@ impl Loader {
         if arguments.len() == 1 && FORGOTTEN_WORDS.iter().any(is_forgotten) {
             return Ok(());
         }
-        let reason = directive::find_refused(name)
-            .unwrap_or_else(|| "Bad directive or wrong number of arguments".to_owned());
+        let reason = directive::find_refused(name).unwrap_or_else(|| unknown_directive(name));
         Err(LoadError::at(place, reason))
     }
 
@@ -201,7 +216,7 @@ impl Loader {
         arguments: &[Vec<u8>],
         place: &Place,
     ) -> Result<(), String> {
-        let from_line = |place: &Place| matches!(place.source, Source::Line(_));
+        let from_line = |place: &Place| matches!(place.source, Source::Line(_) | Source::Option);
         let gathering = match &self.places[at] {
             Some(earlier) if from_line(earlier) => Gathering::Onto,
             _ => Gathering::Anew,
@@ -226,10 +241,10 @@ impl Loader {
         }
         let path = PathBuf::from(OsStr::from_bytes(pattern));
         if !is_pattern(pattern) {
-            return self.read_lines(&read_file(&path)?, depth + 1);
+            return self.read_lines(&read_file(&path)?, depth + 1, Source::Line);
         }
         for path in expand(&path) {
-            self.read_lines(&read_file(&path)?, depth + 1)?;
+            self.read_lines(&read_file(&path)?, depth + 1, Source::Line)?;
         }
         Ok(())
     }
@@ -286,6 +301,7 @@ impl fmt::Display for LoadError {
                 Source::Line(line) => {
                     writeln!(f, "Reading the configuration file, at line {line}")?;
                 }
+                Source::Option => writeln!(f, "Reading the command line")?,
                 Source::Variable(name) => writeln!(f, "Reading the environment variable {name}")?,
             }
             writeln!(f, ">>> '{}'", String::from_utf8_lossy(&place.text))?;
@@ -295,6 +311,15 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+/// Redis' text, and the name that was probably meant.
+fn unknown_directive(name: &[u8]) -> String {
+    let mut reason = "Bad directive or wrong number of arguments".to_owned();
+    if let Some(near) = directive::find_nearest(name) {
+        reason = format!("{reason}; the nearest directive is '{near}'");
+    }
+    reason
+}
 
 /// The bytes of a configuration file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {

@@ -6,6 +6,7 @@ mod properties;
 mod reference;
 mod rewrite;
 mod shared;
+mod stock;
 mod table;
 
 use std::ffi::OsString;

@@ -335,16 +335,24 @@ fn started_oracle(builder: ServerBuilder) -> (Server, Client) {
     (server, client)
 }
 
-/// What Redis wrote on standard error, as Iolite would sign it.
+/// What Redis wrote on standard error, as Iolite would sign it. Redis calls options of the command line
+/// lines of a file; we say where they stood.
 fn words_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     let (start, rest) = text.split_once("(Redis ").expect("a version");
     let (_, rest) = rest.split_once(')').expect("the version's end");
     let version = server::identity::IOLITE_VERSION;
-    format!("{start}(Iolite {version}){rest}")
-        .trim_end()
-        .to_owned()
+    let text = format!("{start}(Iolite {version}){rest}");
+    let place = |line: &str| -> String {
+        if line.starts_with("Reading the configuration file, at line ") {
+            "Reading the command line".to_owned()
+        } else {
+            line.to_owned()
+        }
+    };
+    let lines: Vec<String> = text.trim_end().split('\n').map(place).collect();
+    lines.join("\n")
 }
 
 /// How our server refuses to start with `options`.

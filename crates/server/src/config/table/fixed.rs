@@ -9,12 +9,11 @@ use super::{BYTES, COUNT, LONG_COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer,
 const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "makes no TLS connections to others";
-const NO_PINNING: &str = "does not pin threads to processors";
 const NO_SYSLOG: &str = "does not log to syslog";
+const ONE_LOG_FORMAT: &str = "writes its log in one format";
 const NO_WATCHDOG: &str = "has no software watchdog";
 const NO_CRASH_LOG: &str = "writes no crash report";
 const NO_OUTGOING: &str = "opens no connections of its own";
-const HUGE_PAGES: &str = "asks for huge pages only where it wants them";
 const NO_USER_DATA: &str = "logs no user data";
 
 /// Words of Redis' files that are no directives with a value, and why they are refused.
@@ -55,6 +54,12 @@ pub(super) const CLUSTER: &[Directive] = &[
         .aliases(&["cluster-slave-no-failover"]),
     lacking("cluster-replica-validity-factor", COUNT, "10", NO_CLUSTER)
         .aliases(&["cluster-slave-validity-factor"]),
+    lacking("cluster-announce-human-nodename", TEXT, "", NO_CLUSTER),
+    lacking("cluster-announce-client-ipv4", TEXT, "", NO_CLUSTER),
+    lacking("cluster-announce-client-ipv6", TEXT, "", NO_CLUSTER),
+    lacking("cluster-ping-interval", LONG_COUNT, "0", NO_CLUSTER).hidden(),
+    lacking("cluster-slot-stats-enabled", SWITCH, "no", NO_CLUSTER),
+    lacking("cluster-blacklist-ttl", LONG_COUNT, "60", NO_CLUSTER),
     lacking("cluster-preferred-endpoint-type", Kind::Choice(ENDPOINTS), "ip", NO_CLUSTER),
 ];
 
@@ -70,31 +75,26 @@ pub(super) const SECURITY: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const MACHINE: &[Directive] = &[
-    lacking("disable-thp", SWITCH, "yes", HUGE_PAGES).at_start(),
-    lacking("server-cpulist", TEXT, "", NO_PINNING).aliases(&["server_cpulist"]).at_start(),
-    lacking("bio-cpulist", TEXT, "", NO_PINNING).aliases(&["bio_cpulist"]).at_start(),
-    lacking("aof-rewrite-cpulist", TEXT, "", NO_PINNING).aliases(&["aof_rewrite_cpulist"])
-        .at_start(),
-    lacking("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
     lacking("unixsocketgroup", TEXT, "", "sets no group for its socket").at_start(),
     lacking("socket-mark-id", integer(0, UINT_MAX), "0", "does not mark its sockets").at_start(),
 ];
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const OBSERVATION: &[Directive] = &[
+    lacking("locale-collate", TEXT, "", "compares texts by their bytes").or(&["C", "POSIX"]),
+    lacking("log-format", Kind::Choice(&["legacy", "logfmt"]), "legacy", ONE_LOG_FORMAT),
+    lacking("log-timestamp-format", Kind::Choice(&["legacy", "iso8601", "milliseconds"]), "legacy",
+        ONE_LOG_FORMAT),
+    lacking("extended-redis-compatibility", SWITCH, "no", "gives its own name to clients"),
+    lacking("gopher-enabled", SWITCH, "no", "does not speak Gopher").hidden(),
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),
     lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
-    lacking("syslog-ident", TEXT, "redis", NO_SYSLOG).at_start(),
-    lacking("syslog-facility", Kind::Choice(FACILITIES), "local0", NO_SYSLOG).at_start(),
 ];
 
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
-const FACILITIES: &[&str] = &[
-    "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
-];
 
 /// Why this version refuses any other server comes after what is wrong with its address.
 fn port_of_a_primary(value: Value) -> Result<Value, String> {

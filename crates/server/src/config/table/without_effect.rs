@@ -28,6 +28,13 @@ const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that i
 const NO_FINITE_FIELDS: &str = "keys are agreed on elliptic curves only";
 const NO_REPLICATION_YET: &str = "there is no replication yet";
 const NO_REPLICAS: &str = "there are no replicas to wait for";
+const NO_PINNING: &str = "threads are not pinned to processors";
+const HUGE_PAGES: &str = "huge pages are asked for only where the server wants them";
+const NO_SYSLOG: &str = "the log goes to a file or to standard output";
+const ACCEPTED_IN_TURN: &str = "new connections are accepted between the requests of others";
+const PREFETCHED: &str = "the keys of a batch are always prefetched";
+const LOADED_BESIDE: &str = "clients are answered while data is loaded, at any size of a step";
+const NO_ASSERTIONS: &str = "there is no such aid for debugging";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
@@ -64,6 +71,23 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
     accepted("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", SANITIZED),
     accepted("ignore-warnings", TEXT, "", WARNINGS),
+    accepted("disable-thp", SWITCH, "yes", HUGE_PAGES).at_start(),
+    accepted("server-cpulist", TEXT, "", NO_PINNING).aliases(&["server_cpulist"]).at_start(),
+    accepted("bio-cpulist", TEXT, "", NO_PINNING).aliases(&["bio_cpulist"]).at_start(),
+    accepted("aof-rewrite-cpulist", TEXT, "", NO_PINNING).aliases(&["aof_rewrite_cpulist"])
+        .at_start(),
+    accepted("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
+    accepted("syslog-ident", TEXT, "redis", NO_SYSLOG).at_start(),
+    accepted("syslog-facility", Kind::Choice(FACILITIES), "local0", NO_SYSLOG).at_start(),
+    accepted("max-new-connections-per-cycle", integer(1, 1000), "10", ACCEPTED_IN_TURN),
+    accepted("max-new-tls-connections-per-cycle", integer(1, 1000), "1", ACCEPTED_IN_TURN),
+    accepted("prefetch-batch-max-size", integer(0, 128), "16", PREFETCHED),
+    accepted("events-per-io-thread", COUNT, "2", SPREAD),
+    accepted("loading-process-events-interval-bytes", integer(1024, INT_MAX), "2097152", LOADED_BESIDE)
+        .hidden(),
+    accepted("enable-debug-assert", SWITCH, "no", NO_ASSERTIONS).at_start().hidden(),
+    accepted("debug-context", TEXT, "", NO_ASSERTIONS).hidden(),
+    accepted("use-exit-on-panic", SWITCH, "no", NO_ASSERTIONS).hidden(),
     accepted("active-defrag-cycle-min", integer(1, 99), "1", DEFRAG_STEPS),
     accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_STEPS),
     accepted("active-defrag-threshold-upper", integer(0, 1000), "100", DEFRAG_STEPS),
@@ -97,9 +121,13 @@ pub(super) const REPLICATION: &[Directive] = &[
         .aliases(&["repl-ping-slave-period"]),
     accepted("repl-timeout", integer(1, INT_MAX), "60", NO_REPLICATION_YET),
     accepted("min-replicas-max-lag", COUNT, "10", NO_REPLICATION_YET).aliases(&["min-slaves-max-lag"]),
+    accepted("dual-channel-replication-enabled", SWITCH, "no", NO_REPLICATION_YET),
     accepted("rdb-del-sync-files", SWITCH, "no", NO_REPLICATION_YET),
 ];
 
+const FACILITIES: &[&str] = &[
+    "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+];
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 
 const fn accepted(

@@ -138,6 +138,23 @@ fn faults_are_told_as_redis_tells_them() {
 }
 
 #[test]
+fn an_unknown_directive_names_the_nearest_one() {
+    for (line, near) in [
+        ("maxmemroy 1gb", "maxmemory"),
+        ("Max-Memory-Policy allkeys-lru", "maxmemory-policy"),
+        ("slave-read-onli yes", "slave-read-only"),
+    ] {
+        let told = load(line).unwrap_err();
+        let reason = format!("; the nearest directive is '{near}'");
+        assert!(told.ends_with(&reason), "{told}");
+    }
+    let told = load("zzzzzzzz 1").unwrap_err();
+    assert!(!told.contains("nearest"), "{told}");
+    let told = read_environment(&[("IOLITE_XYZZY_QUUX", "1")]).unwrap_err();
+    assert!(!told.contains("nearest"), "{told}");
+}
+
+#[test]
 fn what_this_version_lacks_is_refused_by_name() {
     let version = env!("CARGO_PKG_VERSION");
     let cases = [
@@ -160,6 +177,10 @@ fn what_this_version_lacks_is_refused_by_name() {
         (
             "loadmodule a.so",
             "loads no modules; 'loadmodule' is refused",
+        ),
+        (
+            "locale-collate de_DE",
+            "compares texts by their bytes; only 'locale-collate \"\"' is accepted",
         ),
         (
             "syslog-enabled yes",
@@ -342,7 +363,7 @@ fn faults_in_variables_name_the_variable_and_show_no_secret() {
         fatal("environment variable IOLITE_PORT", "port \"abc\"", reason)
     );
     let told = read_environment(&[("IOLITE_REQUIREPAS", "hunter2")]).unwrap_err();
-    let reason = "No directive has this name in the environment";
+    let reason = "No directive has this name in the environment; the nearest is IOLITE_REQUIREPASS";
     let at = "environment variable IOLITE_REQUIREPAS";
     assert_eq!(told, fatal(at, "IOLITE_REQUIREPAS", reason));
     let told = read_environment(&[("IOLITE_MASTERAUTH", "hunter2")])
