@@ -186,6 +186,13 @@ impl Store {
         }
     }
 
+    /// Whether removals are [held](Self::hold_removals).
+    #[must_use]
+    pub fn holds_removals(&self) -> bool {
+        self.shared()
+            .is_some_and(|shared| shared.holds_removals.load(Ordering::Relaxed))
+    }
+
     /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):
     /// readers do not see the expired ones, and a write to such a key still removes it.
     pub fn hold_removals(&self, on: bool) {
