@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use commands::{ClientRecord, Follower, Push, TrackingMode};
@@ -54,6 +54,10 @@ pub struct Tracker {
     parts: [Mutex<Part>; PARTS],
     broadcast: Mutex<Broadcast>,
     keys_max: AtomicU64,
+    /// The limit was set, and the keys above it are not dropped yet.
+    is_limit_new: AtomicBool,
+    /// Held while keys are dropped because of a new limit.
+    dropping: Mutex<()>,
     /// Entries of the table.
     keys: AtomicUsize,
     /// Followers in all of them.
@@ -93,7 +97,32 @@ impl Tracker {
 
     /// `tracking-table-max-keys`; 0 for no limit.
     pub fn set_keys_max(&self, keys_max: u64) {
-        self.keys_max.store(keys_max, Ordering::Relaxed);
+        let before = self.keys_max.swap(keys_max, Ordering::Relaxed);
+        if before != keys_max {
+            self.is_limit_new.store(true, Ordering::Release);
+        }
+    }
+
+    /// Drops the keys above a limit that CONFIG SET has set, before the reply of CONFIG SET leaves: a client
+    /// that hears of the new limit finds the invalidations sent. One bounded step; the upkeep drops
+    /// the rest.
+    ///
+    /// Every worker calls this at the end of its turn. The mark is cleared with `dropping` held, after
+    /// the invalidations are sent, so a worker that finds it cleared has nothing to wait for.
+    #[cold]
+    pub fn enforce_new_limit(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
+        let _turn = lock(&self.dropping);
+        if self.has_new_limit() {
+            self.keep_limits(store, listener);
+            self.is_limit_new.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether [`Tracker::enforce_new_limit`] has anything to do.
+    #[inline]
+    #[must_use]
+    pub fn has_new_limit(&self) -> bool {
+        self.is_limit_new.load(Ordering::Acquire)
     }
 
     /// How many clients track.

@@ -543,6 +543,17 @@ impl Worker {
         }
     }
 
+    #[cold]
+    fn enforce_tracking_limit(&mut self) {
+        let now_unix_ms = self.node.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.enter();
+        store.begin(now_unix_ms);
+        let listener = self.node.tracking_listener();
+        self.node.tracker.enforce_new_limit(store, &listener);
+        store.leave();
+    }
+
     /// Goes through a piece of the keyspace for large keys; the first worker does.
     fn survey(&mut self) {
         self.survey_due_ms = self.now_ms + SURVEY_INTERVAL_MS;
@@ -858,6 +869,9 @@ impl Service for Worker {
         self.end_overdue_waits(io, output);
         self.look_after_log(io);
         self.node.tracker.tell_changes();
+        if self.node.tracker.has_new_limit() {
+            self.enforce_tracking_limit();
+        }
         self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
             && stopping.is_over(&self.sessions, io, self.now_ms)

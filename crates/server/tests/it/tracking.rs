@@ -299,6 +299,35 @@ fn a_limit_that_is_lowered_holds_without_further_reads() {
     }
 }
 
+/// Before, only the next upkeep dropped the keys, up to a tenth of a second after the reply.
+#[test]
+fn a_limit_that_is_lowered_is_told_before_the_next_reply() {
+    let server = start(&["--enable-debug-command", "yes"]);
+    let mut client = resp3(&server);
+    let worker = worker_of(&mut client);
+    let mut others: Vec<Client> = (0..12).map(|_| server.client().unwrap()).collect();
+    let at = others.iter_mut().position(|one| worker_of(one) != worker);
+    let mut other = others.swap_remove(at.unwrap());
+    ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
+    for _ in 0..20 {
+        let limit = ["CONFIG", "SET", "tracking-table-max-keys", "100"];
+        assert_eq!(ask(&mut other, &limit), "+OK");
+        ask(&mut client, &["MGET", "a", "b", "c"]);
+        let limit = ["CONFIG", "SET", "tracking-table-max-keys", "1"];
+        assert_eq!(ask(&mut other, &limit), "+OK");
+        client.send(&["PING"]).unwrap();
+        for _ in 0..2 {
+            let told = next(&mut client);
+            assert!(told.starts_with(">[\"invalidate\", [\""), "{told}");
+        }
+        assert_eq!(next(&mut client), "+PONG");
+        // The third, so that the next round begins with an empty table.
+        ask(&mut other, &["MSET", "a", "1", "b", "1", "c", "1"]);
+        let told = next(&mut client);
+        assert!(told.starts_with(">[\"invalidate\", [\""), "{told}");
+    }
+}
+
 /// Many change what many read, on all workers: nobody is left with an old value.
 #[test]
 fn no_cache_stays_behind() {
