@@ -68,7 +68,7 @@ pub fn crc32c_of_stored_words(
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn by_instruction<P: by_instruction::Place>(
+fn by_instruction<P: by_instruction::CopyTarget>(
     words: &[[u8; 8]],
     places: &[P],
     last: [u8; 8],
@@ -94,17 +94,17 @@ mod by_instruction {
     use crate::sync::atomic::AtomicU64;
 
     /// Where a word goes that was summed.
-    pub(super) trait Place {
+    pub(super) trait CopyTarget {
         fn put(&self, word: [u8; 8]);
     }
 
     /// Nowhere.
-    impl Place for () {
+    impl CopyTarget for () {
         #[inline(always)]
         fn put(&self, _: [u8; 8]) {}
     }
 
-    impl Place for AtomicU64 {
+    impl CopyTarget for AtomicU64 {
         #[inline(always)]
         fn put(&self, word: [u8; 8]) {
             self.store(u64::from_le_bytes(word).to_le(), Ordering::Relaxed);
@@ -142,7 +142,7 @@ mod by_instruction {
 
     /// There are as many places as words.
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(super) fn crc32c<P: Place>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> u32 {
+    pub(super) fn crc32c<P: CopyTarget>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> u32 {
         let mut sum = u64::from(u32::MAX);
         let (mut rest, mut places) = (words, places);
         while rest.len() >= PARTED_WORDS_MIN {
@@ -163,7 +163,12 @@ mod by_instruction {
     /// The sum that goes on from `sum` over three parts of so many words each, at least one.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    fn in_parts<P: Place>(sum: u64, words: &[[u8; 8]], places: &[P], part_words: usize) -> u64 {
+    fn in_parts<P: CopyTarget>(
+        sum: u64,
+        words: &[[u8; 8]],
+        places: &[P],
+        part_words: usize,
+    ) -> u64 {
         let (first, behind) = words.split_at(part_words);
         let (second, third) = behind.split_at(part_words);
         let (first_places, behind) = places.split_at(part_words);
@@ -188,7 +193,7 @@ mod by_instruction {
     /// The sum with one word more, which goes where it belongs.
     #[inline]
     #[target_feature(enable = "sse4.2")]
-    fn summed<P: Place>(sum: u64, word: &[u8; 8], place: &P) -> u64 {
+    fn summed<P: CopyTarget>(sum: u64, word: &[u8; 8], place: &P) -> u64 {
         place.put(*word);
         _mm_crc32_u64(sum, u64::from_le_bytes(*word))
     }

@@ -96,7 +96,7 @@ pub struct Log {
     syncing: Mutex<()>,
     bell: Bell,
     group: Group,
-    on_durable: OnceLock<Listener>,
+    on_durable: OnceLock<DurableCallback>,
 }
 
 /// A segment holds so many pieces of a ring at least.
@@ -104,7 +104,7 @@ const PIECES_MIN: u64 = 4;
 /// The share of the ring that is left to those who have begun to write.
 const RING_SPARE: u64 = 4;
 
-type Listener = Box<dyn Fn(u64) + Send + Sync>;
+type DurableCallback = Box<dyn Fn(u64) + Send + Sync>;
 
 impl Log {
     /// Opens the log of a directory, which is made where there is none, to go on at `start`: where a

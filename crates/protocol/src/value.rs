@@ -105,7 +105,7 @@ impl std::error::Error for ValueError {}
 /// # Errors
 /// [`ValueError`] when no further bytes could make it a reply.
 pub fn decode_value(input: &[u8]) -> Result<Option<(Value, usize)>, ValueError> {
-    let mut reader = Reader {
+    let mut reader = ValueParser {
         rest: input,
         depth: 0,
     };
@@ -184,12 +184,12 @@ impl From<ValueError> for Stop {
     }
 }
 
-struct Reader<'a> {
+struct ValueParser<'a> {
     rest: &'a [u8],
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ValueParser<'a> {
     fn value(&mut self) -> Result<Value, Stop> {
         let (&marker, rest) = self.rest.split_first().ok_or(Stop::Incomplete)?;
         self.rest = rest;

@@ -27,16 +27,16 @@ pub(crate) struct Outbox {
 pub(crate) struct Range {
     /// `None` for output that nobody was addressed with.
     pub(crate) id: Option<ConnectionId>,
-    pub(crate) place: Place,
+    pub(crate) place: RangeBuffer,
     /// Where the range ends in its buffer; its number among those that are shared.
     pub(crate) end: usize,
 }
 
 /// The buffer that a range lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RangeBuffer {
     Arena,
-    Aside,
+    Other,
     Shared,
 }
 
@@ -46,7 +46,7 @@ impl Outbox {
     pub(crate) fn address(&mut self, id: Option<ConnectionId>, arena_bytes: usize) {
         if arena_bytes > self.addressed_bytes {
             self.addressed_bytes = arena_bytes;
-            self.push(id, Place::Arena, arena_bytes);
+            self.push(id, RangeBuffer::Arena, arena_bytes);
         }
     }
 
@@ -54,7 +54,7 @@ impl Outbox {
     pub(crate) fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.aside.extend_from_slice(bytes);
-            self.push(Some(id), Place::Aside, self.aside.len());
+            self.push(Some(id), RangeBuffer::Other, self.aside.len());
         }
     }
 
@@ -72,7 +72,7 @@ impl Outbox {
         }
         self.ranges.push(Range {
             id: Some(id),
-            place: Place::Shared,
+            place: RangeBuffer::Shared,
             end: self.shared.len() - 1,
         });
     }
@@ -86,7 +86,7 @@ impl Outbox {
         self.addressed_bytes = 0;
     }
 
-    fn push(&mut self, id: Option<ConnectionId>, place: Place, end: usize) {
+    fn push(&mut self, id: Option<ConnectionId>, place: RangeBuffer, end: usize) {
         match self.ranges.last_mut() {
             Some(last) if last.id == id && last.place == place => last.end = end,
             _ => self.ranges.push(Range { id, place, end }),

@@ -11,10 +11,10 @@ use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
 
 use crate::api::Random;
 use crate::convert;
-use crate::exchange::{Exchange, Passed};
 use crate::host::{Host, Reply, Stop};
 use crate::json::Settings;
 use crate::number_text;
+use crate::text_buffer::{Passed, TextBuffer};
 use crate::wire;
 
 /// Safe points of the machine between two questions to the host. A safe point is the end of a turn
@@ -132,10 +132,10 @@ fn line_of(lua: &Lua) -> Option<usize> {
 pub(crate) fn short_command(
     lua: &Lua,
     run: &Rc<Run>,
-    exchange: &Rc<Exchange>,
+    text_buffer: &Rc<TextBuffer>,
 ) -> mlua::Result<Function> {
     type Short = (BString, Option<BString>, Option<BString>, Option<BString>);
-    let (run, exchange) = (Rc::clone(run), Rc::clone(exchange));
+    let (run, text_buffer) = (Rc::clone(run), Rc::clone(text_buffer));
     lua.create_function(move |lua, (name, one, two, three): Short| {
         let mut texts: [&[u8]; 4] = [&name, b"", b"", b""];
         let mut count = 1;
@@ -145,27 +145,31 @@ pub(crate) fn short_command(
                 count += 1;
             }
         }
-        call(lua, &run, &exchange, &texts[..count])
+        call(lua, &run, &text_buffer, &texts[..count])
     })
 }
 
 /// `redis.call` and `redis.pcall` with any arguments.
-pub(crate) fn command(lua: &Lua, run: &Rc<Run>, exchange: &Rc<Exchange>) -> mlua::Result<Function> {
-    let (run, exchange) = (Rc::clone(run), Rc::clone(exchange));
+pub(crate) fn command(
+    lua: &Lua,
+    run: &Rc<Run>,
+    text_buffer: &Rc<TextBuffer>,
+) -> mlua::Result<Function> {
+    let (run, text_buffer) = (Rc::clone(run), Rc::clone(text_buffer));
     lua.create_function(move |lua, arguments: MultiValue| {
-        let passed = run.with_arguments(&arguments, |texts| call(lua, &run, &exchange, texts));
+        let passed = run.with_arguments(&arguments, |texts| call(lua, &run, &text_buffer, texts));
         passed.unwrap_or_else(|text| convert::raised(lua, &text))
     })
 }
 
 /// Errors end the script; one of the command is its reply.
-fn call(lua: &Lua, run: &Run, exchange: &Exchange, texts: &[&[u8]]) -> mlua::Result<Passed> {
+fn call(lua: &Lua, run: &Run, text_buffer: &TextBuffer, texts: &[&[u8]]) -> mlua::Result<Passed> {
     if !HOST.is_set() {
         return convert::raised(lua, b"ERR redis.call is not allowed here");
     }
     HOST.with(|host| match host.0.call(texts) {
         Reply::Value(value) => convert::reply(lua, &value),
-        Reply::Encoded(frame) => wire::reply(lua, exchange, frame),
+        Reply::Encoded(frame) => wire::reply(lua, text_buffer, frame),
         Reply::Stop(stop) => Err(run.stop(lua, stop)),
     })
 }

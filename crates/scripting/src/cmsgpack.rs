@@ -198,7 +198,7 @@ fn values(lua: &Lua, data: &[u8], limit: Option<i64>, offset: i64) -> Results {
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())
         .filter(|limit| *limit > 0);
-    let mut reader = Reader {
+    let mut reader = Unpacker {
         lua,
         rest: &data[start..],
     };
@@ -224,12 +224,12 @@ fn values(lua: &Lua, data: &[u8], limit: Option<i64>, offset: i64) -> Results {
 /// Results that a function may have.
 const VALUES_MAX: usize = 7000;
 
-struct Reader<'a> {
+struct Unpacker<'a> {
     lua: &'a Lua,
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl Unpacker<'_> {
     fn take(&mut self, count: usize) -> Result<&[u8], Failure> {
         let (bytes, rest) = self
             .rest

@@ -3,8 +3,8 @@
 use mlua::{Lua, LuaString, Table, Value as LuaValue};
 
 use crate::Value;
-use crate::exchange::{Passed, RAISED};
 use crate::number_text::truncated;
+use crate::text_buffer::{Passed, RAISED};
 
 /// How deep a reply may be nested; deeper parts become an error in their place.
 const DEPTH_MAX: usize = 200;

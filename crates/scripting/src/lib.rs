@@ -25,7 +25,6 @@ mod calls;
 mod cmsgpack;
 mod convert;
 mod error;
-mod exchange;
 mod host;
 mod json;
 mod library;
@@ -35,6 +34,7 @@ mod register;
 pub mod shebang;
 mod straight;
 mod struct_library;
+mod text_buffer;
 mod value;
 mod wire;
 

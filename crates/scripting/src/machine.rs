@@ -9,7 +9,7 @@ use mlua::{BString, Error, Function as LuaFunction, Lua, Table, Value as LuaValu
 use crate::api::{self, Random};
 use crate::calls::{self, HOST, Lent, Run};
 use crate::convert::{self, Fields};
-use crate::exchange::Exchange;
+use crate::text_buffer::TextBuffer;
 use crate::{Host, ScriptError, Stop, Value, shebang};
 use crate::{cmsgpack, json, register, straight, struct_library};
 
@@ -39,7 +39,7 @@ pub struct Machine {
     entry: LuaFunction,
     entry_of_functions: LuaFunction,
     environment: LuaFunction,
-    exchange: Rc<Exchange>,
+    text_buffer: Rc<TextBuffer>,
     fields: Fields,
     /// Whether safe points ask.
     is_asking: Cell<bool>,
@@ -96,8 +96,8 @@ impl Machine {
         let lua = Lua::new();
         lua.set_memory_limit(limits.memory_bytes_max)?;
         let run = Rc::new(Run::default());
-        let exchange = Rc::new(Exchange::new(&lua)?);
-        let prelude = world(&lua, &run, &exchange)?;
+        let text_buffer = Rc::new(TextBuffer::new(&lua)?);
+        let prelude = world(&lua, &run, &text_buffer)?;
         run.random.set(Random::seeded(calls::random_seed()));
         Ok(Self {
             entry: prelude.raw_get("run")?,
@@ -105,7 +105,7 @@ impl Machine {
             environment: prelude.raw_get("environment")?,
             loader: prelude.raw_get("load_library")?,
             fields: Fields::new(&lua)?,
-            exchange,
+            text_buffer,
             is_asking: Cell::new(false),
             lua,
             run,
@@ -314,7 +314,7 @@ impl Machine {
         let keys = &keys[..counts.0.unwrap_or(0)];
         let args = &args[..counts.1.unwrap_or(0)];
         let mut texts = keys.iter().chain(args).map(|text| Some(*text));
-        if keys.is_empty() && args.is_empty() || self.exchange.several(&mut texts).is_some() {
+        if keys.is_empty() && args.is_empty() || self.text_buffer.several(&mut texts).is_some() {
             let (keys, args) = counts;
             return HOST.set(Lent(host), || code.entry.call((code.function, keys, args)));
         }
@@ -351,11 +351,11 @@ struct Code<'m> {
 type Finished = (bool, Option<BString>, LuaValue);
 
 /// Makes the world of scripts: gives the functions of the prelude that the machine calls.
-fn world(lua: &Lua, run: &Rc<Run>, exchange: &Rc<Exchange>) -> mlua::Result<Table> {
+fn world(lua: &Lua, run: &Rc<Run>, text_buffer: &Rc<TextBuffer>) -> mlua::Result<Table> {
     let machine = lua.create_table()?;
-    machine.raw_set("shared", exchange.buffer())?;
-    machine.raw_set("call", calls::command(lua, run, exchange)?)?;
-    machine.raw_set("call_short", calls::short_command(lua, run, exchange)?)?;
+    machine.raw_set("shared", text_buffer.buffer())?;
+    machine.raw_set("call", calls::command(lua, run, text_buffer)?)?;
+    machine.raw_set("call_short", calls::short_command(lua, run, text_buffer)?)?;
     api::fill(lua, &machine, run)?;
     machine.raw_set("register_function", register::function(lua, run, "redis.")?)?;
     machine.raw_set(

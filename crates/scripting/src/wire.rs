@@ -7,12 +7,12 @@ use base::{float, number};
 use mlua::{Error, Lua, Value as LuaValue};
 
 use crate::convert;
-use crate::exchange::{Exchange, Passed};
+use crate::text_buffer::{Passed, TextBuffer};
 
 /// The reply in `frame`.
-pub(crate) fn reply(lua: &Lua, exchange: &Exchange, frame: &[u8]) -> mlua::Result<Passed> {
-    let mut reader = Reader { lua, rest: frame };
-    if let Some(passed) = reader.clone().passed(exchange)? {
+pub(crate) fn reply(lua: &Lua, text_buffer: &TextBuffer, frame: &[u8]) -> mlua::Result<Passed> {
+    let mut reader = ReplyParser { lua, rest: frame };
+    if let Some(passed) = reader.clone().passed(text_buffer)? {
         return Ok(passed);
     }
     if let Some(rest) = frame.strip_prefix(b"-") {
@@ -22,27 +22,27 @@ pub(crate) fn reply(lua: &Lua, exchange: &Exchange, frame: &[u8]) -> mlua::Resul
 }
 
 #[derive(Clone)]
-struct Reader<'a> {
+struct ReplyParser<'a> {
     lua: &'a Lua,
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ReplyParser<'a> {
     /// The reply if the buffer takes it: texts, and tables of nothing else.
-    fn passed(&mut self, exchange: &Exchange) -> mlua::Result<Option<Passed>> {
+    fn passed(&mut self, text_buffer: &TextBuffer) -> mlua::Result<Option<Passed>> {
         let (kind, rest) = self.rest.split_first().ok_or_else(malformed)?;
         let (head, rest) = line(rest)?;
         self.rest = rest;
         Ok(match kind {
             b'$' => match count(head)? {
-                Some(length) => exchange.text(self.bytes(length)?),
+                Some(length) => text_buffer.text(self.bytes(length)?),
                 None => None,
             },
-            b'+' => exchange.status(head),
-            b'-' => exchange.error(head),
+            b'+' => text_buffer.status(head),
+            b'-' => text_buffer.error(head),
             b'*' => match count(head)? {
                 Some(items) => {
-                    exchange.texts(items, std::iter::from_fn(|| self.item()).take(items))
+                    text_buffer.texts(items, std::iter::from_fn(|| self.item()).take(items))
                 }
                 None => None,
             },

@@ -17,10 +17,10 @@ use crate::writer::Writer;
 ///
 /// An expired record is gone (and its removal stated) before the caller sees the entry.
 pub struct Entry<'a> {
-    place: Place<'a>,
+    place: EntryBackend<'a>,
 }
 
-enum Place<'a> {
+enum EntryBackend<'a> {
     Slot(Writer<'a>),
     #[cfg(any(test, feature = "naive"))]
     Naive(NaiveEntry<'a>),
@@ -30,9 +30,9 @@ enum Place<'a> {
 macro_rules! with_place {
     ($place:expr, $name:ident => $body:expr) => {
         match $place {
-            Place::Slot($name) => $body,
+            EntryBackend::Slot($name) => $body,
             #[cfg(any(test, feature = "naive"))]
-            Place::Naive($name) => $body,
+            EntryBackend::Naive($name) => $body,
         }
     };
 }
@@ -40,14 +40,14 @@ macro_rules! with_place {
 impl<'a> Entry<'a> {
     pub(crate) fn slot(writer: Writer<'a>) -> Self {
         Self {
-            place: Place::Slot(writer),
+            place: EntryBackend::Slot(writer),
         }
     }
 
     #[cfg(any(test, feature = "naive"))]
     pub(crate) fn naive(entry: NaiveEntry<'a>) -> Self {
         Self {
-            place: Place::Naive(entry),
+            place: EntryBackend::Naive(entry),
         }
     }
 
@@ -55,9 +55,9 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn has_inserted(&self) -> bool {
         match &self.place {
-            Place::Slot(writer) => writer.has_inserted(),
+            EntryBackend::Slot(writer) => writer.has_inserted(),
             #[cfg(any(test, feature = "naive"))]
-            Place::Naive(_) => false,
+            EntryBackend::Naive(_) => false,
         }
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn look_once(
     }
     let mut next: Option<u64> = None;
     if shared.has_member_deadlines.load(Ordering::Relaxed) {
-        let place = members::Place {
+        let place = members::LockedBucket {
             shared,
             index,
             database,

@@ -13,7 +13,7 @@ use crate::index::{Home, Index};
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 use crate::local::Held;
-use crate::parking::{Busy, Hold, Place, Wake};
+use crate::parking::{BucketId, Busy, Hold, Wake};
 
 /// A set of more keys than this makes the table ready for them first, for it cannot grow while the
 /// set is held and chains would become long.
@@ -218,10 +218,10 @@ impl Indexed {
     }
 
     /// The buckets of the lock set.
-    fn places_held(&self) -> impl Iterator<Item = Place> {
+    fn places_held(&self) -> impl Iterator<Item = BucketId> {
         self.local.held.iter().filter_map(|held| {
             let index = self.seen.get(held.database)?;
-            Some(Place {
+            Some(BucketId {
                 index_id: index.id(),
                 number: held.home.number,
             })

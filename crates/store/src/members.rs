@@ -23,7 +23,7 @@ const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 /// A position whose bucket the caller holds, with its side of the last cut chosen.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'p> {
+pub(crate) struct LockedBucket<'p> {
     pub(crate) shared: &'p Shared,
     pub(crate) index: &'p Index,
     pub(crate) database: DatabaseId,
@@ -31,7 +31,7 @@ pub(crate) struct Place<'p> {
     pub(crate) position: u64,
 }
 
-impl Place<'_> {
+impl LockedBucket<'_> {
     /// Tells who listens to the key behind a link.
     fn tell(&self, local: &mut Local, link: Link, kind: ChangeKind) {
         if self.home.is_listened() {
@@ -47,8 +47,8 @@ impl Place<'_> {
 
 /// Removes members that are due from the structures at a position, and structures that become empty.
 /// When to come back, if members there have deadlines ahead, and whether anything went.
-pub(crate) fn look_after(place: Place<'_>, local: &mut Local) -> (Option<u64>, bool) {
-    let Place {
+pub(crate) fn look_after(place: LockedBucket<'_>, local: &mut Local) -> (Option<u64>, bool) {
+    let LockedBucket {
         shared,
         index,
         home,
@@ -88,8 +88,11 @@ pub(crate) fn first_deadline(shared: &Shared, link: Link) -> Option<u64> {
 
 /// Visits the structures that have members with deadlines; stops at one for which `visit` finds no
 /// deadline and which is empty.
-fn find_emptied(place: Place<'_>, mut visit: impl FnMut(Link) -> Option<u64>) -> Option<Spot<'_>> {
-    let Place { shared, index, .. } = place;
+fn find_emptied(
+    place: LockedBucket<'_>,
+    mut visit: impl FnMut(Link) -> Option<u64>,
+) -> Option<Spot<'_>> {
+    let LockedBucket { shared, index, .. } = place;
     let is_here = |link| (hash_of(shared, link) ^ place.position) & POSITION_MASK == 0;
     let mut emptied = None;
     index.for_each(place.home, |spot| {
@@ -106,7 +109,12 @@ fn find_emptied(place: Place<'_>, mut visit: impl FnMut(Link) -> Option<u64>) ->
 }
 
 /// Removes what is due from one structure; the next deadline of its members.
-fn expire(place: Place<'_>, local: &mut Local, link: Link, changed: &mut bool) -> Option<u64> {
+fn expire(
+    place: LockedBucket<'_>,
+    local: &mut Local,
+    link: Link,
+    changed: &mut bool,
+) -> Option<u64> {
     let view = view_of(place.shared, link)?;
     let now = local.now_unix_ms;
     if first_deadline(place.shared, link).is_some_and(|deadline| deadline <= now) {

@@ -63,13 +63,13 @@ pub(crate) struct Parking {
 
 /// A note.
 struct Waiter {
-    place: Place,
+    place: BucketId,
     wake: Wake,
 }
 
 /// A bucket of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BucketId {
     pub(crate) index_id: u64,
     pub(crate) number: u64,
 }
@@ -87,7 +87,7 @@ impl Parking {
     }
 
     /// Wakes who waits for the buckets of a set that was held for long. All of them were given back.
-    pub(crate) fn end_long(&self, places: impl Iterator<Item = Place>) {
+    pub(crate) fn end_long(&self, places: impl Iterator<Item = BucketId>) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             places.for_each(|place| self.wake(place));
@@ -95,7 +95,7 @@ impl Parking {
         self.long_sets.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn wake(&self, place: Place) {
+    fn wake(&self, place: BucketId) {
         let mut woken = Vec::new();
         let mut waiters = self.shard(place);
         let mut at = 0;
@@ -120,7 +120,7 @@ impl Parking {
         let mut wait = Wait::default();
         loop {
             let home = index.state().home(hash);
-            let place = Place {
+            let place = BucketId {
                 index_id: index.id(),
                 number: home.number,
             };
@@ -143,7 +143,7 @@ impl Parking {
         }
     }
 
-    fn shard(&self, place: Place) -> MutexGuard<'_, Vec<Waiter>> {
+    fn shard(&self, place: BucketId) -> MutexGuard<'_, Vec<Waiter>> {
         let number = usize::try_from(place.number % SHARDS as u64).unwrap_or(0);
         self.shards[number]
             .lock()

@@ -46,11 +46,11 @@ pub struct Field<'a> {
 /// Fields, each once.
 #[derive(Clone, Debug)]
 pub struct Hash {
-    form: Form,
+    form: Repr,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     /// Names and values in turn.
     Packed(Packed),
     Table(Box<Table>),
@@ -82,7 +82,7 @@ impl Hash {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            form: Form::Packed(Packed::new()),
+            form: Repr::Packed(Packed::new()),
         }
     }
 
@@ -90,8 +90,8 @@ impl Hash {
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
-            Form::Packed(packed) => Some((CompactKind::Hash, packed.take_buffer()?)),
-            Form::Table(_) | Form::SmallTable(_) => None,
+            Repr::Packed(packed) => Some((CompactKind::Hash, packed.take_buffer()?)),
+            Repr::Table(_) | Repr::SmallTable(_) => None,
         }
     }
 
@@ -99,7 +99,7 @@ impl Hash {
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
-            form: Form::Packed(Packed::from_buffer(buffer)),
+            form: Repr::Packed(Packed::from_buffer(buffer)),
         }
     }
 
@@ -107,8 +107,8 @@ impl Hash {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Packed(packed) => packed.len() / 2,
-            Form::Table(table) | Form::SmallTable(table) => table.len(),
+            Repr::Packed(packed) => packed.len() / 2,
+            Repr::Table(table) | Repr::SmallTable(table) => table.len(),
         }
     }
 
@@ -134,8 +134,8 @@ impl Hash {
     #[must_use]
     pub fn has_due(&self, now_unix_ms: u64) -> bool {
         match &self.form {
-            Form::Packed(_) => false,
-            Form::Table(table) | Form::SmallTable(table) => table.has_due(now_unix_ms),
+            Repr::Packed(_) => false,
+            Repr::Table(table) | Repr::SmallTable(table) => table.has_due(now_unix_ms),
         }
     }
 
@@ -143,9 +143,9 @@ impl Hash {
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
-            Form::Packed(_) => Encoding::Listpack,
-            Form::SmallTable(_) => Encoding::ListpackEx,
-            Form::Table(_) => Encoding::Hashtable,
+            Repr::Packed(_) => Encoding::Listpack,
+            Repr::SmallTable(_) => Encoding::ListpackEx,
+            Repr::Table(_) => Encoding::Hashtable,
         }
     }
 
@@ -153,8 +153,8 @@ impl Hash {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
-            Form::Packed(packed) => packed.memory_bytes(),
-            Form::Table(table) | Form::SmallTable(table) => table.memory_bytes(),
+            Repr::Packed(packed) => packed.memory_bytes(),
+            Repr::Table(table) | Repr::SmallTable(table) => table.memory_bytes(),
         }
     }
 
@@ -162,8 +162,8 @@ impl Hash {
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
-            Form::Packed(_) => 1,
-            Form::Table(table) | Form::SmallTable(table) => table.allocations(),
+            Repr::Packed(_) => 1,
+            Repr::Table(table) | Repr::SmallTable(table) => table.allocations(),
         }
     }
 
@@ -171,8 +171,8 @@ impl Hash {
     #[must_use]
     pub fn packed(&self) -> Option<&Packed> {
         match &self.form {
-            Form::Packed(packed) => Some(packed),
-            Form::Table(_) | Form::SmallTable(_) => None,
+            Repr::Packed(packed) => Some(packed),
+            Repr::Table(_) | Repr::SmallTable(_) => None,
         }
     }
 
@@ -181,7 +181,7 @@ impl Hash {
     #[must_use]
     pub fn get(&self, name: &[u8], now_unix_ms: u64) -> Option<Field<'_>> {
         match &self.form {
-            Form::Packed(packed) => {
+            Repr::Packed(packed) => {
                 let place = find(packed, name)?;
                 Some(Field {
                     name: packed.get(place)?.text(),
@@ -189,7 +189,7 @@ impl Hash {
                     deadline_unix_ms: None,
                 })
             }
-            Form::Table(table) | Form::SmallTable(table) => {
+            Repr::Table(table) | Repr::SmallTable(table) => {
                 let entry = table.get(name)?;
                 is_there(&entry, now_unix_ms).then(|| field(entry))
             }
@@ -201,7 +201,7 @@ impl Hash {
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     #[inline]
     pub fn prefetch<'n>(&self, names: impl Iterator<Item = &'n [u8]>) {
-        if let Form::Table(table) = &self.form {
+        if let Repr::Table(table) = &self.form {
             table.prefetch(names);
         }
     }
@@ -219,7 +219,7 @@ impl Hash {
         now_unix_ms: u64,
         limits: &HashLimits,
     ) -> Result<bool, Full> {
-        if let Form::Packed(packed) = &mut self.form {
+        if let Repr::Packed(packed) = &mut self.form {
             let place = find(packed, name);
             let is_plain = !matches!(deadline, FieldDeadline::At(_));
             if is_plain && put(packed, place, name, value, limits) {
@@ -256,7 +256,7 @@ impl Hash {
         name: &[u8],
         deadline_unix_ms: Option<u64>,
     ) -> Result<bool, Full> {
-        if let Form::Packed(packed) = &self.form
+        if let Repr::Packed(packed) = &self.form
             && (deadline_unix_ms.is_none() || find(packed, name).is_none())
         {
             return Ok(find(packed, name).is_some());
@@ -277,11 +277,11 @@ impl Hash {
     /// Removes a field. True when it was there, its deadline passed or not.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         match &mut self.form {
-            Form::Packed(packed) => match find(packed, name) {
+            Repr::Packed(packed) => match find(packed, name) {
                 Some(place) => packed.remove(place, 2) == 2,
                 None => false,
             },
-            Form::Table(table) | Form::SmallTable(table) => table.remove(name),
+            Repr::Table(table) | Repr::SmallTable(table) => table.remove(name),
         }
     }
 
@@ -289,8 +289,8 @@ impl Hash {
     /// table's in none.
     pub fn iter(&self, now_unix_ms: u64) -> impl Iterator<Item = Field<'_>> {
         let (packed, table) = match &self.form {
-            Form::Packed(packed) => (Some(pairs(packed)), None),
-            Form::Table(table) | Form::SmallTable(table) => (None, Some(table.iter())),
+            Repr::Packed(packed) => (Some(pairs(packed)), None),
+            Repr::Table(table) | Repr::SmallTable(table) => (None, Some(table.iter())),
         };
         let table = table.into_iter().flatten();
         let table = table.filter(move |entry| is_there(entry, now_unix_ms));
@@ -302,12 +302,12 @@ impl Hash {
     /// times, before the first that is found is taken.
     pub fn random(&self, now_unix_ms: u64, mut random: impl FnMut() -> u64) -> Option<Field<'_>> {
         match &self.form {
-            Form::Packed(packed) => {
+            Repr::Packed(packed) => {
                 let pairs_count = packed.len() as u64 / 2;
                 let chosen = random().checked_rem(pairs_count)?;
                 pairs(packed).nth(usize::try_from(chosen).ok()?)
             }
-            Form::Table(table) | Form::SmallTable(table) => {
+            Repr::Table(table) | Repr::SmallTable(table) => {
                 for _ in 0..100 {
                     let entry = table.random(&mut random)?;
                     if is_there(&entry, now_unix_ms) {
@@ -329,11 +329,11 @@ impl Hash {
         mut visit: impl FnMut(Field<'h>),
     ) -> u64 {
         match &self.form {
-            Form::Packed(packed) => {
+            Repr::Packed(packed) => {
                 pairs(packed).for_each(visit);
                 0
             }
-            Form::Table(table) | Form::SmallTable(table) => table.scan(cursor, count, |entry| {
+            Repr::Table(table) | Repr::SmallTable(table) => table.scan(cursor, count, |entry| {
                 if is_there(&entry, now_unix_ms) {
                     visit(field(entry));
                 }
@@ -344,8 +344,8 @@ impl Hash {
     /// The earliest deadline of all fields.
     pub fn first_deadline_unix_ms(&mut self) -> Option<u64> {
         match &mut self.form {
-            Form::Packed(_) => None,
-            Form::Table(table) | Form::SmallTable(table) => table.first_deadline_unix_ms(),
+            Repr::Packed(_) => None,
+            Repr::Table(table) | Repr::SmallTable(table) => table.first_deadline_unix_ms(),
         }
     }
 
@@ -353,8 +353,8 @@ impl Hash {
     #[must_use]
     pub fn has_deadlines(&self) -> bool {
         match &self.form {
-            Form::Packed(_) => false,
-            Form::Table(table) | Form::SmallTable(table) => table.expiring_len() > 0,
+            Repr::Packed(_) => false,
+            Repr::Table(table) | Repr::SmallTable(table) => table.expiring_len() > 0,
         }
     }
 
@@ -367,8 +367,8 @@ impl Hash {
         mut visit: impl FnMut(Field<'_>),
     ) -> usize {
         match &mut self.form {
-            Form::Packed(_) => 0,
-            Form::Table(table) | Form::SmallTable(table) => {
+            Repr::Packed(_) => 0,
+            Repr::Table(table) | Repr::SmallTable(table) => {
                 table.expire(now_unix_ms, count, |entry| visit(field(entry)))
             }
         }
@@ -376,14 +376,14 @@ impl Hash {
 
     /// From now on it would be a table without deadlines, too.
     fn outgrow(&mut self) {
-        if let Form::SmallTable(table) = &mut self.form {
-            self.form = Form::Table(std::mem::take(table));
+        if let Repr::SmallTable(table) = &mut self.form {
+            self.form = Repr::Table(std::mem::take(table));
         }
     }
 
     /// The table, made if there is none yet.
     fn table(&mut self) -> Result<&mut Table, Full> {
-        if let Form::Packed(packed) = &self.form {
+        if let Repr::Packed(packed) = &self.form {
             let mut table = Table::new();
             for pair in pairs(packed) {
                 table.insert(&Entry {
@@ -392,11 +392,11 @@ impl Hash {
                     deadline_unix_ms: None,
                 })?;
             }
-            self.form = Form::SmallTable(Box::new(table));
+            self.form = Repr::SmallTable(Box::new(table));
         }
         match &mut self.form {
-            Form::Table(table) | Form::SmallTable(table) => Ok(table),
-            Form::Packed(_) => Err(Full),
+            Repr::Table(table) | Repr::SmallTable(table) => Ok(table),
+            Repr::Packed(_) => Err(Full),
         }
     }
 }

@@ -31,7 +31,7 @@ mod tests;
 
 pub use limit::BlockLimit;
 
-use blocks::{Block, Blocks, Place};
+use blocks::{Block, Blocks, ElementPosition};
 
 /// One end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ pub enum End {
 /// A list. See the module's head.
 #[derive(Clone, Debug)]
 pub struct List {
-    form: Form,
+    form: Repr,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     Small(Packed),
     Large(Box<Blocks>),
 }
@@ -59,7 +59,7 @@ impl List {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            form: Form::Small(Packed::new()),
+            form: Repr::Small(Packed::new()),
         }
     }
 
@@ -67,8 +67,8 @@ impl List {
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
-            Form::Small(packed) => Some((CompactKind::List, packed.take_buffer()?)),
-            Form::Large(_) => None,
+            Repr::Small(packed) => Some((CompactKind::List, packed.take_buffer()?)),
+            Repr::Large(_) => None,
         }
     }
 
@@ -76,7 +76,7 @@ impl List {
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
-            form: Form::Small(Packed::from_buffer(buffer)),
+            form: Repr::Small(Packed::from_buffer(buffer)),
         }
     }
 
@@ -85,8 +85,8 @@ impl List {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Small(packed) => packed.len(),
-            Form::Large(blocks) => blocks.len(),
+            Repr::Small(packed) => packed.len(),
+            Repr::Large(blocks) => blocks.len(),
         }
     }
 
@@ -101,8 +101,8 @@ impl List {
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
-            Form::Small(_) => Encoding::Listpack,
-            Form::Large(_) => Encoding::Quicklist,
+            Repr::Small(_) => Encoding::Listpack,
+            Repr::Large(_) => Encoding::Quicklist,
         }
     }
 
@@ -111,8 +111,8 @@ impl List {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
-            Form::Small(packed) => packed.memory_bytes(),
-            Form::Large(blocks) => blocks.memory_bytes(),
+            Repr::Small(packed) => packed.memory_bytes(),
+            Repr::Large(blocks) => blocks.memory_bytes(),
         }
     }
 
@@ -120,8 +120,8 @@ impl List {
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
-            Form::Small(_) => 1,
-            Form::Large(blocks) => 2 + 2 * blocks.count(),
+            Repr::Small(_) => 1,
+            Repr::Large(blocks) => 2 + 2 * blocks.count(),
         }
     }
 
@@ -129,8 +129,8 @@ impl List {
     #[must_use]
     pub fn blocks(&self) -> usize {
         match &self.form {
-            Form::Small(_) => 1,
-            Form::Large(blocks) => blocks.count(),
+            Repr::Small(_) => 1,
+            Repr::Large(blocks) => blocks.count(),
         }
     }
 
@@ -139,8 +139,8 @@ impl List {
     #[must_use]
     pub fn peek(&self, end: End) -> Option<Element<'_>> {
         let block = match &self.form {
-            Form::Small(packed) => packed,
-            Form::Large(blocks) => blocks.end_block(end)?,
+            Repr::Small(packed) => packed,
+            Repr::Large(blocks) => blocks.end_block(end)?,
         };
         match end {
             End::Front => block.front(),
@@ -155,8 +155,8 @@ impl List {
             return None;
         }
         match &self.form {
-            Form::Small(packed) => packed.get(packed.seek(index)),
-            Form::Large(blocks) => {
+            Repr::Small(packed) => packed.get(packed.seek(index)),
+            Repr::Large(blocks) => {
                 let (number, inside) = blocks.locate(index);
                 let block = blocks.block(number)?;
                 block.get(block.seek(inside))
@@ -179,11 +179,11 @@ impl List {
         }
         let mut left = end - range.start;
         match &self.form {
-            Form::Small(packed) => {
+            Repr::Small(packed) => {
                 let from = packed.iter_from(packed.seek(range.start));
                 from.take(left).for_each(visit);
             }
-            Form::Large(blocks) => {
+            Repr::Large(blocks) => {
                 let (mut number, mut inside) = blocks.locate(range.start);
                 while left > 0
                     && let Some(block) = blocks.block(number)
@@ -221,11 +221,11 @@ impl List {
     /// long becomes a large one. Only for the sake of the encoding, which depends on what is added
     /// at once.
     pub fn expect(&mut self, bytes: usize, count: usize, limit: BlockLimit) {
-        if let Form::Small(packed) = &mut self.form {
+        if let Repr::Small(packed) = &mut self.form {
             let content_bytes = packed.content_bytes().saturating_add(bytes);
             if limit.is_passed_by(content_bytes, packed.len() + count) {
                 let blocks = Blocks::with(std::mem::take(packed));
-                self.form = Form::Large(Box::new(blocks));
+                self.form = Repr::Large(Box::new(blocks));
             }
         }
     }
@@ -235,11 +235,11 @@ impl List {
     pub fn push(&mut self, end: End, element: Element<'_>, limit: BlockLimit) {
         self.expect(element.len(), 1, limit);
         match &mut self.form {
-            Form::Small(packed) => match end {
+            Repr::Small(packed) => match end {
                 End::Front => packed.push_front(element),
                 End::Back => packed.push_back(element),
             },
-            Form::Large(blocks) => blocks.push(end, element, limit),
+            Repr::Large(blocks) => blocks.push(end, element, limit),
         }
     }
 
@@ -247,13 +247,13 @@ impl List {
     #[inline]
     pub fn pop(&mut self, end: End, count: usize, limit: BlockLimit) {
         match &mut self.form {
-            Form::Small(packed) => {
+            Repr::Small(packed) => {
                 match end {
                     End::Front => packed.pop_front(count),
                     End::Back => packed.pop_back(count),
                 };
             }
-            Form::Large(blocks) => {
+            Repr::Large(blocks) => {
                 blocks.pop(end, count);
                 self.shrink(limit);
             }
@@ -268,8 +268,8 @@ impl List {
         // Counted as an element more, as Redis does, though one goes for it.
         self.expect(element.len(), 1, limit);
         match &mut self.form {
-            Form::Small(packed) => packed.replace(packed.seek(index), element),
-            Form::Large(blocks) => {
+            Repr::Small(packed) => packed.replace(packed.seek(index), element),
+            Repr::Large(blocks) => {
                 let place = place_of(blocks, index);
                 blocks.replace(place, element, limit);
                 self.shrink(limit);
@@ -287,16 +287,16 @@ impl List {
         element: Element<'_>,
         limit: BlockLimit,
     ) -> bool {
-        let Some(Place { block, at }) = self.find(pivot) else {
+        let Some(ElementPosition { block, at }) = self.find(pivot) else {
             return false;
         };
         self.expect(element.len(), 1, limit);
         let beside = |packed: &Packed| if before { at } else { packed.after(at) };
         match &mut self.form {
-            Form::Small(packed) => packed.insert(beside(packed), element),
-            Form::Large(blocks) => {
+            Repr::Small(packed) => packed.insert(beside(packed), element),
+            Repr::Large(blocks) => {
                 let at = blocks.block(block).map_or(at, beside);
-                blocks.insert(Place { block, at }, element, limit);
+                blocks.insert(ElementPosition { block, at }, element, limit);
             }
         }
         true
@@ -307,10 +307,10 @@ impl List {
         let end = range.end.min(self.len());
         let range = range.start.min(end)..end;
         match &mut self.form {
-            Form::Small(packed) => {
+            Repr::Small(packed) => {
                 packed.remove(packed.seek(range.start), range.len());
             }
-            Form::Large(blocks) => {
+            Repr::Large(blocks) => {
                 blocks.remove(range, limit);
                 self.shrink(limit);
             }
@@ -327,8 +327,8 @@ impl List {
         limit: BlockLimit,
     ) -> usize {
         match &mut self.form {
-            Form::Small(packed) => remove_equal_in(packed, element, count, from),
-            Form::Large(blocks) => {
+            Repr::Small(packed) => remove_equal_in(packed, element, count, from),
+            Repr::Large(blocks) => {
                 let (mut removed, all) = (0, blocks.count());
                 for step in 0..all {
                     if removed == count {
@@ -358,31 +358,31 @@ impl List {
     /// The blocks in order; from both ends.
     pub fn packed_blocks(&self) -> impl DoubleEndedIterator<Item = &Packed> {
         let (small, (front, back)) = match &self.form {
-            Form::Small(packed) => (Some(packed), Default::default()),
-            Form::Large(blocks) => (None, blocks.as_slices()),
+            Repr::Small(packed) => (Some(packed), Default::default()),
+            Repr::Large(blocks) => (None, blocks.as_slices()),
         };
         let large = front.iter().chain(back).map(Block::packed);
         small.into_iter().chain(large)
     }
 
     /// The place of the first element that equals `element`.
-    fn find(&self, element: Element<'_>) -> Option<Place> {
+    fn find(&self, element: Element<'_>) -> Option<ElementPosition> {
         self.packed_blocks()
             .enumerate()
             .find_map(|(number, block)| {
                 let at = block.find(element, block.first(), 1)?;
-                Some(Place { block: number, at })
+                Some(ElementPosition { block: number, at })
             })
     }
 
     /// Becomes small again, if it is.
     #[inline]
     fn shrink(&mut self, limit: BlockLimit) {
-        if let Form::Large(blocks) = &mut self.form
+        if let Repr::Large(blocks) = &mut self.form
             && blocks.count() <= 1
             && let Some(packed) = blocks.take_small(limit)
         {
-            self.form = Form::Small(packed);
+            self.form = Repr::Small(packed);
         }
     }
 }
@@ -400,10 +400,10 @@ impl PartialEq for List {
     }
 }
 
-fn place_of(blocks: &Blocks, index: usize) -> Place {
+fn place_of(blocks: &Blocks, index: usize) -> ElementPosition {
     let (block, inside) = blocks.locate(index);
     let at = blocks.block(block).map(|packed| packed.seek(inside));
-    Place {
+    ElementPosition {
         block,
         at: at.unwrap_or_default(),
     }

@@ -28,11 +28,11 @@ pub struct SetLimits {
 /// Members, each once.
 #[derive(Clone, Debug)]
 pub struct Set {
-    form: Form,
+    form: Repr,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     Ints(IntSet),
     Packed(Packed),
     Table(Box<Table>),
@@ -62,9 +62,9 @@ impl Set {
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
-            Form::Ints(ints) => Some((CompactKind::Numbers, ints.take_buffer()?)),
-            Form::Packed(packed) => Some((CompactKind::Set, packed.take_buffer()?)),
-            Form::Table(_) => None,
+            Repr::Ints(ints) => Some((CompactKind::Numbers, ints.take_buffer()?)),
+            Repr::Packed(packed) => Some((CompactKind::Set, packed.take_buffer()?)),
+            Repr::Table(_) => None,
         }
     }
 
@@ -72,8 +72,8 @@ impl Set {
     #[inline]
     pub(crate) fn from_buffer(kind: CompactKind, buffer: OneBuffer) -> Self {
         let form = match kind {
-            CompactKind::Numbers => Form::Ints(IntSet::from_buffer(buffer)),
-            _ => Form::Packed(Packed::from_buffer(buffer)),
+            CompactKind::Numbers => Repr::Ints(IntSet::from_buffer(buffer)),
+            _ => Repr::Packed(Packed::from_buffer(buffer)),
         };
         Self { form }
     }
@@ -98,15 +98,15 @@ impl Set {
     pub fn expect(&mut self, first: &[u8], count: usize, limits: &SetLimits) -> Result<(), Full> {
         let is_of_numbers = parse_i64(first).is_some() && count <= limits.intset_entries;
         match &self.form {
-            Form::Ints(ints) if ints.is_empty() && !is_of_numbers => {
+            Repr::Ints(ints) if ints.is_empty() && !is_of_numbers => {
                 if count <= limits.listpack_entries {
-                    self.form = Form::Packed(Packed::new());
+                    self.form = Repr::Packed(Packed::new());
                     return Ok(());
                 }
                 self.make_table()
             }
-            Form::Ints(_) if count > limits.intset_entries => self.make_table(),
-            Form::Packed(_) if count > limits.listpack_entries => self.make_table(),
+            Repr::Ints(_) if count > limits.intset_entries => self.make_table(),
+            Repr::Packed(_) if count > limits.listpack_entries => self.make_table(),
             _ => Ok(()),
         }
     }
@@ -115,9 +115,9 @@ impl Set {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Ints(ints) => ints.len(),
-            Form::Packed(packed) => packed.len(),
-            Form::Table(table) => table.len(),
+            Repr::Ints(ints) => ints.len(),
+            Repr::Packed(packed) => packed.len(),
+            Repr::Table(table) => table.len(),
         }
     }
 
@@ -131,9 +131,9 @@ impl Set {
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
-            Form::Ints(_) => Encoding::Intset,
-            Form::Packed(_) => Encoding::Listpack,
-            Form::Table(_) => Encoding::Hashtable,
+            Repr::Ints(_) => Encoding::Intset,
+            Repr::Packed(_) => Encoding::Listpack,
+            Repr::Table(_) => Encoding::Hashtable,
         }
     }
 
@@ -141,9 +141,9 @@ impl Set {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
-            Form::Ints(ints) => allocated(ints.capacity_bytes()),
-            Form::Packed(packed) => packed.memory_bytes(),
-            Form::Table(table) => table.memory_bytes(),
+            Repr::Ints(ints) => allocated(ints.capacity_bytes()),
+            Repr::Packed(packed) => packed.memory_bytes(),
+            Repr::Table(table) => table.memory_bytes(),
         }
     }
 
@@ -151,8 +151,8 @@ impl Set {
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
-            Form::Ints(_) | Form::Packed(_) => 1,
-            Form::Table(table) => table.allocations(),
+            Repr::Ints(_) | Repr::Packed(_) => 1,
+            Repr::Table(table) => table.allocations(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Set {
     #[must_use]
     pub fn ints(&self) -> Option<&IntSet> {
         match &self.form {
-            Form::Ints(ints) => Some(ints),
+            Repr::Ints(ints) => Some(ints),
             _ => None,
         }
     }
@@ -169,7 +169,7 @@ impl Set {
     #[must_use]
     pub fn packed(&self) -> Option<&Packed> {
         match &self.form {
-            Form::Packed(packed) => Some(packed),
+            Repr::Packed(packed) => Some(packed),
             _ => None,
         }
     }
@@ -179,9 +179,9 @@ impl Set {
     #[must_use]
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.form {
-            Form::Ints(ints) => parse_i64(member).is_some_and(|number| ints.contains(number)),
-            Form::Packed(packed) => find(packed, member).is_some(),
-            Form::Table(table) => table.contains(member),
+            Repr::Ints(ints) => parse_i64(member).is_some_and(|number| ints.contains(number)),
+            Repr::Packed(packed) => find(packed, member).is_some(),
+            Repr::Table(table) => table.contains(member),
         }
     }
 
@@ -190,7 +190,7 @@ impl Set {
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     #[inline]
     pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
-        if let Form::Table(table) = &self.form {
+        if let Repr::Table(table) = &self.form {
             table.prefetch(members);
         }
     }
@@ -201,8 +201,8 @@ impl Set {
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     pub fn which<'m>(&self, members: impl Iterator<Item = &'m [u8]> + Clone) -> u32 {
         match &self.form {
-            Form::Table(table) => table.which(members),
-            Form::Ints(_) | Form::Packed(_) => {
+            Repr::Table(table) => table.which(members),
+            Repr::Ints(_) | Repr::Packed(_) => {
                 let there = members.map(|member| u32::from(self.contains(member)));
                 there
                     .enumerate()
@@ -217,7 +217,7 @@ impl Set {
     /// [`Full`] when there is no room for another member; the set is unchanged.
     pub fn insert(&mut self, member: &[u8], limits: &SetLimits) -> Result<bool, Full> {
         match &mut self.form {
-            Form::Ints(ints) => {
+            Repr::Ints(ints) => {
                 let Some(number) = parse_i64(member) else {
                     self.leave_ints(member, limits)?;
                     return self.insert(member, limits);
@@ -228,7 +228,7 @@ impl Set {
                 }
                 Ok(added)
             }
-            Form::Packed(packed) => {
+            Repr::Packed(packed) => {
                 if find(packed, member).is_some() {
                     return Ok(false);
                 }
@@ -243,28 +243,28 @@ impl Set {
                 packed.push_back(element);
                 Ok(true)
             }
-            Form::Table(table) => table.insert(&entry(member)),
+            Repr::Table(table) => table.insert(&entry(member)),
         }
     }
 
     /// Removes `member`. True when it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.form {
-            Form::Ints(ints) => parse_i64(member).is_some_and(|number| ints.remove(number)),
-            Form::Packed(packed) => match find(packed, member) {
+            Repr::Ints(ints) => parse_i64(member).is_some_and(|number| ints.remove(number)),
+            Repr::Packed(packed) => match find(packed, member) {
                 Some(place) => packed.remove(place, 1) == 1,
                 None => false,
             },
-            Form::Table(table) => table.remove(member),
+            Repr::Table(table) => table.remove(member),
         }
     }
 
     /// All members: numbers ascending, a block's in the order in which they came, a table's in none.
     pub fn iter(&self) -> impl Iterator<Item = ElementText<'_>> {
         let (ints, packed, table) = match &self.form {
-            Form::Ints(ints) => (Some(ints.iter()), None, None),
-            Form::Packed(packed) => (None, Some(packed.iter()), None),
-            Form::Table(table) => (None, None, Some(table.iter())),
+            Repr::Ints(ints) => (Some(ints.iter()), None, None),
+            Repr::Packed(packed) => (None, Some(packed.iter()), None),
+            Repr::Table(table) => (None, None, Some(table.iter())),
         };
         let ints = ints
             .into_iter()
@@ -279,15 +279,15 @@ impl Set {
     /// A member drawn from all with equal chances, by numbers from `random`.
     pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<ElementText<'_>> {
         match &self.form {
-            Form::Ints(ints) => {
+            Repr::Ints(ints) => {
                 let number = ints.get(below(random(), ints.len()))?;
                 Some(Element::Integer(number).text())
             }
-            Form::Packed(packed) => {
+            Repr::Packed(packed) => {
                 let place = packed.seek(below(random(), packed.len()));
                 packed.get(place).map(|element| element.text())
             }
-            Form::Table(table) => table.random(random).map(|one| ElementText::Bytes(one.key)),
+            Repr::Table(table) => table.random(random).map(|one| ElementText::Bytes(one.key)),
         }
     }
 
@@ -299,7 +299,7 @@ impl Set {
         count: usize,
         mut visit: impl FnMut(ElementText<'s>),
     ) -> u64 {
-        if let Form::Table(table) = &self.form {
+        if let Repr::Table(table) = &self.form {
             return table.scan(cursor, count, |one| visit(ElementText::Bytes(one.key)));
         }
         self.iter().for_each(visit);
@@ -308,7 +308,7 @@ impl Set {
 
     /// A member that is no number comes to a set of numbers.
     fn leave_ints(&mut self, member: &[u8], limits: &SetLimits) -> Result<(), Full> {
-        let Form::Ints(ints) = &self.form else {
+        let Repr::Ints(ints) = &self.form else {
             return Ok(());
         };
         let ends = [ints.iter().next(), ints.iter().next_back()];
@@ -322,7 +322,7 @@ impl Set {
         let mut packed = Packed::new();
         ints.iter()
             .for_each(|number| packed.push_back(Element::Integer(number)));
-        self.form = Form::Packed(packed);
+        self.form = Repr::Packed(packed);
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl Set {
         for member in self.iter() {
             table.insert(&entry(member.as_bytes()))?;
         }
-        self.form = Form::Table(Box::new(table));
+        self.form = Repr::Table(Box::new(table));
         Ok(())
     }
 }
@@ -339,7 +339,7 @@ impl Set {
 impl From<IntSet> for Set {
     fn from(ints: IntSet) -> Self {
         Self {
-            form: Form::Ints(ints),
+            form: Repr::Ints(ints),
         }
     }
 }

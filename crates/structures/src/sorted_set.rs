@@ -50,11 +50,11 @@ pub struct SortedSetLimits {
 /// Members with scores, each member once.
 #[derive(Clone, Debug)]
 pub struct SortedSet {
-    form: Form,
+    form: Repr,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Repr {
     Small(Small),
     Large(Box<Large>),
 }
@@ -79,7 +79,7 @@ impl SortedSet {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            form: Form::Small(Small::new()),
+            form: Repr::Small(Small::new()),
         }
     }
 
@@ -87,8 +87,8 @@ impl SortedSet {
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
-            Form::Small(small) => Some((CompactKind::SortedSet, small.take_buffer()?)),
-            Form::Large(_) => None,
+            Repr::Small(small) => Some((CompactKind::SortedSet, small.take_buffer()?)),
+            Repr::Large(_) => None,
         }
     }
 
@@ -96,7 +96,7 @@ impl SortedSet {
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
-            form: Form::Small(Small::from_buffer(buffer)),
+            form: Repr::Small(Small::from_buffer(buffer)),
         }
     }
 
@@ -108,7 +108,7 @@ impl SortedSet {
             return Self::new();
         }
         Self {
-            form: Form::Large(Box::default()),
+            form: Repr::Large(Box::default()),
         }
     }
 
@@ -134,8 +134,8 @@ impl SortedSet {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Small(small) => small.len(),
-            Form::Large(large) => large.len(),
+            Repr::Small(small) => small.len(),
+            Repr::Large(large) => large.len(),
         }
     }
 
@@ -150,8 +150,8 @@ impl SortedSet {
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
-            Form::Small(_) => Encoding::Listpack,
-            Form::Large(_) => Encoding::Skiplist,
+            Repr::Small(_) => Encoding::Listpack,
+            Repr::Large(_) => Encoding::Skiplist,
         }
     }
 
@@ -159,8 +159,8 @@ impl SortedSet {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
-            Form::Small(small) => small.memory_bytes(),
-            Form::Large(large) => {
+            Repr::Small(small) => small.memory_bytes(),
+            Repr::Large(large) => {
                 crate::memory::allocated(size_of::<Large>()) + large.memory_bytes()
             }
         }
@@ -170,14 +170,14 @@ impl SortedSet {
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
-            Form::Small(_) => 1,
-            Form::Large(large) => large.allocations(),
+            Repr::Small(_) => 1,
+            Repr::Large(large) => large.allocations(),
         }
     }
 
     /// Asks the cache for what looking these members up will read, in a large set.
     pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
-        if let Form::Large(large) = &self.form {
+        if let Repr::Large(large) = &self.form {
             large.prefetch(members);
         }
     }
@@ -187,8 +187,8 @@ impl SortedSet {
     #[must_use]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.form {
-            Form::Small(small) => small.find(member).map(|(_, score)| score),
-            Form::Large(large) => large.score(member),
+            Repr::Small(small) => small.find(member).map(|(_, score)| score),
+            Repr::Large(large) => large.score(member),
         }
     }
 
@@ -196,8 +196,8 @@ impl SortedSet {
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.form {
-            Form::Small(small) => small.rank(member),
-            Form::Large(large) => large.rank(member),
+            Repr::Small(small) => small.rank(member),
+            Repr::Large(large) => large.rank(member),
         }
     }
 
@@ -213,8 +213,8 @@ impl SortedSet {
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Result<(), Full> {
         let small = match &mut self.form {
-            Form::Small(small) => small,
-            Form::Large(large) => return large.update(member, decide),
+            Repr::Small(small) => small,
+            Repr::Large(large) => return large.update(member, decide),
         };
         let found = small.find(member);
         let Some(score) = decide(found.map(|(_, score)| score)) else {
@@ -258,12 +258,12 @@ impl SortedSet {
     /// Removes `member`. The score that it had.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
-            Form::Small(small) => {
+            Repr::Small(small) => {
                 let (place, score) = small.find(member)?;
                 small.remove_at(place);
                 Some(score)
             }
-            Form::Large(large) => large.remove(member),
+            Repr::Large(large) => large.remove(member),
         }
     }
 
@@ -274,8 +274,8 @@ impl SortedSet {
             return;
         }
         match &mut self.form {
-            Form::Small(small) => small.remove_range(ranks, removed),
-            Form::Large(large) => large.remove_range(ranks, removed),
+            Repr::Small(small) => small.remove_range(ranks, removed),
+            Repr::Large(large) => large.remove_range(ranks, removed),
         }
     }
 
@@ -283,11 +283,11 @@ impl SortedSet {
     #[must_use]
     pub fn rank_of_score(&self, score: f64, is_behind: bool) -> usize {
         match &self.form {
-            Form::Small(small) => small.rank_where(|one| match is_behind {
+            Repr::Small(small) => small.rank_where(|one| match is_behind {
                 true => one.score <= score,
                 false => one.score < score,
             }),
-            Form::Large(large) => large.rank_of_score(score, is_behind),
+            Repr::Large(large) => large.rank_of_score(score, is_behind),
         }
     }
 
@@ -296,11 +296,11 @@ impl SortedSet {
     #[must_use]
     pub fn rank_of_member(&self, member: &[u8], is_behind: bool) -> usize {
         match &self.form {
-            Form::Small(small) => small.rank_where(|one| match is_behind {
+            Repr::Small(small) => small.rank_where(|one| match is_behind {
                 true => one.member.as_bytes() <= member,
                 false => one.member.as_bytes() < member,
             }),
-            Form::Large(large) => large.rank_of_member(member, is_behind),
+            Repr::Large(large) => large.rank_of_member(member, is_behind),
         }
     }
 
@@ -309,8 +309,8 @@ impl SortedSet {
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let ranks = ranks.start.min(ranks.end)..ranks.end;
         match &self.form {
-            Form::Small(small) => Iter::Small(small.iter(ranks)),
-            Form::Large(large) => Iter::Large(large.iter(ranks)),
+            Repr::Small(small) => Iter::Small(small.iter(ranks)),
+            Repr::Large(large) => Iter::Large(large.iter(ranks)),
         }
     }
 
@@ -324,26 +324,26 @@ impl SortedSet {
     /// small set is shown at once. What is there from the first call to the last is shown.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Scored<'_>)) -> u64 {
         match &self.form {
-            Form::Small(_) => {
+            Repr::Small(_) => {
                 self.iter().for_each(&mut visit);
                 0
             }
-            Form::Large(large) => large.scan(cursor, count, visit),
+            Repr::Large(large) => large.scan(cursor, count, visit),
         }
     }
 
     fn make_large(&mut self) -> Result<&mut Large, Full> {
-        if let Form::Small(small) = &self.form {
+        if let Repr::Small(small) = &self.form {
             let mut large = Box::<Large>::default();
             for one in small.iter(0..small.len()) {
                 let member = one.member.as_bytes();
                 large.insert(one.score, member, hash(member))?;
             }
-            self.form = Form::Large(large);
+            self.form = Repr::Large(large);
         }
         match &mut self.form {
-            Form::Large(large) => Ok(large),
-            Form::Small(_) => Err(Full),
+            Repr::Large(large) => Ok(large),
+            Repr::Small(_) => Err(Full),
         }
     }
 }

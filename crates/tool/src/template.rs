@@ -10,10 +10,10 @@ use std::num::NonZeroU64;
 pub(crate) const RANDOM_DIGITS: usize = 12;
 /// What precedes the digits of `__key__`.
 const KEY_PREFIX: &[u8] = b"key:";
-const PLACES: [(&[u8], Place); 3] = [
-    (b"__key__", Place::Key),
-    (b"__rand_int__", Place::Digits { below: None }),
-    (b"__data__", Place::Data),
+const PLACES: [(&[u8], Placeholder); 3] = [
+    (b"__key__", Placeholder::Key),
+    (b"__rand_int__", Placeholder::Digits { below: None }),
+    (b"__data__", Placeholder::Data),
 ];
 /// What precedes the limit of `__rand_int:N__`, and what follows it.
 const LIMITED: (&[u8], &[u8]) = (b"__rand_int:", b"__");
@@ -37,11 +37,11 @@ enum Words {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Bytes(Vec<u8>),
-    Place(Place),
+    Placeholder(Placeholder),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Placeholder {
     Key,
     Digits { below: Option<NonZeroU64> },
     Data,
@@ -135,20 +135,20 @@ impl Filling<'_> {
     fn length(&self, piece: &Piece) -> usize {
         match piece {
             Piece::Bytes(bytes) => bytes.len(),
-            Piece::Place(Place::Key) => self.key_bytes,
-            Piece::Place(Place::Digits { .. }) => RANDOM_DIGITS,
-            Piece::Place(Place::Data) => self.data.len(),
+            Piece::Placeholder(Placeholder::Key) => self.key_bytes,
+            Piece::Placeholder(Placeholder::Digits { .. }) => RANDOM_DIGITS,
+            Piece::Placeholder(Placeholder::Data) => self.data.len(),
         }
     }
 
     fn push(&self, piece: &Piece, out: &mut Vec<u8>, digits: &mut Vec<DigitSpan>) {
         match piece {
             Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-            Piece::Place(Place::Data) => out.extend_from_slice(self.data),
-            Piece::Place(Place::Digits { below }) => {
+            Piece::Placeholder(Placeholder::Data) => out.extend_from_slice(self.data),
+            Piece::Placeholder(Placeholder::Digits { below }) => {
                 push_digits(RANDOM_DIGITS, *below, out, digits);
             }
-            Piece::Place(Place::Key) => {
+            Piece::Placeholder(Placeholder::Key) => {
                 let prefix = &KEY_PREFIX[..KEY_PREFIX.len().min(self.key_bytes.saturating_sub(1))];
                 out.extend_from_slice(prefix);
                 push_digits(self.key_bytes - prefix.len(), None, out, digits);
@@ -181,7 +181,7 @@ fn pieces(word: &[u8]) -> Vec<Piece> {
             if !literal.is_empty() {
                 pieces.push(Piece::Bytes(std::mem::take(&mut literal)));
             }
-            pieces.push(Piece::Place(place));
+            pieces.push(Piece::Placeholder(place));
             rest = &rest[mark_bytes..];
         } else {
             literal.push(byte);
@@ -195,7 +195,7 @@ fn pieces(word: &[u8]) -> Vec<Piece> {
 }
 
 /// The place that `text` begins with, and the length of its mark.
-fn place(text: &[u8]) -> Option<(Place, usize)> {
+fn place(text: &[u8]) -> Option<(Placeholder, usize)> {
     let plain = PLACES.iter().find(|(mark, _)| text.starts_with(mark));
     plain
         .map(|(mark, place)| (*place, mark.len()))
@@ -203,7 +203,7 @@ fn place(text: &[u8]) -> Option<(Place, usize)> {
 }
 
 /// `__rand_int:N__`.
-fn limited_digits(text: &[u8]) -> Option<(Place, usize)> {
+fn limited_digits(text: &[u8]) -> Option<(Placeholder, usize)> {
     let (before, after) = LIMITED;
     let limit = text.strip_prefix(before)?;
     let digits = limit
@@ -215,7 +215,7 @@ fn limited_digits(text: &[u8]) -> Option<(Place, usize)> {
     }
     let below = std::str::from_utf8(&limit[..digits]).ok()?.parse().ok()?;
     let mark_bytes = before.len() + digits + after.len();
-    Some((Place::Digits { below: Some(below) }, mark_bytes))
+    Some((Placeholder::Digits { below: Some(below) }, mark_bytes))
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ mod damage;
 mod golden;
 
 /// A directory of its own, removed with what is in it.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         // What is left behind is in a directory for such things.
         let _removed = std::fs::remove_dir_all(&self.0);
@@ -109,7 +109,7 @@ fn open(path: &Path, entry: &PartEntry) -> Result<PartReader, CheckpointFault> {
 }
 
 /// A whole checkpoint of two parts in `place`.
-fn checkpoint(place: &Place, generation: u64) -> Manifest {
+fn checkpoint(place: &TestDirectory, generation: u64) -> Manifest {
     let directory = free_directory(&SystemDisk, &place.0, generation).unwrap();
     let path = place.0.join(&directory);
     SystemDisk.create_directory(&path).unwrap();
@@ -139,7 +139,7 @@ fn checkpoint(place: &Place, generation: u64) -> Manifest {
 
 #[test]
 fn what_is_written_comes_back() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0001.part");
     let records: Vec<Kept> = (0..20_000).map(record).collect();
     let (entry, databases) = write(&path, head(1), &records);
@@ -154,7 +154,7 @@ fn what_is_written_comes_back() {
 
 #[test]
 fn a_part_without_records_is_one() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0000.part");
     let (entry, databases) = write(&path, head(0), &[]);
     assert_eq!((entry.bytes, databases.len()), (120, 0));
@@ -163,7 +163,7 @@ fn a_part_without_records_is_one() {
 
 #[test]
 fn long_records_go_over_several_blocks() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let lengths = [
         10,
         PAYLOAD_BYTES_MAX - 100,
@@ -220,7 +220,7 @@ fn of_one(database: u16, bytes: usize) -> Vec<Kept> {
 
 #[test]
 fn a_run_is_written_as_it_is_and_comes_back_as_records() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0002.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(2)).unwrap();
     let (short, long) = (1_000, 64_000);
@@ -263,7 +263,7 @@ fn a_run_is_written_as_it_is_and_comes_back_as_records() {
 
 #[test]
 fn runs_fill_blocks_to_the_last_byte() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0000.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
     let of_length = |bytes: usize| {
@@ -288,7 +288,7 @@ fn runs_fill_blocks_to_the_last_byte() {
 
 #[test]
 fn a_run_that_no_block_can_have_is_not_written() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0000.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
     let run = run_of(&of_one(0, 1_000));
@@ -306,7 +306,7 @@ fn a_run_that_no_block_can_have_is_not_written() {
 
 #[test]
 fn a_run_of_other_records_than_was_said_is_refused_when_it_is_read() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let some = of_one(3, 1_000);
     for records in [some.len() - 1, some.len() + 1] {
         let path = place.0.join(format!("{records}.part"));
@@ -320,7 +320,7 @@ fn a_run_of_other_records_than_was_said_is_refused_when_it_is_read() {
 
 #[test]
 fn a_body_of_another_length_is_not_written() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut writer = PartWriter::create(&SystemDisk, &place.0.join("part"), head(0)).unwrap();
     for (said, given) in [(3, &b"ab"[..]), (1, b"ab"), (1 << 40, b"ab")] {
         let written = writer.record(&RecordHead::default(), b"k", said, [given]);
@@ -330,7 +330,7 @@ fn a_body_of_another_length_is_not_written() {
 
 #[test]
 fn a_manifest_is_replaced_and_what_it_replaced_goes() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     assert_eq!(read_manifest(&SystemDisk, &place.0).unwrap(), None);
     let first = checkpoint(&place, 6);
     replace_manifest(&SystemDisk, &place.0, &first).unwrap();
@@ -358,7 +358,7 @@ fn a_manifest_is_replaced_and_what_it_replaced_goes() {
 
 #[test]
 fn parts_of_other_checkpoints_are_refused() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let (first, second) = (checkpoint(&place, 6), checkpoint(&place, 7));
     let flaw = |manifest: &Manifest| match verify(&SystemDisk, &place.0, manifest) {
         Err(CheckpointFault::Damaged { flaw, .. }) => Some(flaw),
@@ -411,7 +411,7 @@ proptest! {
 
     #[test]
     fn any_records_come_back(records in prop::collection::vec(any_record(), 0..50)) {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let path = place.0.join("0003.part");
         let (entry, _) = write(&path, head(3), &records);
         prop_assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);

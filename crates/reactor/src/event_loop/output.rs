@@ -17,7 +17,7 @@ use base::shared_bytes::Attachment;
 use super::{EventLoop, FLUSH_BYTES};
 use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
-use crate::outbox::Place;
+use crate::outbox::RangeBuffer;
 use crate::pending::Pending;
 use crate::service::{
     CloseReason, Departure, OutputArena as _, REPLIES_BYTES_UNASKED, Service, Verdict,
@@ -58,9 +58,9 @@ impl<S: Service> EventLoop<S> {
         let (mut arena_sent, mut aside_sent) = (0, 0);
         for range in &outbox.ranges {
             let (rest, sent) = match range.place {
-                Place::Arena => (&mut arena, &mut arena_sent),
-                Place::Aside => (&mut aside, &mut aside_sent),
-                Place::Shared => {
+                RangeBuffer::Arena => (&mut arena, &mut arena_sent),
+                RangeBuffer::Other => (&mut aside, &mut aside_sent),
+                RangeBuffer::Shared => {
                     if let (Some(id), Some(bytes)) = (range.id, outbox.shared.get(range.end)) {
                         send_shared(&mut self.state, &mut self.service, id, bytes);
                     }
@@ -70,7 +70,8 @@ impl<S: Service> EventLoop<S> {
             let (start, bytes);
             (bytes, *rest) = rest.split_at(range.end - *sent);
             (start, *sent) = (*sent, range.end);
-            let attached = |one: &Attachment| range.place == Place::Arena && one.place < range.end;
+            let attached =
+                |one: &Attachment| range.place == RangeBuffer::Arena && one.place < range.end;
             if attachments.peek().is_some_and(attached) {
                 let attached = std::iter::from_fn(|| {
                     let attachment = attachments.next_if(attached)?;

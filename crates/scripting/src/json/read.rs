@@ -10,7 +10,7 @@ pub(super) fn document(lua: &Lua, text: &[u8], settings: &Settings) -> Result<Va
     if matches!(text, [0, ..] | [_, 0, ..]) {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
     }
-    let mut reader = Reader {
+    let mut reader = JsonParser {
         lua,
         text,
         at: 0,
@@ -66,14 +66,14 @@ enum Open {
     Object(Table, Option<Value>),
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     lua: &'a Lua,
     text: &'a [u8],
     at: usize,
     settings: &'a Settings,
 }
 
-impl Reader<'_> {
+impl JsonParser<'_> {
     fn value(&mut self) -> Result<Value, Failure> {
         let mut open: Vec<Open> = Vec::new();
         loop {

@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::value::Deadline;
 use crate::waiting::{Attempt, Waiter, Waiters, Wanted};
 
-type Place = Arc<Waiter<()>>;
+type TestWaiter = Arc<Waiter<()>>;
 
 /// Takes one if there is any, and says so.
 fn take(handle: &mut Handle, key: &Key<'_>) -> bool {
@@ -23,7 +23,11 @@ fn take(handle: &mut Handle, key: &Key<'_>) -> bool {
 }
 
 /// Takes one from one of `names`, or stands in line.
-fn take_or_wait(handle: &mut Handle, waiters: &Arc<Waiters<()>>, names: &[u8]) -> Option<Place> {
+fn take_or_wait(
+    handle: &mut Handle,
+    waiters: &Arc<Waiters<()>>,
+    names: &[u8],
+) -> Option<TestWaiter> {
     let keys: Vec<Key<'_>> = names.chunks(1).map(|name| handle.key(0, name)).collect();
     let place = handle.locked(&keys, |handle| {
         let is_free = |key: &Key<'_>| !waiters.is_ahead(key, Wanted::KnownStream, None);

@@ -40,7 +40,7 @@ const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
 /// Most records are shorter.
 const AHEAD_BYTES: usize = 256;
 
-/// Room of so many batches is kept to be filled again while a snapshot is in progress: some megabytes.
+/// BatchBuffers of so many batches is kept to be filled again while a snapshot is in progress: some megabytes.
 const SPARES_MAX: usize = 32;
 
 /// Who filled a batch.
@@ -59,19 +59,19 @@ pub(super) struct Held {
     spares: Spares,
 }
 
-/// Room of batches that are gone, for those that come: a page that is new costs who fills it more than what
+/// BatchBuffers of batches that are gone, for those that come: a page that is new costs who fills it more than what
 /// is copied there. None is kept while no snapshot is in progress.
 #[derive(Debug, Default)]
-struct Spares(Mutex<Option<Vec<Room>>>);
+struct Spares(Mutex<Option<Vec<BatchBuffers>>>);
 
-type Room = (Vec<u8>, Vec<Beside>);
+type BatchBuffers = (Vec<u8>, Vec<Beside>);
 
 impl Spares {
-    fn take(&self) -> Option<Room> {
+    fn take(&self) -> Option<BatchBuffers> {
         lock(&self.0).as_mut()?.pop()
     }
 
-    fn keep(&self, (mut bytes, mut beside): Room) {
+    fn keep(&self, (mut bytes, mut beside): BatchBuffers) {
         bytes.clear();
         beside.clear();
         if let Some(spares) = lock(&self.0).as_mut()

@@ -50,7 +50,7 @@ impl Block {
 
 /// The place of an element: its block, and the place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ElementPosition {
     pub(super) block: usize,
     pub(super) at: At,
 }
@@ -202,8 +202,13 @@ impl Blocks {
     }
 
     /// Puts an element before the one at `place`, which may be the end of a block.
-    pub(super) fn insert(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
-        let Place { block, at } = place;
+    pub(super) fn insert(
+        &mut self,
+        place: ElementPosition,
+        element: Element<'_>,
+        limit: BlockLimit,
+    ) {
+        let ElementPosition { block, at } = place;
         let bytes = Packed::entry_bytes(element);
         if takes(self.packed(block), bytes, limit) {
             self.change(block, |block| block.insert(at, element));
@@ -242,8 +247,13 @@ impl Blocks {
     }
 
     /// Puts another element in place of the one at `place`.
-    pub(super) fn replace(&mut self, place: Place, element: Element<'_>, limit: BlockLimit) {
-        let Place { block, at } = place;
+    pub(super) fn replace(
+        &mut self,
+        place: ElementPosition,
+        element: Element<'_>,
+        limit: BlockLimit,
+    ) {
+        let ElementPosition { block, at } = place;
         let bytes = Packed::entry_bytes(element);
         if self.blocks[block].len() == 1 || takes(self.packed(block), bytes, limit) {
             self.change(block, |block| block.replace(at, element));

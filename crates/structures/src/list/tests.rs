@@ -133,7 +133,7 @@ fn compare(list: &List, naive: &[Vec<u8>]) {
 
 /// The sums are those of the blocks, and no block is empty.
 fn check_sums(list: &List) {
-    if let Form::Large(blocks) = &list.form {
+    if let Repr::Large(blocks) = &list.form {
         let all = || list.packed_blocks();
         let buffers: usize = all().map(Packed::memory_bytes).sum();
         let whole = blocks.memory_bytes();

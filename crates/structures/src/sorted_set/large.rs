@@ -169,7 +169,7 @@ impl Large {
             .find(hash, |one| self.members.bytes(one) == member)
     }
 
-    fn remove_at(&mut self, place: tree::Place, hash: u64) {
+    fn remove_at(&mut self, place: tree::EntryPosition, hash: u64) {
         let member = self.tree.member(place);
         self.index.remove(hash, member);
         self.tree.remove(place, &mut self.members);

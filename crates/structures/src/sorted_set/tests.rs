@@ -36,7 +36,7 @@ fn contents(set: &SortedSet) -> Vec<(f64, Vec<u8>)> {
 }
 
 fn check(set: &SortedSet, twin: &Twin) {
-    if let Form::Large(large) = &set.form {
+    if let Repr::Large(large) = &set.form {
         large.check();
     }
     let sorted = twin.sorted();
@@ -152,7 +152,7 @@ fn everything_can_be_removed_from_either_end() {
 }
 
 fn check_form(set: &SortedSet) {
-    if let Form::Large(large) = &set.form {
+    if let Repr::Large(large) = &set.form {
         large.check();
     }
 }

@@ -60,7 +60,7 @@ struct Child {
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryPosition {
     leaf: u32,
     at: usize,
 }
@@ -122,7 +122,7 @@ impl Tree {
             node = children[at].node;
         }
         let at = self.leaves[node].place_for(score, key, members);
-        self.put(Place { leaf: node, at }, score, member);
+        self.put(EntryPosition { leaf: node, at }, score, member);
         members.set_leaf(member, node);
         self.len += 1;
         if at == 0 {
@@ -137,7 +137,7 @@ impl Tree {
     }
 
     /// Removes an entry.
-    pub(super) fn remove(&mut self, place: Place, members: &mut Members) {
+    pub(super) fn remove(&mut self, place: EntryPosition, members: &mut Members) {
         self.len -= 1;
         if self.len == 0 {
             *self = Self::default();
@@ -158,7 +158,7 @@ impl Tree {
     }
 
     /// Gives an entry another score.
-    pub(super) fn rescore(&mut self, place: Place, score: f64, members: &mut Members) {
+    pub(super) fn rescore(&mut self, place: EntryPosition, score: f64, members: &mut Members) {
         let member = self.member(place);
         let leaf = &mut self.leaves[place.leaf];
         // Strictly between its neighbours, in the same leaf: it stays where it is.
@@ -203,27 +203,27 @@ impl Tree {
 
     /// Where the entry of a member is. O(entries of a leaf).
     #[inline]
-    pub(super) fn find(&self, member: MemberRef, members: &Members) -> Option<Place> {
+    pub(super) fn find(&self, member: MemberRef, members: &Members) -> Option<EntryPosition> {
         let leaf = members.leaf(member);
         let entries = &self.leaves[leaf].members;
         let at = entries.iter().position(|one| *one == member)?;
-        Some(Place { leaf, at })
+        Some(EntryPosition { leaf, at })
     }
 
     /// The score of an entry.
     #[inline]
-    pub(super) fn score(&self, place: Place) -> f64 {
+    pub(super) fn score(&self, place: EntryPosition) -> f64 {
         self.leaves[place.leaf].scores[place.at]
     }
 
     /// The member of an entry.
     #[inline]
-    pub(super) fn member(&self, place: Place) -> MemberRef {
+    pub(super) fn member(&self, place: EntryPosition) -> MemberRef {
         self.leaves[place.leaf].members[place.at]
     }
 
     /// How many entries are before this one. O(log n).
-    pub(super) fn rank(&self, place: Place) -> usize {
+    pub(super) fn rank(&self, place: EntryPosition) -> usize {
         let mut rank = place.at;
         let (mut node, mut parent) = (place.leaf, self.leaves[place.leaf].parent);
         while parent != NONE {
@@ -240,7 +240,7 @@ impl Tree {
     }
 
     /// The entry with `rank` others before it, if there are so many. O(log n).
-    pub(super) fn select(&self, rank: usize) -> Option<Place> {
+    pub(super) fn select(&self, rank: usize) -> Option<EntryPosition> {
         if rank >= self.len {
             return None;
         }
@@ -255,7 +255,7 @@ impl Tree {
                 left -= count;
             }
         }
-        Some(Place {
+        Some(EntryPosition {
             leaf: node,
             at: left,
         })
@@ -291,7 +291,7 @@ impl Tree {
     pub(super) fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
         let end = ranks.end.min(self.len);
         let left = end.saturating_sub(ranks.start);
-        let nowhere = Place { leaf: NONE, at: 0 };
+        let nowhere = EntryPosition { leaf: NONE, at: 0 };
         Iter {
             tree: self,
             front: self.select(ranks.start).unwrap_or(nowhere),
@@ -304,7 +304,7 @@ impl Tree {
     }
 
     /// Puts an entry into a leaf.
-    fn put(&mut self, place: Place, score: f64, member: MemberRef) {
+    fn put(&mut self, place: EntryPosition, score: f64, member: MemberRef) {
         let leaf = &self.leaves[place.leaf];
         let length = leaf.scores.len();
         if length == leaf.scores.capacity() {
@@ -413,8 +413,8 @@ fn child_for(children: &[Child], score: f64, key: &[u8], members: &Members) -> u
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     tree: &'a Tree,
-    front: Place,
-    back: Place,
+    front: EntryPosition,
+    back: EntryPosition,
     left: usize,
 }
 
@@ -428,7 +428,7 @@ impl Iterator for Iter<'_> {
         let entry = (leaf.scores[self.front.at], leaf.members[self.front.at]);
         self.front.at += 1;
         if self.front.at == leaf.scores.len() {
-            self.front = Place {
+            self.front = EntryPosition {
                 leaf: leaf.next,
                 at: 0,
             };
@@ -451,7 +451,7 @@ impl DoubleEndedIterator for Iter<'_> {
             self.back.at = at;
         } else if self.left > 0 {
             let previous = &self.tree.leaves[leaf.previous];
-            self.back = Place {
+            self.back = EntryPosition {
                 leaf: leaf.previous,
                 at: previous.scores.len() - 1,
             };

@@ -118,7 +118,7 @@ fn append_length(heap: &mut Vec<u8>, length: usize, is_wide: bool) {
 
 /// Where the parts of an entry stand in its page.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EntryLayout {
     flags: u8,
     /// Behind the flags and the deadline.
     body: usize,
@@ -127,7 +127,7 @@ pub(super) struct Place {
     start: usize,
 }
 
-impl Place {
+impl EntryLayout {
     /// Reads the head of the entry that starts at `offset`. In line, so that who wants the key alone does
     /// not pay for the rest.
     #[inline(always)]

@@ -18,7 +18,7 @@
 
 use base::{cache, lanes};
 
-use super::entry::{self, Entry, Large, Place};
+use super::entry::{self, Entry, EntryLayout, Large};
 
 const GROUP: usize = 16;
 const GROUPS: usize = 8;
@@ -162,7 +162,7 @@ impl Page {
     }
 
     #[inline]
-    fn find_by(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Slot> {
+    fn find_by(&self, hash: u64, is_it: impl Fn(EntryLayout) -> bool) -> Option<Slot> {
         let tag = tag_of(hash);
         let mut group = home_of(hash);
         for _ in 0..GROUPS {
@@ -287,8 +287,8 @@ impl Page {
     }
 
     #[inline(always)]
-    fn place(&self, slot: Slot) -> Place {
-        Place::of(&self.heap, self.offset(slot))
+    fn place(&self, slot: Slot) -> EntryLayout {
+        EntryLayout::of(&self.heap, self.offset(slot))
     }
 
     #[inline]
@@ -344,7 +344,7 @@ impl Page {
 
     /// The bytes behind `place` belong to no slot any more.
     #[allow(clippy::cast_possible_truncation, reason = "at most HEAP_BYTES_MAX")]
-    fn discard(&mut self, place: Place) {
+    fn discard(&mut self, place: EntryLayout) {
         self.garbage_bytes += place.bytes() as u32;
         if let Some(index) = place.large(&self.heap)
             && let Some(outside) = &mut self.outside
@@ -376,7 +376,7 @@ impl Page {
         for slot in 0..SLOTS {
             if self.is_used(slot) {
                 let offset = self.offset(slot);
-                let bytes = Place::of(&old, offset).bytes();
+                let bytes = EntryLayout::of(&old, offset).bytes();
                 self.set_offset(slot, self.heap.len());
                 self.heap.extend_from_slice(&old[offset..offset + bytes]);
             }

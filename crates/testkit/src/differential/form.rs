@@ -50,7 +50,7 @@ impl Form {
     /// # Errors
     /// What is wrong, and where.
     pub(super) fn parse(text: &'static str) -> Result<Self, String> {
-        let mut reader = Reader { rest: text };
+        let mut reader = FormParser { rest: text };
         let form = reader.choice()?;
         match reader.rest {
             "" => Ok(form),
@@ -150,11 +150,11 @@ fn spoil(words: &mut Vec<Vec<u8>>, draw: &mut Draw) {
     }
 }
 
-struct Reader {
+struct FormParser {
     rest: &'static str,
 }
 
-impl Reader {
+impl FormParser {
     fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start();
     }

@@ -119,7 +119,7 @@ impl Transcript {
     }
 
     fn read(path: &str, text: &str, replies_needed: bool) -> Result<Self, ParseError> {
-        let mut reader = Reader {
+        let mut reader = TranscriptParser {
             lines: text.lines().collect(),
             at: 0,
             replies_needed,
@@ -141,7 +141,7 @@ impl Transcript {
 
 type Read<T> = Result<T, (Line, String)>;
 
-struct Reader<'a> {
+struct TranscriptParser<'a> {
     lines: Vec<&'a str>,
     /// Index of the next line.
     at: usize,
@@ -150,7 +150,7 @@ struct Reader<'a> {
     steps: Vec<(Line, Step)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TranscriptParser<'a> {
     fn read(&mut self) -> Read<()> {
         while let Some((line, text)) = self.next_line() {
             let step = if let Some(rest) = text.strip_prefix(">>") {

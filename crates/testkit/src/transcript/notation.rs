@@ -28,7 +28,7 @@ pub(super) fn parse(line: &str) -> Parsed<Pattern> {
     if let Some(text) = line.strip_prefix('-') {
         return Ok(Pattern::Exactly(Value::Error(text.as_bytes().to_vec())));
     }
-    let mut reader = Reader { line, at: 0 };
+    let mut reader = NotationParser { line, at: 0 };
     let pattern = reader.pattern()?;
     reader.skip_spaces();
     match reader.rest() {
@@ -114,12 +114,12 @@ fn show_pairs(out: &mut String, open: &str, pairs: &[(Value, Value)]) {
     out.push('}');
 }
 
-struct Reader<'a> {
+struct NotationParser<'a> {
     line: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> NotationParser<'a> {
     fn rest(&self) -> &'a str {
         &self.line[self.at..]
     }

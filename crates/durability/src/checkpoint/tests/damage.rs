@@ -3,7 +3,7 @@
 use super::*;
 
 /// A part of several blocks and a long record, which is yet small enough to be changed at every byte.
-fn small_part(place: &Place) -> (PathBuf, PartEntry, Vec<u8>) {
+fn small_part(place: &TestDirectory) -> (PathBuf, PartEntry, Vec<u8>) {
     let path = place.0.join("0000.part");
     let records: Vec<Kept> = (0..12).map(record).collect();
     let (entry, _) = write(&path, head(0), &records);
@@ -26,7 +26,7 @@ fn refusal(path: &Path) -> Result<usize, CheckpointFault> {
 
 #[test]
 fn every_changed_byte_of_a_part_is_found() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let (_, _, bytes) = small_part(&place);
     let changes = [0x01, 0x20, 0x80, 0xff];
     let changed = place.0.join("changed");
@@ -46,7 +46,7 @@ fn every_changed_byte_of_a_part_is_found() {
 
 #[test]
 fn every_cut_of_a_part_is_found() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let (_, entry, bytes) = small_part(&place);
     let changed = place.0.join("changed");
     for len in 0..bytes.len() {
@@ -67,7 +67,7 @@ fn every_cut_of_a_part_is_found() {
 
 #[test]
 fn a_block_left_out_or_moved_is_found() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0000.part");
     let records: Vec<Kept> = (0..16_000).map(record).collect();
     let (entry, _) = write(&path, head(0), &records);
@@ -104,7 +104,7 @@ fn a_block_left_out_or_moved_is_found() {
 
 #[test]
 fn every_changed_byte_of_a_manifest_is_found() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let text = checkpoint(&place, 7).encode().into_bytes();
     for at in 0..text.len() {
         for change in 1..=u8::MAX {
@@ -125,7 +125,7 @@ fn every_changed_byte_of_a_manifest_is_found() {
 
 #[test]
 fn a_manifest_has_one_spelling() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let text = checkpoint(&place, 7).encode();
     let content = &text[..text.len() - "end 0123456789abcdef\n".len()];
     let spelled = |from: &str, to: &str| {

@@ -52,7 +52,7 @@ fn compare(name: &str, bytes: &[u8]) -> PathBuf {
 
 #[test]
 fn golden_part() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let path = place.0.join("0000.part");
     let (entry, _) = write(&path, head(0), &records());
     let golden = compare("checkpoint.part", &std::fs::read(&path).unwrap());
@@ -89,7 +89,7 @@ fn golden_manifest() {
 
 #[test]
 fn a_newer_part_is_refused_by_its_version() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut bytes = std::fs::read(vectors().join("checkpoint.part")).unwrap();
     bytes[8] = 2;
     let path = place.write("0000.part", &bytes);

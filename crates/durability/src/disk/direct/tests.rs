@@ -15,9 +15,9 @@ const SMALL_PIECE_BYTES: usize = 4 * PAGE_BYTES;
 
 /// A file that goes with its test.
 #[derive(Debug)]
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _gone = std::fs::remove_file(&self.0);
     }
@@ -194,7 +194,7 @@ proptest! {
             1 => Just(Direct::Refusing),
         ],
     ) {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let file = place.file(direct);
         if !has_thread {
             file.state().pump = None;
@@ -211,7 +211,7 @@ proptest! {
 /// What is behind the last page is put together with what follows, and goes there again.
 #[test]
 fn pages_of_words_go_from_where_they_are() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let file = place.file(Direct::AsItIs);
     file.state().pump = None;
     let mut model = Model::default();
@@ -229,7 +229,7 @@ fn pages_of_words_go_from_where_they_are() {
 
 #[test]
 fn what_is_read_past_the_cache_is_what_was_written() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let file = create(&place.0, Helper::Thread).unwrap();
     let mut model = Model::default();
     for len in [64, 262_000, 1_300_000, 1_000_000, 56] {
@@ -260,7 +260,7 @@ fn what_is_read_past_the_cache_is_what_was_written() {
 
 #[test]
 fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     std::fs::write(&place.0, [9; 3 * PAGE_BYTES]).unwrap();
     let file = rewrite(&place.0).unwrap();
     let mut end = 0;
@@ -278,7 +278,7 @@ fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
 }
 
 /// A file with its bytes, and who reads it in small pieces.
-fn written(place: &Place, len: usize) -> (Vec<u8>, DirectReader) {
+fn written(place: &TestDirectory, len: usize) -> (Vec<u8>, DirectReader) {
     let bytes = Model::default().fresh(len);
     std::fs::write(&place.0, &bytes).unwrap();
     let plain = File::open(&place.0).unwrap();
@@ -306,7 +306,7 @@ proptest! {
         reads in prop::collection::vec((0..210_000_usize, 0..40_000_usize), 0..20),
         (step, window) in (1..9_000_usize, 1..9_000_usize),
     ) {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let (bytes, reader) = written(&place, len);
         for (at, len) in reads {
             check_read(&reader, &bytes, at, len);
@@ -320,7 +320,7 @@ proptest! {
 #[test]
 fn where_it_is_refused_the_usual_way_is_taken() {
     for direct in [Direct::Missing, Direct::Refusing] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let file = place.file(direct);
         let bytes = Model::default().fresh(3 * SMALL_PIECE_BYTES);
         file.write_at(&bytes, 0).unwrap();

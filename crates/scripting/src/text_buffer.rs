@@ -33,12 +33,12 @@ const TEXTS: u8 = 4;
 pub(crate) const RAISED: u8 = 5;
 
 /// See the module.
-pub(crate) struct Exchange {
+pub(crate) struct TextBuffer {
     buffer: Buffer,
     several: RefCell<Vec<u8>>,
 }
 
-impl Exchange {
+impl TextBuffer {
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         Ok(Self {
             buffer: lua.create_buffer_with_capacity(SHARED_BYTES)?,
