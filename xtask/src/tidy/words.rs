@@ -1,4 +1,8 @@
-//! Words that do not belong into the source: open ends, places of one machine, registries.
+//! Words that do not belong in the source: open ends, places of one machine, registries, and older words
+//! for which the glossary (`docs/glossary.md`) has another.
+//!
+//! An older word may be used in Rust files as often as [`OLDER_WORDS`] says, and no more: who removes uses
+//! lowers the number. At 0 the word is gone.
 
 use super::sources::Source;
 
@@ -19,6 +23,26 @@ const WORDS: &[(&[&str], Place)] = &[
     (&["repo.", "maven"], Place::Anywhere),
     (&["deb.", "debian"], Place::Anywhere),
 ];
+
+/// An older word (in the singular, lower case), the glossary's, and how many lines of Rust may still have the
+/// older one.
+///
+/// Two that the glossary replaces are not counted, for they are plain English, too: *told*, and *exchange*, which
+/// atomics do.
+const OLDER_WORDS: &[(&str, &str, usize)] = &[
+    ("courtesy", "background work", 156),
+    ("guest", "background thread", 124),
+    ("aside", "offload", 234),
+    ("door", "listener", 23),
+    ("departure", "held reply", 103),
+    ("keeper", "persistence", 94),
+    ("tracker", "client cache", 29),
+    ("arrival", "bulk upload", 58),
+    ("lap", "latency", 28),
+];
+
+/// This file names the older words itself.
+const SELF: &str = "xtask/src/tidy/words.rs";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -51,7 +75,51 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
             }
         }
     }
+    faults.extend(older_word_faults(sources, OLDER_WORDS));
     faults
+}
+
+/// Older words that are used more often than they may be.
+fn older_word_faults(sources: &[Source], words: &[(&str, &str, usize)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (older, better, lines_max) in words {
+        let lines = sources
+            .iter()
+            .filter(|source| source.is_rust() && source.path != SELF)
+            .flat_map(Source::lines)
+            .filter(|(_, line)| words_of(line).any(|word| is_word(&word, older)))
+            .count();
+        if lines > *lines_max {
+            faults.push(format!(
+                "docs/glossary.md:1: {lines} lines say {older}, at most {lines_max} may: write {better}"
+            ));
+        }
+    }
+    faults
+}
+
+/// Whether it is the word, or its plural.
+fn is_word(word: &str, wanted: &str) -> bool {
+    word == wanted || word.strip_suffix('s') == Some(wanted)
+}
+
+/// The words of a line in lower case: those of `snake_case` and of `CamelCase` one by one.
+fn words_of(line: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in line.chars() {
+        let begins = letter.is_uppercase() && was_lower;
+        if begins || !letter.is_alphabetic() {
+            words.push(String::new());
+        }
+        if letter.is_alphabetic()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+        was_lower = letter.is_lowercase();
+    }
+    words.into_iter().filter(|word| !word.is_empty())
 }
 
 fn is_fault(source: &Source, line: &str, word: &str, place: Place) -> bool {
@@ -89,5 +157,27 @@ mod tests {
         assert_eq!(check(&format!("let a = \"{open_end}\";")), 0);
         assert_eq!(check("// nothing open"), 0);
         assert_eq!(check(&["see /ro", "ot/file"].concat()), 1);
+    }
+
+    #[test]
+    fn older_words_may_become_fewer_only() {
+        let check = |text: &str, lines_max: usize| {
+            let source = Source {
+                path: "a.rs".to_owned(),
+                text: text.to_owned(),
+            };
+            older_word_faults(&[source], &[("keeper", "persistence", lines_max)])
+        };
+        assert!(check("let a = 1;", 0).is_empty());
+        assert!(check("// a bookkeeper, and what was kept", 0).is_empty());
+        for used in [
+            "// the keeper's",
+            "let my_keeper = 1;",
+            "struct TheKeeper;",
+            "fn keepers() {}",
+        ] {
+            assert_eq!(check(used, 0).len(), 1, "{used}");
+            assert!(check(used, 1).is_empty(), "{used}");
+        }
     }
 }
