@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("reactor", &["base"]),
     ("structures", &["base"]),
     ("durability", &["base"]),
+    ("replication", &["base", "durability"]),
     ("rdb", &["base", "structures"]),
     ("scripting", &["base", "protocol"]),
     ("store", &["base", "structures"]),

@@ -1,0 +1,319 @@
+//! What a primary answers a replica that attaches: continue, rewind, full sync, or no.
+//!
+//! The answer is a function of two histories, so that both ends, tests and the simulation ask the same
+//! code. It is what keeps an empty or older primary from erasing a replica's data.
+
+use std::fmt;
+
+use crate::lineage::Lineage;
+use crate::planted::{self, Bug};
+
+/// What a replica says of its own log when it attaches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// Which terms wrote it.
+    pub lineage: Lineage,
+    /// Where it ends.
+    pub end: u64,
+    /// Up to where it is on disk.
+    pub durable: u64,
+    /// It holds data, whether its log says so or not.
+    pub has_data: bool,
+    /// An operator allowed it to give up data that is unrelated to the primary's.
+    pub may_discard: bool,
+    /// Its log or its data proved to be damaged: going on from its end is no use.
+    pub is_damaged: bool,
+}
+
+/// What a primary has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrimaryLog {
+    /// Which terms wrote its log.
+    pub lineage: Lineage,
+    /// The oldest sequence that it can still send.
+    pub oldest: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// It holds data.
+    pub has_data: bool,
+    /// Its log from sequence 0 on makes up all of its data: no checkpoint holds more.
+    pub is_whole: bool,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The replica's log is a beginning of the primary's: it goes on from here.
+    Continue {
+        /// The replica's end.
+        from: u64,
+    },
+    /// The replica's log has more than both share: it truncates it, sets the rest aside, and attaches again.
+    Rewind {
+        /// Where they fork.
+        to: u64,
+    },
+    /// It is given everything.
+    Full(FullReason),
+    /// It keeps what it has, and follows nobody.
+    Refuse(Refusal),
+}
+
+/// Why a replica is given everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FullReason {
+    /// It has nothing.
+    Empty,
+    /// The log does not reach back to its end any more.
+    Lapped,
+    /// Its data is unrelated, and an operator allowed it to give that up.
+    Discards,
+    /// Its data is a beginning of the primary's, and damaged.
+    Damaged,
+}
+
+/// Why a replica is refused. The numbers are those of the link's `refuse` message and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The primary is empty, the replica is not.
+    PrimaryEmpty = 1,
+    /// The primary's last term is older than the replica's.
+    PrimaryOlder = 2,
+    /// Both are in the same term, and the primary has less of it.
+    PrimaryBehind = 3,
+    /// Both have a last term with the same number that is not the same term.
+    SplitBrain = 4,
+    /// The histories have nothing in common.
+    Unrelated = 5,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::PrimaryEmpty,
+        Self::PrimaryOlder,
+        Self::PrimaryBehind,
+        Self::SplitBrain,
+        Self::Unrelated,
+    ];
+
+    /// The refusal with a number.
+    #[must_use]
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| *it as u8 == number)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PrimaryEmpty => "the primary is empty and this replica has data",
+            Self::PrimaryOlder => "the primary's last term is older than this replica's",
+            Self::PrimaryBehind => "the primary has less of the same term than this replica",
+            Self::SplitBrain => "primary and replica each began a term of the same number",
+            Self::Unrelated => "the data of primary and replica have no history in common",
+        })
+    }
+}
+
+/// What a primary answers a replica.
+///
+/// Where the replica may discard its data, everything that would be refused becomes a full sync, but for an
+/// empty primary: who wants an empty replica deletes its data there.
+#[must_use]
+pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
+    if !replica.has_data && replica.lineage.terms().is_empty() {
+        // An empty log is a beginning of every log that has everything from 0 on.
+        return if replica.end == 0 && primary.oldest == 0 && primary.is_whole {
+            Verdict::Continue { from: 0 }
+        } else {
+            Verdict::Full(FullReason::Empty)
+        };
+    }
+    if planted::is_on(Bug::SkipLineage) {
+        return Verdict::Full(FullReason::Discards);
+    }
+    if !primary.has_data {
+        return Verdict::Refuse(Refusal::PrimaryEmpty);
+    }
+    match compare(primary, replica) {
+        Ok(verdict) => verdict,
+        Err(_) if replica.may_discard => Verdict::Full(FullReason::Discards),
+        Err(refusal) => Verdict::Refuse(refusal),
+    }
+}
+
+/// The answer where both have data.
+fn compare(primary: &PrimaryLog, replica: &Attach) -> Result<Verdict, Refusal> {
+    let (ours, theirs) = (&primary.lineage, &replica.lineage);
+    let fork = ours.fork(primary.end, theirs, replica.end);
+    let (last, theirs_last) = (ours.last(), theirs.last());
+    match ours.last_number().cmp(&theirs.last_number()) {
+        std::cmp::Ordering::Less => return Err(Refusal::PrimaryOlder),
+        std::cmp::Ordering::Equal if last.map(|it| it.id) != theirs_last.map(|it| it.id) => {
+            return Err(if fork.is_some() {
+                Refusal::SplitBrain
+            } else {
+                Refusal::Unrelated
+            });
+        }
+        _ => {}
+    }
+    let fork = fork.ok_or(Refusal::Unrelated)?;
+    if replica.end > fork && ours.last_number() == theirs.last_number() {
+        return Err(Refusal::PrimaryBehind);
+    }
+    Ok(if replica.is_damaged {
+        Verdict::Full(FullReason::Damaged)
+    } else if fork < primary.oldest {
+        Verdict::Full(FullReason::Lapped)
+    } else if replica.end > fork {
+        Verdict::Rewind { to: fork }
+    } else {
+        Verdict::Continue { from: fork }
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+    use crate::lineage::{Term, TermId};
+
+    fn lineage(terms: &[(u64, u8, u64)]) -> Lineage {
+        let terms = terms.iter().map(|&(number, id, start)| Term {
+            number,
+            id: TermId([id; 20]),
+            start,
+        });
+        Lineage::new(terms.collect()).unwrap()
+    }
+
+    fn primary(terms: &[(u64, u8, u64)], oldest: u64, end: u64) -> PrimaryLog {
+        PrimaryLog {
+            lineage: lineage(terms),
+            oldest,
+            end,
+            has_data: true,
+            is_whole: oldest == 0,
+        }
+    }
+
+    fn replica(terms: &[(u64, u8, u64)], end: u64) -> Attach {
+        Attach {
+            lineage: lineage(terms),
+            end,
+            durable: end,
+            has_data: true,
+            may_discard: false,
+            is_damaged: false,
+        }
+    }
+
+    #[test]
+    fn a_replica_without_anything_begins_at_the_beginning_or_is_given_everything() {
+        let empty = Attach::default();
+        let whole = primary(&[(1, 1, 0)], 0, 400);
+        assert_eq!(judge(&whole, &empty), Verdict::Continue { from: 0 });
+        let cut = primary(&[(1, 1, 0)], 80, 400);
+        assert_eq!(judge(&cut, &empty), Verdict::Full(FullReason::Empty));
+        let without_log = PrimaryLog {
+            has_data: true,
+            ..PrimaryLog::default()
+        };
+        assert_eq!(
+            judge(&without_log, &empty),
+            Verdict::Full(FullReason::Empty)
+        );
+    }
+
+    #[test]
+    fn a_replica_with_a_beginning_of_the_log_goes_on_while_the_log_reaches_back() {
+        let log = primary(&[(1, 1, 0), (2, 2, 100)], 96, 400);
+        let at = |end| judge(&log, &replica(&[(1, 1, 0)], end));
+        assert_eq!(at(96), Verdict::Continue { from: 96 });
+        assert_eq!(at(100), Verdict::Continue { from: 100 });
+        assert_eq!(at(88), Verdict::Full(FullReason::Lapped));
+        let newest = replica(&[(1, 1, 0), (2, 2, 100)], 400);
+        assert_eq!(judge(&log, &newest), Verdict::Continue { from: 400 });
+    }
+
+    #[test]
+    fn a_replica_that_wrote_on_its_own_rewinds_to_the_fork_for_a_newer_term_only() {
+        let newer = primary(&[(1, 1, 0), (3, 3, 100)], 0, 400);
+        assert_eq!(
+            judge(&newer, &replica(&[(1, 1, 0)], 160)),
+            Verdict::Rewind { to: 100 }
+        );
+        let old_reign = replica(&[(1, 1, 0), (2, 2, 104)], 160);
+        assert_eq!(judge(&newer, &old_reign), Verdict::Rewind { to: 100 });
+        let older = primary(&[(1, 1, 0)], 0, 400);
+        assert_eq!(
+            judge(&older, &old_reign),
+            Verdict::Refuse(Refusal::PrimaryOlder)
+        );
+    }
+
+    #[test]
+    fn a_fork_that_the_log_no_longer_reaches_needs_a_full_sync() {
+        let newer = primary(&[(1, 1, 0), (3, 3, 100)], 200, 400);
+        let verdict = judge(&newer, &replica(&[(1, 1, 0)], 160));
+        assert_eq!(verdict, Verdict::Full(FullReason::Lapped));
+    }
+
+    #[test]
+    fn newer_data_is_never_given_up_to_an_empty_older_or_unrelated_primary() {
+        let mut held = replica(&[(2, 2, 0)], 160);
+        let cases = [
+            (PrimaryLog::default(), Refusal::PrimaryEmpty),
+            (primary(&[(1, 1, 0)], 0, 9_000), Refusal::PrimaryOlder),
+            (primary(&[(2, 2, 0)], 0, 80), Refusal::PrimaryBehind),
+            (primary(&[(2, 9, 0)], 0, 9_000), Refusal::Unrelated),
+            (primary(&[(5, 9, 0)], 0, 9_000), Refusal::Unrelated),
+        ];
+        for (log, refusal) in &cases {
+            assert_eq!(judge(log, &held), Verdict::Refuse(*refusal));
+        }
+        let split = (
+            primary(&[(1, 1, 0), (2, 9, 80)], 0, 400),
+            replica(&[(1, 1, 0), (2, 2, 88)], 160),
+        );
+        assert_eq!(
+            judge(&split.0, &split.1),
+            Verdict::Refuse(Refusal::SplitBrain)
+        );
+        // An operator may give it up, but not to nothing.
+        held.may_discard = true;
+        assert_eq!(
+            judge(&cases[0].0, &held),
+            Verdict::Refuse(Refusal::PrimaryEmpty)
+        );
+        for (log, _) in &cases[1..] {
+            assert_eq!(judge(log, &held), Verdict::Full(FullReason::Discards));
+        }
+    }
+
+    #[test]
+    fn damaged_data_is_replaced_by_a_primary_that_has_more_of_the_same() {
+        let mut damaged = replica(&[(2, 2, 0)], 160);
+        damaged.is_damaged = true;
+        let newer = primary(&[(2, 2, 0)], 0, 400);
+        assert_eq!(judge(&newer, &damaged), Verdict::Full(FullReason::Damaged));
+        let older = primary(&[(1, 1, 0)], 0, 400);
+        assert_eq!(
+            judge(&older, &damaged),
+            Verdict::Refuse(Refusal::PrimaryOlder)
+        );
+    }
+
+    #[test]
+    fn refusals_keep_their_numbers() {
+        for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal as usize, at + 1);
+            assert_eq!(Refusal::of(refusal as u8), Some(refusal));
+        }
+        assert_eq!(Refusal::of(0), None);
+        assert_eq!(Refusal::of(6), None);
+    }
+}

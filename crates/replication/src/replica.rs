@@ -1,0 +1,557 @@
+//! The replica's end of a link: how it finds its place in the primary's log, and stays there.
+//!
+//! ```text
+//!                    ┌──────────────── closed, silent, malformed ───────────────┐
+//!                    ▼                                                          │
+//!   Off ─ follow ─► BackOff ─► Connecting ─► Attaching ─┬─ continue ─► Following ┤
+//!                                               ▲       ├─ rewind ──► Rewinding ─┤
+//!                                               └───────┼──────────────┘         │
+//!                                                       ├─ full ────► Syncing ───┘
+//!                                                       └─ refuse ──► Refused
+//! ```
+//!
+//! The replica appends what it is sent to its own log, verbatim, and only at its end: a gap, an overlap or a frame of
+//! another place ends the link, and a new one begins with the histories compared again. It acknowledges what its
+//! log reported, never what it was sent.
+//!
+//! The server performs the [`Action`]s, one after the other, and reports what came of them.
+
+use crate::attach::{Attach, Refusal};
+use crate::link::{Ack, Block, Frames, Full, Message, Resume, SyncEnd};
+use crate::planted::{self, Bug};
+
+/// The first pause after a link that failed.
+pub const BACK_OFF_MS_MIN: u64 = 50;
+/// The longest one: each is twice the one before.
+pub const BACK_OFF_MS_MAX: u64 = 5_000;
+/// So many failures in a row at the same end of the log, and the replica asks for a full sync.
+pub const FAILURES_MAX: u32 = 3;
+
+/// Where a replica stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It follows nobody.
+    Off,
+    /// It waits before it connects again.
+    BackOff {
+        /// Until when.
+        until_ms: u64,
+    },
+    /// It connects.
+    Connecting,
+    /// It has said what it has, and waits for the answer.
+    Attaching,
+    /// Its log is being truncated.
+    Rewinding {
+        /// To this sequence.
+        to: u64,
+    },
+    /// It is given everything.
+    Syncing {
+        /// Which full sync of the primary.
+        sync: u64,
+    },
+    /// It follows.
+    Following,
+    /// It keeps what it has until an operator decides.
+    Refused(Refusal),
+}
+
+/// What the server is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<'m> {
+    /// Connect to the primary, and call [`Replica::on_connected`] or [`Replica::on_closed`].
+    Connect,
+    /// Close the link.
+    Close,
+    /// Send a message.
+    Send(Message<'m>),
+    /// Append these bytes to the log, at its end, which is where they belong: [`Replica::on_log`].
+    Append {
+        /// The sequence of the first byte.
+        first: u64,
+        /// Whole frames, or a piece of a long one.
+        bytes: &'m [u8],
+    },
+    /// Set aside what the log has from a sequence on, with a report, and truncate it there: [`Replica::on_truncated`].
+    Truncate {
+        /// See above.
+        to: u64,
+    },
+    /// Forget the data and begin to load a full sync. The log goes on at its `log_from`.
+    BeginSync(Full),
+    /// Load a block of it.
+    Load(Block<'m>),
+    /// A part of it is whole: compare what was loaded with the foot.
+    EndPart(Block<'m>),
+    /// It is whole: put it in force, and call [`Replica::on_synced`].
+    EndSync(SyncEnd<'m>),
+    /// Tell the operator, once.
+    Report(Refusal),
+}
+
+/// The log of a replica, as far as this end has to know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnLog {
+    /// Where it ends.
+    pub appended: u64,
+    /// Up to where it is on disk.
+    pub durable: u64,
+    /// Up to where readers see it.
+    pub applied: u64,
+}
+
+/// One replica, and its link.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    state: State,
+    timeout_ms: u64,
+    log: OwnLog,
+    /// Behind what was handed to the log: the next frame has to begin here.
+    expected: u64,
+    /// The term of the primary that is followed, as it said with its answer to the attach.
+    term: u64,
+    /// An operator allowed to give up unrelated data, once.
+    may_discard: bool,
+    back_off_ms: u64,
+    failures: u32,
+    failed_at: u64,
+    heard_ms: u64,
+    acked: Ack,
+    resume: Option<Resume>,
+    target: u64,
+}
+
+impl Replica {
+    /// A replica that follows nobody.
+    #[must_use]
+    pub fn new(timeout_ms: u64) -> Self {
+        Self {
+            state: State::Off,
+            timeout_ms,
+            log: OwnLog::default(),
+            expected: 0,
+            term: 0,
+            may_discard: false,
+            back_off_ms: BACK_OFF_MS_MIN,
+            failures: 0,
+            failed_at: 0,
+            heard_ms: 0,
+            acked: Ack::default(),
+            resume: None,
+            target: 0,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether readers see what a primary in good health has: it follows, and has applied what its full sync asked for.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        self.state == State::Following && self.log.applied >= self.target
+    }
+
+    /// Follows a primary from now on. `may_discard`: an operator typed it, so data that is unrelated to the
+    /// primary's may be given up, once.
+    pub fn follow<'m>(&mut self, may_discard: bool, now_ms: u64) -> Vec<Action<'m>> {
+        let mut actions = self.stop();
+        self.may_discard = may_discard;
+        (self.back_off_ms, self.failures) = (BACK_OFF_MS_MIN, 0);
+        (self.state, self.heard_ms) = (State::Connecting, now_ms);
+        actions.push(Action::Connect);
+        actions
+    }
+
+    /// Follows nobody any more.
+    pub fn stop<'m>(&mut self) -> Vec<Action<'m>> {
+        let has_link = matches!(
+            self.state,
+            State::Connecting
+                | State::Attaching
+                | State::Rewinding { .. }
+                | State::Syncing { .. }
+                | State::Following
+        );
+        self.state = State::Off;
+        (self.resume, self.target) = (None, 0);
+        has_link.then_some(Action::Close).into_iter().collect()
+    }
+
+    /// The link stands, and both have proved themselves. `attach` is what this node has.
+    pub fn on_connected<'m>(
+        &mut self,
+        mut attach: Attach,
+        log: OwnLog,
+        now_ms: u64,
+    ) -> Vec<Action<'m>> {
+        if self.state != State::Connecting {
+            return Vec::new();
+        }
+        self.heard_ms = now_ms;
+        self.note_log(log);
+        attach.may_discard = self.may_discard;
+        attach.is_damaged |= self.failures >= FAILURES_MAX && self.failed_at == log.appended;
+        self.attach(attach)
+    }
+
+    fn attach<'m>(&mut self, attach: Attach) -> Vec<Action<'m>> {
+        self.state = State::Attaching;
+        (self.expected, self.acked) = (attach.end, Ack::default());
+        vec![Action::Send(Message::Attach(attach, self.resume.clone()))]
+    }
+
+    /// The log was truncated: the replica attaches again.
+    pub fn on_truncated<'m>(&mut self, mut attach: Attach, log: OwnLog) -> Vec<Action<'m>> {
+        if !matches!(self.state, State::Rewinding { .. }) {
+            return Vec::new();
+        }
+        self.log = log;
+        attach.may_discard = self.may_discard;
+        self.attach(attach)
+    }
+
+    /// A message of the primary.
+    pub fn on_message<'m>(&mut self, message: Message<'m>, now_ms: u64) -> Vec<Action<'m>> {
+        self.heard_ms = now_ms;
+        match (message, self.state) {
+            (Message::Continue { from, term }, State::Attaching) if from == self.expected => {
+                (self.state, self.term) = (State::Following, term);
+                self.may_discard = false;
+                let log = self.log;
+                self.ack(log)
+            }
+            (Message::Rewind { to }, State::Attaching) if to < self.expected => {
+                self.state = State::Rewinding { to };
+                vec![Action::Truncate { to }]
+            }
+            (Message::Full(full), State::Attaching | State::Following) => {
+                self.state = State::Syncing { sync: full.sync };
+                self.may_discard = false;
+                (self.expected, self.term) = (full.log_from, full.term);
+                (self.log, self.acked) = (OwnLog::default(), Ack::default());
+                vec![Action::BeginSync(full)]
+            }
+            (Message::Refuse(refusal), State::Attaching) => {
+                self.state = State::Refused(refusal);
+                vec![Action::Report(refusal), Action::Close]
+            }
+            (Message::Frames(frames), State::Following | State::Syncing { .. }) => {
+                self.on_frames(frames, now_ms)
+            }
+            (Message::Block(block), State::Syncing { sync }) if block.sync == sync => {
+                vec![Action::Load(block)]
+            }
+            (Message::PartEnd(block), State::Syncing { sync }) if block.sync == sync => {
+                vec![Action::EndPart(block)]
+            }
+            (Message::SyncEnd(end), State::Syncing { sync }) if end.sync == sync => {
+                self.target = end.sequence;
+                vec![Action::EndSync(end)]
+            }
+            (
+                Message::Ping {
+                    unix_ms,
+                    echo_unix_ms: 0,
+                },
+                _,
+            ) => {
+                vec![Action::Send(Message::Ping {
+                    unix_ms: now_ms,
+                    echo_unix_ms: unix_ms,
+                })]
+            }
+            (Message::Ping { .. } | Message::Transient(_), _) => Vec::new(),
+            _ => self.fail(now_ms),
+        }
+    }
+
+    fn on_frames<'m>(&mut self, frames: Frames<'m>, now_ms: u64) -> Vec<Action<'m>> {
+        if frames.first != self.expected || frames.bytes.is_empty() || frames.term != self.term {
+            return self.fail(now_ms);
+        }
+        self.expected = frames.end();
+        let (first, bytes) = (frames.first, frames.bytes);
+        let mut actions = vec![Action::Append { first, bytes }];
+        if planted::is_on(Bug::AckBeforeAppend) {
+            let early = OwnLog {
+                appended: self.expected,
+                ..self.log
+            };
+            actions.extend(self.ack(early));
+        }
+        actions
+    }
+
+    /// The full sync is in force.
+    pub fn on_synced<'m>(&mut self, log: OwnLog) -> Vec<Action<'m>> {
+        if !matches!(self.state, State::Syncing { .. }) {
+            return Vec::new();
+        }
+        self.state = State::Following;
+        (self.resume, self.failures) = (None, 0);
+        self.on_log(log)
+    }
+
+    /// A full sync failed here: the link ends. What was kept of it is named when the next one attaches.
+    pub fn on_sync_failed<'m>(&mut self, resume: Option<Resume>, now_ms: u64) -> Vec<Action<'m>> {
+        if !matches!(self.state, State::Syncing { .. }) {
+            return Vec::new();
+        }
+        self.resume = resume;
+        self.fail(now_ms)
+    }
+
+    /// The log grew, became durable, or was applied further.
+    pub fn on_log<'m>(&mut self, log: OwnLog) -> Vec<Action<'m>> {
+        self.note_log(log);
+        if !matches!(self.state, State::Following | State::Syncing { .. }) {
+            return Vec::new();
+        }
+        let log = self.log;
+        self.ack(log)
+    }
+
+    /// The log refused what it was given: a sum is wrong, or the device is. The link ends.
+    pub fn on_append_failed<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        self.fail(now_ms)
+    }
+
+    fn note_log(&mut self, log: OwnLog) {
+        if log.appended > self.failed_at {
+            self.failures = 0;
+        }
+        self.log = log;
+    }
+
+    fn ack<'m>(&mut self, log: OwnLog) -> Vec<Action<'m>> {
+        let ack = Ack {
+            term: self.term,
+            appended: log.appended,
+            durable: log.durable,
+            applied: log.applied,
+            lag_ms: 0,
+        };
+        if ack == self.acked {
+            return Vec::new();
+        }
+        self.acked = ack;
+        vec![Action::Send(Message::Ack(ack))]
+    }
+
+    /// The link is gone.
+    pub fn on_closed(&mut self, now_ms: u64) {
+        if matches!(
+            self.state,
+            State::Off | State::Refused(_) | State::BackOff { .. }
+        ) {
+            return;
+        }
+        self.back_off(now_ms);
+    }
+
+    fn back_off(&mut self, now_ms: u64) {
+        let until_ms = now_ms.saturating_add(self.back_off_ms);
+        self.back_off_ms = (self.back_off_ms * 2).min(BACK_OFF_MS_MAX);
+        self.state = State::BackOff { until_ms };
+    }
+
+    /// Something is wrong with what came: the link ends, and a new one is tried.
+    fn fail<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        if matches!(
+            self.state,
+            State::Off | State::Refused(_) | State::BackOff { .. }
+        ) {
+            return Vec::new();
+        }
+        let at = self.log.appended;
+        self.failures = if self.failed_at == at {
+            self.failures.saturating_add(1)
+        } else {
+            1
+        };
+        self.failed_at = at;
+        self.back_off(now_ms);
+        vec![Action::Close]
+    }
+
+    /// Time has passed.
+    pub fn on_tick<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        match self.state {
+            State::BackOff { until_ms } if now_ms >= until_ms => {
+                (self.state, self.heard_ms) = (State::Connecting, now_ms);
+                vec![Action::Connect]
+            }
+            State::Off | State::Refused(_) | State::BackOff { .. } => Vec::new(),
+            State::Following => {
+                // The link is in good health: the next pause is a short one.
+                self.back_off_ms = BACK_OFF_MS_MIN;
+                self.close_if_silent(now_ms)
+            }
+            _ => self.close_if_silent(now_ms),
+        }
+    }
+
+    fn close_if_silent<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        if now_ms.saturating_sub(self.heard_ms) < self.timeout_ms {
+            return Vec::new();
+        }
+        self.back_off(now_ms);
+        vec![Action::Close]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(appended: u64) -> OwnLog {
+        OwnLog {
+            appended,
+            durable: appended,
+            applied: appended,
+        }
+    }
+
+    fn frames(first: u64, bytes: &[u8]) -> Message<'_> {
+        Message::Frames(Frames {
+            term: 5,
+            first,
+            committed: 0,
+            bytes,
+        })
+    }
+
+    /// A replica whose log ends at 64 and that was answered `continue`.
+    fn following() -> Replica {
+        let mut replica = Replica::new(60_000);
+        assert_eq!(replica.follow(false, 0), [Action::Connect]);
+        let attach = Attach {
+            end: 64,
+            ..Attach::default()
+        };
+        let attached = replica.on_connected(attach, log(64), 1);
+        assert!(matches!(attached[..], [Action::Send(Message::Attach(..))]));
+        let answered = replica.on_message(Message::Continue { from: 64, term: 5 }, 2);
+        assert!(matches!(answered[..], [Action::Send(Message::Ack(ack))] if ack.appended == 64));
+        replica
+    }
+
+    #[test]
+    fn what_the_log_reported_is_acknowledged_and_nothing_else() {
+        let mut replica = following();
+        let appended = replica.on_message(frames(64, &[0; 8]), 3);
+        assert_eq!(
+            appended,
+            [Action::Append {
+                first: 64,
+                bytes: &[0; 8]
+            }]
+        );
+        assert!(
+            matches!(replica.on_log(log(72))[..], [Action::Send(Message::Ack(ack))] if ack.appended == 72)
+        );
+        assert_eq!(replica.on_log(log(72)), []);
+    }
+
+    #[test]
+    fn a_gap_an_overlap_or_another_term_ends_the_link() {
+        let other_term = Message::Frames(Frames {
+            term: 6,
+            first: 64,
+            committed: 0,
+            bytes: &[0; 8],
+        });
+        for message in [
+            frames(72, &[0; 8]),
+            frames(56, &[0; 16]),
+            frames(64, &[]),
+            other_term,
+        ] {
+            let mut replica = following();
+            assert_eq!(replica.on_message(message, 3), [Action::Close]);
+            assert_eq!(
+                replica.state(),
+                State::BackOff {
+                    until_ms: 3 + BACK_OFF_MS_MIN
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn links_that_fail_at_the_same_place_again_and_again_end_in_a_full_sync() {
+        let mut replica = following();
+        let mut now_ms = 3;
+        for attempt in 1..=FAILURES_MAX {
+            assert_eq!(replica.on_append_failed(now_ms), [Action::Close]);
+            now_ms += BACK_OFF_MS_MAX;
+            assert_eq!(replica.on_tick(now_ms), [Action::Connect]);
+            let attach = Attach {
+                end: 64,
+                ..Attach::default()
+            };
+            let attached = replica.on_connected(attach, log(64), now_ms);
+            let [Action::Send(Message::Attach(attach, _))] = &attached[..] else {
+                panic!("{attached:?}");
+            };
+            assert_eq!(attach.is_damaged, attempt == FAILURES_MAX);
+            let _ack = replica.on_message(Message::Continue { from: 64, term: 5 }, now_ms);
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let mut replica = Replica::new(60_000);
+        let _connect = replica.follow(false, 0);
+        let mut pauses = Vec::new();
+        let mut now_ms = 0;
+        for _ in 0..9 {
+            replica.on_closed(now_ms);
+            let State::BackOff { until_ms } = replica.state() else {
+                panic!("{:?}", replica.state());
+            };
+            assert_eq!(replica.on_tick(until_ms - 1), []);
+            assert_eq!(replica.on_tick(until_ms), [Action::Connect]);
+            pauses.push(until_ms - now_ms);
+            now_ms = until_ms;
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    }
+
+    #[test]
+    fn a_refused_replica_stays_as_it_is_until_an_operator_decides() {
+        let mut replica = Replica::new(60_000);
+        let _connect = replica.follow(false, 0);
+        let _attach = replica.on_connected(Attach::default(), log(64), 1);
+        let refusal = Refusal::PrimaryOlder;
+        let refused = replica.on_message(Message::Refuse(refusal), 2);
+        assert_eq!(refused, [Action::Report(refusal), Action::Close]);
+        replica.on_closed(3);
+        assert_eq!(replica.on_tick(1_000_000), []);
+        assert_eq!(replica.state(), State::Refused(refusal));
+        let connect = replica.follow(true, 1_000_000);
+        assert_eq!(connect, [Action::Connect]);
+        let attached = replica.on_connected(Attach::default(), log(64), 1_000_001);
+        assert!(
+            matches!(&attached[..], [Action::Send(Message::Attach(attach, _))] if attach.may_discard)
+        );
+    }
+
+    #[test]
+    fn the_permission_to_discard_is_used_once() {
+        let mut replica = Replica::new(60_000);
+        let _connect = replica.follow(true, 0);
+        let _attach = replica.on_connected(Attach::default(), log(0), 1);
+        let _ack = replica.on_message(Message::Continue { from: 0, term: 5 }, 2);
+        replica.on_closed(3);
+        assert_eq!(replica.on_tick(10_000), [Action::Connect]);
+        let attached = replica.on_connected(Attach::default(), log(0), 10_000);
+        assert!(
+            matches!(&attached[..], [Action::Send(Message::Attach(attach, _))] if !attach.may_discard)
+        );
+    }
+}
