@@ -48,7 +48,7 @@ pub enum Verdict {
         /// The replica's end.
         from: u64,
     },
-    /// The replica's log has more than both share: it truncates it, sets the rest aside, and attaches again.
+    /// The replica's log has more than both share: it keeps the rest in a file, truncates its log, and attaches again.
     Rewind {
         /// Where they fork.
         to: u64,

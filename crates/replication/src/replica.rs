@@ -73,7 +73,7 @@ pub enum Action<'m> {
         /// Whole frames, or a piece of a long one.
         bytes: &'m [u8],
     },
-    /// Set aside what the log has from a sequence on, with a report, and truncate it there: [`Replica::on_truncated`].
+    /// Keep what the log has from a sequence on in a file, report it, and truncate the log there: [`Replica::on_truncated`].
     Truncate {
         /// See above.
         to: u64,

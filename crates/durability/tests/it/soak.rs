@@ -1,7 +1,7 @@
 //! The same at full size, with a record of what was seen.
 //!
 //! ```text
-//! RECORD=docs/reliability/2026-11-21-power-cuts.md SEEDS=20000 \
+//! RECORD=target/power-cuts.md SEEDS=20000 \
 //!     cargo test --release -p durability --test it soak -- --ignored
 //! ```
 
@@ -51,7 +51,7 @@ fn head(seeds: u64, tally: &Tally) -> String {
     format!(
         "# Power cuts and failing devices, simulated
 
-`SEEDS={seeds} RECORD=docs/reliability/... cargo test --release -p durability --test it soak -- --ignored`
+`SEEDS={seeds} RECORD=FILE cargo test --release -p durability --test it soak -- --ignored`
 wrote this. Log, checkpoints and manifest together on the simulated device (`durability::simulated`): what
 was not synced is dropped, torn at 512 B or 4 KiB, zeroed, replaced by what lay there before, or arrives
 in another order; names that were not synced are lost or come back. Each seed has several lives; each life

@@ -4,7 +4,7 @@
 //! `FLIPS` asks for more than CI's share; [`soak`] writes a record:
 //!
 //! ```text
-//! RECORD=docs/reliability/2026-11-21-flipped-bytes.md cargo test --release -p server --test it \
+//! RECORD=target/flipped-bits.md cargo test --release -p server --test it \
 //!     flipped_bytes::soak -- --ignored
 //! ```
 
@@ -166,7 +166,7 @@ fn soak() {
     record(&format!(
         "# Flipped bits
 
-`RECORD=docs/reliability/... FLIPS={count} cargo test --release -p server --test it flipped_bytes::soak -- --ignored`
+`RECORD=FILE FLIPS={count} cargo test --release -p server --test it flipped_bytes::soak -- --ignored`
 wrote this. One bit at a random place of a manifest, a part of a checkpoint or a segment of the log is flipped, and a
 server recovers from that: it either refuses, with the file and a place that is not behind the flipped one, or has
 exactly the state that it should have. (Without effect is what the log still has from before the checkpoint, and the

@@ -15,7 +15,7 @@
 //! `LEDGER_SEED` asks for other moments than CI's, `LEDGER_CYCLES` for more of them; [`soak`] writes a record:
 //!
 //! ```text
-//! RECORD=docs/reliability/2026-11-21-kill-ledger.md cargo test --release -p server --test it ledger::soak \
+//! RECORD=target/kills.md cargo test --release -p server --test it ledger::soak \
 //!     -- --ignored
 //! ```
 
@@ -460,7 +460,7 @@ fn soak() {
     record(&format!(
         "# The process killed
 
-`RECORD=docs/reliability/... LEDGER_CYCLES={cycles} cargo test --release -p server --test it ledger::soak -- --ignored`
+`RECORD=FILE LEDGER_CYCLES={cycles} cargo test --release -p server --test it ledger::soak -- --ignored`
 wrote this. {WRITERS_COUNT} clients write in pipelines (SET, MSET, DEL, transactions, values of up to 20 kB; seed {seed}),
 the server is killed with SIGKILL at a random moment of the first {LIFE_MS_MAX} ms, in every fourth cycle once more while
 it starts; segments of 256 kB, a checkpoint is asked for in about every second life. It starts again, and what is there

@@ -13,7 +13,7 @@
 //! It needs root and loop devices; where there are none it says so and does nothing. [`soak`] writes a record:
 //!
 //! ```text
-//! RECORD=docs/reliability/2026-11-22-power-cuts-ext4.md \
+//! RECORD=target/power-cuts-ext4.md \
 //!     cargo test --release -p server --test it power_cuts::soak -- --ignored
 //! ```
 
@@ -297,12 +297,12 @@ fn soak() {
     ledger::record(&format!(
         "# Power cuts on ext4
 
-`RECORD=docs/reliability/... POWER_CUTS={cuts} cargo test --release -p server --test it power_cuts::soak -- --ignored`
+`RECORD=FILE POWER_CUTS={cuts} cargo test --release -p server --test it power_cuts::soak -- --ignored`
 wrote this. A server on ext4 on a loop device, {WRITERS_COUNT} clients that write in pipelines (as in the ledger of kills);
 at a random moment the file system is shut down with `EXT4_IOC_SHUTDOWN` (NOLOGFLUSH: what the system had not written,
 its journal included, is lost), the server killed, the file system mounted again and the server started. What is
 there must be what the first so-and-so many writes of each client made. The device has {IMAGE_MIB} MiB, a file of the log
-256 kB. This tears nothing; the [simulated device](2026-11-22-power-cuts.md) does.
+256 kB. This tears nothing; the simulated device does.
 
 | level | power cuts | checkpoints asked for | acknowledged writes checked | of them lost | oldest of these, before the cut | lost that were acknowledged in the call |
 |---|---|---|---|---|---|---|
