@@ -6,9 +6,9 @@
 //!   records ──► checkpoint ──────┘
 //! ```
 //!
-//! This room takes bytes and gives bytes: it knows no key's value, no command and no socket. What it
-//! promises is about bytes, too: those below the durable watermark come back, in order and whole, or
-//! the reader is told which file is damaged and where. Never some of them.
+//! This room takes and returns bytes: it knows no key's value, no command and no socket. It promises that all
+//! bytes below the durable watermark come back, in order and whole, or that the reader gets an error which names
+//! the damaged file and the position. It never returns only some of them.
 //!
 //! Formats are papers in `docs/formats/`, with golden files among the tests.
 

@@ -11,7 +11,7 @@
 //! A worker thread owns one [`EventLoop`], which owns its connections and calls one [`Service`].
 //! Input is read into one buffer of the thread, replies of a turn are gathered in one arena of the
 //! thread: an idle connection owns no buffer. Connections are named by [`ConnectionId`]s that are
-//! recognised when they went stale. What carries the bytes stands behind [`Transport`].
+//! recognised as stale after their connection is gone. [`Transport`] hides what carries the bytes.
 //!
 //! `EventLoop` documents the order of things in a turn; `service` what a service may rely on.
 

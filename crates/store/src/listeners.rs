@@ -1,10 +1,10 @@
-//! Who wants to know of changes of keys: WATCH, blocked clients, client-side caching.
+//! Observers of changes of keys: WATCH, blocked clients, client-side caching.
 //!
 //! A listener is registered for a key, which need not exist. The home bucket of such a key has its
-//! LISTEN bit set, so that a write to a bucket nobody listens to pays one bit test. Who changes a
-//! key in a bucket with the bit tells the listeners before the bucket is given back: whoever sees the
-//! change also finds them told. Registrations are kept by position, so those of one bucket are an
-//! interval whatever the size of the table, and the bit goes with the last of them.
+//! LISTEN bit set, so that a write to a bucket nobody listens to pays one bit test. A thread
+//! that changes a key in a bucket with the bit notifies the listeners before it unlocks the bucket: a thread
+//! that sees the change knows that they have been notified. Registrations are ordered by position, so those of
+//! one bucket are an interval whatever the size of the table. The bit is cleared with the last of them.
 //!
 //! The locks here are leaves: they are taken with a bucket held, and nothing is taken under them.
 
@@ -20,10 +20,10 @@ use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
 
-/// Somebody who wants to know of changes of the keys that he is registered for.
+/// An observer that is notified of changes of the keys it is registered for.
 pub trait Listener: Send + Sync {
-    /// A key was changed. Called by the thread that did it, with the key's bucket locked: must not
-    /// come back to the store, and must not block.
+    /// A key was changed. Called by the thread that changed it, with the key's bucket locked: must not
+    /// call the store, and must not block.
     fn changed(&self, change: &KeyChange<'_>) -> Interest;
 }
 
@@ -47,26 +47,26 @@ pub enum ChangeKind {
     Written,
     /// It was deleted.
     Removed,
-    /// It went because its time had come.
+    /// It was removed at its deadline.
     Expired,
-    /// It went because memory was needed.
+    /// It was removed because memory was needed.
     Evicted,
     /// Its database was emptied or exchanged, and it existed before or does so now.
     Flushed,
 }
 
-/// What a listener says to a change.
+/// What a listener wants after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// It goes on listening.
     Keep,
-    /// It is not to be told of this key again.
+    /// It is not notified of this key again.
     Forget,
     /// It goes on listening, and the key is to be [served](crate::Handle::take_served).
     Serve,
 }
 
-/// What a thread tells of itself when it tells listeners, and what they tell it.
+/// What a thread passes to the listeners that it notifies, and what they answer.
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
     /// Who the changes are by.

@@ -1,7 +1,7 @@
-//! Members of structures whose time has come, removed without being asked for them.
+//! Active expiry of members of structures such as fields of hashes.
 //!
-//! A structure knows the deadlines of its members; the store only asks for a look at its key when the
-//! first of them is due (see `deadlines`), and that look comes by here.
+//! A structure knows the deadlines of its members. The store's wheel has only the first of them: when it is
+//! due (see `deadlines`), this module visits the key and removes what has expired.
 
 use structures::Object;
 

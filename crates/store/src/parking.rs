@@ -1,9 +1,9 @@
-//! Waiting without a thread that waits, for keys that somebody holds for long.
+//! Parking: a request waits for keys that are locked for long, while its thread goes on.
 //!
-//! Who takes several keys for long ([`crate::Hold::Long`]) marks their buckets. Who meets such a
-//! mark does not stand in line: it is told that the keys are busy, holds nothing, and leaves a note
-//! here by bucket. Whoever gives the buckets back looks whether there are notes, and calls what was
-//! left ([`Wake`]). So a worker serves its other sessions meanwhile.
+//! A thread that locks several keys for long ([`crate::Hold::Long`]) marks their buckets. A thread that finds
+//! such a mark does not block: it gets [`Busy`], holds nothing, and leaves a callback ([`Wake`]) here for the
+//! bucket. The thread that unlocks the buckets calls the callbacks that are left for them. So a worker serves
+//! its other sessions meanwhile.
 //!
 //! ```text
 //!   gives back:  bucket's word without LONG      waits:  one more waits
@@ -12,9 +12,9 @@
 //!                then wake those of the bucket           then leave the note; else go on
 //! ```
 //!
-//! Both sides write before the fence and read behind it, so at least one of them sees what the other
-//! wrote: no note is left behind. Taking and giving back for a short time does not come by here, and
-//! while nobody holds anything for long, asking costs one load.
+//! Both sides write before the fence and read after it, so at least one of them sees what the other
+//! wrote: no callback is lost. Locking for a short time does not use this module, and while nothing is
+//! locked for long, asking costs one load.
 
 use base::sync::atomic::{AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
@@ -22,8 +22,8 @@ use base::sync::{CachePadded, Mutex, MutexGuard};
 use crate::index::Index;
 use crate::wait::Wait;
 
-/// What is called, once, when it is worth trying again. By the thread that gave the keys back, which
-/// holds nothing then; so it should be quick.
+/// Called once, when it is worth trying again, by the thread that unlocked the keys. That thread holds
+/// nothing then; the callback should be quick.
 pub type Wake = Box<dyn FnOnce() + Send>;
 
 /// How long the keys of a set will be held.
@@ -31,8 +31,8 @@ pub type Wake = Box<dyn FnOnce() + Send>;
 pub enum Hold {
     /// For some microseconds: others wait in place.
     Short,
-    /// For longer, perhaps (EXEC of many commands, scripts, commands on large structures): others do
-    /// something else meanwhile.
+    /// Perhaps for longer (EXEC of many commands, scripts, commands on large structures): other threads do
+    /// not block, but park the request.
     Long,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// Parts of the table, so that those who wait for different buckets are in nobody's way.
+/// Shards of the table, so that threads that park for different buckets do not contend for one lock.
 const SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// Who waits for which bucket.

@@ -1,26 +1,26 @@
-//! Who waits for keys, in the order in which they came, whatever thread they came on.
+//! Blocked clients: those that wait for keys, first come, first served, across all threads.
 //!
 //! ```text
 //!   shard ── (database, key) ── a line for each kind of value that is wanted
 //!                                  ticket ── Waiter ── what it was that could not be done
 //! ```
 //!
-//! Who finds nothing at the keys it asked for takes a place behind all others ([`Waiters::wait`]).
-//! Who changes a key that somebody waits for is told so afterwards
-//! ([`Handle::take_served`](crate::Handle::take_served)) and gives those who wait another try, the
-//! first that came first ([`Waiters::serve`]). No thread waits meanwhile.
+//! A client that finds nothing at its keys joins the end of the queue ([`Waiters::wait`]). A thread that
+//! changes such a key is notified afterwards ([`Handle::take_served`](crate::Handle::take_served)) and runs
+//! the waiting requests again, oldest first ([`Waiters::serve`]). No thread blocks meanwhile.
 //!
-//! Why nobody is forgotten
-//!  1. The place is taken while the keys are locked under which nothing was found. A change is made
-//!     under the same lock, before, and then something is found, or after, and then it is told.
-//!  2. Another try is made while all keys of the waiter are locked, so no two threads try for the
-//!     same waiter at once, and none passes over a waiter that is being tried for.
-//!  3. Whatever ends the wait (something was found, time is over, the client is gone) says so by one
-//!     exchange of one word ([`Waiter::claim`]): the one that succeeds has to answer. Who takes
-//!     something for a waiter does so before it changes anything, so nothing is taken for nobody.
-//!  4. Who comes while others wait takes nothing before their turn ([`Waiters::is_ahead`]): until it
-//!     is their turn, somebody has been told and is about to serve this key, and will come to whoever
-//!     stands in line by then.
+//! Why no waiter is forgotten
+//!  1. A client joins the queue with its keys still locked from the look that found nothing. A change is
+//!     made under the same lock: before it, and the client finds something, or after it, and the changing
+//!     thread is notified.
+//!  2. A request runs again with all keys of the waiter locked, so no two threads try for the same waiter
+//!     at once, and none skips a waiter that is being tried for.
+//!  3. Whatever ends the wait (something was found, a timeout, the client is gone) first wins one atomic
+//!     exchange of one word ([`Waiter::claim`]): the winner has to answer. A thread that takes an element for
+//!     a waiter claims it before it changes anything, so nothing is taken for a client that is gone.
+//!  4. A client that comes while others wait takes nothing before their turn ([`Waiters::is_ahead`]): until
+//!     then, some thread has been notified, is about to serve this key, and will serve whoever is in the
+//!     queue by then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

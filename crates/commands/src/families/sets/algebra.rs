@@ -199,8 +199,8 @@ impl Operation {
     }
 }
 
-/// Shows the sets at the keys, as of one moment, if this is no work for another thread. Where there is none
-/// it is an empty one.
+/// Shows the sets at the keys, as of one moment, unless the command has to be offloaded. An absent key is
+/// shown as an empty set.
 fn with_sets<R>(
     store: &mut Handle,
     keys: &[Key<'_>],
@@ -209,7 +209,7 @@ fn with_sets<R>(
     visit: impl FnOnce(&mut [&Set]) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
     let none = Set::new();
-    // Behind one that is no set no other is looked for, and none can be missed.
+    // The look-up stops after the first key that holds no set: the reply is WRONGTYPE whatever follows.
     let is_set = |record: &Record<'_>| record.structure::<Set>().is_ok();
     store.read_all(keys, is_set, |records| {
         let mut lent: Vec<Option<Lent<'_, Set>>> = Vec::with_capacity(records.len());
@@ -352,7 +352,8 @@ fn combine(
             write_numbers(numbers.into_iter(), reply);
             return Ok(());
         }
-        // They are unlike, as those of the set are that they come from.
+        // No member occurs twice: an intersection and a difference take theirs from one set, and `walk_once` shows
+        // each member of a union once.
         let mut members = Vec::new();
         if operation != Operation::Union {
             operation.walk(sets, |member| {
