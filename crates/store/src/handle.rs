@@ -6,6 +6,7 @@ use crate::blob::Incoming;
 use crate::effect::{Effect, EffectSink};
 use crate::entry::Entry;
 use crate::event::{EventClass, EventSink};
+use crate::free_memory::FreeMemory;
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 use crate::listeners::Listener;
@@ -14,7 +15,6 @@ use crate::lookahead::Lookahead;
 use crate::naive::{self, NaiveHandle};
 use crate::parking::{Busy, Hold, Wake};
 use crate::record::{Record, Visitor};
-use crate::room::Room;
 use crate::scan::HeldLong;
 use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep};
 use crate::store::{Backend, Statistics, Store};
@@ -706,9 +706,15 @@ impl Handle {
 
     /// Whether there are addresses for `records` whose keys and values have `bytes`, for a command
     /// that writes all of them or none. Loads of two numbers.
-    pub fn room_for(&mut self, database: DatabaseId, records: usize, bytes: usize) -> Room {
-        self.indexed_mut()
-            .map_or(Room::Ample, |way| way.room_for(database, records, bytes))
+    pub fn free_memory_for(
+        &mut self,
+        database: DatabaseId,
+        records: usize,
+        bytes: usize,
+    ) -> FreeMemory {
+        self.indexed_mut().map_or(FreeMemory::Ample, |way| {
+            way.free_memory_for(database, records, bytes)
+        })
     }
 
     /// Makes sure that `bytes` more may be held, evicting by the policy if need be. Called before

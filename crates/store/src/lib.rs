@@ -16,8 +16,8 @@
 //! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
-//! `parking` (waiting without a thread that waits); `listeners` (who wants to know of changes);
-//! `waiting` (who waits for them); `gate` (one thread has the store for itself); `naive` (the twin that
+//! `parking` (requests that wait for locked keys without a thread); `listeners` (observers of changes);
+//! `waiting` (blocked clients); `gate` (one thread has the store for itself); `naive` (the twin that
 //! all of this is compared with).
 
 pub mod effect;
@@ -49,6 +49,7 @@ mod evict;
 mod expire;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod figures;
+mod free_memory;
 mod gate;
 mod growth;
 mod heap;
@@ -71,7 +72,6 @@ mod prefault;
 mod reader;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
-mod room;
 mod scan;
 mod shared;
 mod shrink;
@@ -92,6 +92,7 @@ pub use blob::{BlobRef, INCOMING_BYTES_MIN, Incoming};
 pub use effect::{Effect, EffectSink};
 pub use entry::Entry;
 pub use event::{Event, EventClass, EventSink};
+pub use free_memory::FreeMemory;
 pub use handle::Handle;
 pub use heap::Lent;
 pub use key::{DatabaseId, Key};
@@ -101,7 +102,6 @@ pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::{Record, Visitor};
-pub use room::Room;
 pub use snapshot::{
     Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,

@@ -57,7 +57,7 @@ impl Link for UnixStream {
 
 /// What a connection has to say right now.
 #[derive(Debug, PartialEq)]
-pub enum Arrival {
+pub enum Received {
     /// The next reply or message.
     Value(Value),
     /// Nothing whole yet.
@@ -209,18 +209,18 @@ impl Client {
     ///
     /// # Errors
     /// When the connection breaks inside a reply, or when the reply is no RESP.
-    pub fn arrived(&mut self) -> io::Result<Arrival> {
+    pub fn arrived(&mut self) -> io::Result<Received> {
         if let Some(value) = self.decode()? {
-            return Ok(Arrival::Value(value));
+            return Ok(Received::Value(value));
         }
         self.link.set_blocking(false)?;
         let count = self.fill();
         self.link.set_blocking(true)?;
         match count {
-            Ok(0) if self.end == self.at => Ok(Arrival::End),
+            Ok(0) if self.end == self.at => Ok(Received::End),
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(self.decode()?.map_or(Arrival::Nothing, Arrival::Value)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Arrival::Nothing),
+            Ok(_) => Ok(self.decode()?.map_or(Received::Nothing, Received::Value)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -331,14 +331,14 @@ mod tests {
     fn what_has_arrived_is_taken_without_waiting() {
         let (mut server, link) = UnixStream::pair().unwrap();
         let mut client = Client::over(Box::new(link));
-        assert_eq!(client.arrived().unwrap(), Arrival::Nothing);
+        assert_eq!(client.arrived().unwrap(), Received::Nothing);
         server.write_all(b"+OK\r\n:5").unwrap();
         let ok = Value::Simple(b"OK".to_vec());
-        assert_eq!(client.arrived().unwrap(), Arrival::Value(ok));
-        assert_eq!(client.arrived().unwrap(), Arrival::Nothing);
+        assert_eq!(client.arrived().unwrap(), Received::Value(ok));
+        assert_eq!(client.arrived().unwrap(), Received::Nothing);
         server.write_all(b"\r\n").unwrap();
         assert_eq!(client.receive().unwrap(), Some(Value::Integer(5)));
         drop(server);
-        assert_eq!(client.arrived().unwrap(), Arrival::End);
+        assert_eq!(client.arrived().unwrap(), Received::End);
     }
 }

@@ -37,7 +37,7 @@ const OLDER_WORDS: &[(&str, &str, usize)] = &[
     ("departure", "held reply", 103),
     ("keeper", "persistence", 94),
     ("tracker", "client cache", 29),
-    ("arrival", "bulk upload", 58),
+    ("arrival", "bulk upload", 38),
     ("lap", "latency", 28),
 ];
 

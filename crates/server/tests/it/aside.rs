@@ -2,7 +2,7 @@
 //! everybody, and the others are served meanwhile.
 
 use protocol::Value;
-use testkit::client::{Arrival, Client};
+use testkit::client::{Client, Received};
 use testkit::process::{Server, ServerBuilder};
 
 use crate::limits::eventually;
@@ -409,7 +409,7 @@ fn are_served_beside(
     for _ in 0..10 {
         pinger.command(&["PING"]).unwrap();
     }
-    let is_free = matches!(client.arrived().unwrap(), Arrival::Nothing);
+    let is_free = matches!(client.arrived().unwrap(), Received::Nothing);
     if is_free {
         client.receive().unwrap();
     }

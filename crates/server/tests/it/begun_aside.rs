@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::random::Prng;
 use protocol::Value;
-use testkit::client::{Arrival, Client};
+use testkit::client::{Client, Received};
 use testkit::patience::Patience;
 use testkit::process::Server;
 
@@ -134,7 +134,7 @@ fn is_on(client: &mut Client) -> bool {
 fn nothing_came(client: &mut Client) -> io::Result<bool> {
     client
         .arrived()
-        .map(|arrived| matches!(arrived, Arrival::Nothing))
+        .map(|arrived| matches!(arrived, Received::Nothing))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::random::Prng;
 use protocol::Value;
-use testkit::client::{Arrival, Client};
+use testkit::client::{Client, Received};
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
 
@@ -138,7 +138,7 @@ impl Restless {
             client.send(&words)?;
             self.unanswered += 1;
         }
-        while let Arrival::Value(value) = client.arrived()? {
+        while let Received::Value(value) = client.arrived()? {
             // Who waits is pushed what he listens to.
             if !matches!(value, Value::Push(_)) {
                 self.unanswered = 0;

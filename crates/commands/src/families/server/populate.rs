@@ -2,7 +2,7 @@
 
 use base::number::IntegerText;
 use protocol::Reply;
-use store::{Deadline, Room, StoreError};
+use store::{Deadline, FreeMemory, StoreError};
 
 use super::debug::pass_as;
 use crate::args::Args;
@@ -47,7 +47,7 @@ pub(super) fn populate(
     let bytes = count.saturating_mul(value_bytes.max(RECORD_BYTES));
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let database = context.session.database;
-    if context.store.room_for(database, 1, bytes) == Room::Lacking {
+    if context.store.free_memory_for(database, 1, bytes) == FreeMemory::Lacking {
         return Err(CommandError::fixed("ERR OOM in dictTryExpand"));
     }
     let mut texts = Texts::new(prefix, value_bytes);

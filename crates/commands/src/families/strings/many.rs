@@ -1,7 +1,7 @@
 //! Writing several strings as one step.
 
 use protocol::Reply;
-use store::{Deadline, Handle, Key, Room, StoreError};
+use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
 use super::{state_set, tell_set};
 use crate::args::Args;
@@ -80,16 +80,16 @@ fn together<R>(
     body: impl FnOnce(&mut Handle) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
     let database = context.session.database;
-    let room = |store: &mut Handle| store.room_for(database, keys.len(), bytes);
-    match room(context.store) {
-        Room::Ample => context.store.locked(keys, body),
-        Room::Lacking => Err(StoreError::OutOfMemory.into()),
+    let free = |store: &mut Handle| store.free_memory_for(database, keys.len(), bytes);
+    match free(context.store) {
+        FreeMemory::Ample => context.store.locked(keys, body),
+        FreeMemory::Lacking => Err(StoreError::OutOfMemory.into()),
         // Among others in a transaction, whose keys are locked already.
-        Room::Enough if context.store.holds_keys() => Err(StoreError::OutOfMemory.into()),
-        Room::Enough if context.store.may_be_busy() => Err(CommandError::Held),
-        Room::Enough => context.store.exclusive(|store| match room(store) {
-            Room::Lacking => Err(StoreError::OutOfMemory.into()),
-            Room::Ample | Room::Enough => store.locked(keys, body),
+        FreeMemory::Enough if context.store.holds_keys() => Err(StoreError::OutOfMemory.into()),
+        FreeMemory::Enough if context.store.may_be_busy() => Err(CommandError::Held),
+        FreeMemory::Enough => context.store.exclusive(|store| match free(store) {
+            FreeMemory::Lacking => Err(StoreError::OutOfMemory.into()),
+            FreeMemory::Ample | FreeMemory::Enough => store.locked(keys, body),
         }),
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use protocol::Value;
 
 use super::super::sequence::{Answer, Request};
-use crate::client::{Arrival, Client};
+use crate::client::{Client, Received};
 use crate::target::Target;
 
 /// A word that stands for the number of a session's connection is this and the session's index.
@@ -79,14 +79,14 @@ impl Session {
     pub(super) fn listen(&mut self, heard: &mut Vec<Answer>) -> bool {
         loop {
             match self.client.arrived() {
-                Ok(Arrival::Nothing) => return true,
-                Ok(Arrival::Value(value)) => {
+                Ok(Received::Nothing) => return true,
+                Ok(Received::Value(value)) => {
                     if !is_message(&value) {
                         self.answered(&value);
                     }
                     heard.push(Ok(value));
                 }
-                Ok(Arrival::End) => {
+                Ok(Received::End) => {
                     heard.push(Err("closed".to_owned()));
                     return false;
                 }

@@ -1,9 +1,8 @@
-//! Whether what a command of several writes needs is there before the first of them is made.
+//! Whether free memory suffices for all writes of a command, asked before the first of them.
 //!
-//! A write that finds no slot or no bucket for its link fails and changes nothing. A command of many
-//! would stop half way. So it asks here first: mostly there is so much left that others will not use it
-//! up meanwhile. Where there is not, it asks again while it has the store for itself, and then what
-//! is there stays there.
+//! A write that finds no slot or no bucket for its link fails and changes nothing. A command of several writes
+//! would stop half way, so it asks here first. Mostly so much is free that other threads cannot use it
+//! up meanwhile. If not, the command asks again with the store locked for itself: then nobody else takes any.
 
 use crate::arena::{CHUNK_BYTES, distance};
 use crate::indexed::Indexed;
@@ -20,10 +19,10 @@ const SLOT_TIMES: usize = 2;
 /// would have to be used up by others in the time of one command.
 const LEFT_PART: usize = 16;
 
-/// Whether there is room.
+/// Whether free memory suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// So much that others do not matter.
+pub enum FreeMemory {
+    /// So much that other threads will not use it up during the command.
     Ample,
     /// Enough, if nobody else writes meanwhile.
     Enough,
@@ -31,7 +30,7 @@ pub enum Room {
     Lacking,
 }
 
-impl Room {
+impl FreeMemory {
     fn of(left: usize, needed: usize, reserved: usize) -> Self {
         if needed > left {
             Self::Lacking
@@ -52,9 +51,14 @@ impl Room {
 }
 
 impl Indexed {
-    /// Whether there is room in a database for `records` whose keys and values have `bytes`. Loads of
+    /// Whether free memory in a database suffices for `records` whose keys and values have `bytes`. Loads of
     /// two numbers.
-    pub(crate) fn room_for(&mut self, database: DatabaseId, records: usize, bytes: usize) -> Room {
+    pub(crate) fn free_memory_for(
+        &mut self,
+        database: DatabaseId,
+        records: usize,
+        bytes: usize,
+    ) -> FreeMemory {
         let reserved = self.shared.arena_ref().bytes() / CHUNK_BYTES;
         let in_use = self.shared.arena_ref().chunks().in_use_bytes() / CHUNK_BYTES as u64;
         // The first is never handed out.
@@ -63,16 +67,16 @@ impl Indexed {
             .saturating_add(records.saturating_mul(RECORD_BYTES))
             .saturating_mul(SLOT_TIMES);
         let needed = slots_bytes / CHUNK_BYTES + records.min(CLASS_COUNT) + 1;
-        let memory = Room::of(left, needed, reserved);
+        let memory = FreeMemory::of(left, needed, reserved);
         let Some(index) = self.find_index(database) else {
             return memory;
         };
         let reserved = index.overflow().reserved();
         let left = reserved.saturating_sub(distance(index.overflow().in_use()));
-        match memory.or_less(Room::of(left, records, reserved)) {
+        match memory.or_less(FreeMemory::of(left, records, reserved)) {
             // Who holds keys already cannot have the store for itself.
-            Room::Enough if self.holds_several() => Room::Ample,
-            room => room,
+            FreeMemory::Enough if self.holds_several() => FreeMemory::Ample,
+            free => free,
         }
     }
 }
@@ -97,15 +101,15 @@ mod tests {
         let hasher = Hasher::masked(KeyHasher::seeded(7), u64::MAX);
         let store = Store::with_shape(&Options { databases: 1 }, hasher, shape).unwrap();
         let mut handle = store.handle();
-        assert_eq!(handle.room_for(0, 10, 100), Room::Ample);
+        assert_eq!(handle.free_memory_for(0, 10, 100), FreeMemory::Ample);
         let mut number = 0_u64;
         let mut seen = Vec::new();
         loop {
-            let room = handle.room_for(0, 3, 30);
-            if seen.last() != Some(&room) {
-                seen.push(room);
+            let free = handle.free_memory_for(0, 3, 30);
+            if seen.last() != Some(&free) {
+                seen.push(free);
             }
-            if room == Room::Lacking {
+            if free == FreeMemory::Lacking {
                 break;
             }
             for _ in 0..3 {
@@ -115,8 +119,14 @@ mod tests {
                 handle.upsert(&key, b"v", Deadline::Never, |_| ()).unwrap();
             }
         }
-        assert_eq!(seen, [Room::Ample, Room::Enough, Room::Lacking]);
+        assert_eq!(
+            seen,
+            [FreeMemory::Ample, FreeMemory::Enough, FreeMemory::Lacking]
+        );
         assert!(number > 100, "{number}");
-        assert_eq!(handle.room_for(0, 1, usize::MAX), Room::Lacking);
+        assert_eq!(
+            handle.free_memory_for(0, 1, usize::MAX),
+            FreeMemory::Lacking
+        );
     }
 }
