@@ -62,9 +62,9 @@ pub use observer::Observer;
 pub use permission::catalog;
 pub use plan::BATCH_MAX;
 pub use port::{
-    ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition, NO_USERS_FILE,
-    Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort,
-    ShutdownRequest,
+    AllocatorMemory, ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition,
+    NO_USERS_FILE, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;

@@ -239,6 +239,11 @@ pub trait ServerPort {
     /// What the server holds.
     fn memory(&mut self) -> ServerMemory;
 
+    /// All that the allocator tells of itself (MEMORY MALLOC-STATS).
+    fn allocator_statistics(&mut self) -> String {
+        String::new()
+    }
+
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
 }
@@ -282,6 +287,19 @@ pub struct Published {
     pub is_crowded: bool,
 }
 
+/// What the allocator of the process says, with the memory that the store maps itself, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocatorMemory {
+    /// Asked for by the program, rounded up to the sizes that the allocator has.
+    pub allocated: u64,
+    /// Pages that hold at least one allocation.
+    pub active: u64,
+    /// Pages that may be in memory, free ones included.
+    pub resident: u64,
+    /// Free pages that the system may take when it needs them.
+    pub muzzy: u64,
+}
+
 /// What a server holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerMemory {
@@ -297,9 +315,19 @@ pub struct ServerMemory {
     pub clients: u64,
     /// The part of `used` that is neither keys nor values.
     pub overhead: u64,
+    /// The operation log's memory, which is no part of `used`. What of it is in memory is part of `resident`.
+    pub log: u64,
+    /// What the allocator says.
+    pub allocator: AllocatorMemory,
 }
 
 impl ServerMemory {
+    /// What is in memory without the operation log's.
+    #[must_use]
+    pub fn resident_without_log(&self) -> u64 {
+        self.resident.saturating_sub(self.log)
+    }
+
     /// The part of `used` that keys and values take.
     #[must_use]
     pub fn dataset(&self) -> u64 {

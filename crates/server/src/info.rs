@@ -13,6 +13,7 @@ use base::words::quote;
 use commands::{ServerMemory, TopicKind, table};
 use store::{DatabaseId, Handle, Statistics};
 
+use crate::allocator;
 use crate::counters::{Count, Counter, WorkerCounters};
 use crate::identity;
 use crate::node::Node;
@@ -262,9 +263,11 @@ fn memory(report: &mut Report<'_>) {
         "mem_total_replication_buffers",
         "mem_clients_slaves",
     ]);
-    report.field("mem_clients_normal", report.memory.clients);
-    report.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
-    report.field("mem_allocator", "iolite-slab");
+    let memory = report.memory;
+    report.field("mem_clients_normal", memory.clients);
+    report.zeros(&["mem_cluster_links"]);
+    report.field("mem_aof_buffer", memory.log);
+    report.field("mem_allocator", allocator::installed().name());
     report.zeros(&["mem_overhead_db_hashtable_rehashing"]);
     report.field(
         "active_defrag_running",
@@ -299,17 +302,11 @@ fn used_memory(report: &mut Report<'_>) {
     report.field("used_memory_dataset", dataset);
     let of_rest = percent(dataset.min(since_startup), since_startup);
     report.field("used_memory_dataset_perc", format_args!("{of_rest:.2}%"));
-    report.field("allocator_allocated", memory.used);
-    report.field("allocator_active", memory.used + idle_slots(report));
-    report.field("allocator_resident", memory.resident);
-    report.field("allocator_muzzy", 0);
+    report.field("allocator_allocated", memory.allocator.allocated);
+    report.field("allocator_active", memory.allocator.active);
+    report.field("allocator_resident", memory.allocator.resident);
+    report.field("allocator_muzzy", memory.allocator.muzzy);
     report.bytes("total_system_memory", process::machine_bytes());
-}
-
-/// Bytes of slots that are held and not used.
-fn idle_slots(report: &Report<'_>) -> u64 {
-    let memory = &report.statistics.memory;
-    memory.slot_held_bytes.saturating_sub(memory.slot_bytes)
 }
 
 fn script_memory(report: &mut Report<'_>) {
@@ -329,22 +326,19 @@ fn script_memory(report: &mut Report<'_>) {
 
 fn fragmentation(report: &mut Report<'_>) {
     let memory = report.memory;
-    let active = memory.used + idle_slots(report);
-    let unused = memory.resident.saturating_sub(memory.used);
+    let of = memory.allocator;
+    let resident = memory.resident_without_log();
+    let unused = resident.saturating_sub(memory.used);
     let ratio = |part, whole| format!("{:.2}", percent(part, whole) / 100.0);
-    report.field("allocator_frag_ratio", ratio(active, memory.used));
-    report.field("allocator_frag_bytes", active - memory.used);
-    report.field("allocator_rss_ratio", ratio(memory.resident, active));
-    report.field(
-        "allocator_rss_bytes",
-        memory.resident.saturating_sub(active),
-    );
-    report.field("rss_overhead_ratio", "1.00");
-    report.field("rss_overhead_bytes", 0);
-    report.field(
-        "mem_fragmentation_ratio",
-        ratio(memory.resident, memory.used),
-    );
+    for (name, part, whole) in [
+        ("allocator_frag", of.active, of.allocated),
+        ("allocator_rss", of.resident, of.active),
+        ("rss_overhead", resident, of.resident),
+    ] {
+        report.field(&format!("{name}_ratio"), ratio(part, whole));
+        report.field(&format!("{name}_bytes"), part.saturating_sub(whole));
+    }
+    report.field("mem_fragmentation_ratio", ratio(resident, memory.used));
     report.field("mem_fragmentation_bytes", unused);
 }
 

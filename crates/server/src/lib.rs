@@ -1,5 +1,6 @@
 //! Threads, sessions, configuration and wiring: the iolite binary.
 
+pub mod allocator;
 pub mod announcer;
 pub mod aside;
 pub mod audit;

@@ -1,5 +1,8 @@
 //! The `iolite` binary: everything is in the library.
 
+#[cfg(feature = "jemalloc")]
+mod jemalloc;
+
 use std::process::ExitCode;
 
 use persistence::check;
@@ -13,6 +16,8 @@ use server::{cli, runtime};
 )]
 fn main() -> ExitCode {
     end_at_a_panic();
+    #[cfg(feature = "jemalloc")]
+    server::allocator::install(&jemalloc::Jemalloc);
     let arguments = std::env::args_os().collect();
     match cli::read(arguments, std::env::vars_os(), &mut std::io::stdin()) {
         Ok(cli::Invocation::Serve(startup)) => runtime::run(*startup),

@@ -18,6 +18,7 @@ use commands::{
 use reactor::{ConnectionId, Waker};
 use store::{Handle, LfuTuning, Listener, Policy, Store};
 
+use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer, Channels};
 use crate::aside::{Answer, Job};
 use crate::audit::AuditWriter;
@@ -835,9 +836,16 @@ impl Node {
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.program_bytes.load(Ordering::Relaxed);
-        let other_bytes = program_bytes + self.clients_held_bytes();
-        self.store.set_other_bytes(other_bytes);
-        self.env.other_bytes.store(other_bytes, Ordering::Relaxed);
+        let used_bytes = program_bytes + self.clients_held_bytes();
+        self.store
+            .set_other_bytes(used_bytes + self.log_memory_bytes());
+        self.env.other_bytes.store(used_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.
+    fn log_memory_bytes(&self) -> u64 {
+        let log = self.keeper().and_then(|keeper| keeper.logging().log());
+        log.map_or(0, |log| log.memory_bytes())
     }
 
     /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).
@@ -938,9 +946,29 @@ impl Node {
         let program = self.program_bytes.load(Ordering::Relaxed);
         let clients = self.clients_held_bytes();
         let used = program + clients + store.used_bytes;
+        let resident = process::memory().resident_bytes;
+        let mapped = store.memory.index_bytes + store.memory.long_value_bytes;
+        let slots = store.memory;
+        // The store maps memory of its own; the rest is the allocator's.
+        let allocator = match allocator::installed().memory() {
+            Some(of) => AllocatorMemory {
+                allocated: of.allocated + mapped + slots.slot_bytes,
+                active: of.active + mapped + slots.slot_held_bytes,
+                resident: of.resident + mapped + slots.slot_held_bytes,
+                muzzy: of.muzzy,
+            },
+            None => AllocatorMemory {
+                allocated: used,
+                active: used + slots.slot_held_bytes.saturating_sub(slots.slot_bytes),
+                resident,
+                muzzy: 0,
+            },
+        };
         ServerMemory {
-            resident: process::memory().resident_bytes,
+            resident,
             used,
+            allocator,
+            log: self.log_memory_bytes(),
             peak: self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used),
             startup: program + self.store_startup_bytes.load(Ordering::Relaxed),
             clients,

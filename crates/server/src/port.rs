@@ -13,13 +13,13 @@ use protocol::Reply;
 use reactor::ConnectionId;
 use store::{Handle, Key};
 
+use crate::allocator;
 use crate::aside::{Queue, in_pieces};
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
 use crate::log::Level;
 use crate::node::{Message, Node, own_posts};
-use crate::process;
 use crate::worker::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -378,9 +378,13 @@ impl ServerPort for Port<'_> {
         self.node.memory()
     }
 
+    fn allocator_statistics(&mut self) -> String {
+        allocator::installed().statistics()
+    }
+
     fn purge_memory(&mut self, store: &mut Handle) {
         store.purge();
-        process::give_free_memory_back();
+        allocator::installed().purge();
     }
 }
 

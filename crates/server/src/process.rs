@@ -80,18 +80,6 @@ pub fn machine_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0) * page_bytes()
 }
 
-/// Gives the system back what the C library's allocator holds free, where it can be asked to. That
-/// allocator does so by itself only for what lies behind everything that is in use: what large values
-/// leave stays with the process. Takes time by what is free, and other threads wait for its locks.
-pub fn give_free_memory_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim takes a number and the allocator's own locks, may run on any thread at any
-    // time, and touches nothing but pages inside of blocks that are free.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// System, release and machine, as `uname` names them.
 #[must_use]
 pub fn operating_system() -> String {

@@ -6,7 +6,8 @@
 //!
 //! The limit is on what the process holds, which the counters know only in part: there is the
 //! program itself, the buffers of clients, what allocators lose. [`Budget`] therefore adds a
-//! correction, measured from the resident set ten times a second. Eviction is decided by this sum
+//! correction, measured from the resident set ten times a second, and up to a hundred times while
+//! writers evict. Eviction is decided by this sum
 //! at once, without waiting for the next measurement.
 //!
 //! Rules that keep the correction from emptying the store:
@@ -19,7 +20,7 @@
 //! 3. It is at most a quarter of the limit, however large the rest of the process is; unless the
 //!    server itself says that program and clients hold more ([`Budget::set_other_bytes`]).
 //! 4. It rises by at most 1/64 of the limit per measurement and falls at once, so that a short
-//!    spike evicts little.
+//!    spike evicts little; but where the process holds more than the limit, by as much as it does.
 
 use std::io;
 
@@ -172,15 +173,15 @@ impl Budget {
     }
 
     /// Learns from a measurement: the process has `resident_bytes`, the counters said `used_bytes`,
-    /// and `idle_bytes` are held without being used. For one caller, ten times a second.
+    /// and `idle_bytes` are held without being used. For one caller at a time.
     pub fn correct(&self, resident_bytes: u64, used_bytes: u64, idle_bytes: u64) {
         let limit_bytes = self.limit_bytes();
         let unknown = resident_bytes
             .saturating_sub(used_bytes)
             .saturating_sub(idle_bytes.min(idle_bytes_max(limit_bytes)));
-        let rise_max = self
-            .correction_bytes()
-            .saturating_add(limit_bytes / CORRECTION_PART_STEP);
+        let passed = resident_bytes.saturating_sub(limit_bytes);
+        let step_max = passed.max(limit_bytes / CORRECTION_PART_STEP);
+        let rise_max = self.correction_bytes().saturating_add(step_max);
         let correction = unknown.min(limit_bytes / CORRECTION_PART_MAX).min(rise_max);
         self.correction_bytes.store(correction, Ordering::Relaxed);
     }

@@ -18,6 +18,12 @@ use crate::reservation::Reservation;
 /// Dirty chunks kept whatever the size of the store (4 MiB).
 const DIRTY_MIN: usize = 64;
 
+/// Dirty chunks kept that nobody took for [a while](Arena::clean_unused) (512 KiB).
+const UNUSED_KEPT: usize = 8;
+
+/// … and of these so many are cleaned at once (4 MiB).
+const UNUSED_CLEANED: usize = 64;
+
 /// Chunks cleaned at once by who may have a client waiting: some tens of microseconds.
 pub(crate) const CLEANED_AT_ONCE: usize = 8;
 
@@ -115,6 +121,8 @@ pub(crate) struct Chunks {
     free: CachePadded<Mutex<Free>>,
     in_use: AtomicU64,
     dirty: AtomicU64,
+    /// The fewest dirty chunks since the last look: so many were not needed. Changed with `free` locked.
+    dirty_least: AtomicU64,
     dirty_max: AtomicU64,
 }
 
@@ -146,6 +154,7 @@ impl Chunks {
             })),
             in_use: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
+            dirty_least: AtomicU64::new(0),
             dirty_max: AtomicU64::new(u64::MAX),
         })
     }
@@ -218,6 +227,8 @@ impl Arena {
         let mut free = lock(&chunks.free);
         let chunk = if let Some(chunk) = free.dirty.pop() {
             chunks.dirty.fetch_sub(1, Ordering::Relaxed);
+            let left = free.dirty.len() as u64;
+            chunks.dirty_least.fetch_min(left, Ordering::Relaxed);
             chunk
         } else if let Some(chunk) = free.clean.pop() {
             chunk
@@ -259,6 +270,24 @@ impl Arena {
         // Half of what is allowed stays, so that this happens once for many chunks.
         let count = (dirty - dirty_max / 2).min(count_max);
         let surplus = chunks.surplus(&mut lock(&chunks.free), count);
+        self.clean_free(surplus);
+    }
+
+    /// Cleans dirty chunks that nobody needed since this was last called, but for a few: memory returns though
+    /// nobody writes. To be called about once a second.
+    pub(crate) fn clean_unused(&self) {
+        let chunks = self.chunks();
+        let surplus = {
+            let mut free = lock(&chunks.free);
+            let least = distance(chunks.dirty_least.load(Ordering::Relaxed));
+            let surplus = chunks.surplus(
+                &mut free,
+                least.saturating_sub(UNUSED_KEPT).min(UNUSED_CLEANED),
+            );
+            let left = free.dirty.len() as u64;
+            chunks.dirty_least.store(left, Ordering::Relaxed);
+            surplus
+        };
         self.clean_free(surplus);
     }
 

@@ -190,6 +190,7 @@ impl Indexed {
         // What this thread freed since it last told counts too.
         let shared = Arc::clone(&self.shared);
         self.local.tell_bytes(&shared);
+        self.measure_writing();
         let over = self.over_bytes(bytes);
         if over == 0 {
             return 0;

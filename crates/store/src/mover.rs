@@ -144,9 +144,9 @@ impl Default for Mover {
 
 impl Mover {
     /// Without being asked nothing is moved while less than this lies idle …
-    pub(crate) const IGNORE_BYTES: u64 = 16 << 20;
+    pub(crate) const IGNORE_BYTES: u64 = 2 << 20;
     /// … or less than this part of what is in use.
-    pub(crate) const THRESHOLD_PERCENT: u64 = 20;
+    pub(crate) const THRESHOLD_PERCENT: u64 = 10;
 
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work

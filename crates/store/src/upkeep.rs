@@ -11,6 +11,9 @@ use crate::shared::Shared;
 /// The resident set is measured so often.
 const MEASURE_EVERY_MS: u64 = 100;
 
+/// … and so often by writers that evict: at a gigabyte a second, 10 MB come between two measurements.
+const MEASURE_WRITING_EVERY_MS: u64 = 10;
+
 /// Buckets of a snapshot that was given up that are passed in one tick: some ten microseconds.
 const BUCKETS_PER_TICK: usize = 256;
 
@@ -34,9 +37,10 @@ impl Indexed {
             self.local.tell_bytes(shared);
             let indexes = self.seen.iter().map(|(_, index)| &**index);
             self.record_span = RecordSpan::of(indexes, &shared.slab);
-            measure(shared, now_unix_ms);
+            measure(shared, now_unix_ms, MEASURE_EVERY_MS);
             if shared.last_move.is_due(now_unix_ms, MOVE_EVERY_MS) {
                 shared.mover.begin_if_due(shared);
+                shared.arena_ref().clean_unused();
             }
         }
         if entered {
@@ -54,6 +58,15 @@ impl Indexed {
         shared.slab.recall();
         self.local.cache.settle();
         shared.arena_ref().give_dirty();
+    }
+
+    /// Corrects what the counters say, for a writer that is about to evict.
+    pub(crate) fn measure_writing(&self) {
+        measure(
+            &self.shared,
+            self.local.now_unix_ms,
+            MEASURE_WRITING_EVERY_MS,
+        );
     }
 
     /// Whether this thread has not told what it counted for a while.
@@ -85,10 +98,8 @@ impl LastTime {
 }
 
 /// Corrects what the counters say by what the system says, where there is a limit.
-fn measure(shared: &Shared, now_unix_ms: u64) {
-    if shared.budget.limit_bytes() == 0
-        || !shared.last_measure.is_due(now_unix_ms, MEASURE_EVERY_MS)
-    {
+fn measure(shared: &Shared, now_unix_ms: u64, every_ms: u64) {
+    if shared.budget.limit_bytes() == 0 || !shared.last_measure.is_due(now_unix_ms, every_ms) {
         return;
     }
     if let Ok(resident) = resident_bytes() {

@@ -1,23 +1,22 @@
 //! What an allocation costs beyond its bytes.
 //!
 //! Structures count their memory while they change, so that the store can ask at any time. The
-//! count follows the allocator that the server runs on: 8 bytes in front of every piece, which is
-//! then a multiple of 16 and at least 32 bytes long.
+//! count follows the allocator that the server runs on, which is jemalloc: multiples of 16 bytes up to 128,
+//! and then four sizes between a power of two and the next.
 
-/// In front of every allocation.
-const OVERHEAD_BYTES: usize = 8;
-/// Allocations are multiples of this.
+/// Allocations of up to [`FINE_BYTES_MAX`] are multiples of this.
 pub(crate) const STEP_BYTES: usize = 16;
+const FINE_BYTES_MAX: usize = 128;
 /// The smallest allocation.
-const LEAST_BYTES: usize = 32;
+const LEAST_BYTES: usize = 8;
+/// How many sizes there are from a power of two to the next, as a power of two.
+const SIZES_BITS: u32 = 2;
 
-/// A buffer grows by this part of what it has to hold …
+/// A buffer of which less than this part of its content is free is not grown in place.
 pub(crate) const SPARE_PART: usize = 4;
-/// … but not by more bytes than this …
+/// A buffer that grew has no more than this free in tests of middling lengths.
+#[cfg(test)]
 pub(crate) const SPARE_BYTES_MAX: usize = 2 << 10;
-/// … and only by the step when it holds no more than this: of small buffers there are many, and copying
-/// one is cheap.
-const SMALL_BYTES: usize = 256;
 
 /// Bytes that an allocation of `bytes` takes; none for none.
 #[inline]
@@ -26,27 +25,26 @@ pub const fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
     }
-    let whole = (bytes + OVERHEAD_BYTES).next_multiple_of(STEP_BYTES);
-    if whole < LEAST_BYTES {
-        LEAST_BYTES
-    } else {
-        whole
+    if bytes <= LEAST_BYTES {
+        return LEAST_BYTES;
     }
+    if bytes <= FINE_BYTES_MAX {
+        return bytes.next_multiple_of(STEP_BYTES);
+    }
+    let step = 1 << ((bytes - 1).ilog2() - SIZES_BITS);
+    // Nothing is longer than an `isize`, so there is a next step.
+    bytes.next_multiple_of(step)
 }
 
-/// Length of a buffer for `bytes` that is expected to grow.
+/// Length of a buffer for `bytes` that is expected to grow: all that its allocation has. The next size
+/// is at least an eighth longer, so that who appends copies a buffer rarely.
 pub(crate) fn grown(bytes: usize) -> usize {
-    let spare = match bytes {
-        ..=SMALL_BYTES => 0,
-        _ => (bytes / SPARE_PART).min(SPARE_BYTES_MAX),
-    };
-    stepped(bytes + spare)
+    stepped(bytes)
 }
 
-/// The next length that an allocation has room for anyhow: eight bytes short of a step, which what the
-/// allocator puts in front fills up.
+/// The length that an allocation for `bytes` has anyhow.
 pub(crate) fn stepped(bytes: usize) -> usize {
-    allocated(bytes.max(1)) - OVERHEAD_BYTES
+    allocated(bytes.max(1))
 }
 
 #[cfg(test)]
@@ -56,10 +54,15 @@ mod tests {
     #[test]
     fn allocations_are_rounded_as_the_allocator_does() {
         assert_eq!(allocated(0), 0);
-        assert_eq!(allocated(1), 32);
+        assert_eq!(allocated(1), 8);
+        assert_eq!(allocated(9), 16);
         assert_eq!(allocated(24), 32);
-        assert_eq!(allocated(25), 48);
-        assert_eq!(allocated(40), 48);
-        assert_eq!(allocated(4096), 4112);
+        assert_eq!(allocated(128), 128);
+        assert_eq!(allocated(129), 160);
+        assert_eq!(allocated(256), 256);
+        assert_eq!(allocated(257), 320);
+        assert_eq!(allocated(4096), 4096);
+        assert_eq!(allocated(4097), 5120);
+        assert_eq!(allocated(20_000), 20_480);
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::element::Element;
-use crate::memory::{SPARE_PART, STEP_BYTES, allocated, grown, stepped};
+use crate::memory::{SPARE_PART, allocated, grown, stepped};
 
 mod entry;
 
@@ -446,7 +446,7 @@ impl Packed {
 
     /// Gives back what the buffer has to spare.
     pub fn shrink_to_fit(&mut self) {
-        if self.buffer.capacity() <= self.content_bytes() + STEP_BYTES {
+        if self.buffer.capacity() <= stepped(self.content_bytes()) {
             return;
         }
         if self.gap == 0 {

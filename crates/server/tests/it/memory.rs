@@ -47,9 +47,9 @@ fn figure(client: &mut Client, name: &str) -> u64 {
 fn idle_memory_is_given_back_by_itself_from_the_threshold_on() {
     let args = [
         "--activedefrag",
-        "no",
+        "yes",
         "--active-defrag-ignore-bytes",
-        "1mb",
+        "100mb",
         "--threads",
         "1",
     ];
@@ -60,7 +60,7 @@ fn idle_memory_is_given_back_by_itself_from_the_threshold_on() {
     assert!(idle > 3 << 20, "{idle} bytes idle");
     assert_eq!(figure(&mut client, "active_defrag_key_hits"), 0);
     let set = client
-        .command(&["CONFIG", "SET", "activedefrag", "yes"])
+        .command(&["CONFIG", "SET", "active-defrag-ignore-bytes", "1mb"])
         .unwrap();
     assert_eq!(set, Value::Simple(b"OK".to_vec()));
     eventually("holes are closed", || {
@@ -75,7 +75,7 @@ fn idle_memory_is_given_back_by_itself_from_the_threshold_on() {
 #[test]
 fn memory_purge_gives_idle_memory_back() {
     let server = ServerBuilder::iolite()
-        .args(&["--threads", "1"])
+        .args(&["--threads", "1", "--activedefrag", "yes"])
         .start()
         .unwrap();
     let mut client = server.client().unwrap();
@@ -113,4 +113,47 @@ fn memory_purge_gives_back_what_large_values_left() {
         client.command(&["MEMORY", "PURGE"]).unwrap();
         figure(&mut client, "used_memory_rss") < at_first + grown / 3
     });
+}
+
+/// A value of so many bytes that differ.
+fn value_of(bytes: usize) -> String {
+    ("abcdefghijklmnopqrstuvw".chars().cycle().take(bytes)).collect()
+}
+
+/// Collections and strings whose values are too long for slots and too short for pages.
+fn fill_with(client: &mut Client, kind: &str, value: &str, megabytes: usize) {
+    for number in 0..(megabytes << 20) / value.len() {
+        let key = format!("{kind}:{}", number / 8);
+        let field = format!("{number}");
+        let member = format!("{number}:{value}");
+        let own = format!("{key}:{number}");
+        let words = match kind {
+            "list" => vec!["RPUSH", &key, value],
+            "hash" => vec!["HSET", &key, &field, value],
+            "sorted set" => vec!["ZADD", &key, &field, &member],
+            "stream" => vec!["XADD", &key, "*", "f", value],
+            _ => vec!["SET", &own, value],
+        };
+        client.command(&words).unwrap();
+    }
+}
+
+/// Nobody asks for it, and nobody writes meanwhile.
+#[test]
+fn memory_returns_after_a_flush() {
+    for kind in ["list", "hash", "sorted set", "stream", "string"] {
+        let args = ["--threads", "1", "--activedefrag", "no"];
+        let server = ServerBuilder::iolite().args(&args).start().unwrap();
+        let mut client = server.client().unwrap();
+        let at_first = figure(&mut client, "used_memory_rss");
+        for bytes in [2 << 10, 20_000] {
+            fill_with(&mut client, kind, &value_of(bytes), 20);
+        }
+        let grown = figure(&mut client, "used_memory_rss") - at_first;
+        assert!(grown > 30 << 20, "{kind}: {grown} bytes");
+        client.command(&["FLUSHALL"]).unwrap();
+        eventually(&format!("memory of a {kind} returns"), || {
+            figure(&mut client, "used_memory_rss") < at_first + (6 << 20)
+        });
+    }
 }

@@ -121,7 +121,7 @@ fn a_small_collection_is_its_record_and_one_buffer() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
     handle.begin(1_000);
-    push(&mut handle, "first", 0..1);
+    push(&mut handle, "first", 0..5);
     let before = exactly_used_bytes(&mut handle);
     let limit = BlockLimit::default();
     let ways: [fn(&mut Handle); 5] = [
@@ -171,7 +171,7 @@ fn a_small_collection_is_its_record_and_one_buffer() {
     ];
     for (number, end) in ways.iter().enumerate() {
         push(&mut handle, "l", 0..9);
-        // Header, key, the two words of an object; 18 bytes of elements in the shortest allocation.
+        // Header, key, the two words of an object; 18 bytes of elements in an allocation of 32.
         assert_eq!(
             exactly_used_bytes(&mut handle),
             before + 32 + 32,
@@ -181,8 +181,10 @@ fn a_small_collection_is_its_record_and_one_buffer() {
         assert_eq!(exactly_used_bytes(&mut handle), before, "way {number}");
     }
     let key = handle.key(0, b"first");
-    let more = |list: &mut List| list.push(End::Back, Element::Integer(1 << 40), limit);
+    let held = len(&mut handle, "first").unwrap();
+    let more = |list: &mut List| list.push(End::Back, Element::Integer(7), limit);
     handle.modify(&key, |entry| entry.change(more)).unwrap();
+    assert_eq!(len(&mut handle, "first"), Some(held + 1));
     assert_eq!(exactly_used_bytes(&mut handle), before, "there was room");
 }
 

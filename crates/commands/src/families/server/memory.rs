@@ -187,12 +187,9 @@ fn write_totals(fields: &mut Fields<'_, '_>, memory: &ServerMemory) {
     fields.bytes("replication.backlog", 0);
     fields.bytes("clients.slaves", 0);
     fields.bytes("clients.normal", memory.clients);
-    for absent in [
-        "cluster.links",
-        "aof.buffer",
-        "lua.caches",
-        "functions.caches",
-    ] {
+    fields.bytes("cluster.links", 0);
+    fields.bytes("aof.buffer", memory.log);
+    for absent in ["lua.caches", "functions.caches"] {
         fields.bytes(absent, 0);
     }
 }
@@ -215,30 +212,39 @@ fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: 
         memory.used.saturating_mul(100),
         memory.peak,
     );
-    fields.bytes("allocator.allocated", memory.used);
-    fields.bytes("allocator.active", memory.resident);
-    fields.bytes("allocator.resident", memory.resident);
-    for name in ["allocator-fragmentation", "allocator-rss", "rss-overhead"] {
-        fields.ratio(&format!("{name}.ratio"), 1, 1);
-        fields.bytes(&format!("{name}.bytes"), 0);
+    let of = memory.allocator;
+    fields.bytes("allocator.allocated", of.allocated);
+    fields.bytes("allocator.active", of.active);
+    fields.bytes("allocator.resident", of.resident);
+    let resident = memory.resident_without_log();
+    for (name, part, whole) in [
+        ("allocator-fragmentation", of.active, of.allocated),
+        ("allocator-rss", of.resident, of.active),
+        ("rss-overhead", resident, of.resident),
+    ] {
+        fields.ratio(&format!("{name}.ratio"), part, whole);
+        fields.bytes(&format!("{name}.bytes"), part.saturating_sub(whole));
     }
-    fields.ratio("fragmentation", memory.resident, memory.used);
-    fields.bytes(
-        "fragmentation.bytes",
-        memory.resident.saturating_sub(memory.used),
-    );
+    fields.ratio("fragmentation", resident, memory.used);
+    fields.bytes("fragmentation.bytes", resident.saturating_sub(memory.used));
 }
 
 /// Bytes beyond which a fragmented or swollen server is worth a word.
 const WORTH_A_WORD_BYTES: u64 = 5 << 20;
 
 fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let memory = context.server.memory();
     let ServerMemory {
-        resident,
-        used,
-        peak,
-        ..
-    } = context.server.memory();
+        used, peak, log, ..
+    } = memory;
+    let resident = memory.resident_without_log();
+    let of_log = if log > 0 {
+        format!(
+            "The operation log has {log} bytes of memory besides, which do not grow with the data.\n"
+        )
+    } else {
+        String::new()
+    };
     let text = if used < WORTH_A_WORD_BYTES {
         "This instance holds too little data for its memory use to mean anything.\n".to_owned()
     } else if resident > used + used / 2 {
@@ -251,7 +257,7 @@ fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>
     } else {
         "Nothing unusual.\n".to_owned()
     };
-    reply.verbatim("txt", text.as_bytes());
+    reply.verbatim("txt", (text + &of_log).as_bytes());
     Ok(())
 }
 
@@ -270,9 +276,10 @@ fn allocator_statistics(
         ..
     } = context.server.memory();
     let text = format!(
-        "Records: slabs of our own; large values and buffers: the C library's allocator.\n\
+        "Records: slabs of our own; collections, the ends of large values and buffers: the allocator.\n\
          Allocated: {used}, at most so far: {peak}, resident: {resident}\n\
-         Of these not data: {overhead}, for clients: {clients}\n"
+         Of these not data: {overhead}, for clients: {clients}\n{}",
+        context.server.allocator_statistics()
     );
     reply.verbatim("txt", text.as_bytes());
     Ok(())

@@ -28,11 +28,13 @@ cores to spare (`threads` below the number of cores) it answers a lone client so
 processor time; `0` turns it off.
 
 Memory that lies idle between records is given back by moving records together, in short steps
-between commands. `MEMORY PURGE` asks for it, and for what large values left behind in the C library's
-allocator, which gives little of it back by itself; with `activedefrag yes` it begins when
-`active-defrag-ignore-bytes` and `active-defrag-threshold-lower` per cent of what is in use lie idle;
-with `activedefrag no`, the default, at 16 MiB and 20 %; and under `maxmemory` as much of it is done
-as the limit needs.
+between commands. With `activedefrag yes` this begins when `active-defrag-ignore-bytes` and
+`active-defrag-threshold-lower` per cent of what is in use lie idle; with `activedefrag no`, the default,
+at 2 MiB and 10 %; under `maxmemory` as much of it is done as the limit needs. The allocator, jemalloc,
+gives free pages of collections and buffers back by itself. `MEMORY PURGE` asks for all of it at once.
+
+`maxmemory` counts the store, the clients, the program and the memory of the operation log
+(`mem_aof_buffer`), and beyond that what the system says that the process holds.
 
 `durability` names what is left of acknowledged writes after a crash: `none`, `checkpoint` (what the
 last checkpoint has), `os` (all, as long as the operating system goes on), `everysec` (all but about

@@ -1,0 +1,62 @@
+//! The allocator of the process: its name, its numbers, and how it gives free memory back.
+//!
+//! Only the binary chooses the allocator (`main.rs`) and [installs](install) its description here before
+//! anything else runs. Without one, as in tests and benchmarks, the C library's allocator is described.
+
+use std::sync::OnceLock;
+
+pub use commands::AllocatorMemory;
+
+/// An allocator that the server can ask.
+pub trait Allocator: Sync {
+    /// Its name and version, as INFO shows them.
+    fn name(&self) -> &'static str;
+
+    /// Its numbers; none where it has none.
+    fn memory(&self) -> Option<AllocatorMemory>;
+
+    /// Gives all free memory back to the system. Takes time in proportion to it.
+    fn purge(&self);
+
+    /// All that it can tell, for MEMORY MALLOC-STATS; empty where it tells nothing.
+    fn statistics(&self) -> String;
+}
+
+static INSTALLED: OnceLock<&'static dyn Allocator> = OnceLock::new();
+
+/// Says which allocator the binary has. The first call counts.
+pub fn install(allocator: &'static dyn Allocator) {
+    let _first_counts = INSTALLED.set(allocator);
+}
+
+/// The allocator of this process.
+#[must_use]
+pub fn installed() -> &'static dyn Allocator {
+    INSTALLED.get().copied().unwrap_or(&CLibrary)
+}
+
+/// The C library's allocator.
+struct CLibrary;
+
+impl Allocator for CLibrary {
+    fn name(&self) -> &'static str {
+        "libc"
+    }
+
+    fn memory(&self) -> Option<AllocatorMemory> {
+        None
+    }
+
+    fn purge(&self) {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: malloc_trim takes a number and the allocator's own locks, may run on any thread at any
+        // time, and touches nothing but pages inside of blocks that are free.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
+
+    fn statistics(&self) -> String {
+        String::new()
+    }
+}
