@@ -240,6 +240,9 @@ impl WorkerLink {
     }
 }
 
+/// The log's memory counts as no more than this part of `maxmemory`.
+const LOG_PART_MAX: u64 = 4;
+
 impl Node {
     /// A node over `store`, with nobody connected.
     #[must_use]
@@ -837,8 +840,10 @@ impl Node {
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.program_bytes.load(Ordering::Relaxed);
         let used_bytes = program_bytes + self.clients_held_bytes();
-        self.store
-            .set_other_bytes(used_bytes + self.log_memory_bytes());
+        // The log may have been opened with a higher limit: it is not to take all from the keys.
+        let limit_bytes = self.config.current().memory_bytes_max;
+        let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
+        self.store.set_other_bytes(used_bytes + log_bytes);
         self.env.other_bytes.store(used_bytes, Ordering::Relaxed);
     }
 

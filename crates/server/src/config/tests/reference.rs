@@ -34,7 +34,7 @@ at 2 MiB and 10 %; under `maxmemory` as much of it is done as the limit needs. T
 gives free pages of collections and buffers back by itself. `MEMORY PURGE` asks for all of it at once.
 
 `maxmemory` counts the store, the clients, the program and the memory of the operation log
-(`mem_aof_buffer`), and beyond that what the system says that the process holds.
+(`mem_aof_buffer`; as a quarter of the limit at most), and beyond that what the system says that the process holds.
 
 `durability` names what is left of acknowledged writes after a crash: `none`, `checkpoint` (what the
 last checkpoint has), `os` (all, as long as the operating system goes on), `everysec` (all but about
