@@ -123,8 +123,6 @@ impl ServerBuilder {
             .arg("--unixsocket")
             .arg(directory.join("socket"))
             .args(&self.args)
-            // It names the server to us; to the server it would be a directive it does not know.
-            .env_remove("IOLITE_BIN")
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)
@@ -293,10 +291,14 @@ impl Target for Server {
     }
 }
 
-/// Where the built server is: `IOLITE_BIN`, or next to the running test in the target directory.
+/// Where the server under test is: `SERVER_BIN` names it, otherwise it is the one next to the running test in
+/// the target directory.
+///
+/// `cargo xtask test` names the binary of `cargo build --release -p server`, which is what ships. The one next to
+/// a test is built with the features that tests want of the rooms below.
 #[must_use]
 pub fn iolite_program() -> PathBuf {
-    if let Some(path) = std::env::var_os("IOLITE_BIN") {
+    if let Some(path) = std::env::var_os("SERVER_BIN") {
         return PathBuf::from(path);
     }
     let beside = |running: PathBuf| {

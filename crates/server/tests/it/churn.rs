@@ -3,7 +3,7 @@
 //!
 //! No reply is compared here (the schedules do that). What must hold: the server lives, whoever is left
 //! is served, and in the end nothing is left behind of all who went. A few seconds;
-//! `CHURN_SECONDS` asks for more. `IOLITE_BIN` may name a binary that a sanitizer has prepared.
+//! `CHURN_SECONDS` asks for more. `SERVER_BIN` may name a binary that a sanitizer has prepared.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,6 +14,8 @@ use protocol::Value;
 use testkit::client::{Client, Received};
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
+
+use crate::ledger::number_from;
 
 const THREADS_COUNT: u64 = 3;
 const CLIENTS_PER_THREAD: usize = 24;
@@ -169,6 +171,7 @@ fn churn(server: &Server, seed: u64, duration: Duration) -> u64 {
 #[test]
 fn whoever_goes_leaves_nothing_behind() {
     let seconds = std::env::var("CHURN_SECONDS").map_or(4, |text| text.parse().unwrap());
+    let first_seed = number_from("CHURN_SEED", 0);
     let args = ["--io-threads", "4", "--maxmemory", "24mb"];
     let policy = ["--maxmemory-policy", "allkeys-lru"];
     let builder = ServerBuilder::iolite().args(&args).args(&policy);
@@ -176,7 +179,10 @@ fn whoever_goes_leaves_nothing_behind() {
     let steps_count: u64 = std::thread::scope(|scope| {
         let server = &server;
         let threads: Vec<_> = (0..THREADS_COUNT)
-            .map(|seed| scope.spawn(move || churn(server, seed, Duration::from_secs(seconds))))
+            .map(|thread| {
+                let seed = first_seed + thread;
+                scope.spawn(move || churn(server, seed, Duration::from_secs(seconds)))
+            })
             .collect();
         threads
             .into_iter()

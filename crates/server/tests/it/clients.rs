@@ -1,7 +1,7 @@
 //! Real clients from their registries, unmodified, against the built server.
 //!
 //! What they need is downloaded into the target directory at the first run; therefore plain
-//! `cargo test` leaves them out and `cargo xtask test clients` runs them. With `IOLITE_BIN` set to
+//! `cargo test` leaves them out and `cargo xtask test clients` runs them. With `SERVER_BIN` set to
 //! `redis-server` the same programs show that they are right about Redis.
 
 use std::fs;
@@ -9,13 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use testkit::process::{Server, ServerBuilder};
+use testkit::process::{Server, ServerBuilder, iolite_program};
 
 pub(super) fn server() -> Server {
-    let builder = match std::env::var_os("IOLITE_BIN") {
+    let builder = match iolite_program().ends_with("iolite") {
+        true => ServerBuilder::iolite().args(&["--io-threads", "4"]),
         // Another server may not know our options.
-        Some(_) => ServerBuilder::iolite(),
-        None => ServerBuilder::iolite().args(&["--io-threads", "4"]),
+        false => ServerBuilder::iolite(),
     };
     builder.tcp().start().unwrap()
 }

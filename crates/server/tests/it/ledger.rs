@@ -385,7 +385,6 @@ fn kill_while_starting(directory: &Path, level: &str, life_ms: u64) {
         .args(["--durability", level, "--dir"])
         .arg(directory)
         .stdout(std::process::Stdio::null())
-        .env_remove("IOLITE_BIN")
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(life_ms));

@@ -19,6 +19,7 @@ use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
 
 use crate::clients::{packages, run};
+use crate::ledger::number_from;
 
 const HISTORIES: u64 = 12;
 const OPERATIONS: usize = 10_000;
@@ -50,12 +51,13 @@ struct Recorder<'c> {
 }
 
 #[test]
-#[ignore = "needs Go and a module: cargo xtask test linearizability"]
+#[ignore = "needs Go and a module: cargo xtask soak linearizability"]
 fn histories_are_linearizable() {
     let checker = Checker::build();
     let server = start();
     let mut paths = Vec::new();
-    for seed in 0..HISTORIES {
+    let first = number_from("LINEARIZABILITY_SEED", 0);
+    for seed in first..first + HISTORIES {
         paths.push(record(&server, seed, Bug::None));
     }
     let (is_good, said) = checker.check(&paths);
@@ -65,7 +67,7 @@ fn histories_are_linearizable() {
 }
 
 #[test]
-#[ignore = "needs Go and a module: cargo xtask test linearizability"]
+#[ignore = "needs Go and a module: cargo xtask soak linearizability"]
 fn planted_bugs_are_caught() {
     let checker = Checker::build();
     let server = start();

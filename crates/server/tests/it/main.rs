@@ -46,6 +46,7 @@ mod saving;
 mod scripts;
 #[cfg(feature = "tls")]
 mod secret;
+mod shipped;
 mod simulation;
 mod stalls;
 mod start;

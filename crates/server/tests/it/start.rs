@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use protocol::Value;
 use testkit::client::Client;
-use testkit::process::TemporaryDirectory;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_iolite");
+use testkit::process::{TemporaryDirectory, iolite_program};
 
 /// A directory that goes away with its test.
 struct Directory(TemporaryDirectory);
@@ -38,7 +36,7 @@ impl Drop for Running {
 
 /// The program with a socket in `directory`, so that tests never meet.
 fn command(directory: &Directory) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(iolite_program());
     command
         .current_dir(&directory.0)
         .args(["--save", "", "--port", "0", "--unixsocket"])
@@ -49,7 +47,7 @@ fn command(directory: &Directory) -> Command {
 
 fn output(arguments: &[&str]) -> Output {
     let directory = Directory::new();
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(iolite_program());
     command.args(arguments).stdin(Stdio::null());
     command.current_dir(&directory.0).output().unwrap()
 }
@@ -141,7 +139,7 @@ fn readiness_is_told_on_standard_output_when_clients_are_accepted() {
 fn called_by_another_servers_name_it_is_the_same() {
     let directory = Directory::new();
     let link = directory.path("redis-server");
-    std::os::unix::fs::symlink(PROGRAM, &link).unwrap();
+    std::os::unix::fs::symlink(iolite_program(), &link).unwrap();
     let version = Command::new(link).arg("-v").output().unwrap();
     assert_eq!(version.stdout, output(&["-v"]).stdout);
 }
@@ -241,7 +239,7 @@ fn a_rewritten_file_starts_the_server_it_was_written_by() {
     let file = directory.path("iolite.conf");
     fs::write(&file, "# kept\ntimeout 1\n").unwrap();
     let start = || {
-        let child = Command::new(PROGRAM)
+        let child = Command::new(iolite_program())
             .arg(&file)
             .current_dir(&directory.0)
             .args(["--save", "", "--port", "0", "--unixsocket", "socket"])

@@ -67,13 +67,15 @@ fn cuts(seeds: std::ops::Range<u64>) -> u64 {
     count
 }
 
-/// More with `LOG_POWER_SEEDS=1000` in the environment.
-
+/// More with `LOG_POWER_SEEDS=1000` in the environment, others with `LOG_POWER_SEED=7`, the first of them.
 #[test]
 fn what_was_durable_survives_a_power_cut_at_any_operation() {
-    let wanted = std::env::var("LOG_POWER_SEEDS").ok();
-    let seeds = wanted.map_or(24, |seeds| seeds.parse().unwrap());
-    let count = cuts(0..seeds);
+    let setting = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+    };
+    let first = setting("LOG_POWER_SEED", 0);
+    let seeds = setting("LOG_POWER_SEEDS", 24);
+    let count = cuts(first..first + seeds);
     assert!(count >= 40 * seeds, "{count} power cuts over {seeds} seeds");
     if seeds > 24 {
         eprintln!("{count} power cuts over {seeds} seeds: nothing that was durable is missing");
