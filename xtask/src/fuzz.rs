@@ -1,9 +1,11 @@
 //! The fuzz targets: built with coverage and the address sanitizer, then fed.
 //!
-//! As a part of the tests each target gets a number of inputs that does not depend on how fast the
+//! As a part of the gate each target gets a number of inputs that does not depend on how fast the
 //! machine is, mutated from the seeds under `fuzz/corpus` with a fixed beginning of the random
-//! numbers. For more, one target runs for a number of seconds and keeps what it found worth keeping
-//! in `target/fuzz/corpus`. An input that fails is kept in `target/fuzz/artifacts`.
+//! numbers. `cargo xtask soak fuzz` runs each for a number of seconds with a fresh beginning and keeps the inputs
+//! that reached something new in `fuzz/grown` (or where `FUZZ_CORPUS` says), which git does not have and
+//! `cargo clean` leaves alone; the next run goes on from there. An input that fails is kept in
+//! `target/fuzz/artifacts`.
 //!
 //! The sanitizer is an unstable option; the pinned compiler takes it when told that it may.
 
@@ -18,22 +20,22 @@ use std::thread;
 use crate::parts::{cargo, target_directory};
 use crate::{toolchain, workspace_root};
 
-/// The targets, and how many inputs each gets as a part of the tests: about 10 s each.
+/// The targets, and how many inputs each gets in the gate: about 2 s each.
 const TARGETS: [(&str, u32); 14] = [
-    ("glob", 200_000),
-    ("words", 200_000),
-    ("number", 300_000),
-    ("resp_decode", 150_000),
-    ("command_args", 15_000),
-    ("restore", 75_000),
-    ("aof_dir", 50_000),
-    ("log_file", 50_000),
-    ("rdb_file", 30_000),
-    ("types", 3_000),
-    ("manifest", 200_000),
-    ("checkpoint", 30_000),
-    ("script", 6_000),
-    ("acl_rule", 10_000),
+    ("glob", 40_000),
+    ("words", 40_000),
+    ("number", 60_000),
+    ("resp_decode", 30_000),
+    ("command_args", 3_000),
+    ("restore", 15_000),
+    ("aof_dir", 10_000),
+    ("log_file", 10_000),
+    ("rdb_file", 6_000),
+    ("types", 600),
+    ("manifest", 40_000),
+    ("checkpoint", 6_000),
+    ("script", 1_200),
+    ("acl_rule", 2_000),
 ];
 /// Seconds after which one input counts as endless: far more than any takes on a busy machine.
 const INPUT_SECONDS_MAX: u32 = 60;
@@ -54,21 +56,36 @@ const FLAGS: &str = "-Cpasses=sancov-module \
 /// Which target failed, and where its input is.
 pub fn run_all() -> Result<(), String> {
     let programs = build()?;
+    side_by_side(&|target, runs| feed(&programs, target, runs))
+}
+
+/// Feeds every target for so many seconds, with random numbers that begin with `seed`; what reached something new
+/// is kept.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn grow_all(seconds: &str, seed: &str) -> Result<(), String> {
+    let programs = build()?;
+    side_by_side(&|target, _| grow(&programs, target, seconds, Some(seed)))
+}
+
+/// Does something with each target and the number of its inputs, as many at a time as there are cores.
+fn side_by_side(each: &(impl Fn(&str, u32) -> Result<(), String> + Sync)) -> Result<(), String> {
     let next = AtomicUsize::new(0);
-    let feed = || {
+    let work = || {
         while let Some(&(target, runs)) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            feed(&programs, target, runs)?;
+            each(target, runs)?;
         }
         Ok(())
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
-        let feeders: Vec<_> = (0..cores).map(|_| scope.spawn(feed)).collect();
-        let fed = feeders.into_iter().map(|feeder| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let done = workers.into_iter().map(|worker| {
             let panicked = |_| Err("feeding a target panicked".to_owned());
-            feeder.join().unwrap_or_else(panicked)
+            worker.join().unwrap_or_else(panicked)
         });
-        fed.collect()
+        done.collect()
     })
 }
 
@@ -99,15 +116,38 @@ pub fn run_one(target: &str, seconds: &str) -> Result<(), String> {
     if !TARGETS.iter().any(|(name, _)| *name == target) {
         return Err(format!("no fuzz target is called {target}"));
     }
-    let programs = build()?;
-    let corpus = directory().join("corpus").join(target);
+    grow(&build()?, target, seconds, None)
+}
+
+/// Runs one input, one that failed before, say.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn replay(target: &str, input: &str) -> Result<(), String> {
+    if !TARGETS.iter().any(|(name, _)| *name == target) {
+        return Err(format!("no fuzz target is called {target}"));
+    }
+    let mut fuzzer = fuzzer(&build()?, target)?;
+    fuzzer.arg(input);
+    done(&mut fuzzer, target)
+}
+
+fn grow(programs: &Path, target: &str, seconds: &str, seed: Option<&str>) -> Result<(), String> {
+    let corpus = std::env::var_os("FUZZ_CORPUS")
+        .map_or_else(|| source().join("grown"), PathBuf::from)
+        .join(target);
     fs::create_dir_all(&corpus).map_err(|error| error.to_string())?;
-    let mut fuzzer = fuzzer(&programs, target)?;
+    let mut fuzzer = fuzzer(programs, target)?;
     fuzzer.arg(format!("-max_total_time={seconds}"));
+    fuzzer.args(seed.map(|seed| format!("-seed={seed}")));
     fuzzer
         .arg(&corpus)
         .arg(source().join("corpus").join(target));
-    done(&mut fuzzer, target)
+    done(&mut fuzzer, target).map_err(|error| {
+        let artifacts = directory().join("artifacts").join(target);
+        let artifacts = artifacts.display();
+        format!("{error}\nto see it again: cargo xtask fuzz replay {target} {artifacts}/FILE")
+    })
 }
 
 /// Builds all targets; where the programs are.

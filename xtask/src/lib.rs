@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a tool for a terminal")]
 
 pub mod big_endian;
+pub mod changed;
 pub mod coverage;
 mod debian;
 pub mod figures;
@@ -13,6 +14,7 @@ pub mod instructions;
 pub mod parts;
 pub mod run;
 pub mod sanitize;
+pub mod soak;
 pub mod tidy;
 mod toolchain;
 pub mod tools;

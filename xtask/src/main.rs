@@ -1,4 +1,4 @@
-//! The developer's front door: `cargo xtask test`, `tidy`, `ci` and the tools of the testkit.
+//! The developer's front door: `cargo xtask test`, `soak`, `tidy`, `ci` and the tools of the testkit.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -8,16 +8,25 @@
 
 use std::process::ExitCode;
 
-use xtask::parts::{self, PARTS, Part};
+use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
-use xtask::{big_endian, coverage, figures, fuzz, instructions, sanitize, tidy, workspace_root};
+use xtask::{
+    big_endian, coverage, figures, fuzz, instructions, sanitize, soak, tidy, workspace_root,
+};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["test"] => test(PARTS),
+        ["test"] => report(&run::gate(PARTS)),
         ["test", names @ ..] => test_named(names),
+        ["soak", words @ ..] => {
+            answer(soak::Request::read(words).and_then(|request| soak::run(&request)))
+        }
+        ["budgets"] => {
+            print!("{}", parts::budgets());
+            ExitCode::SUCCESS
+        }
         ["ci"] => ci(),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
@@ -29,6 +38,8 @@ fn main() -> ExitCode {
         ["big-endian"] => answer(big_endian::run()),
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
         ["fuzz"] => answer(fuzz::run_all()),
+        ["fuzz", "grow", seconds, seed] => answer(fuzz::grow_all(seconds, seed)),
+        ["fuzz", "replay", target, input] => answer(fuzz::replay(target, input)),
         ["fuzz", target, seconds] => answer(fuzz::run_one(target, seconds)),
         ["churn", sanitizer @ ("address" | "thread"), seconds] => {
             answer(sanitize::churn(sanitizer, seconds))
@@ -79,12 +90,11 @@ fn test_named(names: &[&str]) -> ExitCode {
             None => return failed(&format!("no part of the tests is called {name}")),
         }
     }
-    test(&chosen)
+    report(&run::all(&chosen))
 }
 
-fn test(chosen: &[Part]) -> ExitCode {
-    let outcomes = run::all(chosen);
-    println!("\n{}", run::table(&outcomes));
+fn report(outcomes: &[Outcome]) -> ExitCode {
+    println!("\n{}", run::table(outcomes));
     match outcomes.iter().all(Outcome::is_good) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -132,11 +142,18 @@ fn testkit(words: &[&str]) -> ExitCode {
 }
 
 fn help() -> ExitCode {
-    println!("cargo xtask test [PART...]     all tests, or some parts:");
+    println!("cargo xtask test [PART...]     the gate, or some of its parts:");
     for part in PARTS {
         println!("    {:<14}{}", part.name, part.purpose);
     }
-    println!("cargo xtask ci                 all tests; fails when a tool is missing");
+    println!(
+        "cargo xtask soak [HOURS] [PART...] [--seed N]   for an hour, with fresh seeds; or once:"
+    );
+    for part in soak::PARTS {
+        println!("    {:<16}{}", part.name, part.purpose);
+    }
+    println!("cargo xtask budgets            minutes that each part of the gate may take");
+    println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
     );
@@ -151,7 +168,8 @@ fn help() -> ExitCode {
         "cargo xtask big-endian [qemu]  the lower rooms where the high byte comes first; QEMU alone"
     );
     println!(
-        "cargo xtask fuzz [TARGET SECONDS]  every fuzz target for a bounded number of inputs; or one"
+        "cargo xtask fuzz [TARGET SECONDS | replay TARGET FILE]  every fuzz target for a bounded number of inputs; one; \
+         one input"
     );
     println!(
         "cargo xtask churn address|thread SECONDS  clients that come, wait and go, beside a server under \

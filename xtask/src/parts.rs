@@ -1,46 +1,64 @@
-//! The parts of `cargo xtask test`: what each runs, what it needs, how long it may take.
+//! The parts of the gate, `cargo xtask test`: what each runs, what it needs, how long it may take.
 
 use std::process::Command;
 
 use crate::tools::{self, Tool};
 use crate::{sanitize, workspace_root};
 
-/// A part of the tests.
+/// A part of the gate.
 #[derive(Clone, Copy)]
 pub struct Part {
     /// What it is called on the command line.
     pub name: &'static str,
     /// What it shows.
     pub purpose: &'static str,
-    /// Minutes it may take on two cores.
+    /// Its budget: minutes it may take on two cores, from a clean clone.
     pub minutes_max: f64,
     /// Programs it needs beyond Rust and a C compiler.
     pub needs: &'static [&'static Tool],
+    /// When it runs, unless it is asked for by name.
+    pub when: When,
     /// What it runs, in order.
     pub commands: fn() -> Vec<Command>,
 }
 
-/// All parts, the quick ones first. Together they stay below 45 minutes on two cores.
+/// When a part of the gate runs.
+#[derive(Clone, Copy)]
+pub enum When {
+    /// Every time.
+    Always,
+    /// When something below these paths changed ([`crate::changed`]).
+    Changed(&'static [&'static str]),
+}
+
+/// Minutes that what always runs may take on two cores, from a clean clone. Whoever passes it moves something to
+/// the soak.
+pub const MINUTES_MAX: f64 = 15.0;
+
+/// The parts of the gate, the quick ones first.
 pub const PARTS: &[Part] = &[
     Part {
         name: "format",
         purpose: "rustfmt",
-        minutes_max: 0.5,
+        minutes_max: 0.1,
         needs: &[],
+        when: When::Always,
         commands: || vec![cargo(&["fmt", "--all", "--check"])],
     },
     Part {
         name: "tidy",
-        purpose: "room edges, heads of modules, words, links, sizes",
-        minutes_max: 0.5,
+        purpose: "room edges, heads of modules, words, links, sizes, licences, budgets",
+        minutes_max: 0.3,
         needs: &[],
+        when: When::Always,
         commands: || vec![cargo(&["test", "-p", "xtask"])],
     },
     Part {
         name: "lints",
         purpose: "clippy, no warning; the server without TLS, too",
-        minutes_max: 5.0,
+        minutes_max: 2.4,
         needs: &[&tools::CPP_COMPILER],
+        when: When::Always,
         commands: || {
             let words = [
                 "clippy",
@@ -57,92 +75,45 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "build",
-        purpose: "the server",
-        minutes_max: 4.0,
+        purpose: "the binary that ships, which process and client tests run",
+        minutes_max: 2.4,
         needs: &[&tools::CPP_COMPILER],
-        commands: || vec![cargo(&["build", "--workspace"])],
+        when: When::Always,
+        commands: || vec![cargo(SHIPPED)],
     },
     Part {
         name: "tests",
-        purpose: "unit, property, transcript and process tests of all rooms",
-        minutes_max: 10.0,
+        purpose: "unit, property, transcript and process tests of all rooms, simulation",
+        minutes_max: 4.0,
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_SERVER,
             &tools::REDIS_TOOLS,
         ],
-        commands: || vec![cargo(&["test", "--workspace", "--no-fail-fast"])],
-    },
-    Part {
-        name: "docs",
-        purpose: "rustdoc, no warning",
-        minutes_max: 3.0,
-        needs: &[&tools::CPP_COMPILER],
+        when: When::Always,
         commands: || {
-            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-            doc.env("RUSTDOCFLAGS", "-D warnings");
-            vec![doc]
+            let test = cargo(&["test", "--workspace", "--no-fail-fast"]);
+            vec![cargo(SHIPPED), with_shipped(test)]
         },
-    },
-    Part {
-        name: "loom",
-        purpose: "models of shared memory, every interleaving",
-        minutes_max: 6.0,
-        needs: &[],
-        commands: || vec![model("loom", &["store"])],
-    },
-    Part {
-        name: "shuttle",
-        purpose: "models of shared memory, random interleavings",
-        minutes_max: 4.0,
-        needs: &[],
-        commands: || vec![model("shuttle", &["store", "durability"])],
-    },
-    Part {
-        name: "big-endian",
-        purpose: "the lower rooms where the high byte comes first, under QEMU",
-        minutes_max: 10.0,
-        needs: &[&tools::S390X_COMPILER],
-        commands: || vec![xtask(&["big-endian", "qemu"])],
     },
     Part {
         name: "differential",
-        purpose: "two million random commands, and schedules of several sessions, beside Redis",
-        minutes_max: 10.0,
+        purpose: "200,000 random commands, and schedules of several sessions, beside Redis",
+        minutes_max: 0.8,
         needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
+        when: When::Always,
         commands: || {
-            let mut test = cargo(&["test", "-p", "server", "--test", "it", "differential::"]);
+            let mut test = process_tests("differential::");
             test.args(["--", "--nocapture"]);
-            test.env("DIFFERENTIAL_REQUESTS", "2000000");
-            test.env("SCHEDULES_REQUESTS", "20000");
-            vec![test]
+            test.env("DIFFERENTIAL_REQUESTS", "200000");
+            test.env("SCHEDULES_REQUESTS", "10000");
+            vec![cargo(SHIPPED), test]
         },
-    },
-    Part {
-        name: "instructions",
-        purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
-        minutes_max: 6.0,
-        needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
-        commands: || vec![xtask(&["instructions"])],
-    },
-    Part {
-        name: "fuzz",
-        purpose: "mutated bytes into every decoder, under the address sanitizer",
-        minutes_max: 9.0,
-        needs: &[&tools::CPP_COMPILER],
-        commands: || vec![xtask(&["fuzz"])],
-    },
-    Part {
-        name: "sanitize",
-        purpose: "rooms with unsafe code under the address sanitizer, stress under that of threads",
-        minutes_max: 6.0,
-        needs: &[],
-        commands: sanitize::commands,
     },
     Part {
         name: "clients",
         purpose: "redis-cli, redis-benchmark, clients, and the queues, locks and limiters built on them",
-        minutes_max: 5.0,
+        minutes_max: 1.2,
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_TOOLS,
@@ -151,23 +122,92 @@ pub const PARTS: &[Part] = &[
             &tools::GO,
             &tools::MAVEN,
         ],
-        commands: || vec![ignored("clients::"), ignored("applications::")],
+        when: When::Always,
+        commands: || {
+            vec![
+                cargo(SHIPPED),
+                ignored("clients::"),
+                ignored("applications::"),
+            ]
+        },
     },
     Part {
-        name: "linearizability",
-        purpose: "histories of four clients with transactions and watches, checked by porcupine",
-        minutes_max: 4.0,
-        needs: &[&tools::CPP_COMPILER, &tools::GO],
-        commands: || vec![ignored("linearizability::")],
+        name: "instructions",
+        purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
+        minutes_max: 2.4,
+        needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
+        when: When::Always,
+        commands: || vec![xtask(&["instructions"])],
     },
     Part {
-        name: "hostile",
-        purpose: "a thousand bad clients beside a good one",
-        minutes_max: 3.0,
+        name: "fuzz",
+        purpose: "mutated bytes into every decoder, under the address sanitizer",
+        minutes_max: 1.4,
         needs: &[&tools::CPP_COMPILER],
-        commands: || vec![ignored("hostile::")],
+        when: When::Always,
+        commands: || vec![xtask(&["fuzz"])],
+    },
+    Part {
+        name: "loom",
+        purpose: "models of shared memory, every interleaving",
+        minutes_max: 6.0,
+        needs: &[],
+        when: When::Changed(&["crates/store"]),
+        commands: || vec![model("loom", &["store"])],
+    },
+    Part {
+        name: "shuttle",
+        purpose: "models of shared memory, random interleavings",
+        minutes_max: 4.0,
+        needs: &[],
+        when: When::Changed(&["crates/store", "crates/durability"]),
+        commands: || vec![model("shuttle", &["store", "durability"])],
+    },
+    Part {
+        name: "sanitize",
+        purpose: "rooms with unsafe code under the address sanitizer, stress under that of threads",
+        minutes_max: 6.0,
+        needs: &[],
+        when: When::Changed(sanitize::ROOMS),
+        commands: sanitize::commands,
     },
 ];
+
+/// The budgets as a table in Markdown, as it stands in CONTRIBUTING.md.
+#[must_use]
+pub fn budgets() -> String {
+    let mut table = String::from("| part | what it shows | minutes | runs |\n|---|---|---|---|\n");
+    let mut sum = 0.0;
+    for part in PARTS {
+        let (name, purpose, minutes) = (part.name, part.purpose, part.minutes_max);
+        let runs = match part.when {
+            When::Always => {
+                sum += minutes;
+                "always".to_owned()
+            }
+            When::Changed(paths) => format!("when {} changed", paths.join(", ")),
+        };
+        table += &format!("| {name} | {purpose} | {minutes:.1} | {runs} |\n");
+    }
+    table + &format!("| **what always runs** | | **{sum:.1}** | at most {MINUTES_MAX:.1} |\n")
+}
+
+/// Builds what ships: the server alone, so with its own features.
+pub(crate) const SHIPPED: &[&str] = &["build", "--release", "--package", "server"];
+
+/// Has tests run the binary of [`SHIPPED`].
+pub(crate) fn with_shipped(mut command: Command) -> Command {
+    let program = target_directory().join("release/iolite");
+    command.env("SERVER_BIN", program);
+    command
+}
+
+/// Process tests whose names begin so, of the binary that ships.
+pub(crate) fn process_tests(filter: &str) -> Command {
+    // The same packages as in the part `tests`, or features would differ and everything be compiled anew.
+    let test = cargo(&["test", "--workspace", "--test", "it", filter]);
+    with_shipped(test)
+}
 
 /// Cargo with these words, in the workspace.
 #[must_use]
@@ -180,22 +220,22 @@ pub fn cargo(words: &[&str]) -> Command {
 }
 
 /// This program with other words.
-fn xtask(words: &[&str]) -> Command {
+pub(crate) fn xtask(words: &[&str]) -> Command {
     let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--"]);
     command.args(words);
     command
 }
 
 /// Tests that plain `cargo test` leaves out because they need more than Rust, or long.
-fn ignored(filter: &str) -> Command {
-    let mut test = cargo(&["test", "-p", "server", "--test", "it", filter]);
+pub(crate) fn ignored(filter: &str) -> Command {
+    let mut test = process_tests(filter);
     test.args(["--", "--ignored", "--nocapture", "--test-threads", "1"]);
     test
 }
 
 /// The modules called `model`, under a model checker. It has a target directory of its own, or
 /// everything would be compiled anew afterwards.
-fn model(checker: &str, rooms: &[&str]) -> Command {
+pub(crate) fn model(checker: &str, rooms: &[&str]) -> Command {
     let mut test = cargo(&["test", "--release", "--lib"]);
     test.args(rooms.iter().flat_map(|room| ["-p", room]));
     test.arg("model");
@@ -207,4 +247,34 @@ fn model(checker: &str, rooms: &[&str]) -> Command {
 pub(crate) fn target_directory() -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace_root().join("target"), std::path::PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_always_runs_stays_in_the_budget() {
+        let always = |part: &&Part| matches!(part.when, When::Always);
+        let sum: f64 = PARTS
+            .iter()
+            .filter(always)
+            .map(|part| part.minutes_max)
+            .sum();
+        assert!(
+            sum <= MINUTES_MAX + 1e-9,
+            "{sum} minutes: move something to the soak"
+        );
+    }
+
+    #[test]
+    fn the_table_for_contributors_is_this_one() {
+        let path = workspace_root().join("CONTRIBUTING.md");
+        let text = std::fs::read_to_string(path).expect("the file is there");
+        let table = budgets();
+        assert!(
+            text.contains(&table),
+            "CONTRIBUTING.md should have\n{table}"
+        );
+    }
 }

@@ -34,6 +34,14 @@ const UNSEEN_IN_SERVER: &str = "\
 race:store::reservation::Mapped as core::ops::drop
 ";
 
+/// The rooms whose changes the sanitizers are asked about.
+pub const ROOMS: &[&str] = &[
+    "crates/base",
+    "crates/store",
+    "crates/structures",
+    "crates/reactor",
+];
+
 /// Both, in order.
 #[must_use]
 pub fn commands() -> Vec<Command> {
@@ -66,7 +74,7 @@ pub fn churn(sanitizer: &str, seconds: &str) -> Result<(), String> {
     let filter = ["test", "-p", "server", "--test", "it", "churn::"];
     let mut test = cargo(&filter);
     test.args(["--", "--nocapture"])
-        .env("IOLITE_BIN", directory.join(host).join("debug/iolite"))
+        .env("SERVER_BIN", directory.join(host).join("debug/iolite"))
         .env("CHURN_SECONDS", seconds)
         .env(
             "TSAN_OPTIONS",

@@ -4,6 +4,7 @@
 //! a test of this package.
 
 mod circles;
+mod dependencies;
 mod heads;
 mod links;
 mod long_functions;
@@ -28,6 +29,7 @@ pub fn faults(root: &Path) -> Vec<String> {
     };
     let mut faults = Vec::new();
     faults.extend(sources.iter().filter_map(too_large));
+    faults.extend(dependencies::faults(root));
     faults.extend(rooms::faults(&sources));
     faults.extend(circles::faults(&sources));
     faults.extend(heads::faults(&sources));
