@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
+use base::clock::{Clock, SystemClock};
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Error, Lua, MultiValue, Table, Value};
 use sha1_smol::Sha1;
 
 use crate::calls::{HOST, Run};
-use crate::convert;
 use crate::host::Level;
 use crate::library::{self, Failure, Results};
 use crate::number_text::truncated;
+use crate::{concat, convert};
 
 /// Bytes of source that `loadstring` takes: the compiler's memory counts to no script.
 const LOADED_SOURCE_BYTES_MAX: usize = 1 << 20;
@@ -42,11 +43,26 @@ pub(crate) fn fill(lua: &Lua, machine: &Table, run: &Rc<Run>) -> mlua::Result<()
     })?;
     machine.raw_set("randomseed", seed)?;
     machine.raw_set("load", lua.create_function(load)?)?;
+    let clock = SystemClock::new();
+    machine.raw_set(
+        "clock",
+        lua.create_function(move |_, ()| Ok(seconds(clock.thread_cpu_ns())))?,
+    )?;
     machine.raw_set("find", lua.create_function(find)?)?;
     machine.raw_set(
         "low_word",
         lua.create_function(|_, number: f64| Ok(low_word(number)))?,
     )
+}
+
+/// Nanoseconds as seconds, for `os.clock`: the processor time of the thread that runs the script.
+fn seconds(ns: u64) -> f64 {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "exact below a hundred days, and a clock after that"
+    )]
+    let ns = ns as f64;
+    ns / 1e9
 }
 
 fn log(arguments: &MultiValue) -> Results {
@@ -152,8 +168,9 @@ fn load(
     } else {
         format!("=[string \"{name}\"]")
     };
+    let plain = concat::with_plain_operands(&source);
     let chunk = lua
-        .load(&*source)
+        .load(plain.as_deref().unwrap_or(&source))
         .set_name(name)
         .set_mode(ChunkMode::Text)
         .set_compiler(compiler());

@@ -23,6 +23,7 @@ compile_error!("the machine's errors unwind through our functions: panics have t
 mod api;
 mod calls;
 mod cmsgpack;
+mod concat;
 mod convert;
 mod error;
 mod host;

@@ -11,7 +11,7 @@ use crate::calls::{self, HOST, Lent, Run};
 use crate::convert::{self, Fields};
 use crate::text_buffer::TextBuffer;
 use crate::{Host, ScriptError, Stop, Value, shebang};
-use crate::{cmsgpack, json, register, straight, struct_library};
+use crate::{cmsgpack, concat, json, register, straight, struct_library};
 
 /// What a machine may use.
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +125,10 @@ impl Machine {
     /// [`ScriptError::Compile`] when the source is no program.
     pub fn compile(&mut self, name: &str, source: &[u8]) -> Result<Program, ScriptError> {
         let (_, body) = shebang::split(source);
-        let function = self.function(
-            "@user_script",
-            [b"local KEYS,ARGV=...;", body].concat(),
-            None,
-        )?;
+        let plain = concat::with_plain_operands(body);
+        let code = plain.as_deref().unwrap_or(body);
+        let function =
+            self.function(USER_SCRIPT, [b"local KEYS,ARGV=...;", code].concat(), None)?;
         let is_straight = straight::is_straight(body);
         let sees = |name: &[u8]| !is_straight || memchr::memmem::find(body, name).is_some();
         Ok(Program {
@@ -179,6 +178,7 @@ impl Machine {
         self.ask(!program.is_straight);
         let code = Code {
             entry: &self.entry,
+            source: USER_SCRIPT,
             function: &program.function,
             given: program.given,
         };
@@ -199,7 +199,8 @@ impl Machine {
             .environment
             .call::<(Table, LuaFunction)>(())
             .map_err(|error| raised(&error))?;
-        let code = self.function("@user_function", body.to_vec(), Some(environment.clone()))?;
+        let body = concat::with_plain_operands(body).unwrap_or_else(|| body.to_vec());
+        let code = self.function(USER_FUNCTION, body, Some(environment.clone()))?;
         self.ask(true);
         self.run.load_steps.set(Some(self.limits.load_steps_max));
         self.run.registered.replace(Some(Vec::new()));
@@ -258,6 +259,7 @@ impl Machine {
         let name = String::from_utf8_lossy(&function.name);
         let code = Code {
             entry: &self.entry_of_functions,
+            source: USER_FUNCTION,
             function: &function.callback,
             given: Given {
                 keys: true,
@@ -278,7 +280,7 @@ impl Machine {
         self.make_room();
         let outcome = self.attempt(code, given, host);
         if let Some(stop) = self.run.stopped.get() {
-            return Err(self.stopped(stop, name));
+            return Err(self.stopped(stop, name, code.source));
         }
         match outcome {
             Ok((true, Some(text), _)) => Ok(Value::Bulk(text.into())),
@@ -330,12 +332,9 @@ impl Machine {
         Ok(table)
     }
 
-    fn stopped(&self, stop: Stop, name: &str) -> ScriptError {
+    fn stopped(&self, stop: Stop, name: &str, source: &str) -> ScriptError {
         let line = self.run.stopped_line.get().unwrap_or(1);
-        let text = format!(
-            "ERR user_script:{line}: {} script: {name}, on @user_script:{line}.",
-            stop.text
-        );
+        let text = format!("ERR {} script: {name}, on {source}:{line}.", stop.text);
         ScriptError::Stopped(stop, text.into_bytes())
     }
 }
@@ -343,9 +342,15 @@ impl Machine {
 /// What is to run, and by which function of the prelude.
 struct Code<'m> {
     entry: &'m LuaFunction,
+    /// What errors call the place where it stands.
+    source: &'static str,
     function: &'m LuaFunction,
     given: Given,
 }
+
+/// What errors call the source of a script, and that of a library.
+const USER_SCRIPT: &str = "@user_script";
+const USER_FUNCTION: &str = "@user_function";
 
 /// What the prelude gives of a run: whether it succeeded, and what it gave, texts apart.
 type Finished = (bool, Option<BString>, LuaValue);

@@ -22,6 +22,10 @@ use crate::shared::Shared;
 /// table that was emptied.
 const BUCKETS_PER_RECORD: usize = 10;
 
+/// A step looks at so many buckets at least. A fresh table has no more, so no page of it is empty while keys follow:
+/// some clients take an empty page for the end. A bucket is one line of the caches.
+const BUCKETS_MIN: usize = 64;
+
 /// Buckets that are tried at random before all are walked.
 const RANDOM_TRIES: u64 = 64;
 
@@ -40,7 +44,7 @@ impl Indexed {
         let next = index.map_or(0, |index| {
             let mut position = cursor;
             let mut visited = 0;
-            for _ in 0..count.saturating_mul(BUCKETS_PER_RECORD).max(1) {
+            for _ in 0..count.saturating_mul(BUCKETS_PER_RECORD).max(BUCKETS_MIN) {
                 let hash = position.reverse_bits();
                 position = match self.look_at_unless(held_long, database, &index, hash) {
                     Some(at) => {

@@ -4,7 +4,8 @@ use scripting::{Limits, Machine, ScriptError, Value};
 
 use crate::host::{Desk, run};
 
-const STOPPED: &str = "ERR user_script:1: Script killed by user with SCRIPT KILL. script: 0123abcd, on @user_script:1.";
+const STOPPED: &str =
+    "ERR Script killed by user with SCRIPT KILL. script: 0123abcd, on @user_script:1.";
 
 fn machine() -> Machine {
     let limits = Limits {

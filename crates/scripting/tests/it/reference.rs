@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use base::random::Prng;
 use scripting::{ScriptError, Value};
 
 use crate::host::run;
@@ -16,7 +17,7 @@ const SCRIPTS: &str = include_str!("reference.txt");
 
 #[test]
 fn scripts_give_the_same_replies() {
-    let Some(mut server) = Reference::start() else {
+    let Some(mut server) = Reference::start("scripts") else {
         eprintln!("no reference server: nothing compared");
         return;
     };
@@ -32,6 +33,59 @@ fn scripts_give_the_same_replies() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Expressions of `..` and what binds tighter, looser or around it, drawn at random.
+#[test]
+fn random_concatenations_give_the_same_texts() {
+    let Some(mut server) = Reference::start("random") else {
+        eprintln!("no reference server: nothing compared");
+        return;
+    };
+    let mut random = Prng::seeded(20);
+    for _ in 0..2_000 {
+        let script = format!(
+            "local t={{0.1,'k',3}} local f=function(...) return ... end return {}",
+            joined(&mut random, 3)
+        );
+        let wanted = without_digest(&server.eval(&script));
+        let got = without_digest(&written(run(&script)));
+        assert_eq!(got, wanted, "{script}");
+    }
+}
+
+/// A chain of operands with blanks, remarks or nothing between them.
+fn joined(random: &mut Prng, depth: u64) -> String {
+    let mut text = operand(random, depth);
+    for _ in 0..=random.below(3) {
+        let join = one_of(random, &[" .. ", "..", " --[[ .. ]] .. ", " ..\t"]);
+        text = format!("{text} {join} {}", operand(random, depth));
+    }
+    text
+}
+
+fn one_of<'t>(random: &mut Prng, texts: &[&'t str]) -> &'t str {
+    let at = usize::try_from(random.below(texts.len() as u64));
+    texts[at.unwrap_or(0)]
+}
+
+fn operand(random: &mut Prng, depth: u64) -> String {
+    let literals = [
+        "0.1", "1e15", "'a'", "7", "2^0.5", "t[1]", "t[2]", "-t[3]", "t[1]*3", "1/3", "#t",
+        "\"b..\"", "[[c]]",
+    ];
+    if depth == 0 {
+        return one_of(random, &literals).to_owned();
+    }
+    let inner = joined(random, depth - 1);
+    match random.below(6) {
+        0 => format!("({inner})"),
+        1 => format!("f({inner}, 1)"),
+        2 => format!("f{{{inner}}}[1]"),
+        3 => format!("#({inner})"),
+        4 => format!("(function() local s = {inner} return s end)()"),
+        _ => one_of(random, &literals).to_owned(),
+    }
 }
 
 fn written(outcome: Result<Value, ScriptError>) -> String {
@@ -77,9 +131,10 @@ struct Reference {
 }
 
 impl Reference {
-    fn start() -> Option<Self> {
-        let directory =
-            std::env::temp_dir().join(format!("iolite-scripting-{}", std::process::id()));
+    /// `name` tells the servers of one process apart.
+    fn start(name: &str) -> Option<Self> {
+        let process = std::process::id();
+        let directory = std::env::temp_dir().join(format!("iolite-scripting-{process}-{name}"));
         std::fs::create_dir_all(&directory).unwrap();
         let socket = directory.join("socket");
         let child = Command::new("redis-server")

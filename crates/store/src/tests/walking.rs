@@ -170,17 +170,17 @@ fn a_walk_loses_nothing_while_others_write_and_delete() {
 fn a_step_ends_soon_where_there_is_nothing() {
     let store = Force::TINY.store(1);
     let mut handle = store.handle();
-    for number in 0..2_000 {
+    for number in 0..6_000 {
         set(&mut handle, &format!("key:{number}"));
     }
-    for number in 0..2_000 {
+    for number in 0..6_000 {
         let key = format!("key:{number}");
         let key = handle.key(0, key.as_bytes());
         assert!(handle.delete(&key, |_| ()));
     }
     let mut steps = 0;
     assert!(walk(&mut handle, 1, |_| steps += 1).is_empty());
-    assert!(steps > 10, "400 buckets in steps of 10");
+    assert!(steps > 10, "1,200 buckets in steps of 64");
     assert_eq!(handle.random_key(0, 3), None);
 }
 
@@ -254,4 +254,31 @@ fn a_flush_gives_the_memory_back() {
     handle.tick(2_000);
     let after = store.statistics().used_bytes;
     assert!(after < 256 << 10, "{before} before, {after} after");
+}
+
+#[test]
+fn no_page_of_a_fresh_table_is_empty() {
+    // Each store draws secrets of its own, so keys lie elsewhere in each.
+    for round in 0..200 {
+        let store = crate::Store::new(&crate::Options::default()).unwrap();
+        let mut handle = store.handle();
+        let keys = if round % 2 == 0 { 3 } else { 10 };
+        for number in 0..keys {
+            set(&mut handle, &format!("key:{number}"));
+        }
+        let (mut cursor, mut found) = (0, 0);
+        loop {
+            let mut page = 0;
+            cursor = handle.scan(0, cursor, 2, |_| page += 1);
+            found += page;
+            assert!(
+                page > 0 || found == keys,
+                "round {round}: an empty page after {found} of {keys}"
+            );
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(found, keys);
+    }
 }
