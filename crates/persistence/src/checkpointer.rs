@@ -66,6 +66,9 @@ const WRITERS_MAX: usize = 64;
 pub enum Why {
     /// Somebody asked for it (SAVE, BGSAVE, BGREWRITEAOF).
     Asked,
+    /// Everything was deleted (FLUSHALL), and save points alone say when something is saved. Redis does this before
+    /// it answers, so nobody else's save is refused for it.
+    Flushed,
     /// Somebody asked for a short log (BGREWRITEAOF).
     Rewrite,
     /// A save point was reached.
@@ -85,7 +88,7 @@ impl Why {
     /// for ([`Surroundings::save_beside`]).
     fn is_save(self) -> bool {
         match self {
-            Self::Asked | Self::SavePoint | Self::Shutdown => true,
+            Self::Asked | Self::Flushed | Self::SavePoint | Self::Shutdown => true,
             Self::Rewrite | Self::LongLog | Self::Imported | Self::Reload => false,
         }
     }
@@ -145,8 +148,8 @@ pub struct Outcome {
 pub struct Figures {
     /// The one that is being made, from the moment when it was asked for: also before the thread has begun with it.
     pub current: Option<Progress>,
-    /// Whether another one is to be made right after it.
-    pub is_scheduled: bool,
+    /// Why another one is to be made right after it, if one is.
+    pub scheduled: Option<Why>,
     /// Whether the last one failed, and why.
     pub last_failure: Option<Failure>,
     /// How long the last one took, which may have failed; none when there was none.
@@ -377,13 +380,20 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a checkpoint, which begins at once. O(1), waits for nothing.
+    /// Asks for a checkpoint, which begins at once, or after the one that FLUSHALL asked for. O(1), waits for
+    /// nothing.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn request(&self, why: Why) -> Result<Ticket, Refused> {
         let mut state = self.state();
-        if state.running.is_some() || state.waiting.is_some() {
+        let running = state.running.as_ref().map(|running| running.why);
+        let waiting = state.waiting.map(|(_, why)| why);
+        if [running, waiting]
+            .into_iter()
+            .flatten()
+            .any(|why| why != Why::Flushed)
+        {
             return Err(Refused::InProgress);
         }
         self.enqueue(&mut state, why)
@@ -404,7 +414,7 @@ impl Checkpointer {
         }
         if let Some((ticket, waiting)) = &mut state.waiting {
             // One is made for both, and is what leaves more.
-            if why.is_save() {
+            if why.is_save() && !(why == Why::Flushed && waiting.is_save()) {
                 *waiting = why;
             }
             return Ok(*ticket);
@@ -482,14 +492,15 @@ impl Checkpointer {
     pub fn figures(&self) -> Figures {
         let changes = self.setup.store.statistics().changes;
         let state = self.state();
-        let (current, is_scheduled) = match (&state.running, &state.waiting) {
-            (Some(running), waiting) => (Some(self.progress(running)), waiting.is_some()),
-            (None, Some((_, why))) => (Some(self.not_begun(*why)), false),
-            (None, None) => (None, false),
+        let waiting = state.waiting.map(|(_, why)| why);
+        let (current, scheduled) = match (&state.running, waiting) {
+            (Some(running), waiting) => (Some(self.progress(running)), waiting),
+            (None, Some(why)) => (Some(self.not_begun(why)), None),
+            (None, None) => (None, None),
         };
         Figures {
             current,
-            is_scheduled,
+            scheduled,
             changes_since_save: changes.saturating_sub(state.clean_changes),
             buffer_limit_bytes: self.buffer_limit_bytes.load(Ordering::Relaxed),
             ..state.figures.clone()

@@ -3,8 +3,8 @@
 //! The server makes one and shares it; tests make one with [`Environment::new`].
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
 use commands::Settings;
@@ -34,7 +34,13 @@ pub struct Environment {
     pub redis_version: &'static str,
     /// Bytes that the process holds outside of the store.
     pub other_bytes: AtomicU64,
+    /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
+    pub removal_turn: RemovalTurn,
 }
+
+/// Taken by one thread at a time, see [`Environment::hold_removals_after`].
+#[derive(Debug, Default)]
+pub struct RemovalTurn(Mutex<()>);
 
 impl Environment {
     /// One for this store, with nobody who reads lines, one thread and no version; for tests and tools to change.
@@ -50,6 +56,7 @@ impl Environment {
             threads: 1,
             redis_version: "",
             other_bytes: AtomicU64::new(0),
+            removal_turn: RemovalTurn::default(),
         }
     }
 
@@ -57,15 +64,26 @@ impl Environment {
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
         self.loading.begin(total_bytes, self.clock.now_unix_ms());
-        self.settings.refusals.set_loading(true);
-        self.store.hold_removals(true);
+        self.hold_removals_after(|| self.settings.refusals.set_loading(true));
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        self.store.hold_removals(false);
-        self.settings.refusals.set_loading(false);
+        self.hold_removals_after(|| self.settings.refusals.set_loading(false));
         self.loading.end();
+    }
+
+    /// Makes a change to whether data is loaded or clients are paused, then has the store hold removals exactly
+    /// while either is so. Every such change comes through here, one at a time: a thread that saw no pause would
+    /// otherwise let removals go on after the OK of another thread's CLIENT PAUSE.
+    pub fn hold_removals_after<T>(&self, change: impl FnOnce() -> T) -> T {
+        let turn = self.removal_turn.0.lock();
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let changed = change();
+        let is_paused = self.settings.gate.paused_until_unix_ms() > 0;
+        let is_loading = self.settings.refusals.is_loading();
+        self.store.hold_removals(is_paused || is_loading);
+        changed
     }
 
     /// Bytes that the process holds.
@@ -77,5 +95,32 @@ impl Environment {
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use base::clock::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn removals_are_held_while_data_is_loaded_or_clients_are_paused() {
+        let store = Store::new(&store::Options::default()).unwrap();
+        let clock = Arc::new(ManualClock::at_unix_ms(1_000));
+        let env = Environment::new(store, clock);
+        let holds = || env.store.holds_removals();
+        let pause = || env.settings.gate.pause(5_000, true, 1_000);
+        env.begin_loading(0);
+        assert!(holds());
+        env.hold_removals_after(pause);
+        env.end_loading();
+        assert!(holds(), "clients are paused");
+        env.begin_loading(0);
+        env.hold_removals_after(|| env.settings.gate.unpause());
+        assert!(holds(), "data is loaded");
+        env.end_loading();
+        assert!(!holds());
     }
 }

@@ -73,8 +73,6 @@ pub struct Node {
     pub courtesy: Arc<Courtesy>,
     /// What loading and writing data works in.
     pub env: Arc<Environment>,
-    /// Held by whoever changes why the store holds removals.
-    holding: Mutex<()>,
     /// What is known of checkpoints.
     pub saving: Saving,
     keeper: OnceLock<Keeper>,
@@ -270,7 +268,6 @@ impl Node {
             wanting: Mutex::default(),
             log_in_use: LogInUse::default(),
             tracker: Arc::default(),
-            holding: Mutex::new(()),
             saving: Saving::default(),
             keeper: OnceLock::new(),
             rates: Rates::default(),
@@ -613,17 +610,12 @@ impl Node {
     /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
-        let _turn = self.take_turn_to_hold();
         self.env.begin_loading(total_bytes);
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        let _turn = self.take_turn_to_hold();
         self.env.end_loading();
-        if self.settings.gate.paused_until_unix_ms() > 0 {
-            self.store.hold_removals(true);
-        }
     }
 
     /// Whether who connects is a user that has to say no password.
@@ -857,34 +849,21 @@ impl Node {
     pub fn pause_clients(&self, until_unix_ms: u64, writes_only: bool) {
         let now_unix_ms = self.clock.now_unix_ms();
         let gate = &self.settings.gate;
-        let _turn = self.take_turn_to_hold();
-        gate.pause(until_unix_ms, writes_only, now_unix_ms);
-        self.store.hold_removals(true);
+        self.env
+            .hold_removals_after(|| gate.pause(until_unix_ms, writes_only, now_unix_ms));
     }
 
     /// Lets them go on (CLIENT UNPAUSE).
     pub fn unpause_clients(&self) {
-        let turn = self.take_turn_to_hold();
-        self.settings.gate.unpause();
-        self.store
-            .hold_removals(self.settings.refusals.is_loading());
-        drop(turn);
+        let gate = &self.settings.gate;
+        self.env.hold_removals_after(|| gate.unpause());
         self.broadcast(&Message::Resume);
     }
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
-        let _turn = self.take_turn_to_hold();
-        let is_paused = self.settings.gate.end_pause(now_unix_ms);
-        let is_loading = self.settings.refusals.is_loading();
-        self.store.hold_removals(is_paused || is_loading);
-    }
-
-    /// Removals are held while clients are paused or data is loaded. Whoever changes either takes a
-    /// turn: a thread that saw no pause would otherwise let removals go on after the OK of another
-    /// thread's CLIENT PAUSE.
-    fn take_turn_to_hold(&self) -> MutexGuard<'_, ()> {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+        let gate = &self.settings.gate;
+        self.env.hold_removals_after(|| gate.end_pause(now_unix_ms));
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.

@@ -346,7 +346,7 @@ fn a_checkpoint_is_in_progress_from_the_moment_it_is_asked_for() {
         // There is no thread yet that could take it up.
         let figures = checkpointer.figures();
         assert_eq!(figures.current.map(|current| current.why), Some(why));
-        assert!(!figures.is_scheduled);
+        assert!(figures.scheduled.is_none());
         assert_eq!(checkpointer.request(why), Err(Refused::InProgress));
         assert!(checkpointer.cancel());
         assert!(checkpointer.figures().current.is_none());

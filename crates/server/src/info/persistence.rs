@@ -87,7 +87,8 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
     let is_begun = keeper.is_some_and(|keeper| keeper.logging().is_beginning());
     let is_rewritten = current.is_some() || is_begun;
     report.field("aof_rewrite_in_progress", u8::from(is_rewritten));
-    report.field("aof_rewrite_scheduled", u8::from(figures.is_scheduled));
+    let is_scheduled = figures.scheduled.is_some();
+    report.field("aof_rewrite_scheduled", u8::from(is_scheduled));
     report.field(
         "aof_last_rewrite_time_sec",
         seconds(record.last_duration_ms),

@@ -82,18 +82,29 @@ impl Saving {
 pub(crate) fn kind_of(why: Why) -> SaveKind {
     match why {
         Why::Rewrite | Why::LongLog => SaveKind::Rewrite,
-        Why::Asked | Why::SavePoint | Why::Imported | Why::Reload | Why::Shutdown => {
-            SaveKind::Snapshot
-        }
+        Why::Asked
+        | Why::Flushed
+        | Why::SavePoint
+        | Why::Imported
+        | Why::Reload
+        | Why::Shutdown => SaveKind::Snapshot,
     }
+}
+
+/// What is being made or is to be made that somebody has to be told of who asks for another one. What FLUSHALL
+/// alone asked for is not: it has ended before the reply with Redis.
+fn busy_with(figures: &Figures) -> Option<SaveKind> {
+    let current = figures.current.map(|current| current.why);
+    let why = current.filter(|why| *why != Why::Flushed);
+    let why = why.or(figures.scheduled);
+    why.filter(|why| *why != Why::Flushed).map(kind_of)
 }
 
 impl Node {
     /// SAVE: makes a checkpoint, and comes back when it is made or has failed.
     pub(crate) fn save(&self) -> Result<(), SaveRefusal> {
         let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
-        let current = keeper.checkpointer.figures().current;
-        if let Some(kind @ SaveKind::Snapshot) = current.map(|current| kind_of(current.why)) {
+        if let Some(kind @ SaveKind::Snapshot) = busy_with(&keeper.checkpointer.figures()) {
             return Err(SaveRefusal::Busy(kind));
         }
         self.save_for(Why::Asked)
@@ -112,7 +123,7 @@ impl Node {
         }
         self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
         // Refused on the way down only, where everything is saved anyway.
-        let _scheduled = keeper.checkpointer.schedule(Why::Asked);
+        let _scheduled = keeper.checkpointer.schedule(Why::Flushed);
     }
 
     /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
@@ -143,7 +154,7 @@ impl Node {
     ) -> Result<SaveStart, SaveRefusal> {
         let checkpointer = &self.keeper().ok_or(SaveRefusal::Impossible)?.checkpointer;
         let figures = checkpointer.figures();
-        let current = figures.current.map(|current| kind_of(current.why));
+        let current = busy_with(&figures);
         match (current, time) {
             (Some(current), _) if current == kind => return Err(SaveRefusal::Busy(kind)),
             (Some(current), SaveTime::Now) => return Err(SaveRefusal::Busy(current)),
@@ -329,7 +340,7 @@ impl Node {
 
 /// Whether a checkpoint may be made that nobody asked for.
 fn may_try(figures: &Figures, now_unix_ms: u64, tried_unix_ms: u64) -> bool {
-    let is_busy = figures.current.is_some() || figures.is_scheduled;
+    let is_busy = figures.current.is_some() || figures.scheduled.is_some();
     let may_retry = now_unix_ms.saturating_sub(tried_unix_ms) > RETRY_MS;
     !is_busy && (figures.last_failure.is_none() || may_retry)
 }
@@ -425,6 +436,34 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_refused_for_what_flushall_asked_for() {
+        let progress = |why| Progress {
+            why,
+            started_unix_ms: 0,
+            elapsed_ms: 0,
+            records: 0,
+            bytes: 0,
+            walked_per_mille: 0,
+            held_bytes: 0,
+            is_given_up: false,
+        };
+        let busy = |current: Option<Why>, scheduled| {
+            busy_with(&Figures {
+                current: current.map(progress),
+                scheduled,
+                ..Figures::default()
+            })
+        };
+        let (flushed, asked, rewrite) = (Why::Flushed, Why::Asked, Why::Rewrite);
+        assert_eq!(busy(None, None), None);
+        assert_eq!(busy(Some(flushed), None), None);
+        assert_eq!(busy(Some(flushed), Some(flushed)), None);
+        assert_eq!(busy(Some(flushed), Some(asked)), Some(SaveKind::Snapshot));
+        assert_eq!(busy(Some(rewrite), Some(flushed)), Some(SaveKind::Rewrite));
+        assert_eq!(busy(Some(asked), None), Some(SaveKind::Snapshot));
+    }
+
+    #[test]
     fn who_is_busy_or_has_just_failed_is_not_asked() {
         let failed = Figures {
             last_failure: Some(Failure::OverLimit),
@@ -433,7 +472,7 @@ mod tests {
         let at = |tried_unix_ms| reached(POINTS, &failed, 1_020_000, tried_unix_ms).is_some();
         assert!(at(1_014_000) && !at(1_015_000));
         let busy = Figures {
-            is_scheduled: true,
+            scheduled: Some(Why::Asked),
             ..figures(50)
         };
         assert_eq!(seconds(&busy, 1_000), None);

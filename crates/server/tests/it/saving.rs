@@ -89,6 +89,39 @@ fn what_flushall_deletes_is_gone_from_the_disk_as_well() {
     assert_eq!(run(&mut client, "DBSIZE"), ":0");
 }
 
+/// Redis saves before FLUSHALL is answered. Here that save goes on, and is slow enough to be met.
+#[test]
+fn saves_right_after_flushall_are_not_refused_for_it() {
+    let begun = "+Background saving started";
+    let asked = [
+        ("SAVE", "+OK"),
+        ("BGSAVE", begun),
+        (
+            "BGREWRITEAOF",
+            "+Background append only file rewriting started",
+        ),
+    ];
+    for (ask, answer) in asked {
+        let directory = Directory::new();
+        let server = directory.server("3600 1000000");
+        let mut client = server.client().unwrap();
+        // A tenth of a second for each key.
+        run(&mut client, "CONFIG SET rdb-key-save-delay 100000");
+        assert_eq!(run(&mut client, "MULTI"), "+OK");
+        run(&mut client, "FLUSHALL");
+        run(&mut client, "SET left 1");
+        run(&mut client, "EXEC");
+        run(&mut client, "SET after 1");
+        assert_eq!(run(&mut client, ask), answer, "{ask}");
+        if answer == begun {
+            wait_for(&mut client, "rdb_saves", "2");
+        }
+        if ask == "SAVE" {
+            assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
+        }
+    }
+}
+
 #[test]
 fn what_was_saved_comes_back() {
     let directory = Directory::new();

@@ -258,10 +258,10 @@ fn it_can_be_cancelled_and_the_next_one_is_made() {
         assert_eq!(checkpointer.request(Why::Asked), Err(Refused::InProgress));
         let figures = checkpointer.figures();
         assert_eq!(figures.current.unwrap().why, Why::SavePoint);
-        assert!(!figures.is_scheduled);
+        assert!(figures.scheduled.is_none());
         let ticket = checkpointer.schedule(Why::Asked).unwrap();
         assert_eq!(checkpointer.schedule(Why::Asked), Ok(ticket));
-        assert!(checkpointer.figures().is_scheduled);
+        assert!(checkpointer.figures().scheduled.is_some());
         assert!(checkpointer.cancel());
         dropped = checkpointer.outcome(ticket);
         let ticket = checkpointer.schedule(Why::LongLog).unwrap();
