@@ -179,6 +179,13 @@ impl Engine {
         &mut self.store
     }
 
+    /// When the store removes an expired record of this thread next, if ever ([`Handle::next_expiry_unix_ms`]).
+    #[inline]
+    #[must_use]
+    pub fn next_expiry_unix_ms(&self) -> Option<u64> {
+        self.store.next_expiry_unix_ms()
+    }
+
     /// Says that its thread begins to work now, by the clock's monotonic reading: what it is given from
     /// here on cannot have taken longer than since then.
     pub fn begin_turn(&mut self, now_ns: u64) {

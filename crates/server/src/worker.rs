@@ -64,6 +64,8 @@ const SURVEY_INTERVAL_MS: u64 = 5;
 const SURVEY_RECORDS: usize = 32;
 /// The same while nobody is served; then the worker wakes up more seldom.
 const SURVEY_RECORDS_IDLE: usize = 512;
+/// A worker without requests wakes for expired keys at most so often.
+const EXPIRY_INTERVAL_MS: u64 = 5;
 /// How often a stopping worker looks whether it is done.
 const STOP_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -504,6 +506,14 @@ impl Worker {
         Some(Duration::from_millis(left_ms))
     }
 
+    /// How long until a key expires that has its deadline from this thread. Keys that expire one shortly after the other
+    /// are removed together.
+    fn expiry_left(&self) -> Option<Duration> {
+        let next_unix_ms = self.engine.next_expiry_unix_ms()?;
+        let left_ms = next_unix_ms.saturating_sub(self.node.clock.now_unix_ms());
+        Some(Duration::from_millis(left_ms.max(EXPIRY_INTERVAL_MS)))
+    }
+
     /// One bounded step of the store's housekeeping, at most once a millisecond unless more waits.
     fn tick(&mut self) {
         if self.ticked_ms == self.now_ms && !self.more_housekeeping {
@@ -891,10 +901,18 @@ impl Service for Worker {
         let upkeep = Some(Duration::from_millis(upkeep_ms));
         let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
         let wait = self.waits.left(&*self.node.clock);
-        [upkeep, self.pause_left(), wait, stop, self.grace_left()]
-            .into_iter()
-            .flatten()
-            .min()
+        let expiry = self.expiry_left();
+        [
+            upkeep,
+            expiry,
+            self.pause_left(),
+            wait,
+            stop,
+            self.grace_left(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     #[inline]

@@ -16,10 +16,15 @@ use crate::wheel::Wheel;
 /// A wheel is not replaced below so many armed times.
 const REPLACE_FROM: usize = 4096;
 
+/// Nothing is due at any time.
+const NEVER: u64 = u64::MAX;
+
 /// What one thread armed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Deadlines {
     wheels: Vec<Armed>,
+    /// Not later than anything armed is due; [`NEVER`] where nothing is armed.
+    next_unix_ms: u64,
     /// Bytes of the wheels that the ledger knows of.
     told_bytes: i64,
 }
@@ -70,7 +75,24 @@ impl Armed {
     }
 }
 
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            wheels: Vec::new(),
+            next_unix_ms: NEVER,
+            told_bytes: 0,
+        }
+    }
+}
+
 impl Deadlines {
+    /// When there is something to look at next, if ever: not later than the first deadline, and a little earlier at
+    /// most where that is far ahead.
+    #[inline]
+    pub(crate) fn next_unix_ms(&self) -> Option<u64> {
+        (self.next_unix_ms != NEVER).then_some(self.next_unix_ms)
+    }
+
     /// Asks for a look at the key of `hash` at a time.
     pub(crate) fn arm(
         &mut self,
@@ -92,6 +114,7 @@ impl Deadlines {
             });
             self.wheels.len() - 1
         });
+        self.next_unix_ms = self.next_unix_ms.min(deadline_unix_ms);
         let armed = &mut self.wheels[at];
         armed.wheel.arm(hash, deadline_unix_ms);
         if let Some(replacement) = &mut armed.replacement {
@@ -122,6 +145,8 @@ impl Deadlines {
     /// Puts back what [`Deadlines::take`] gave.
     pub(crate) fn put_back(&mut self, wheels: Vec<Armed>) {
         debug_assert!(self.wheels.is_empty(), "nothing is armed meanwhile");
+        let due = wheels.iter().filter_map(|armed| armed.wheel.next_unix_ms());
+        self.next_unix_ms = due.min().unwrap_or(NEVER);
         self.wheels = wheels;
     }
 }

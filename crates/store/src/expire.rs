@@ -63,6 +63,13 @@ impl Indexed {
         more
     }
 
+    /// When [`Indexed::expire_due`] has something to do next, if ever.
+    #[inline]
+    pub(crate) fn next_expiry_unix_ms(&self) -> Option<u64> {
+        let next = self.local.deadlines.next_unix_ms()?;
+        self.shared.expires_actively().then_some(next)
+    }
+
     /// Removes the record of a key that a look found expired, so that who asks learns no sooner that it is
     /// gone than who listens. Leaves it where removals are held, or somebody holds its bucket for long.
     #[cold]

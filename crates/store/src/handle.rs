@@ -131,6 +131,19 @@ impl Handle {
         }
     }
 
+    /// When [`Handle::tick`] removes what this thread gave a deadline to next, in milliseconds since 1970 UTC; none
+    /// where nothing will be due, or nothing is removed at present. Never later than the first deadline. Costs a load
+    /// where there are no deadlines.
+    #[inline]
+    #[must_use]
+    pub fn next_expiry_unix_ms(&self) -> Option<u64> {
+        match &self.way {
+            Way::Indexed(way) => way.next_expiry_unix_ms(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => None,
+        }
+    }
+
     /// Installs or removes the sink that effects go to.
     pub fn set_sink(&mut self, sink: Option<Box<dyn EffectSink>>) {
         match &mut self.way {

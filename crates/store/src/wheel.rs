@@ -105,10 +105,6 @@ impl Wheel {
     }
 
     /// When there is something to do next, if ever; not later than the earliest deadline.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "wheels are ticked and replaced, not asked")
-    )]
     pub(crate) fn next_unix_ms(&self) -> Option<u64> {
         if self.due.is_empty() && self.spreading.1.is_empty() {
             self.next_slot().map(|(_, _, start)| start)

@@ -173,3 +173,28 @@ fn events_of_a_key_keep_the_order_of_its_changes() {
     }
     assert!(count >= 4 * EACH, "{count} events");
 }
+
+#[test]
+fn a_key_expires_when_its_time_comes_and_not_with_the_next_upkeep() {
+    // Upkeep once a second: events that waited for it would come half a second late on average, and some a whole one.
+    let server = start(&["--notify-keyspace-events", "Ex", "--hz", "1"]);
+    let mut listener = listener(&server);
+    let mut client = server.client().unwrap();
+    let unix_ms = |client: &mut Client| -> u64 {
+        let time = ask(client, "TIME");
+        let words: Vec<u64> = time
+            .split('"')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        words[0] * 1_000 + words[1] / 1_000
+    };
+    let mut late = 0;
+    for number in 0..12 {
+        let left_ms = 40 + 7 * number;
+        let set_ms = unix_ms(&mut client);
+        assert_eq!(ask(&mut client, &format!("SET key v PX {left_ms}")), "+OK");
+        assert_eq!(next(&mut listener), "__keyevent@0__:expired key");
+        late += u64::from(unix_ms(&mut client) - set_ms > left_ms + 250);
+    }
+    assert!(late < 6, "{late} of 12 events came more than 250 ms late");
+}

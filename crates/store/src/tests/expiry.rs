@@ -313,3 +313,39 @@ fn many_members_go_in_their_tick() {
     tick_all(&mut handle, START + 20);
     assert_eq!(handle.len(0), 0);
 }
+
+#[test]
+fn the_next_expiry_is_never_later_than_the_first_deadline() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    assert_eq!(handle.next_expiry_unix_ms(), None);
+    set(&mut handle, "later", Deadline::At(START + 100_000));
+    set(&mut handle, "soon", Deadline::At(START + 10));
+    assert_eq!(handle.next_expiry_unix_ms(), Some(START + 10));
+    // Whoever sleeps until it is told to wakes a bounded number of times, and removes each key in its millisecond.
+    let mut wakes = 0;
+    let mut now = START;
+    while let Some(next) = handle.next_expiry_unix_ms() {
+        assert!(next > now && next <= START + 100_000, "{next}");
+        now = next;
+        tick_all(&mut handle, now);
+        assert_eq!(exists(&mut handle, "soon"), now < START + 10);
+        wakes += 1;
+    }
+    assert_eq!(now, START + 100_000);
+    assert!(wakes < 20, "{wakes}");
+    assert_eq!(handle.expiring_len(0), 0);
+}
+
+#[test]
+fn nothing_is_due_while_removals_are_held() {
+    let store = Force::TINY.store(1);
+    let mut handle = store.handle();
+    handle.begin(START);
+    set(&mut handle, "key", Deadline::At(START + 10));
+    store.hold_removals(true);
+    assert_eq!(handle.next_expiry_unix_ms(), None);
+    store.hold_removals(false);
+    assert_eq!(handle.next_expiry_unix_ms(), Some(START + 10));
+}
