@@ -100,7 +100,7 @@ fn main() {
         directory: directory.clone(),
         clock: Arc::new(SystemClock::new()),
         lineage: Lineage::default(),
-        courtesy: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
+        background: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
         writers: writers_for(THREADS),
         surroundings: Arc::new(()),
     });

@@ -39,7 +39,7 @@ use crate::port::Port;
 use crate::process;
 use crate::secret;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
-use persistence::tail::{Appended, Taker};
+use persistence::log_in_use::LogUser;
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
@@ -90,8 +90,7 @@ pub struct Worker {
     waits: Waits,
     /// Which replies wait, while there is a log.
     held_replies: Option<Box<HeldReplies<ConnectionId>>>,
-    appended: Appended,
-    log_taker: Arc<Taker>,
+    log_user: LogUser,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -144,13 +143,12 @@ impl Worker {
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
-            appended: Appended::default(),
-            log_taker: node.log_in_use.join(),
+            log_user: node.log_in_use.join(),
             stopping: None,
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),
             turn_cpu_ns: None,
-            host: Host::new(Arc::clone(&node.courtesy)),
+            host: Host::new(Arc::clone(&node.background)),
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -753,7 +751,7 @@ impl Service for Worker {
             let gate = &self.node.settings.gate;
             LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
         });
-        let appended_before = self.appended.end();
+        let appended_before = self.log_user.appended().end();
         let mut port = Port::of_worker(
             &self.node,
             connected.peer_is_local,

@@ -110,7 +110,7 @@ fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
         store: Arc::clone(store),
         disk: Arc::new(disk),
         directory: "/data".into(),
-        courtesy: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
+        background: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
         clock,
         lineage: Lineage([7; 20]),
         writers: 3,

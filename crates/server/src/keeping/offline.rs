@@ -80,7 +80,7 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
         directory: place.directory.path().to_owned(),
         clock: Arc::clone(&place.node.clock),
         lineage,
-        courtesy: Arc::clone(&place.node.courtesy),
+        background: Arc::clone(&place.node.background),
         writers: writers_for(available_cores()),
         surroundings: Arc::new(()),
     });

@@ -527,7 +527,7 @@ impl<'t> Life<'t> {
             directory: DIRECTORY.into(),
             clock: Arc::<ManualClock>::clone(&self.clock),
             lineage: LINEAGE,
-            courtesy: Arc::clone(&self.node.courtesy),
+            background: Arc::clone(&self.node.background),
             writers: 1,
             surroundings: Arc::new(Around(Arc::clone(&self.log))),
         });
