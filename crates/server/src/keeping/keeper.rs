@@ -596,6 +596,7 @@ mod tests {
         let settings = loader.finish().unwrap().settings;
         let config = SharedConfig::new(settings, Origin::default());
         Arc::new(Node::new(
+            testkit::table(),
             store,
             Arc::new(config),
             Arc::new(SystemClock::new()),

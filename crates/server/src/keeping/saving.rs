@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
+use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
 use super::keeper::Keeper;
 use crate::config::{Config, Durability, SavePoint};
