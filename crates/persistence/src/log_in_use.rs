@@ -238,7 +238,11 @@ mod tests {
     #[test]
     fn a_log_is_taken_up_when_nobody_states_effects_elsewhere() {
         let store = Store::new(&store::Options::default()).unwrap();
-        let env = Environment::new(Arc::clone(&store), Arc::new(ManualClock::at_unix_ms(1)));
+        let env = Environment::new(
+            testkit::table(),
+            Arc::clone(&store),
+            Arc::new(ManualClock::at_unix_ms(1)),
+        );
         let (in_use, mut handle) = (Arc::<LogInUse>::default(), store.handle());
         let (busy, idle, gone) = (in_use.join(), in_use.join(), in_use.join());
         idle.set_idle(true);
@@ -262,7 +266,11 @@ mod tests {
     #[test]
     fn a_log_that_is_missed_is_a_fault_until_another_is_used_or_none_is_wanted() {
         let store = Store::new(&store::Options::default()).unwrap();
-        let env = Environment::new(store, Arc::new(ManualClock::at_unix_ms(1)));
+        let env = Environment::new(
+            testkit::table(),
+            store,
+            Arc::new(ManualClock::at_unix_ms(1)),
+        );
         let (in_use, refusals) = (LogInUse::default(), &env.settings.refusals);
         in_use.set_missing(Some("no room"), &env);
         in_use.look_for_fault(&env);

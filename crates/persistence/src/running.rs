@@ -516,7 +516,11 @@ mod tests {
     fn kept() -> Kept {
         let dir = TemporaryDirectory::new("running").unwrap();
         let store = Store::new(&store::Options { databases: 4 }).unwrap();
-        let env = Arc::new(Environment::new(store, Arc::new(SystemClock::new())));
+        let env = Arc::new(Environment::new(
+            testkit::table(),
+            store,
+            Arc::new(SystemClock::new()),
+        ));
         let in_use = Arc::<LogInUse>::default();
         let clock = Arc::clone(&env.clock);
         let setup = Setup {

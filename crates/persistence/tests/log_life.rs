@@ -398,7 +398,11 @@ impl Life {
     ) -> Self {
         let store = Store::new(&store::Options { databases: 1 }).unwrap();
         let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-        let env = Arc::new(Environment::new(store, Arc::clone(&shared)));
+        let env = Arc::new(Environment::new(
+            testkit::table(),
+            store,
+            Arc::clone(&shared),
+        ));
         let in_use = Arc::<LogInUse>::default();
         let owner = Arc::new(LogOwner::new(Setup {
             env: Arc::clone(&env),

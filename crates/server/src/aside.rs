@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 
 use base::mapped_bytes::MappedBytes;
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Session, Share, Transaction, Watches};
+use engine::{ClientRecord, Engine, Session, Share, Transaction, Watches};
 use protocol::{ReplyBuffer, Resp};
 use reactor::ConnectionId;
 use store::DatabaseId;
@@ -111,6 +111,7 @@ impl Aside {
     pub fn start(node: &Arc<Node>) -> io::Result<Self> {
         let (jobs, received): (Sender<Job>, _) = channel();
         let engine = Engine::new(
+            node.env.table,
             node.handle(&Arc::default()),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),

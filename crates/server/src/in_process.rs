@@ -29,7 +29,7 @@ impl InProcessServer {
     /// When the process may have no more descriptors or threads.
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
-        let node = Arc::new(Node::new(store, config, clock));
+        let node = Arc::new(Node::new(commands::table(), store, config, clock));
         node.set_persistence(kept::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         Ok(Self { node, workers })

@@ -10,9 +10,9 @@ use access::Defaults;
 use base::clock::Clock;
 use base::courtesy::Courtesy;
 use base::random::Prng;
-use commands::observer::AuditSink;
-use commands::{
-    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings,
+use engine::observer::AuditSink;
+use engine::{
+    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings, Table,
     Threshold, UseClock, Waiters,
 };
 use reactor::{ConnectionId, Waker};
@@ -244,9 +244,14 @@ impl WorkerLink {
 const LOG_PART_MAX: u64 = 4;
 
 impl Node {
-    /// A node over `store`, with nobody connected.
+    /// A node over `store` that runs the commands of `table`, with nobody connected.
     #[must_use]
-    pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        table: &'static Table,
+        store: Arc<Store>,
+        config: Arc<SharedConfig>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let mut random = Prng::from_os();
         let current = config.current();
         let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
@@ -254,7 +259,7 @@ impl Node {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),
             redis_version: identity::REDIS_VERSION,
-            ..Environment::new(Arc::clone(&store), Arc::clone(&clock))
+            ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
             log,

@@ -230,14 +230,15 @@ fn serve(
         what: "cannot rename commands".into(),
         cause: io::Error::other(reason),
     };
-    commands::rename_commands(&current.renamed_commands).map_err(cannot_rename)?;
+    let table = commands::table().renamed(&current.renamed_commands);
+    let table = table.map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
         databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
     };
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
-    let node = Arc::new(Node::new(store, Arc::clone(config), clock));
+    let node = Arc::new(Node::new(table, store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
     let cannot_load_users = |reason: String| RunError {
         what: "cannot load the users".into(),

@@ -22,7 +22,7 @@ use std::time::Duration;
 use access::User;
 use base::courtesy::Host;
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
+use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
     CloseReason, ConnectionId, Departure, Endpoint, Filled, Io, PeerInfo, Received, Service, Then,
@@ -114,6 +114,7 @@ impl Worker {
     pub fn new(node: Arc<Node>, index: usize) -> Self {
         let makes_too_many_events = Arc::default();
         let engine = Engine::new(
+            node.env.table,
             node.handle(&makes_too_many_events),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),

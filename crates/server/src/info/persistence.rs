@@ -1,6 +1,6 @@
 //! INFO persistence: what is loaded, saved and logged.
 
-use commands::SaveKind;
+use engine::SaveKind;
 
 use super::Report;
 use crate::keeping::saving::{Record, kind_of};

@@ -157,7 +157,12 @@ impl Place {
         };
         let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
         let config = SharedConfig::new(startup.settings, startup.origin);
-        let node = Node::new(store, Arc::new(config), Arc::new(SystemClock::new()));
+        let node = Node::new(
+            commands::table(),
+            store,
+            Arc::new(config),
+            Arc::new(SystemClock::new()),
+        );
         Ok(Self {
             directory,
             node,

@@ -3,7 +3,7 @@
 //! Clients are told meanwhile that data is being loaded. Nothing of it is stated to the log or to
 //! listeners: what was there before is there again.
 
-use commands::{CommandError, ReloadOptions, scripts};
+use engine::{CommandError, ReloadOptions, scripts};
 use reactor::workers::available_cores;
 
 use crate::node::Node;

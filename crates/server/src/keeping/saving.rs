@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
+use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
 use crate::config::{Config, Durability, SavePoint};
 use crate::node::Node;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use commands::refusals::log_fault_text;
+use engine::refusals::log_fault_text;
 use reactor::{ConnectionId, Io, Then};
 
 use super::{Arena, Worker};

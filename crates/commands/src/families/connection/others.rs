@@ -1,13 +1,13 @@
 //! CLIENT LIST, KILL, PAUSE and UNBLOCK: what one connection may ask about, or do to, others.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::port::{ClientCondition, ClientFilter};
+use engine::session::Fate;
 use protocol::Reply;
 
 use super::filter::{self, Purpose};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
-use crate::port::{ClientCondition, ClientFilter};
-use crate::session::Fate;
 
 pub(super) fn list(
     context: &mut Context<'_>,
@@ -115,9 +115,9 @@ pub(super) fn unblock(
 
 #[cfg(test)]
 mod tests {
-    use crate::port::KillCount;
-    use crate::session::Fate;
-    use crate::testing::TestServer;
+    use engine::port::KillCount;
+    use engine::session::Fate;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn filters_of_kill_are_a_conjunction_without_the_caller() {

@@ -2,14 +2,13 @@
 //! wants one waits until its time is over. The local disk has what lies below the log's durable end; a client
 //! that wants that has the log synced, however many replicas it waits for as well.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::LogPosition;
+use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::waiting::{InVain, milliseconds};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::port::LogPosition;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
-use crate::waiting::{InVain, milliseconds};
 
 const COMMON: CommandSpec = CommandSpec {
     flags: Flags::BLOCKING,
@@ -95,8 +94,8 @@ fn wait_for_disks(
 
 #[cfg(test)]
 mod tests {
-    use crate::port::LogPosition;
-    use crate::testing::TestServer;
+    use engine::port::LogPosition;
+    use testkit::engine_server::TestServer;
 
     fn with_log(wrote: u64, durable: u64) -> TestServer {
         let mut server = TestServer::new();

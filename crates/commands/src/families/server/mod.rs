@@ -1,5 +1,7 @@
 //! Commands about the server itself.
 
+use engine::spec::CommandSpec;
+
 mod command;
 mod config;
 mod debug;
@@ -14,8 +16,6 @@ mod monitor;
 mod populate;
 mod saves;
 mod state;
-
-use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[
