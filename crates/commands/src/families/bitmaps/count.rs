@@ -16,7 +16,7 @@ pub(super) const BITCOUNT: CommandSpec = CommandSpec {
     name: "BITCOUNT",
     arity: Arity::AtLeast(2),
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "2.6.0",
     history: &[

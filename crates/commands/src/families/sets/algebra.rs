@@ -29,7 +29,7 @@ const COMBINER: CommandSpec = CommandSpec {
         1,
         -1,
         1,
-        KeyAccess::RO.and(KeyAccess::ACCESS),
+        KeyAccess::RO.with(KeyAccess::ACCESS),
     )],
     complexity: "O(N) where N is the number of members in all sets.",
     syntax: "key [key ...]",
@@ -40,10 +40,10 @@ const COMBINER: CommandSpec = CommandSpec {
 /// What the rows of commands that keep the result begin with.
 const KEEPER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[
-        KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE)),
-        KeySpec::range(2, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+        KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
+        KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
     ],
     syntax: "destination key [key ...]",
     tips: &[],
@@ -61,8 +61,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SINTERSTORE",
         keys: &[
-            KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE)),
-            KeySpec::range(2, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE)),
+            KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         summary: "Keeps the members that all of several sets have as a set.",
         complexity: "O(N*M) where N is the size of the smallest of M sets.",
@@ -72,7 +72,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SINTERCARD",
         arity: Arity::AtLeast(3),
-        flags: Flags::READONLY.and(Flags::MOVABLE_KEYS),
+        flags: Flags::READONLY.with(Flags::MOVABLE_KEYS),
         keys: &[KeySpec {
             begin: Begin::Index(1),
             find: Find::Count {
@@ -80,7 +80,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 first: 1,
                 step: 1,
             },
-            access: KeyAccess::RO.and(KeyAccess::ACCESS),
+            access: KeyAccess::RO.with(KeyAccess::ACCESS),
             notes: "",
         }],
         since: "7.0.0",

@@ -16,8 +16,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZADD",
         arity: Arity::AtLeast(4),
         element: Some(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
         group: Group::SortedSet,
         since: "1.2.0",
         history: &[
@@ -36,10 +36,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZINCRBY",
         arity: Arity::Exactly(4),
         element: Some(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
         keys: &[KeySpec::one(
             1,
-            KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+            KeyAccess::RW
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE),
         )],
         group: Group::SortedSet,
         since: "1.2.0",

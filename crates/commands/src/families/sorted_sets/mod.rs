@@ -52,9 +52,9 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
 ];
 
 /// The key of a command that reads it.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that takes from it.
-const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
 /// Members that one command of an effect states: longer results are stated by several.
 const STATED_MEMBERS_MAX: usize = 512;

@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZREM",
         arity: Arity::AtLeast(3),
         element: Some(2),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: CUT_KEY,
         group: Group::SortedSet,
         since: "1.2.0",

@@ -16,7 +16,7 @@ use super::{state_consumer, state_ids, write_entry, write_id};
 
 const CLAIM: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(6),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     group: Group::Stream,
     tips: &["nondeterministic_output"],
     ..CommandSpec::BLANK

@@ -18,7 +18,7 @@ use crate::structure;
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XREADGROUP",
     arity: Arity::AtLeast(7),
-    flags: Flags::WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
+    flags: Flags::WRITE.with(Flags::BLOCKING).with(Flags::MOVABLE_KEYS),
     keys: &[streams_keys(4)],
     group: Group::Stream,
     since: "5.0.0",

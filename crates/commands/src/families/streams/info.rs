@@ -13,7 +13,7 @@ use crate::structure::{self, write_count};
 
 const INSPECTOR: CommandSpec = CommandSpec {
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(2, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    keys: &[KeySpec::one(2, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Stream,
     since: "5.0.0",
     ..CommandSpec::BLANK

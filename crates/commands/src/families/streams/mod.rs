@@ -49,11 +49,11 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
 ];
 
 /// The key of a command that reads it.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that changes it.
-const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
+const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
 /// The key of a command that takes from it.
-const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
 /// Ids that one command of an effect states.
 const STATED_IDS_MAX: usize = 512;

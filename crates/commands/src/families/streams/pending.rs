@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XACK",
         arity: Arity::AtLeast(4),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: CHANGED_KEY,
         group: Group::Stream,
         since: "5.0.0",

@@ -13,7 +13,7 @@ use super::{UPDATED_KEY, check_string};
 pub(super) const INCR: CommandSpec = CommandSpec {
     name: "INCR",
     arity: Arity::Exactly(2),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::String,
     summary: "Adds one to the number kept at a key.",

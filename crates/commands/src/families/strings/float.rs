@@ -17,7 +17,7 @@ use crate::families::etags;
 pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {
     name: "INCRBYFLOAT",
     arity: Arity::Exactly(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::String,
     since: "2.6.0",

@@ -23,7 +23,7 @@ pub(super) const LCS: CommandSpec = CommandSpec {
         1,
         1,
         1,
-        KeyAccess::RO.and(KeyAccess::ACCESS),
+        KeyAccess::RO.with(KeyAccess::ACCESS),
     )],
     group: Group::String,
     since: "7.0.0",

@@ -13,12 +13,12 @@ use crate::keys::KeyList;
 pub(super) const MSET: CommandSpec = CommandSpec {
     name: "MSET",
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::range(
         1,
         -1,
         2,
-        KeyAccess::OW.and(KeyAccess::UPDATE),
+        KeyAccess::OW.with(KeyAccess::UPDATE),
     )],
     group: Group::String,
     since: "1.0.1",
@@ -39,7 +39,7 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
         1,
         -1,
         2,
-        KeyAccess::OW.and(KeyAccess::INSERT),
+        KeyAccess::OW.with(KeyAccess::INSERT),
     )],
     summary: "Makes several keys hold a string each, unless one of them exists.",
     tips: &["request_policy:multi_shard", "response_policy:agg_min"],

@@ -71,13 +71,15 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 /// The key of a command that reads it.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that replaces it unseen.
-const OVERWRITTEN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE))];
+const OVERWRITTEN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE))];
 /// The key of a command that answers with what it was and changes it.
 const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
     1,
-    KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+    KeyAccess::RW
+        .with(KeyAccess::ACCESS)
+        .with(KeyAccess::UPDATE),
 )];
 
 /// From here on a value is sent from where it lies: measured, copying costs less below 8 to 16 KiB
