@@ -3,7 +3,7 @@
 //! ```text
 //!   read     GET MGET STRLEN GETRANGE SUBSTR        change   APPEND SETRANGE
 //!   set      SET SETNX SETEX PSETEX GETSET          counter  INCR INCRBY DECR DECRBY
-//!   many     MSET MSETNX                            float    INCRBYFLOAT
+//!   many     MSET MSETNX MSETEX                     float    INCRBYFLOAT
 //!   taking   GETDEL GETEX DELIFEQ                   lcs      LCS
 //!   expiry   EX PX EXAT PXAT
 //! ```
@@ -52,6 +52,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     set::PSETEX,
     many::MSET,
     many::MSETNX,
+    many::MSETEX,
     read::MGET,
     set::GETSET,
     taking::GETDEL,
