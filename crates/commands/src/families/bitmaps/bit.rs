@@ -8,7 +8,7 @@ use protocol::Reply;
 use store::{Effect, Encoding, EventClass, Record};
 
 use super::{BITS_PER_BYTE, bit_offset, index};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const SETBIT: CommandSpec = CommandSpec {
     name: "SETBIT",

@@ -7,7 +7,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, Event, EventClass, Handle, Key};
 
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 use crate::keys::KeyList;
 
 pub(super) const BITOP: CommandSpec = CommandSpec {

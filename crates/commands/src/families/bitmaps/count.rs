@@ -10,7 +10,7 @@ use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::families::strings::{check_string, is_reversed};
+use crate::families::strings::shared::{check_string, is_reversed};
 
 pub(super) const BITCOUNT: CommandSpec = CommandSpec {
     name: "BITCOUNT",

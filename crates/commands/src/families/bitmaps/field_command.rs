@@ -10,7 +10,7 @@ use store::{Effect, Encoding, Entry, EventClass, Key, Record};
 
 use super::bit_offset;
 use super::field::{Field, Overflow};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const BITFIELD: CommandSpec = CommandSpec {
     name: "BITFIELD",

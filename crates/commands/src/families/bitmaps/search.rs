@@ -10,7 +10,7 @@ use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const BITPOS: CommandSpec = CommandSpec {
     name: "BITPOS",

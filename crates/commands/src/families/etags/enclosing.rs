@@ -30,7 +30,7 @@ use protocol::{Reply, Request};
 use store::{ETAG_MAX, Key};
 
 use super::{etag_argument, note, raised, write_etag};
-use crate::families::strings::write_string;
+use crate::families::strings::shared::write_string;
 
 const NOT_ENCLOSED: CommandError = CommandError::fixed(
     "ERR only commands about the value of one key can be executed with an etag",

@@ -28,7 +28,7 @@ use protocol::Reply;
 use store::{Deadline, ETAG_MAX, Effect, Entry, Event, EventClass, Record, next_etag};
 
 use super::strings::expiry::{Expiry, ExpiryForm};
-use super::strings::{check_string, tell_set, write_string};
+use super::strings::shared::{check_string, tell_set, write_string};
 
 const NOT_ETAG: CommandError =
     CommandError::fixed("ERR ETAG must be a numerical value greater than or equal to 0");

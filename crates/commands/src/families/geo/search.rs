@@ -14,7 +14,7 @@ use structures::{ElementText, SortedSet, SortedSetLimits};
 use super::READ_KEY;
 use super::places::{write_distance, write_place};
 use super::query::{Form, Order, Query};
-use crate::families::sorted_sets::store_result;
+use crate::families::sorted_sets::shared::store_result;
 use crate::keys::KeyList;
 use crate::structure::{self, write_count};
 

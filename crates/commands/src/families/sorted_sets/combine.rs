@@ -11,7 +11,7 @@ use protocol::Reply;
 use store::{Key, Record};
 use structures::{Object, SortedSet};
 
-use super::{Shape, full, store_result};
+use super::shared::{Shape, full, store_result};
 use crate::keys::KeyList;
 use crate::structure::write_count;
 
@@ -237,7 +237,7 @@ impl Options {
 }
 
 fn weight(args: &mut Args<'_>) -> Result<f64, CommandError> {
-    let weight = super::score(args.bytes()?);
+    let weight = super::shared::score(args.bytes()?);
     weight.map_err(|_| CommandError::fixed("ERR weight value is not a float"))
 }
 

@@ -8,7 +8,7 @@ use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::SortedSet;
 
-use super::{Shape, positive, state_removed};
+use super::shared::{Shape, positive, state_removed};
 use crate::keys::KeyList;
 
 pub(super) const TAKEN: KeyAccess = KeyAccess::RW

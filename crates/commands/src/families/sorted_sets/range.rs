@@ -10,7 +10,7 @@ use protocol::Reply;
 use structures::{Scored, SortedSet};
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{READ_KEY, Shape, full, ranks, store_result};
+use super::shared::{READ_KEY, Shape, full, ranks, store_result};
 use crate::structure::{self, write_count};
 
 const RANGE: CommandSpec = CommandSpec {

@@ -8,7 +8,7 @@ use protocol::Reply;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{READ_KEY, write_score};
+use super::shared::{READ_KEY, write_score};
 use crate::structure::{self, write_count};
 
 const READER: CommandSpec = CommandSpec {

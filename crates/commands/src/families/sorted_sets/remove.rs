@@ -11,7 +11,7 @@ use store::EventClass;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{CUT_KEY, ranks, state_removed};
+use super::shared::{CUT_KEY, ranks, state_removed};
 use crate::structure::write_count;
 
 const BY_RANGE: CommandSpec = CommandSpec {

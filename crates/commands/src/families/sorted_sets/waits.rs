@@ -10,7 +10,7 @@ use store::{Key, Wanted};
 use structures::SortedSet;
 
 use super::pop::{End, TAKEN, count_option, end_word, take};
-use super::{Shape, positive};
+use super::shared::{Shape, positive};
 use crate::keys::KeyList;
 
 const POP: CommandSpec = CommandSpec {

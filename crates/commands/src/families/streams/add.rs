@@ -11,7 +11,7 @@ use store::EventClass;
 use structures::stream::{ENTRY_BYTES_MAX, EntryId, EntryLog, Stream, StreamLimits, Trim, TrimTo};
 
 use super::ids::{self, IdText, Wanted};
-use super::write_id;
+use super::shared::write_id;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XADD",

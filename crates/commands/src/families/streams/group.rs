@@ -9,7 +9,7 @@ use store::{Entry, EventClass, Key};
 use structures::stream::{EntryId, Group as ConsumerGroup, Stream};
 
 use super::ids::{self, IdText};
-use super::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
+use super::shared::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
 use crate::help;
 use crate::structure::write_count;
 

@@ -7,7 +7,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::stream::{Consumer, EntryId, Group as ConsumerGroup, Pending, Stream};
 
-use super::{no_group_at, whole, write_entries, write_entry, write_id};
+use super::shared::{no_group_at, whole, write_entries, write_entry, write_id};
 use crate::help;
 use crate::structure::{self, write_count};
 

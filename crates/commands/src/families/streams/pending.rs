@@ -7,7 +7,8 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::stream::{EntryId, Group as ConsumerGroup, Pending, Stream};
 
-use super::{CHANGED_KEY, READ_KEY, ids, no_group, state_ids, whole, write_id};
+use super::ids;
+use super::shared::{CHANGED_KEY, READ_KEY, no_group, state_ids, whole, write_id};
 use crate::structure::{self, write_count};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[

@@ -10,7 +10,7 @@ use store::{Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids::{self, IdText};
-use super::{READ_KEY, write_entries};
+use super::shared::{READ_KEY, write_entries};
 use crate::keys::KeyList;
 use crate::structure::{self, write_count};
 

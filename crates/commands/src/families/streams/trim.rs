@@ -11,7 +11,7 @@ use structures::stream::{BadCounters, Counters, EntryId, EntryLog, Stream};
 
 use super::add::Options;
 use super::ids::{self, IdText};
-use super::{CHANGED_KEY, CUT_KEY, state_ids};
+use super::shared::{CHANGED_KEY, CUT_KEY, state_ids};
 use crate::structure::write_count;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[

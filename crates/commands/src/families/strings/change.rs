@@ -7,7 +7,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, EventClass};
 
-use super::{check_length, check_string};
+use super::shared::{check_length, check_string};
 
 pub(super) const APPEND: CommandSpec = CommandSpec {
     name: "APPEND",

@@ -8,7 +8,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, EventClass, Key, Record};
 
-use super::{UPDATED_KEY, check_string};
+use super::shared::{UPDATED_KEY, check_string};
 
 pub(super) const INCR: CommandSpec = CommandSpec {
     name: "INCR",

@@ -11,7 +11,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
 
-use super::{UPDATED_KEY, check_string, state_set};
+use super::shared::{UPDATED_KEY, check_string, state_set};
 use crate::families::etags;
 
 pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {

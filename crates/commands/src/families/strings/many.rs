@@ -8,7 +8,7 @@ use protocol::Reply;
 use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{state_set, tell_set};
+use super::shared::{state_set, tell_set};
 use crate::keys::KeyList;
 
 pub(super) const MSET: CommandSpec = CommandSpec {

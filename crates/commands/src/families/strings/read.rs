@@ -7,7 +7,7 @@ use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, Key
 use protocol::Reply;
 use store::{Handle, Key, Record, Visitor};
 
-use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
+use super::shared::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
 use crate::keys::KeyList;
 
 pub(super) const GET: CommandSpec = CommandSpec {

@@ -10,7 +10,7 @@ use protocol::{Reply, Request};
 use store::{Deadline, Entry, EventClass, Key, Owned, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{
+use super::shared::{
     OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, tell_set,
     write_string,
 };

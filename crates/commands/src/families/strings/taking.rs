@@ -9,7 +9,7 @@ use protocol::Reply;
 use store::{Entry, Event, EventClass};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{UPDATED_KEY, check_string, is_equal, write_string};
+use super::shared::{UPDATED_KEY, check_string, is_equal, write_string};
 
 pub(super) const GETDEL: CommandSpec = CommandSpec {
     name: "GETDEL",

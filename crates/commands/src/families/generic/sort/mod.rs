@@ -24,7 +24,7 @@ use structures::{BlockLimit, End, Hash, Kept, List};
 
 use self::elements::{Elements, Weights, score};
 use self::pattern::Pattern;
-use crate::families::strings::write_string;
+use crate::families::strings::shared::write_string;
 use crate::structure;
 
 mod elements;
