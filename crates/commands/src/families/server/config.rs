@@ -108,7 +108,7 @@ fn is_secret_value(request: &Request<'_>, at: usize) -> bool {
     }
     let name = request.arg(at - 1).unwrap_or_default();
     let is_it = |secret: &&str| name.eq_ignore_ascii_case(secret.as_bytes());
-    SECRET_DIRECTIVES.iter().any(|secret| is_it(&secret))
+    SECRET_DIRECTIVES.iter().any(is_it)
 }
 
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
