@@ -37,7 +37,7 @@ use history::History;
 
 use crate::error::CommandError;
 use crate::settings::Settings;
-use crate::spec::CommandSpec;
+use crate::spec::{CommandSpec, Runs};
 
 /// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
 const EVALUATED_MAX: usize = 500;
@@ -92,17 +92,17 @@ pub struct Script {
 pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
     let scripts = &settings.scripts;
     let said = request.arg(1).unwrap_or_default();
-    let flags = match spec.name {
-        "EVAL" => machine::flags_of(said).ok().flatten(),
-        "EVALSHA" => {
+    let flags = match spec.runs {
+        Some(Runs::Script) => machine::flags_of(said).ok().flatten(),
+        Some(Runs::Digest) => {
             let known = scripts.named(said);
             known.and_then(|script| machine::flags_of(&script.source).ok().flatten())
         }
-        "FCALL" => {
+        Some(Runs::Function) => {
             let library = scripts.libraries.of_function(said);
             library.and_then(|library| library.flags_of(said))
         }
-        _ => None,
+        None => None,
     };
     flags.is_some_and(|flags| flags.no_writes)
 }

@@ -45,6 +45,8 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("commandlog|len", "row", "newer: Valkey 8.1"),
     ("commandlog|reset", "row", "newer: Valkey 8.1"),
     ("delifeq", "row", "newer: Valkey 9.0"),
+    ("msetex", "row", "newer: Redis 8.4"),
+    ("sunioncard", "row", "newer: Redis 8.10"),
     ("hotkeys", "row", "newer: Redis 8.6"),
     ("hotkeys|big", "row", "our own"),
     ("hotkeys|get", "row", "newer: Redis 8.6"),

@@ -11,7 +11,7 @@ use protocol::Reply;
 
 use crate::help;
 
-const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
+const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TIME",
-        flags: ALWAYS.and(Flags::FAST),
+        flags: ALWAYS.with(Flags::FAST),
         group: Group::Server,
         since: "2.6.0",
         summary: "Gives the server's time: seconds since 1970, and microseconds.",
@@ -62,7 +62,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "ROLE",
-        flags: Flags::NOSCRIPT.and(ALWAYS).and(Flags::FAST),
+        flags: Flags::NOSCRIPT.with(ALWAYS).with(Flags::FAST),
         group: Group::Server,
         categories: &["admin", "dangerous"],
         since: "2.8.12",
@@ -81,10 +81,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         history: &[("7.0.0", "Added `NOW`, `FORCE` and `ABORT`.")],
         arity: Arity::AtLeast(1),
         flags: Flags::ADMIN
-            .and(Flags::NOSCRIPT)
-            .and(ALWAYS)
-            .and(Flags::NO_MULTI)
-            .and(Flags::ALLOW_BUSY),
+            .with(Flags::NOSCRIPT)
+            .with(ALWAYS)
+            .with(Flags::NO_MULTI)
+            .with(Flags::ALLOW_BUSY),
         group: Group::Server,
         summary: "Stops the server.",
         complexity: "O(N) when saving, where N is the number of keys; otherwise O(1).",
@@ -95,7 +95,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LOLWUT",
         arity: Arity::AtLeast(1),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         group: Group::Server,
         since: "5.0.0",
         summary: "Draws a crystal and names the version.",
@@ -114,7 +114,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             CommandSpec {
                 name: "LIST",
                 arity: Arity::Exactly(2),
-                flags: Flags::ADMIN.and(Flags::NOSCRIPT),
+                flags: Flags::ADMIN.with(Flags::NOSCRIPT),
                 group: Group::Server,
                 since: "4.0.0",
                 summary: "Lists the loaded modules: none.",
@@ -156,9 +156,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 const REPLICA_OF: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
     flags: Flags::ADMIN
-        .and(Flags::NOSCRIPT)
-        .and(Flags::STALE)
-        .and(Flags::NO_ASYNC_LOADING),
+        .with(Flags::NOSCRIPT)
+        .with(Flags::STALE)
+        .with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     syntax: "<host port:integer | NO ONE>",
     handler: replica_of,
