@@ -104,11 +104,12 @@ fn keys_of_pairs<'a>(
         return Err(CommandError::WrongArity(command.into()));
     }
     let names = args.request().iter().skip(1).step_by(2);
-    Ok(names.map(|name| context.key(name)).collect())
+    Ok(context.keys(names))
 }
 
-fn set_all(store: &mut Handle, keys: &[Key<'_>], args: &mut Args<'_>) -> CommandResult {
-    for key in keys {
+fn set_all(store: &mut Handle, keys: &KeyList<'_>, args: &mut Args<'_>) -> CommandResult {
+    for (at, key) in keys.iter().enumerate() {
+        keys.look_ahead(store, at);
         args.bytes()?;
         let value = args.bytes()?;
         store.upsert(key, value, Deadline::Never, |entry| {
