@@ -25,7 +25,7 @@ use crate::doors::{self, Doors};
 use crate::keeping::keeper::{Keeper, OpenError};
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
-use crate::{identity, open_files};
+use crate::{allocator, identity, open_files};
 use persistence::recovery::Target;
 
 /// Why a server could not start.
@@ -194,6 +194,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
         });
         return ExitCode::FAILURE;
     }
+    allocator::installed().begin();
     match serve(&config, &current, &startup.remarks, startup.recover_to) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
