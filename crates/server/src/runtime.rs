@@ -184,6 +184,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
     open_files::make_room(&mut startup.settings, &log);
     let config = Arc::new(SharedConfig::new(startup.settings, startup.origin));
     let current = config.current();
+    identity::say_redis_version(&current.redis_version);
     if current.daemonize
         && !Supervisor::find(current.supervised).is_there()
         && let Err(error) = daemon::daemonize()
@@ -411,7 +412,7 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     node.log.notice(format_args!(
         "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
         identity::IOLITE_VERSION,
-        identity::REDIS_VERSION,
+        identity::redis_version(),
         usize::BITS,
         std::process::id()
     ));
