@@ -10,11 +10,11 @@ use std::fmt::{Display, Write as _};
 use access::Reason;
 use base::memory_size::human;
 use base::words::quote;
-use commands::{ServerMemory, TopicKind, table};
+use commands::{Counts, ServerMemory, TopicKind, table};
 use store::{DatabaseId, Handle, Statistics};
 
 use crate::allocator;
-use crate::counters::{Count, Counter, WorkerCounters};
+use crate::counters::{Count, Counter, Sums, WorkerCounters};
 use crate::identity;
 use crate::node::Node;
 use crate::process::{self, Whose};
@@ -358,6 +358,9 @@ fn defragmentation(report: &mut Report<'_>) {
     report.field("active_defrag_misses", left);
     report.field("active_defrag_key_hits", moved);
     report.field("active_defrag_key_misses", left);
+    let (moving, uptime_ms) = (&report.node.rates.moving, report.node.uptime_ms());
+    report.field("total_active_defrag_time", moving.total_ms(uptime_ms));
+    report.field("current_active_defrag_time", moving.current_ms(uptime_ms));
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
@@ -390,6 +393,44 @@ fn stats(report: &mut Report<'_>) {
     report.field("instantaneous_output_repl_kbps", "0.00");
     report.field("rejected_connections", sums.of(Count::Rejections));
     report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    removals(report, &sums);
+    report.field("keyspace_hits", report.statistics.hits);
+    report.field("keyspace_misses", report.statistics.misses);
+    subscriptions(report);
+    report.zeros(&[
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+    ]);
+    defragmentation(report);
+    let [keys, items, prefixes] = node.tracker.counts();
+    report.field("tracking_total_keys", keys);
+    report.field("tracking_total_items", items);
+    report.field("tracking_total_prefixes", prefixes);
+    for (reason, count) in node.settings.denials.counts() {
+        let name = match reason {
+            Reason::LogIn => "acl_access_denied_auth",
+            Reason::Command => "acl_access_denied_cmd",
+            Reason::Key => "acl_access_denied_key",
+            Reason::Channel => "acl_access_denied_channel",
+        };
+        report.field(name, count);
+    }
+    report.zeros(&["unexpected_error_replies"]);
+    report.field("total_error_replies", counts.error_replies());
+    traffic(report, &sums, &counts);
+    report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    report.field(
+        "http_requests_refused",
+        node.settings.observer.browsers.count(),
+    );
+    event_loops(report);
+}
+
+/// Keys, fields, clients and scripts that went because their time had come, or because memory was needed.
+fn removals(report: &mut Report<'_>, sums: &Sums) {
+    let node = report.node;
     report.field("expired_keys", report.statistics.expired);
     report.field("expired_subkeys", report.statistics.expired_members);
     report.field("expired_stale_perc", "0.00");
@@ -412,34 +453,10 @@ fn stats(report: &mut Report<'_>) {
         "current_eviction_exceeded_time",
         over_limit.current_ms(uptime_ms),
     );
-    report.field("keyspace_hits", report.statistics.hits);
-    report.field("keyspace_misses", report.statistics.misses);
-    subscriptions(report);
-    report.zeros(&[
-        "latest_fork_usec",
-        "total_forks",
-        "migrate_cached_sockets",
-        "slave_expires_tracked_keys",
-    ]);
-    defragmentation(report);
-    let moving = &node.rates.moving;
-    report.field("total_active_defrag_time", moving.total_ms(uptime_ms));
-    report.field("current_active_defrag_time", moving.current_ms(uptime_ms));
-    let [keys, items, prefixes] = node.tracker.counts();
-    report.field("tracking_total_keys", keys);
-    report.field("tracking_total_items", items);
-    report.field("tracking_total_prefixes", prefixes);
-    for (reason, count) in node.settings.denials.counts() {
-        let name = match reason {
-            Reason::LogIn => "acl_access_denied_auth",
-            Reason::Command => "acl_access_denied_cmd",
-            Reason::Key => "acl_access_denied_key",
-            Reason::Channel => "acl_access_denied_channel",
-        };
-        report.field(name, count);
-    }
-    report.zeros(&["unexpected_error_replies"]);
-    report.field("total_error_replies", counts.error_replies());
+}
+
+/// What was received, sent and checked.
+fn traffic(report: &mut Report<'_>, sums: &Sums, counts: &Counts) {
     let checked = counts.rows.iter().zip(0..).filter(|(_, index)| {
         let name = table().full_name(*index).unwrap_or_default();
         name.starts_with("restore")
@@ -459,12 +476,6 @@ fn stats(report: &mut Report<'_>) {
         "client_output_buffer_limit_disconnections",
         sums.of(Count::OutputLimitCloses),
     );
-    report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    report.field(
-        "http_requests_refused",
-        node.settings.observer.browsers.count(),
-    );
-    event_loops(report);
 }
 
 /// The loops of all workers together; rates are those of one of them, on average.

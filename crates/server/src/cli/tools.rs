@@ -17,18 +17,17 @@ use crate::identity;
 /// Of the binary, in messages and files that are made for it.
 const NAME: &str = "iolite";
 
+/// First words that are read here.
+const WORDS: [&str; 6] = ["check", "completions", "export", "help", "import", "man"];
+
 /// Reads the options of a tool; nothing when they are the server's, or those of `import` and `export` without
 /// anything wrong.
 pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartError> {
     let first = options.first().and_then(|word| word.to_str());
-    let is_word = first.is_some_and(|word| {
-        let mut words = command();
-        words.build();
-        words.find_subcommand(word).is_some()
-    });
-    // Alone, `help` tells of the server.
-    let is_servers = first == Some("bench") || (first == Some("help") && options.len() == 1);
-    if !is_word || is_servers {
+    // A server that starts makes nothing of all this. Alone, `help` tells of the server.
+    if !first.is_some_and(|word| WORDS.contains(&word))
+        || (first == Some("help") && options.len() == 1)
+    {
         return Ok(None);
     }
     let words = std::iter::once(OsString::from(NAME)).chain(options.iter().cloned());
@@ -127,47 +126,52 @@ fn command() -> Command {
                 .override_usage("iolite import FILE [--dir DIR] [options of the server]")
                 .arg(rest("words", "FILE")),
         )
-        .subcommand(
-            Command::new("export")
-                .about("Writes the data of --dir as an RDB file, or as a log for Redis")
-                .override_usage(
-                    "iolite export FILE.rdb [--rdb-version N] [--dir DIR] [options of the server]\n       \
+        .subcommand(export())
+        .subcommands(printers())
+}
+
+fn export() -> Command {
+    Command::new("export")
+        .about("Writes the data of --dir as an RDB file, or as a log for Redis")
+        .override_usage(
+            "iolite export FILE.rdb [--rdb-version N] [--dir DIR] [options of the server]\n       \
                      iolite export --aof DIR [--dir DIR] [options of the server]",
-                )
-                .arg(
-                    Arg::new("aof")
-                        .long("aof")
-                        .action(ArgAction::SetTrue)
-                        .help("A directory as Redis has with appendonly, instead of an RDB file"),
-                )
-                .arg(
-                    Arg::new("rdb-version")
-                        .long("rdb-version")
-                        .value_name("N")
-                        .value_parser(ValueParser::os_string())
-                        .help("The version of the format: 9 to 12"),
-                )
-                .arg(rest("words", "FILE")),
         )
-        .subcommand(
-            Command::new("completions")
-                .about("Prints the completions of a shell")
-                .arg(
-                    Arg::new("shell")
-                        .value_name("SHELL")
-                        .required(true)
-                        .value_parser(value_parser!(Shell)),
-                ),
+        .arg(
+            Arg::new("aof")
+                .long("aof")
+                .action(ArgAction::SetTrue)
+                .help("A directory as Redis has with appendonly, instead of an RDB file"),
         )
-        .subcommand(
-            Command::new("man")
-                .about("Prints a page of the manual, as in: iolite man | man -l -")
-                .arg(
-                    Arg::new("command")
-                        .value_name("COMMAND")
-                        .help("Of which command; else of all"),
-                ),
+        .arg(
+            Arg::new("rdb-version")
+                .long("rdb-version")
+                .value_name("N")
+                .value_parser(ValueParser::os_string())
+                .help("The version of the format: 9 to 12"),
         )
+        .arg(rest("words", "FILE"))
+}
+
+/// What prints files for others.
+fn printers() -> [Command; 2] {
+    [
+        Command::new("completions")
+            .about("Prints the completions of a shell")
+            .arg(
+                Arg::new("shell")
+                    .value_name("SHELL")
+                    .required(true)
+                    .value_parser(value_parser!(Shell)),
+            ),
+        Command::new("man")
+            .about("Prints a page of the manual, as in: iolite man | man -l -")
+            .arg(
+                Arg::new("command")
+                    .value_name("COMMAND")
+                    .help("Of which command; else of all"),
+            ),
+    ]
 }
 
 fn files() -> Arg {
@@ -208,6 +212,12 @@ mod tests {
     #[test]
     fn the_words_fit_together() {
         command().debug_assert();
+        let mut all = command();
+        all.build();
+        let names = all.get_subcommands().map(Command::get_name);
+        let mut names: Vec<&str> = names.filter(|name| *name != "bench").collect();
+        names.sort_unstable();
+        assert_eq!(names, WORDS);
     }
 
     #[test]

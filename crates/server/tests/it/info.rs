@@ -643,6 +643,36 @@ fn busy_commands(seen: &mut Seen) {
     client
         .command(&[b"RESTORE", &b"f"[..], b"0", &dumped, b"REPLACE"])
         .unwrap();
+    who_waits(&mut others);
+    scripts_and_deadlines(&mut client);
+    let _slow = who_is_slow(&server, &mut client);
+    let mut browser = server.connect().unwrap();
+    browser.send_raw(b"POST / HTTP/1.1\r\n\r\n").unwrap();
+    crate::limits::eventually("keys and fields expire, and clients wait", || {
+        seen.look(&mut client);
+        let is_one = |name: &str| seen.0.get(name).copied().unwrap_or_default();
+        [
+            "expired_keys",
+            "expired_subkeys",
+            "blocked_clients",
+            "total_blocking_keys_on_nokey",
+            "http_requests_refused",
+            "client_recent_max_input_buffer",
+            "client_recent_max_output_buffer",
+            "expire_cycle_cpu_milliseconds",
+            "uptime_in_seconds",
+            "instantaneous_ops_per_sec",
+        ]
+        .into_iter()
+        .all(is_one)
+    });
+    let info = text(&mut client, &["INFO", "keyspace"]);
+    assert!(info.contains(",subexpiry=1\r\n"), "{info}");
+    assert!(server.log().contains("of HTTP"), "{}", server.log());
+}
+
+/// Clients that are denied something, listen, watch and wait.
+fn who_waits(others: &mut [Client]) {
     all(&mut others[0], &["AUTH u x", "SET a b", "AUTH u", "GET b"]);
     all(&mut others[1], &["AUTH v wrong", "AUTH v p", "PUBLISH b c"]);
     all(
@@ -674,6 +704,10 @@ fn busy_commands(seen: &mut Seen) {
             ">",
         ])
         .unwrap();
+}
+
+/// More scripts than are kept, a function, keys and fields that expire.
+fn scripts_and_deadlines(client: &mut Client) {
     for number in 0..600 {
         let script = format!("return {number}");
         client.command(&["EVAL", &script, "0"]).unwrap();
@@ -693,14 +727,17 @@ fn busy_commands(seen: &mut Seen) {
         client.receive().unwrap();
     }
     all(
-        &mut client,
+        client,
         &[
             "HSET h a 1 b 2",
             "HPEXPIRE h 1 FIELDS 1 a",
             "HEXPIRE h 100 FIELDS 1 b",
         ],
     );
-    // One that has sent half of a request, and one that reads nothing.
+}
+
+/// A client that has sent half of a request, and one that reads nothing.
+fn who_is_slow(server: &Server, client: &mut Client) -> [Client; 2] {
     let mut slow = [(); 2].map(|()| server.client().unwrap());
     slow[0]
         .send_raw(b"*2\r\n$3\r\nGET\r\n$100\r\nhalf")
@@ -710,29 +747,7 @@ fn busy_commands(seen: &mut Seen) {
     for _ in 0..8 {
         slow[1].send(&["GET", "long"]).unwrap();
     }
-    let mut browser = server.connect().unwrap();
-    browser.send_raw(b"POST / HTTP/1.1\r\n\r\n").unwrap();
-    crate::limits::eventually("keys and fields expire, and clients wait", || {
-        seen.look(&mut client);
-        let is_one = |name: &str| seen.0.get(name).copied().unwrap_or_default();
-        [
-            "expired_keys",
-            "expired_subkeys",
-            "blocked_clients",
-            "total_blocking_keys_on_nokey",
-            "http_requests_refused",
-            "client_recent_max_input_buffer",
-            "client_recent_max_output_buffer",
-            "expire_cycle_cpu_milliseconds",
-            "uptime_in_seconds",
-            "instantaneous_ops_per_sec",
-        ]
-        .into_iter()
-        .all(is_one)
-    });
-    let info = text(&mut client, &["INFO", "keyspace"]);
-    assert!(info.contains(",subexpiry=1\r\n"), "{info}");
-    assert!(server.log().contains("of HTTP"), "{}", server.log());
+    slow
 }
 
 /// Clients and data beyond their limits.
