@@ -533,6 +533,8 @@ const MOVED_ELSEWHERE: &[(&str, &str)] = &[
     ("loading_eta_seconds", "the same"),
     ("rdb_last_load_keys_expired", "the same"),
     ("rdb_last_load_keys_loaded", "the same"),
+    ("aof_pending_rewrite", "over before it is asked for"),
+    ("aof_rewrite_scheduled", "over before it is asked for"),
     ("lazyfree_pending_objects", "over before it is asked for"),
     ("lazyfreed_objects", "memory::"),
     ("active_defrag_running", "over before it is asked for"),
