@@ -75,6 +75,8 @@ pub struct Scripts {
     pub libraries: Libraries,
     /// Scripts may run what is not for scripts.
     runs_all: AtomicBool,
+    /// Bytes that the machines of all threads have.
+    machine_bytes: AtomicU64,
 }
 
 /// A script.
@@ -240,6 +242,24 @@ impl Scripts {
     pub fn counts(&self) -> (usize, usize) {
         let cache = self.cache();
         (cache.scripts.len(), cache.bytes)
+    }
+
+    /// Bytes that the machines of all threads have in memory, as they were told last.
+    #[must_use]
+    pub fn machine_bytes(&self) -> u64 {
+        self.machine_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts more bytes of a machine, or fewer: the sum wraps.
+    fn count_machine(&self, more: u64) {
+        self.machine_bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Bytes of the sources of all libraries of functions.
+    #[must_use]
+    pub fn libraries_bytes(&self) -> u64 {
+        let state = self.libraries.now();
+        state.libraries().map(|one| one.source.len() as u64).sum()
     }
 
     /// Scripts forgotten to make room for others.

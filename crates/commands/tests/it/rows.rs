@@ -109,6 +109,11 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ),
     ("config|get", "arguments", "a block of one is that one"),
     ("debug", "arguments", "7.0 documents none"),
+    (
+        "module|loadex",
+        "arguments",
+        "7.2 has a token before the last ones, not a block",
+    ),
     ("debug", "doc_flags", "Redis means its own developers"),
     ("restore-asking", "doc_flags", "Redis means its own nodes"),
     (

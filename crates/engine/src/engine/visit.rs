@@ -428,6 +428,8 @@ impl Visit<'_> {
         let reply_mode = self.context.session.reply_mode;
         let result = match command {
             None if is_from_a_browser(request) => {
+                let browsers = &self.context.settings.observer.browsers;
+                browsers.note(&self.context.session.client.address);
                 self.context.session.fate = Fate::Close;
                 return Next::Close;
             }

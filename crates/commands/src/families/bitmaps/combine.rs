@@ -8,7 +8,7 @@ use protocol::Reply;
 use store::{Deadline, Event, EventClass, Handle, Key};
 
 use crate::families::strings::shared::check_string;
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 pub(super) const BITOP: CommandSpec = CommandSpec {
     name: "BITOP",

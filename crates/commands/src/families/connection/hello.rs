@@ -161,7 +161,7 @@ fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(identity::REDIS_VERSION.as_bytes());
+    reply.bulk(identity::redis_version().as_bytes());
     reply.bulk(b"proto");
     reply.integer(proto);
     reply.bulk(b"id");

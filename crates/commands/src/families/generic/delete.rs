@@ -133,9 +133,13 @@ fn count_keys(
             i64::from(visit(context, &key))
         });
     }
-    let keys: Vec<Key<'_>> = args.map(|bytes| context.key(bytes)).collect();
+    let keys = context.keys(args);
     context.locked(&keys, |context| {
-        keys.iter().map(|key| i64::from(visit(context, key))).sum()
+        let visited = keys.iter().enumerate().map(|(at, key)| {
+            keys.look_ahead(context.store, at);
+            i64::from(visit(context, key))
+        });
+        visited.sum()
     })
 }
 

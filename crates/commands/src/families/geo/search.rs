@@ -15,8 +15,8 @@ use super::READ_KEY;
 use super::places::{write_distance, write_place};
 use super::query::{Form, Order, Query};
 use crate::families::sorted_sets::shared::store_result;
-use crate::keys::KeyList;
 use crate::structure::{self, write_count};
+use engine::keys::KeyList;
 
 const COST: &str = "O(N+log(M)) where N is the number of members in the cells around the area, and M \
                     the number of members inside.";

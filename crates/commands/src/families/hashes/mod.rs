@@ -125,6 +125,7 @@ fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
             gone.push(field.name.as_bytes().to_vec());
         });
     })?;
+    entry.note_expired_members(gone.len());
     state_removed(entry, gone.iter().map(Vec::as_slice));
     entry.event_of_taking(EventClass::HASH, "hexpired");
     Ok(())

@@ -14,7 +14,7 @@ use structures::hyper_log_log::{
 };
 
 use super::{ROW, corrupted, look, merge, no_registers, put};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {

@@ -10,8 +10,8 @@ use store::{Entry, EventClass, Key};
 use structures::{BlockLimit, End, List};
 
 use super::{end_word, pop_event, pop_of};
-use crate::keys::KeyList;
 use crate::structure::write_element;
+use engine::keys::KeyList;
 
 pub(super) const TAKEN: KeyAccess = KeyAccess::RW
     .with(KeyAccess::ACCESS)

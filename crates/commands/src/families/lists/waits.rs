@@ -13,7 +13,7 @@ use structures::{End, List};
 
 use super::pop::{TAKEN, count_option, positive, take, take_one};
 use super::{carry, end_word};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 const SECONDS_AS_DOUBLE: &[(&str, &str)] = &[("6.0.0", "The timeout is a double.")];
 

@@ -20,7 +20,7 @@ use structures::hyper_log_log::{self, REGISTERS, register_of};
 use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits};
 
 use super::{READER, limits, write_members, write_numbers};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 /// What the rows of commands that answer with the result begin with.
 const COMBINER: CommandSpec = CommandSpec {

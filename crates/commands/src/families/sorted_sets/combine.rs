@@ -12,8 +12,8 @@ use store::{Key, Record};
 use structures::{Object, SortedSet};
 
 use super::shared::{Shape, full, store_result};
-use crate::keys::KeyList;
 use crate::structure::write_count;
+use engine::keys::KeyList;
 
 const fn inputs(at: u16) -> KeySpec {
     KeySpec {

@@ -9,7 +9,7 @@ use store::{Entry, EventClass, Key};
 use structures::SortedSet;
 
 use super::shared::{Shape, positive, state_removed};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 pub(super) const TAKEN: KeyAccess = KeyAccess::RW
     .with(KeyAccess::ACCESS)

@@ -11,7 +11,7 @@ use structures::SortedSet;
 
 use super::pop::{End, TAKEN, count_option, end_word, take};
 use super::shared::{Shape, positive};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),

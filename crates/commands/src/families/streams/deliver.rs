@@ -13,8 +13,8 @@ use super::ids;
 use super::read::{Answer, Reading, admit_range, streams_keys};
 use super::shared::{CONSUMER_EVENT, Delivered, Position, consumer_of, no_group, state_consumer};
 use super::shared::{write_entry, write_id};
-use crate::keys::KeyList;
 use crate::structure;
+use engine::keys::KeyList;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XREADGROUP",

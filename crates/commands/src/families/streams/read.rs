@@ -11,8 +11,8 @@ use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids::{self, IdText};
 use super::shared::{READ_KEY, write_entries};
-use crate::keys::KeyList;
 use crate::structure::{self, write_count};
+use engine::keys::KeyList;
 
 /// Entries of a range are counted up to so many, before it is said whether they are too many.
 const ENTRIES_COUNTED: usize = 1 << 16;

@@ -9,7 +9,7 @@ use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::shared::{state_set, tell_set};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 pub(super) const MSET: CommandSpec = CommandSpec {
     name: "MSET",
@@ -199,16 +199,17 @@ fn keys_of_pairs<'a>(
         return Err(CommandError::WrongArity(command.into()));
     }
     let names = args.request().iter().skip(1).step_by(2);
-    Ok(names.map(|name| context.key(name)).collect())
+    Ok(context.keys(names))
 }
 
 fn set_all(
     store: &mut Handle,
-    keys: &[Key<'_>],
+    keys: &KeyList<'_>,
     args: &mut Args<'_>,
     deadline: Deadline,
 ) -> CommandResult {
-    for key in keys {
+    for (at, key) in keys.iter().enumerate() {
+        keys.look_ahead(store, at);
         args.bytes()?;
         let value = args.bytes()?;
         store.upsert(key, value, deadline, |entry| {

@@ -8,7 +8,6 @@ use protocol::Reply;
 use store::{Handle, Key, Record, Visitor};
 
 use super::shared::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
-use crate::keys::KeyList;
 
 pub(super) const GET: CommandSpec = CommandSpec {
     name: "GET",
@@ -121,12 +120,13 @@ impl Visitor for StringWriter<'_, '_> {
 }
 
 fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
+    let keys = context.keys(args);
     reply.array(keys.len());
     match &*keys {
         [key] => read_or_null(context.store, key, reply),
-        keys => context.store.locked(keys, |store| {
-            for key in keys {
+        all => context.store.locked(all, |store| {
+            for (at, key) in all.iter().enumerate() {
+                keys.look_ahead(store, at);
                 read_or_null(store, key, reply);
             }
         }),
