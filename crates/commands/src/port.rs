@@ -12,6 +12,7 @@ use store::{Handle, Key};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
+use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -24,7 +25,7 @@ pub const NO_USERS_FILE: CommandError = CommandError::fixed(
 );
 
 /// The server, seen from a command.
-pub trait ServerPort {
+pub trait ServerPort: ReplicationPort {
     /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
