@@ -32,6 +32,7 @@
 
 mod appender;
 mod builder;
+mod cursor;
 mod fault;
 mod frame;
 mod memory;
@@ -55,6 +56,7 @@ use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::disk::Disk;
 pub use appender::Appender;
+pub use cursor::{Cursor, READ_BYTES_MAX, Read};
 use fault::Faults;
 pub use fault::LogFault;
 pub use frame::{Effect, Effects, Frame, Parts};
@@ -92,6 +94,8 @@ pub struct Log {
     is_called: AtomicBool,
     faults: Faults,
     writer: Mutex<Writer>,
+    /// Rises whenever a file gets its name or loses it. Changed with the writer held.
+    files_version: AtomicU64,
     /// Held by the one who syncs. Never waited for with the writer held.
     syncing: Mutex<()>,
     bell: Bell,
@@ -149,6 +153,7 @@ impl Log {
             is_called: AtomicBool::new(false),
             faults: Faults::default(),
             writer: Mutex::new(writer),
+            files_version: AtomicU64::new(0),
             syncing: Mutex::default(),
             bell: Bell::default(),
             group: Group::default(),
@@ -185,6 +190,11 @@ impl Log {
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
+    }
+
+    /// Nothing of it is kept in files.
+    fn is_volatile(&self) -> bool {
+        false
     }
 
     fn has_ring(&self) -> bool {
@@ -264,6 +274,7 @@ impl Log {
     pub fn cut(&self, sequence: u64) -> io::Result<()> {
         let mut writer = lock(&self.writer);
         let mut below = writer.cut(sequence);
+        self.files_version.fetch_add(1, Ordering::Release);
         let (kept_count, mut gone) = writer.plan_spares(below.len());
         drop(writer);
         if !below.is_empty() {

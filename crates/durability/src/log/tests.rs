@@ -1,6 +1,7 @@
 //! Tests of the log: what was written comes back, and what is damaged is noticed.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod cursor;
 mod damage;
 mod failing;
 mod golden;

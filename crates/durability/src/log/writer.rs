@@ -130,6 +130,11 @@ impl Writer {
         })
     }
 
+    /// All files of the log, by where they begin.
+    pub(super) fn files(&self) -> &[(u64, PathBuf)] {
+        &self.files
+    }
+
     /// Takes the files out that are wholly below a sequence.
     pub(super) fn cut(&mut self, sequence: u64) -> Vec<PathBuf> {
         let is_below =
@@ -189,6 +194,7 @@ impl Writer {
         }
         self.superseded.retain(|superseded| *superseded != path);
         self.files.push((first, path.clone()));
+        log.files_version.fetch_add(1, Ordering::Release);
         segment.path = path;
         Ok(())
     }
