@@ -155,7 +155,7 @@ impl Cursor {
             }
             // What is not in memory any more was durable before.
             let durable = self.log.durable();
-            if self.log.is_volatile() {
+            if self.log.is_volatile {
                 let oldest = self.log.memory.oldest();
                 if oldest > from {
                     return Err(Refusal::Lapped { oldest });

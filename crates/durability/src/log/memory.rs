@@ -41,10 +41,10 @@ pub(super) struct Chunk {
     is_of_ring: bool,
 }
 
-/// A chunk of the ring.
-#[derive(Debug)]
+/// A chunk of the ring, made when it is first needed where that is no file.
+#[derive(Debug, Default)]
 struct Turn {
-    chunk: Arc<Chunk>,
+    chunk: Option<Arc<Chunk>>,
     /// Which one it was taken for last; none before the first time, and when what it had was given up.
     holds: Option<u64>,
 }
@@ -52,9 +52,8 @@ struct Turn {
 impl Chunk {
     /// All words are written once here, so that later ones cause no page fault.
     fn new(bytes: u64) -> Arc<Self> {
-        let count = usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
         Arc::new(Self {
-            words: SharedWords::new(count),
+            words: Self::words_of(bytes),
             is_of_ring: false,
         })
     }
@@ -64,6 +63,11 @@ impl Chunk {
             words,
             is_of_ring: true,
         })
+    }
+
+    fn words_of(bytes: u64) -> SharedWords {
+        let count = usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
+        SharedWords::new(count)
     }
 
     /// Writes to each page, of a chunk that nobody appends to: whoever writes there next does not wait for a file system
@@ -168,6 +172,8 @@ pub(super) struct Memory {
     chunk_bytes: u64,
     chunk_bits: u32,
     ring: Option<Ring>,
+    /// There are chunks that are used in turn.
+    has_turns: bool,
     /// Behind the last chunk that was not of the ring.
     unshared_end: AtomicU64,
     line: Mutex<Line>,
@@ -189,14 +195,15 @@ struct Line {
 
 impl Line {
     /// The chunk of the ring that is to be that of a number, if it is not in use.
-    fn take_in_turn(&mut self, index: u64) -> Option<Arc<Chunk>> {
+    fn take_in_turn(&mut self, index: u64, chunk_bytes: u64) -> Option<Arc<Chunk>> {
         let count = self.turns.len() as u64;
         if index >= self.first + count {
             return None;
         }
         let turn = self.turns.get_mut(usize::try_from(index % count).ok()?)?;
         turn.holds = Some(index);
-        Some(Arc::clone(&turn.chunk))
+        let new = || Chunk::of_ring(Chunk::words_of(chunk_bytes));
+        Some(Arc::clone(turn.chunk.get_or_insert_with(new)))
     }
 
     /// The chunk of a number, if it still has what was written there: it is in use, or was not taken again.
@@ -206,7 +213,8 @@ impl Line {
         }
         let at = index.checked_rem(self.turns.len() as u64)?;
         let turn = self.turns.get(usize::try_from(at).ok()?)?;
-        (turn.holds == Some(index)).then_some(&turn.chunk)
+        let chunk = turn.chunk.as_ref();
+        chunk.filter(|_| turn.holds == Some(index))
     }
 }
 
@@ -216,17 +224,30 @@ const READY_CHUNKS: usize = 2;
 impl Memory {
     /// An empty line that begins at a sequence. `chunk_bytes` is a power of two; a ring is some of them long.
     pub(super) fn new(start: u64, chunk_bytes: u64, ring: Option<Ring>) -> Self {
-        debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
         let turn = |words| Turn {
-            chunk: Chunk::of_ring(words),
+            chunk: Some(Chunk::of_ring(words)),
             holds: None,
         };
-        let turns = ring.iter().flat_map(|ring| ring.chunks(chunk_bytes));
+        let words = ring.iter().flat_map(|ring| ring.chunks(chunk_bytes));
+        let turns = words.map(turn).collect();
+        Self::with_turns(start, chunk_bytes, ring, turns)
+    }
+
+    /// As [`Memory::new`], with a ring of so many bytes that is no file's.
+    pub(super) fn of_backlog(start: u64, chunk_bytes: u64, bytes: u64) -> Self {
+        let count = usize::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(usize::MAX);
+        let turns = (0..count.max(1)).map(|_| Turn::default()).collect();
+        Self::with_turns(start, chunk_bytes, None, turns)
+    }
+
+    fn with_turns(start: u64, chunk_bytes: u64, ring: Option<Ring>, turns: Vec<Turn>) -> Self {
+        debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
+        let has_turns = !turns.is_empty();
         let line = Line {
             first: start / chunk_bytes,
             used: VecDeque::new(),
             free: Vec::new(),
-            turns: turns.map(turn).collect(),
+            turns,
             begin: start,
             given_up: 0,
         };
@@ -234,6 +255,7 @@ impl Memory {
             chunk_bytes,
             chunk_bits: chunk_bytes.trailing_zeros(),
             ring,
+            has_turns,
             unshared_end: AtomicU64::new(0),
             line: Mutex::new(line),
         }
@@ -241,6 +263,11 @@ impl Memory {
 
     pub(super) fn has_ring(&self) -> bool {
         self.ring.is_some()
+    }
+
+    /// It has a ring of its own memory: others are hardly ever needed.
+    fn is_backlog(&self) -> bool {
+        self.ring.is_none() && self.has_turns
     }
 
     /// The ring, if all chunks that were taken from a sequence on are its own.
@@ -267,12 +294,14 @@ impl Memory {
         let at = usize::try_from(index - line.first).unwrap_or(usize::MAX);
         while line.used.len() <= at {
             let next = line.first + line.used.len() as u64;
-            let chunk = line.take_in_turn(next).unwrap_or_else(|| {
-                let end = (next + 1).saturating_mul(self.chunk_bytes);
-                self.unshared_end.fetch_max(end, Ordering::Release);
-                let free = line.free.pop();
-                free.unwrap_or_else(|| Chunk::new(self.chunk_bytes))
-            });
+            let chunk = line
+                .take_in_turn(next, self.chunk_bytes)
+                .unwrap_or_else(|| {
+                    let end = (next + 1).saturating_mul(self.chunk_bytes);
+                    self.unshared_end.fetch_max(end, Ordering::Release);
+                    let free = line.free.pop();
+                    free.unwrap_or_else(|| Chunk::new(self.chunk_bytes))
+                });
             line.used.push_back(chunk);
         }
         Arc::clone(&line.used[at])
@@ -377,11 +406,13 @@ impl Memory {
             ring.set_durable(below);
             self.touch_below(below);
         }
+        let is_backlog = self.is_backlog();
         let mut line = lock(&self.line);
         while line.first < below / self.chunk_bytes {
             line.first += 1;
             let chunk = line.used.pop_front();
-            line.free.extend(chunk.filter(|chunk| !chunk.is_of_ring));
+            let own = chunk.filter(|chunk| !chunk.is_of_ring && !is_backlog);
+            line.free.extend(own);
         }
     }
 
@@ -428,6 +459,7 @@ impl Memory {
     pub(super) fn bytes(&self) -> u64 {
         let line = lock(&self.line);
         let own = line.used.iter().filter(|chunk| !chunk.is_of_ring);
-        (own.count() + line.free.len() + line.turns.len()) as u64 * self.chunk_bytes
+        let of_ring = line.turns.iter().filter(|turn| turn.chunk.is_some());
+        (own.count() + line.free.len() + of_ring.count()) as u64 * self.chunk_bytes
     }
 }
