@@ -269,13 +269,15 @@ pub struct LogPosition {
     pub wrote: u64,
     /// Up to here it is on disk.
     pub durable: u64,
+    /// Whether anything of it ever is: otherwise it is in memory, for replicas.
+    pub is_kept: bool,
 }
 
 impl LogPosition {
     /// Whether all that the client wrote is on disk.
     #[must_use]
     pub fn is_durable(self) -> bool {
-        self.wrote <= self.durable
+        self.is_kept && self.wrote <= self.durable
     }
 }
 

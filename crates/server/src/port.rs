@@ -336,6 +336,7 @@ impl ServerPort for Port<'_> {
         Some(LogPosition {
             wrote: log.tail().max(BEFORE_LOG),
             durable: log.durable(),
+            is_kept: log.is_kept(),
         })
     }
 
@@ -346,7 +347,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn log_durable(&self) -> u64 {
-        let log = self.node.log_in_use.get();
+        let log = self.node.log_in_use.get().filter(|log| log.is_kept());
         log.map_or(0, |log| log.durable())
     }
 

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use base::sync::atomic::Ordering;
 
 use crate::bucket::Bucket;
 use crate::expire::look_once;

@@ -3,49 +3,18 @@
 //! A replica asks by an ID and an offset. It is answered by either name, by the older one up to where that ended:
 //! so it needs not begin anew when its primary has changed.
 
-use std::fmt;
-
 use base::random::Prng;
+use replication::TermId;
+use replication::transcode::Form;
 
-/// A replication ID: forty hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ReplicationId([u8; 40]);
+pub use replication::psync::ReplicationId;
 
-impl ReplicationId {
-    /// The one that stands for none.
-    pub const NONE: Self = Self([b'0'; 40]);
-
-    /// A new one.
-    #[must_use]
-    pub fn random(random: &mut Prng) -> Self {
-        Self::parse(random.hex_id().as_bytes()).unwrap_or(Self::NONE)
-    }
-
-    /// The one that is spelt so, if it is one.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        let digits: [u8; 40] = text.try_into().ok()?;
-        let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
-        digits.iter().all(is_digit).then_some(Self(digits))
-    }
-
-    /// Its digits.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for ReplicationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for ReplicationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+/// A name that nobody knows yet.
+#[must_use]
+pub fn new_id(random: &mut Prng) -> ReplicationId {
+    let mut id = TermId::default();
+    random.fill(&mut id.0);
+    ReplicationId::of_term(id, Form::default())
 }
 
 /// The names of the stream.
@@ -62,7 +31,7 @@ impl History {
     #[must_use]
     pub fn new(random: &mut Prng) -> Self {
         Self {
-            id: ReplicationId::random(random),
+            id: new_id(random),
             second: None,
         }
     }
@@ -97,7 +66,7 @@ mod tests {
         let mut history = History::new(&mut Prng::seeded(1));
         assert_eq!(history.second_id(), ReplicationId::NONE);
         assert_eq!(history.second_offset(), -1);
-        let (old, new) = (history.id, ReplicationId::random(&mut Prng::seeded(2)));
+        let (old, new) = (history.id, new_id(&mut Prng::seeded(2)));
         history.begin_term(new, 15);
         assert_eq!((history.id, history.second), (new, Some((old, 15))));
         assert_eq!(ReplicationId::parse(old.as_str().as_bytes()), Some(old));

@@ -60,7 +60,7 @@ impl Replication {
         add(fields, "master_repl_offset", offset);
         add(fields, "second_repl_offset", history.second_offset());
         let config = &node.config.current().replication;
-        let backlog = self.backlog(node);
+        let backlog = self.backlog();
         add(fields, "repl_backlog_active", u8::from(backlog.is_some()));
         add(fields, "repl_backlog_size", config.backlog_bytes);
         let first = backlog.unwrap_or(0);
@@ -70,9 +70,8 @@ impl Replication {
     }
 
     /// The first offset that a replica can be given without everything, if there is a stream.
-    fn backlog(&self, node: &Node) -> Option<u64> {
-        let has_stream = !self.replicas.is_empty() && node.log_in_use.get().is_some();
-        has_stream.then_some(1)
+    fn backlog(&self) -> Option<u64> {
+        self.stream.reach().map(|(oldest, _)| oldest + 1)
     }
 }
 

@@ -25,12 +25,14 @@ mod info;
 mod own_link;
 mod redis_link;
 mod redis_replica;
+mod stream;
+mod sync_source;
 pub mod replicas;
 pub mod role;
 mod thread;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use base::random::Prng;
@@ -45,9 +47,11 @@ use crate::config::{self, Config};
 use crate::node::{Message, Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
-use history::{History, ReplicationId};
+use history::{History, ReplicationId, new_id};
 use replicas::Replicas;
 use role::{Event, Refused, Role, RoleWord};
+pub use stream::Stream;
+use sync_source::Sources;
 
 const FAILING_OVER: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
@@ -98,6 +102,9 @@ pub struct Replication {
     pub replicas: Arc<Replicas>,
     /// What INFO counts.
     pub counts: Counts,
+    /// The stream for replicas that speak PSYNC.
+    pub stream: Stream,
+    sources: Arc<Sources>,
     on_term: OnceLock<OnTerm>,
     offset_of: OnceLock<OffsetOf>,
     own_link: OnceLock<(u16, String)>,
@@ -128,6 +135,8 @@ impl Default for Replication {
             history: Mutex::new(History::new(&mut Prng::from_os())),
             replicas: Arc::default(),
             counts: Counts::default(),
+            stream: Stream::default(),
+            sources: Arc::default(),
             on_term: OnceLock::new(),
             offset_of: OnceLock::new(),
             own_link: OnceLock::new(),
@@ -189,7 +198,7 @@ impl Replication {
     pub fn offset(&self, node: &Node) -> u64 {
         match self.offset_of.get() {
             Some(offset_of) => offset_of(node),
-            None => log_end(node),
+            None => self.stream.offset().unwrap_or_else(|| log_end(node)),
         }
     }
 
@@ -201,6 +210,12 @@ impl Replication {
         self.replicas.on_moved(Box::new(move |()| {
             if let Some(node) = told.upgrade() {
                 node.replication.replicas_moved(&node);
+            }
+        }));
+        let asked = Arc::downgrade(node);
+        self.replicas.on_wanted(Box::new(move |()| {
+            if let Some(node) = asked.upgrade() {
+                node.replication.ask_replicas();
             }
         }));
         let configured = node.config.current().replication.primary.clone();
@@ -446,7 +461,7 @@ impl Replication {
     /// Where the stream goes on under another name.
     fn begin_term(&self, node: &Node) {
         let next_offset = self.offset(node) + 1;
-        let id = ReplicationId::random(&mut Prng::from_os());
+        let id = new_id(&mut Prng::from_os());
         lock(&self.history).begin_term(id, next_offset);
         if let Some(on_term) = self.on_term.get() {
             on_term(node, &NewTerm { id });
@@ -558,9 +573,11 @@ impl Replication {
 
     /// What is done now and again, `hz` times a second.
     pub(crate) fn upkeep(&self, node: &Node) {
-        if !self.replicas.is_empty() || node.settings.refusals.has_few_replicas() {
+        let has_replicas = !self.replicas.is_empty();
+        if has_replicas || node.settings.refusals.has_few_replicas() {
             self.judge_replicas(node);
         }
+        self.stream.upkeep(node, has_replicas);
     }
 
     /// Which part the node has, as ROLE tells it.
@@ -617,7 +634,7 @@ pub(crate) struct Watermarks<'a>(pub(crate) &'a Node);
 
 impl Progress for Watermarks<'_> {
     fn durable(&self) -> u64 {
-        let log = self.0.log_in_use.get();
+        let log = self.0.log_in_use.get().filter(|log| log.is_kept());
         log.map_or(0, |log| log.durable())
     }
 

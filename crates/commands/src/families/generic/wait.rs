@@ -85,7 +85,7 @@ fn wait_for_disks(
     }
     let position = context.server.log_position(context.session);
     let wants_local = local_count > 0;
-    if wants_local && position.is_none() {
+    if wants_local && !position.is_some_and(|position| position.is_kept) {
         return Err(CommandError::fixed(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
@@ -128,7 +128,11 @@ mod tests {
 
     fn with_log(wrote: u64, durable: u64) -> TestServer {
         let mut server = TestServer::new();
-        server.port.log = Some(LogPosition { wrote, durable });
+        server.port.log = Some(LogPosition {
+            wrote,
+            durable,
+            is_kept: true,
+        });
         server
     }
 
@@ -150,6 +154,7 @@ mod tests {
         server.port.log = Some(LogPosition {
             wrote: 90,
             durable: 80,
+            is_kept: true,
         });
         assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:0\r\n".to_vec()));
     }
@@ -163,6 +168,7 @@ mod tests {
         server.port.log = Some(LogPosition {
             wrote: 70,
             durable: 70,
+            is_kept: true,
         });
         let wait = server.session().wait.as_ref();
         assert!(wait.is_some_and(|wait| wait.log_end.is_none()));
@@ -217,6 +223,7 @@ mod tests {
         server.port.log = Some(LogPosition {
             wrote: 70,
             durable: 70,
+            is_kept: true,
         });
         assert!(is_reached(&mut server));
         assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:2\r\n".to_vec()));

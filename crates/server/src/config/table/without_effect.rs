@@ -6,7 +6,7 @@
 use super::super::directive::Directive;
 use super::super::value::Kind;
 use super::works::PERMISSION;
-use super::{COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, integer};
+use super::{COUNT, INT_MAX, LONG_MAX, SWITCH, TEXT, integer};
 
 const COMPRESSION: &str = "lists are never compressed";
 const FREED_BESIDE: &str = "large values are always freed beside the commands";
