@@ -10,6 +10,7 @@ use base::clock::Clock;
 use commands::Settings;
 use store::Store;
 
+use crate::followed::FollowedStream;
 use crate::key_delay::KeyDelay;
 use crate::lines::Lines;
 use crate::loading::Loading;
@@ -34,6 +35,8 @@ pub struct Environment {
     pub redis_version: &'static str,
     /// Bytes that the process holds outside of the store.
     pub other_bytes: AtomicU64,
+    /// Which stream of a Redis primary the data is of.
+    pub followed: FollowedStream,
     /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
     pub removal_turn: RemovalTurn,
 }
@@ -56,6 +59,7 @@ impl Environment {
             threads: 1,
             redis_version: "",
             other_bytes: AtomicU64::new(0),
+            followed: FollowedStream::default(),
             removal_turn: RemovalTurn::default(),
         }
     }

@@ -153,6 +153,11 @@ impl LogInUse {
         taker
     }
 
+    /// A taker that takes up no log any more: its thread has ended.
+    pub fn leave(&self, taker: &Arc<Taker>) {
+        self.takers().retain(|one| !Arc::ptr_eq(one, taker));
+    }
+
     /// Whether everybody who changes the store states effects to the log that is in use.
     #[must_use]
     pub fn is_taken_up(&self) -> bool {
