@@ -70,7 +70,8 @@ pub use port::{
 pub use push::Push;
 pub use refusals::Refusals;
 pub use replication::{
-    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport, SyncRequest,
+    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport,
+    SyncRequest,
 };
 pub use scripts::Scripts;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};

@@ -186,7 +186,7 @@ impl Refusals {
             return Ok(());
         }
         if shut & READ_ONLY != 0 {
-            return Err(CommandError::fixed(NO_WRITING_SCRIPTS));
+            return Err(CommandError::fixed(NO_WRITES));
         }
         if shut & FEW_REPLICAS != 0 {
             return Err(CommandError::fixed(TOO_FEW));
@@ -256,7 +256,6 @@ pub fn log_fault_text(reason: &str) -> String {
 }
 
 const NO_WRITES: &str = "READONLY You can't write against a read only replica.";
-const NO_WRITING_SCRIPTS: &str = "READONLY Can not run script with write flag on readonly replica.";
 const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
 const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
@@ -346,7 +345,13 @@ mod tests {
         server.settings.refusals.set_read_only(true);
         let aborted = format!("EXECABORT Transaction discarded because of: {NO_WRITES}");
         assert_eq!(server.error("EXEC"), aborted);
-        for line in ["SET a 2", "DEL a", "FLUSHALL", "BLPOP l 0", "FUNCTION FLUSH"] {
+        for line in [
+            "SET a 2",
+            "DEL a",
+            "FLUSHALL",
+            "BLPOP l 0",
+            "FUNCTION FLUSH",
+        ] {
             assert_eq!(server.error(line), NO_WRITES, "{line}");
         }
         server.run("MULTI");
@@ -354,7 +359,10 @@ mod tests {
         assert!(server.error("EXEC").starts_with("EXECABORT"));
         let error = server.error("EVAL \"return redis.call('set','a','2')\" 1 a");
         assert!(error.starts_with(NO_WRITES), "{error}");
-        assert_eq!(server.text("EVAL \"return redis.call('get','a')\" 1 a"), "1");
+        assert_eq!(
+            server.text("EVAL \"return redis.call('get','a')\" 1 a"),
+            "1"
+        );
         let (output, _) = server.pipeline(&["GET a", "SET a 2", "GET a"]);
         let expected = format!("$1\r\n1\r\n-{NO_WRITES}\r\n$1\r\n1\r\n");
         assert_eq!(output, expected.as_bytes());
@@ -369,13 +377,15 @@ mod tests {
         let mut server = TestServer::new();
         let eval = |flags: &str| format!("EVAL \"#!lua flags={flags}\\nreturn 1\" 0");
         server.settings.refusals.set_read_only(true);
-        assert_eq!(server.error(&eval("")), NO_WRITING_SCRIPTS);
+        assert_eq!(server.error(&eval("")), NO_WRITES);
         assert_eq!(server.integer(&eval("no-writes")), 1);
         server.settings.refusals.set_stale(true);
         assert_eq!(server.error(&eval("no-writes")), MASTER_DOWN);
         assert_eq!(server.integer(&eval("no-writes,allow-stale")), 1);
-        let error = server.error("EVAL \"return redis.call('get','a')\" 1 a");
-        assert!(error.starts_with(STALE_IN_SCRIPT), "{error}");
+        let get = "return redis.pcall('get','a')";
+        let inside = format!("EVAL \"#!lua flags=allow-stale,no-writes\\n{get}\" 1 a");
+        assert_eq!(server.error(&inside), STALE_IN_SCRIPT);
+        assert_eq!(server.error(&format!("EVAL \"{get}\" 1 a")), MASTER_DOWN);
         assert_eq!(server.error("GET a"), MASTER_DOWN);
         assert_eq!(server.text("INFO server"), "server");
     }

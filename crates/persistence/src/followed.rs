@@ -79,7 +79,10 @@ mod tests {
         };
         assert_eq!((followed.get(), followed.is_broken()), (None, false));
         followed.set(source);
-        assert_eq!((followed.get(), followed.is_broken()), (Some(source), false));
+        assert_eq!(
+            (followed.get(), followed.is_broken()),
+            (Some(source), false)
+        );
         followed.set(Source {
             id: NO_STREAM,
             ..source

@@ -258,10 +258,7 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("maxmemory", config.memory_bytes_max);
     report.field("maxmemory_policy", policy_name(report.node));
     fragmentation(report);
-    report.zeros(&[
-        "mem_not_counted_for_evict",
-        "mem_clients_slaves",
-    ]);
+    report.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
     let backlog = report.node.replication.stream.memory_bytes();
     report.field("mem_replication_backlog", backlog);
     report.field("mem_total_replication_buffers", backlog);

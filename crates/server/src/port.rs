@@ -106,7 +106,9 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
-        self.node.replication.admit_sync(self.node, session, request)
+        self.node
+            .replication
+            .admit_sync(self.node, session, request)
     }
 
     fn own_link(&mut self) -> Option<(u16, String)> {

@@ -25,8 +25,8 @@ use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
-    CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received, Service, Then,
-    Verdict,
+    CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received,
+    Service, Then, Verdict,
 };
 
 use crate::announcer;
@@ -37,8 +37,8 @@ use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
 use crate::port::Port;
 use crate::process;
-use crate::secret;
 use crate::replication::{self, Watermarks};
+use crate::secret;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
 use persistence::tail::{Appended, Taker};
 

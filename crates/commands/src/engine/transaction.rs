@@ -281,7 +281,10 @@ impl Running<'_, '_> {
             self.deny(context, queued, &denied);
             return Ok(());
         }
-        let passed = context.settings.refusals.pass_queued(queued.spec, context.session);
+        let passed = context
+            .settings
+            .refusals
+            .pass_queued(queued.spec, context.session);
         if let Err(refusal) = passed {
             self.ledger.counters.count_rejection(queued.index);
             self.ledger.counters.count_reply(&refusal);

@@ -167,7 +167,11 @@ impl Visit<'_> {
     pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
         let context = &mut self.context;
         let rest = &input[outcome.consumed..];
-        if outcome.next == Next::Read && is_ordinary(context.session) && !self.looks_at_each && !self.looks_at_writes {
+        if outcome.next == Next::Read
+            && is_ordinary(context.session)
+            && !self.looks_at_each
+            && !self.looks_at_writes
+        {
             let arrival = Arrival::begin(context.store, self.table, rest, outcome.needed);
             if arrival.is_some() {
                 context.session.arrival = arrival;
@@ -739,7 +743,8 @@ impl Visit<'_> {
         let writes = self.writes(spec, request);
         let gate = &self.context.settings.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
-        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role()) {
+        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
+        {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)

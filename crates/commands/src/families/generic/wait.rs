@@ -73,9 +73,8 @@ fn wait_for_disks(
 ) -> CommandResult {
     let local_count = args.bounded(0, 1)?;
     let wanted = args.integer()?;
-    let wanted = usize::try_from(wanted).map_err(|_| {
-        CommandError::fixed("ERR value is out of range, must be positive")
-    })?;
+    let wanted = usize::try_from(wanted)
+        .map_err(|_| CommandError::fixed("ERR value is out of range, must be positive"))?;
     let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
     if context.server.is_replica() {
         return Err(CommandError::fixed(

@@ -359,15 +359,24 @@ mod tests {
         ] {
             assert!(server.error(line).contains("wrong number"), "{line}");
         }
-        assert_eq!(server.error("FAILOVER ABORT"), "ERR No failover in progress.");
+        assert_eq!(
+            server.error("FAILOVER ABORT"),
+            "ERR No failover in progress."
+        );
     }
 
     #[test]
     fn a_failover_that_makes_no_sense_is_refused() {
         let mut server = TestServer::new();
         for (line, refusal) in [
-            ("FAILOVER TIMEOUT 0", "ERR FAILOVER timeout must be greater than 0"),
-            ("FAILOVER TIMEOUT x", "ERR value is not an integer or out of range"),
+            (
+                "FAILOVER TIMEOUT 0",
+                "ERR FAILOVER timeout must be greater than 0",
+            ),
+            (
+                "FAILOVER TIMEOUT x",
+                "ERR value is not an integer or out of range",
+            ),
             ("FAILOVER TO host", "ERR syntax error"),
             ("FAILOVER FORCE FORCE", "ERR syntax error"),
             ("FAILOVER TO host 1 TO host 2", "ERR syntax error"),
