@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use access::Reason;
 use base::memory_size::human;
 use base::words::quote;
-use commands::{ServerMemory, TopicKind, table};
+use engine::{ServerMemory, TopicKind};
 use store::{DatabaseId, Handle, Statistics};
 
 use crate::allocator;
@@ -525,7 +525,7 @@ fn seconds(microseconds: u64) -> String {
 fn command_statistics(report: &mut Report<'_>) {
     for (index, counters) in (0..).zip(report.node.counts().rows) {
         if counters.calls + counters.rejected > 0 {
-            let name = table().full_name(index).unwrap_or_default();
+            let name = report.node.env.table.full_name(index).unwrap_or_default();
             report.field(
                 &format!("cmdstat_{name}"),
                 format_args!(
@@ -555,7 +555,7 @@ fn latency_statistics(report: &mut Report<'_>) {
                 format!("p{percent}={:.3}", microseconds(ns))
             })
             .collect();
-        let name = table().full_name(index).unwrap_or_default();
+        let name = report.node.env.table.full_name(index).unwrap_or_default();
         report.field(&format!("latency_percentiles_usec_{name}"), shown.join(","));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use commands::CommandError;
+use engine::CommandError;
 
 use super::following::Primary;
 use super::replicas::{Replica, Replicas};

@@ -36,7 +36,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use base::random::Prng;
-use commands::{
+use engine::{
     ClientRecord, CommandError, Copies, FailoverOrder, Followed, Progress, ReplicaOf, RoleReport,
     Session, SyncRequest, Waiter,
 };
@@ -431,7 +431,7 @@ impl Replication {
         } = order
         else {
             let failover = standing.failover.as_ref();
-            failover.ok_or(commands::replication::NO_FAILOVER)?.abort();
+            failover.ok_or(engine::replication::NO_FAILOVER)?.abort();
             return Ok(());
         };
         let role = role::next(self.role(), Event::FailOver).map_err(|refused| match refused {

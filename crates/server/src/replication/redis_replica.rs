@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::random::Prng;
-use commands::{ClientRecord, SyncRequest};
 use durability::log::{Log, Waker as LogWaker};
+use engine::{ClientRecord, SyncRequest};
 use persistence::rdb_stream::{StreamOptions, stream_checkpoint};
 use protocol::{Batch, Decoder, Limits};
 use reactor::{Detached, Waker};
@@ -533,7 +533,7 @@ impl Link {
         let mut acks = Vec::new();
         let decoded = self
             .decoder
-            .decode(&input, &limits, commands::BATCH_MAX, &mut self.batch);
+            .decode(&input, &limits, engine::BATCH_MAX, &mut self.batch);
         for run in self.batch.runs(&input) {
             for request in run.requests {
                 if let Some(ack) = acknowledged(&request) {

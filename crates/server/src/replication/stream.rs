@@ -28,7 +28,6 @@ use replication::transcode::{Count, Form, Place, Sink, Transcoder, Unsupported};
 use store::EffectSink;
 
 use super::history::{History, ReplicationId};
-use crate::keeping::logging::Logging;
 use crate::node::Node;
 
 /// Read from the log at a time.
@@ -307,7 +306,7 @@ impl Stream {
 
     /// The log that effects go to.
     fn log(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
-        let log = match node.keeper().and_then(|keeper| keeper.logging().log()) {
+        let log = match node.persistence().and_then(|it| it.log().log()) {
             Some(log) => {
                 *lock(&self.memory) = None;
                 self.has_memory.store(false, Ordering::Relaxed);
@@ -334,7 +333,7 @@ impl Stream {
         let clock = Arc::clone(&node.clock);
         let log = Log::in_memory(clock, start, bytes.max(BACKLOG_BYTES_MIN));
         node.use_log(Some(Arc::new(MemoryTail::new(&log))));
-        if !Logging::wait_until_taken_up(node, &|| false) {
+        if !node.log_in_use.wait_until_taken_up(&|| node.is_stopping()) {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
@@ -344,7 +343,7 @@ impl Stream {
 
     /// Whether effects still go to this log.
     pub(super) fn is_of(&self, node: &Node, log: &Arc<Log>) -> bool {
-        let on_disk = node.keeper().and_then(|keeper| keeper.logging().log());
+        let on_disk = node.persistence().and_then(|it| it.log().log());
         let in_use = on_disk.or_else(|| lock(&self.memory).clone());
         in_use.is_some_and(|in_use| Arc::ptr_eq(&in_use, log))
     }
@@ -416,8 +415,8 @@ impl Stream {
             return;
         };
         let has_disk = node
-            .keeper()
-            .is_some_and(|keeper| keeper.logging().log().is_some());
+            .persistence()
+            .is_some_and(|it| it.log().log().is_some());
         *self.counting() = None;
         *lock(&self.memory) = None;
         self.has_memory.store(false, Ordering::Relaxed);

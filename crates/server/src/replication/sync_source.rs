@@ -180,7 +180,7 @@ fn make_in(
         directory: directory.to_owned(),
         clock: Arc::clone(&node.clock),
         lineage: Lineage::default(),
-        courtesy: Arc::clone(&node.courtesy),
+        background: Arc::clone(&node.background),
         writers: writers_for(available_cores()),
         surroundings,
     });

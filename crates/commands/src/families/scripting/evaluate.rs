@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::scripts::{self, Call, Code, Compiled, RunKind, Script};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::StoreError;
 
 use super::Given;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::scripts::{self, Call, Code, Compiled, RunKind, Script};
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 
 const COMMON: Flags = Flags::NOSCRIPT
     .and(Flags::STALE)
