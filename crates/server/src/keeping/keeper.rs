@@ -514,6 +514,9 @@ impl Surroundings for Around {
     }
 
     fn make_log_durable(&self) -> io::Result<()> {
+        if let Some(node) = self.node.upgrade() {
+            crate::replication::restate_source(&node);
+        }
         self.logging.make_durable()
     }
 

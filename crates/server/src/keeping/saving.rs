@@ -14,7 +14,7 @@ use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, Shutdow
 use super::keeper::Keeper;
 use crate::config::{Config, Durability, SavePoint};
 use crate::node::Node;
-use persistence::checkpointer::{Figures, Outcome, Refused, Why};
+use persistence::checkpointer::{Figures, Outcome, Refused, Ticket, Why};
 
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
 const RETRY_MS: u64 = 5_000;
@@ -134,6 +134,18 @@ impl Node {
         since_flush.map_or(figures.changes_since_save, |since| {
             since.min(figures.changes_since_save)
         })
+    }
+
+    /// Has all data kept, where any is; [`Node::is_kept`] tells when it is.
+    pub(crate) fn keep_all(&self, why: Why) -> Option<Ticket> {
+        let checkpointer = &self.keeper()?.checkpointer;
+        checkpointer.schedule(why).ok()
+    }
+
+    /// Whether what was to be kept is; none while it is not known.
+    pub(crate) fn is_kept(&self, ticket: Ticket) -> Option<bool> {
+        let checkpointer = &self.keeper()?.checkpointer;
+        Some(checkpointer.outcome(ticket)?.result.is_ok())
     }
 
     pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {

@@ -46,6 +46,7 @@ use reactor::Detached;
 use crate::config::{self, Config};
 use crate::node::{Message, Node};
 use failover::Failover;
+pub(crate) use redis_link::restate_source;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId, new_id};
 use replicas::Replicas;
@@ -196,6 +197,9 @@ impl Replication {
     /// Where the stream is, as clients see it.
     #[must_use]
     pub fn offset(&self, node: &Node) -> u64 {
+        if let Some(source) = node.env.followed.get() {
+            return source.offset;
+        }
         match self.offset_of.get() {
             Some(offset_of) => offset_of(node),
             None => self.stream.offset().unwrap_or_else(|| log_end(node)),
@@ -395,6 +399,12 @@ impl Replication {
         if self.role() == Role::FailingOver {
             return Err(CommandError::fixed(
                 "NOMASTERLINK Can't SYNC while failing over",
+            ));
+        }
+        if self.follows() && node.env.followed.get().is_some() {
+            // The stream of that primary is not kept here.
+            return Err(CommandError::fixed(
+                "NOMASTERLINK Can't SYNC from a replica of a server that is followed by PSYNC",
             ));
         }
         let is_behind = |one: Arc<Following>| one.link() != Link::Connected;

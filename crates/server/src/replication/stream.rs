@@ -47,6 +47,8 @@ pub struct Stream {
     beginning: Mutex<()>,
     /// The log in memory, while that is the one in use.
     memory: Mutex<Option<Arc<Log>>>,
+    /// The offset of a followed stream, which this node's own goes on from.
+    goes_on_at: Mutex<Option<u64>>,
     /// When the last replica went.
     left_unix_ms: AtomicU64,
     has_memory: AtomicBool,
@@ -240,6 +242,10 @@ impl Stream {
             None => self.begin_in_memory(node)?,
         };
         let mut counting = self.counting();
+        let goes_on = lock(&self.goes_on_at).take();
+        if goes_on.is_some() {
+            *counting = None;
+        }
         if let Some(counting) = &*counting
             && Arc::ptr_eq(&counting.log, &log)
         {
@@ -253,7 +259,7 @@ impl Stream {
         let sequence = log.tail_complete();
         let place = Place {
             sequence,
-            offset: before.max(sequence),
+            offset: goes_on.unwrap_or_else(|| before.max(sequence)),
             database: None,
         };
         *counting = Some(Counting {
@@ -272,6 +278,16 @@ impl Stream {
             node.replication.set_history(History { id, second: None });
         }
         Ok(log)
+    }
+
+    /// Goes on with a stream that was followed up to here, from the next frame of the log on. To be called before
+    /// writes are let in, by a thread that may wait for workers.
+    ///
+    /// # Errors
+    /// Why there is no log: then replicas of the former primary need all data.
+    pub(super) fn go_on(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
+        *lock(&self.goes_on_at) = Some(offset);
+        self.begin(node).map(drop)
     }
 
     /// Begins the log in memory, and comes back when all effects go to it.

@@ -109,7 +109,16 @@ impl Replication {
         if self.role() != Role::TakingOver {
             return;
         }
+        let followed = node.env.followed.get();
         self.begin_term(node);
+        if let Some(source) = followed
+            && let Err(reason) = self.stream.go_on(node, source.offset)
+        {
+            node.log.warning(format_args!(
+                "Replicas of the former primary need all data: {reason}"
+            ));
+        }
+        redis_link::end_following(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
