@@ -260,10 +260,11 @@ fn memory(report: &mut Report<'_>) {
     fragmentation(report);
     report.zeros(&[
         "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
         "mem_clients_slaves",
     ]);
+    let backlog = report.node.replication.stream.memory_bytes();
+    report.field("mem_replication_backlog", backlog);
+    report.field("mem_total_replication_buffers", backlog);
     let memory = report.memory;
     report.field("mem_clients_normal", memory.clients);
     report.zeros(&["mem_cluster_links"]);

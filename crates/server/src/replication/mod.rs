@@ -219,7 +219,7 @@ impl Replication {
         let asked = Arc::downgrade(node);
         self.replicas.on_wanted(Box::new(move |()| {
             if let Some(node) = asked.upgrade() {
-                node.replication.ask_replicas();
+                node.replication.ask_replicas(&node);
             }
         }));
         let configured = node.config.current().replication.primary.clone();

@@ -446,7 +446,7 @@ impl Link {
             self.attached.set_state(ReplicaState::Online);
         }
         // Another log is in use, and nothing goes to this one any more.
-        if !node.replication.stream.is_of(log) {
+        if !node.replication.stream.is_of(node, log) {
             return Err(Ended::Unable("the log it is served from has ended".to_owned()));
         }
         Ok(())
@@ -670,10 +670,10 @@ fn millis(duration: Duration) -> u64 {
 
 impl Replication {
     /// Asks replicas that speak PSYNC how far they are.
-    pub(super) fn ask_replicas(&self) {
+    pub(super) fn ask_replicas(&self, node: &Node) {
         let mut all = self.replicas.all().into_iter();
         if all.any(|one| one.kind == Kind::Redis && one.state().is_online()) {
-            self.stream.ask();
+            self.stream.ask(node.clock.now_unix_ms());
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct Stream {
     /// When the last replica went.
     left_unix_ms: AtomicU64,
     has_memory: AtomicBool,
+    /// Somebody else alone says what is in the log.
+    is_foreign: AtomicBool,
 }
 
 /// Where the stream of one log is.
@@ -59,8 +61,8 @@ struct Counting {
     log: Arc<Log>,
     counter: Counter,
     index: OffsetIndex,
-    /// For pings, and for asking replicas how far they are.
-    appender: Appender,
+    /// For pings, and for asking replicas how far they are; made when there is something to say.
+    appender: Option<Appender>,
     pinged_unix_ms: u64,
 }
 
@@ -268,7 +270,7 @@ impl Stream {
                 transcoder: Transcoder::new(Form::default(), place),
             },
             index: OffsetIndex::new(place),
-            appender: log.appender(),
+            appender: None,
             log: Arc::clone(&log),
             pinged_unix_ms: node.clock.now_unix_ms(),
         });
@@ -295,6 +297,9 @@ impl Stream {
         if let Some(log) = &*lock(&self.memory) {
             return Ok(Arc::clone(log));
         }
+        if node.config.current().durability.level.has_log() {
+            return Err("the log is not there yet".to_owned());
+        }
         let bytes = node.config.current().replication.backlog_bytes;
         let start = self.counting().as_ref().map_or(0, |it| it.log.tail_complete());
         let clock = Arc::clone(&node.clock);
@@ -308,34 +313,51 @@ impl Stream {
         Ok(log)
     }
 
-    /// Whether the stream is still made from this log.
-    pub(super) fn is_of(&self, log: &Arc<Log>) -> bool {
-        let counting = self.counting();
-        counting.as_ref().is_some_and(|it| Arc::ptr_eq(&it.log, log))
+    /// Whether effects still go to this log.
+    pub(super) fn is_of(&self, node: &Node, log: &Arc<Log>) -> bool {
+        let on_disk = node.keeper().and_then(|keeper| keeper.logging().log());
+        let in_use = on_disk.or_else(|| lock(&self.memory).clone());
+        in_use.is_some_and(|in_use| Arc::ptr_eq(&in_use, log))
     }
 
-    /// Pings replicas where that is due. Called by their threads, and by workers now and again.
+    /// Says whether somebody else alone says what is in the log: nothing is added to it here then, not even a ping.
+    pub fn set_foreign(&self, on: bool) {
+        let mut counting = self.counting();
+        self.is_foreign.store(on, Ordering::SeqCst);
+        if let Some(counting) = counting.as_mut().filter(|_| on) {
+            counting.appender = None;
+        }
+    }
+
+    /// Pings replicas where that is due. Called by their threads.
     pub(super) fn ping(&self, now_unix_ms: u64, period_ms: u64) {
         let mut counting = self.counting();
         let Some(counting) = &mut *counting else { return };
-        if now_unix_ms.saturating_sub(counting.pinged_unix_ms) >= period_ms {
+        let is_due = now_unix_ms.saturating_sub(counting.pinged_unix_ms) >= period_ms;
+        if is_due && !self.is_foreign.load(Ordering::SeqCst) {
             counting.pinged_unix_ms = now_unix_ms;
-            counting.append(&Control::Ping);
+            counting.append(&Control::Ping, now_unix_ms);
         }
     }
 
     /// Asks replicas how far they are.
-    pub(super) fn ask(&self) {
-        if let Some(counting) = &mut *self.counting() {
-            counting.append(&Control::GetAck);
-        }
+    pub(super) fn ask(&self, now_unix_ms: u64) {
+        self.append(&Control::GetAck, now_unix_ms);
     }
 
     /// Says something in the log itself, as that another term begins; nothing where no replica ever came.
-    pub fn append(&self, control: &Control<'_>) {
-        if let Some(counting) = &mut *self.counting() {
-            counting.append(control);
+    pub fn append(&self, control: &Control<'_>, now_unix_ms: u64) {
+        let mut counting = self.counting();
+        let is_foreign = self.is_foreign.load(Ordering::SeqCst);
+        if let Some(counting) = counting.as_mut().filter(|_| !is_foreign) {
+            counting.append(control, now_unix_ms);
         }
+    }
+
+    /// Bytes of the log in memory, while there is one for replicas alone.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let memory = lock(&self.memory);
+        memory.as_ref().map_or(0, |log| log.memory_bytes())
     }
 
     /// Ends the log in memory some time behind the last replica.
@@ -378,10 +400,13 @@ impl Counting {
         self.counter.count(&mut self.index, COUNTED_AT_ONCE_BYTES);
     }
 
-    fn append(&mut self, control: &Control<'_>) {
-        self.appender.control(control);
+    fn append(&mut self, control: &Control<'_>, now_unix_ms: u64) {
+        let log = &self.log;
+        let appender = self.appender.get_or_insert_with(|| log.appender());
+        appender.set_time(now_unix_ms);
+        appender.control(control);
         // Whoever sends is to hear of it; what the disk says others see.
-        let _seen_later = self.log.write_out(self.appender.end());
+        let _seen_later = log.write_out(appender.end());
     }
 }
 

@@ -200,7 +200,7 @@ fn fail_over(
         } else if to.is_none() && args.remaining() >= 3 && args.take_word("TO") {
             let host = String::from_utf8_lossy(args.bytes()?).into_owned();
             to = Some((host, args.integer32()?));
-        } else if !forces && to.is_some() && args.take_word("FORCE") {
+        } else if !forces && args.take_word("FORCE") {
             forces = true;
         } else {
             return Err(CommandError::Syntax);
@@ -369,7 +369,7 @@ mod tests {
             ("FAILOVER TIMEOUT 0", "ERR FAILOVER timeout must be greater than 0"),
             ("FAILOVER TIMEOUT x", "ERR value is not an integer or out of range"),
             ("FAILOVER TO host", "ERR syntax error"),
-            ("FAILOVER FORCE", "ERR syntax error"),
+            ("FAILOVER FORCE FORCE", "ERR syntax error"),
             ("FAILOVER TO host 1 TO host 2", "ERR syntax error"),
             ("FAILOVER", "ERR FAILOVER requires connected replicas."),
         ] {

@@ -159,12 +159,9 @@ fn what_this_version_lacks_is_refused_by_name() {
     let version = env!("CARGO_PKG_VERSION");
     let cases = [
         (
-            "replicaof 10.0.0.1 6379",
-            "has no replication; only 'replicaof \"\"' is accepted",
-        ),
-        (
-            "slaveof 10.0.0.1 6379",
-            "has no replication; only 'replicaof \"\"' is accepted",
+            "replica-read-only no",
+            "writes to a replica what its primary wrote and nothing else, so that both have one log; \
+             only 'replica-read-only yes' is accepted",
         ),
         (
             "cluster-enabled yes",
@@ -185,10 +182,6 @@ fn what_this_version_lacks_is_refused_by_name() {
         (
             "syslog-enabled yes",
             "does not log to syslog; only 'syslog-enabled no' is accepted",
-        ),
-        (
-            "min-replicas-to-write 1",
-            "has no replication; only 'min-replicas-to-write 0' is accepted",
         ),
     ];
     for (line, lacks) in cases {
@@ -211,9 +204,14 @@ fn what_is_wrong_with_the_address_of_a_primary_is_told_first() {
 }
 
 #[test]
-fn what_replication_will_need_is_kept_for_it() {
-    load("repl-backlog-size 64mb\nrepl-timeout 120\nreplica-read-only no\nslave-priority 5\n")
-        .unwrap();
+fn what_replicas_need_is_read() {
+    let text = "replicaof 10.0.0.1 6380\nmasterauth secret\nrepl-backlog-size 2mb\nslave-priority 5\n";
+    let replication = load(text).unwrap().config().replication;
+    assert_eq!(replication.primary, Some(("10.0.0.1".to_owned(), 6380)));
+    assert_eq!(replication.password.as_deref(), Some(&b"secret"[..]));
+    assert_eq!((replication.backlog_bytes, replication.priority), (2 << 20, 5));
+    let replication = load("slaveof NO ONE").unwrap().config().replication;
+    assert_eq!(replication.primary, None);
 }
 
 #[test]

@@ -222,9 +222,10 @@ fn what_this_version_lacks_is_not_switched_on() {
             "makes no TLS connections to others; only 'tls-cluster no' is accepted",
         ),
         (
-            "masterauth",
-            "x",
-            "has no replication; only 'masterauth \"\"' is accepted",
+            "replica-read-only",
+            "no",
+            "writes to a replica what its primary wrote and nothing else, so that both have one log; \
+             only 'replica-read-only yes' is accepted",
         ),
     ] {
         let version = env!("CARGO_PKG_VERSION");
