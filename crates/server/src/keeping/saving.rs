@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
 use super::keeper::Keeper;
-use crate::config::{Config, Durability, SavePoint};
+use crate::config::{Config, Durability, DurabilityLevel, SavePoint};
 use crate::node::Node;
 use persistence::checkpointer::{Figures, Outcome, Refused, Ticket, Why};
 
@@ -138,6 +138,9 @@ impl Node {
 
     /// Has all data kept, where any is; [`Node::is_kept`] tells when it is.
     pub(crate) fn keep_all(&self, why: Why) -> Option<Ticket> {
+        if self.config.current().durability.level == DurabilityLevel::None {
+            return None;
+        }
         let checkpointer = &self.keeper()?.checkpointer;
         checkpointer.schedule(why).ok()
     }

@@ -356,6 +356,8 @@ impl<'f> Connection<'f> {
         self.node
             .replication
             .set_history(History { id, second: None });
+        // Whatever comes later is another matter.
+        let _used_up = self.following.take_discard();
         applier.keep_all();
         applier.begin_stream(source_of(id, offset, 0))?;
         self.machine.set_applied(offset, None);
@@ -376,7 +378,7 @@ impl<'f> Connection<'f> {
             has_data,
             may_discard: self.following.forces()
                 || accepts_older
-                || has_data && self.following.take_discard(),
+                || self.following.may_discard(),
         }
     }
 
@@ -438,7 +440,8 @@ fn stream_here(node: &Node) -> Option<Source> {
         // Its own: it was a primary.
         None => {
             let replication = &node.replication;
-            Some(source_of(replication.history().id, replication.offset(node), 0))
+            let offset = replication.stream.offset()?;
+            Some(source_of(replication.history().id, offset, 0))
         }
         source => source,
     }

@@ -122,7 +122,7 @@ impl<'f> Applier<'f> {
         const DROP: &[u8] = b"*2\r\n$8\r\nFLUSHALL\r\n$5\r\nASYNC\r\n*3\r\n$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n$4\r\nSYNC\r\n";
         self.node.env.followed.set_broken();
         self.batch(|own| {
-            own.run(DROP)?;
+            own.run(DROP).1?;
             own.engine.store().state_source(&BROKEN);
             Ok(())
         })?;
@@ -131,16 +131,26 @@ impl<'f> Applier<'f> {
 
     /// Applies whole commands. Within an open transaction they only wait for its end.
     pub(super) fn apply(&mut self, commands: &[u8], is_open: bool) -> Result<(), Stop> {
-        let given = self.given + commands.len() as u64;
         let outcome = self.batch(|own| {
-            own.run(commands)?;
-            own.given = given;
-            if !is_open {
-                own.source.offset = given;
+            let (consumed, outcome) = own.run(commands);
+            own.given += consumed as u64;
+            // Who is stopped between two commands goes on there.
+            let is_between = match &outcome {
+                Ok(()) => !is_open,
+                Err(Stop::Asked) => !own.session.has_transaction(),
+                Err(Stop::Fault(_)) => false,
+            };
+            if is_between {
+                own.source.offset = own.given;
                 own.source.database = own.session.database;
                 own.state_source();
             }
-            Ok(())
+            match outcome {
+                Err(Stop::Asked) if !is_between && consumed > 0 => {
+                    Err(Stop::Fault("it was stopped in a transaction".to_owned()))
+                }
+                outcome => outcome,
+            }
         });
         if let Err(Stop::Fault(_)) = &outcome {
             self.give_up_stream();
@@ -249,7 +259,8 @@ impl<'f> Applier<'f> {
         self.engine.store().state_source(&source);
     }
 
-    fn run(&mut self, commands: &[u8]) -> Result<(), Stop> {
+    /// Runs commands; how many bytes of them ran, and whether all did as they should.
+    fn run(&mut self, commands: &[u8]) -> (usize, Result<(), Stop>) {
         let share = Share {
             requests_max: usize::MAX,
             reply_bytes_max: usize::MAX,
@@ -264,13 +275,17 @@ impl<'f> Applier<'f> {
                 self.engine
                     .run(&mut self.session, &mut port, rest, &mut self.output, share);
             consumed += outcome.consumed;
-            match outcome.next {
-                Next::Read | Next::Yield if outcome.consumed > 0 => {}
-                Next::Busy | Next::Throttled | Next::Paused | Next::LogFull => self.pause()?,
-                next => return Err(Stop::Fault(format!("a command cannot be run ({next:?})"))),
+            let waited = match outcome.next {
+                Next::Read | Next::Yield if outcome.consumed > 0 => Ok(()),
+                Next::Busy | Next::Throttled | Next::Paused | Next::LogFull => self.pause(),
+                next => Err(Stop::Fault(format!("a command cannot be run ({next:?})"))),
+            };
+            if waited.is_err() {
+                return (consumed, waited);
             }
         }
-        self.look_for_errors()
+        let outcome = self.look_for_errors();
+        (consumed, outcome)
     }
 
     /// Finds out whether a command was answered with an error.
