@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
-use commands::Settings;
+use engine::{Settings, Table};
 use store::Store;
 
 use crate::followed::FollowedStream;
@@ -19,6 +19,8 @@ use crate::loading::Loading;
 pub struct Environment {
     /// The keyspace that is filled and written.
     pub store: Arc<Store>,
+    /// The commands that are applied again.
+    pub table: &'static Table,
     /// What commands check; says to clients that data is being loaded.
     pub settings: Arc<Settings>,
     /// Time.
@@ -48,9 +50,10 @@ pub struct RemovalTurn(Mutex<()>);
 impl Environment {
     /// One for this store, with nobody who reads lines, one thread and no version; for tests and tools to change.
     #[must_use]
-    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(table: &'static Table, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
+            table,
             settings: Arc::default(),
             clock,
             log: Arc::new(()),
@@ -114,7 +117,7 @@ mod tests {
     fn removals_are_held_while_data_is_loaded_or_clients_are_paused() {
         let store = Store::new(&store::Options::default()).unwrap();
         let clock = Arc::new(ManualClock::at_unix_ms(1_000));
-        let env = Environment::new(store, clock);
+        let env = Environment::new(testkit::table(), store, clock);
         let holds = || env.store.holds_removals();
         let pause = || env.settings.gate.pause(5_000, true, 1_000);
         env.begin_loading(0);

@@ -210,8 +210,7 @@ impl Store {
     /// Whether removals are [held](Self::hold_removals).
     #[must_use]
     pub fn holds_removals(&self) -> bool {
-        self.shared()
-            .is_some_and(|shared| shared.holds_removals())
+        self.shared().is_some_and(|shared| shared.holds_removals())
     }
 
     /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):

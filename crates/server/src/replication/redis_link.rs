@@ -238,6 +238,8 @@ impl<'f> Connection<'f> {
             self.following.set_link(Link::Connected);
             self.following.handed_over();
             let streamed = self.stream(&mut applier);
+            let applied = applier.offset();
+            self.following.note_offset(applied, applied);
             applier.end();
             streamed?;
         }
@@ -439,9 +441,8 @@ fn stream_here(node: &Node) -> Option<Source> {
         None if followed.is_broken() => None,
         // Its own: it was a primary.
         None => {
-            let replication = &node.replication;
-            let offset = replication.stream.offset()?;
-            Some(source_of(replication.history().id, offset, 0))
+            let (id, offset) = node.replication.stream.resume(node)?;
+            Some(source_of(id, offset, 0))
         }
         source => source,
     }
@@ -469,14 +470,6 @@ pub(super) fn end_following(node: &Node) {
     }
     followed.set(OWN);
     state(node, &OWN);
-}
-
-/// A checkpoint is made, and the log before its cut may go: says again which stream the data is of.
-pub(crate) fn restate_source(node: &Node) {
-    let _between_batches = node.store.batch_turn();
-    if let Some(source) = node.env.followed.logged() {
-        state(node, &source);
-    }
 }
 
 /// States a place in the stream to the log, if there is one.

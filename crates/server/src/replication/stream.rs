@@ -27,8 +27,7 @@ use replication::offset_index::{OffsetIndex, Start};
 use replication::transcode::{Count, Form, Place, Sink, Transcoder, Unsupported};
 use store::EffectSink;
 
-use super::history::{History, new_id};
-use crate::keeping::logging::Logging;
+use super::history::{History, ReplicationId};
 use crate::node::Node;
 
 /// Read from the log at a time.
@@ -47,8 +46,6 @@ pub struct Stream {
     beginning: Mutex<()>,
     /// The log in memory, while that is the one in use.
     memory: Mutex<Option<Arc<Log>>>,
-    /// The offset of a followed stream, which this node's own goes on from.
-    goes_on_at: Mutex<Option<u64>>,
     /// When the last replica went.
     left_unix_ms: AtomicU64,
     has_memory: AtomicBool,
@@ -59,6 +56,8 @@ pub struct Stream {
 /// Where the stream of one log is.
 struct Counting {
     log: Arc<Log>,
+    /// Under which names replicas know it while the node follows another: then what is shown are the other's.
+    own: History,
     counter: Counter,
     index: OffsetIndex,
     /// For pings, and for asking replicas how far they are; made when there is something to say.
@@ -235,7 +234,79 @@ impl Stream {
     /// Why there is none.
     pub(super) fn begin(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.beginning);
-        let log = match node.keeper().and_then(|keeper| keeper.logging().log()) {
+        let log = self.log(node)?;
+        let (is_there, before) = match &*self.counting() {
+            Some(it) if Arc::ptr_eq(&it.log, &log) => return Ok(log),
+            Some(it) => (true, it.counter.transcoder.place().offset),
+            None => (false, 0),
+        };
+        // Not all that was written is in this log: no replica can go on from an older one.
+        let history = History::new(&mut Prng::from_os());
+        let follows = node.replication.follows();
+        if is_there && !follows {
+            node.replication.set_history(history);
+        }
+        let offset = before.max(log.tail_complete());
+        self.count_from(node, &log, offset, history);
+        Ok(log)
+    }
+
+    /// Goes on at an offset: that of a stream that was followed until now. Nobody writes meanwhile. For the thread
+    /// that follows alone: it waits for workers.
+    ///
+    /// # Errors
+    /// Why there is no log to go on in.
+    pub(super) fn begin_at(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
+        let _alone = lock(&self.beginning);
+        let log = self.log(node)?;
+        let history = node.replication.history();
+        self.count_from(node, &log, offset, history);
+        Ok(())
+    }
+
+    fn count_from(&self, node: &Node, log: &Arc<Log>, offset: u64, own: History) {
+        let sequence = log.tail_complete();
+        let place = Place {
+            sequence,
+            offset,
+            database: None,
+        };
+        *self.counting() = Some(Counting {
+            own,
+            counter: Counter {
+                frames: Frames::new(log, sequence),
+                transcoder: Transcoder::new(Form::default(), place),
+            },
+            index: OffsetIndex::new(place),
+            appender: None,
+            log: Arc::clone(log),
+            pinged_unix_ms: node.clock.now_unix_ms(),
+        });
+    }
+
+    /// Under which names the stream is known to replicas.
+    pub(super) fn names(&self, node: &Node) -> History {
+        let own = self.counting().as_ref().map(|counting| counting.own);
+        own.filter(|_| node.replication.follows())
+            .unwrap_or_else(|| node.replication.history())
+    }
+
+    /// What this node can go on from as a replica of who has followed it: the name of its stream, and its end.
+    pub fn resume(&self, node: &Node) -> Option<(ReplicationId, u64)> {
+        let offset = self.offset()?;
+        Some((self.names(node).id, offset))
+    }
+
+    /// The node begins to follow another: replicas know the stream by the names that it has now.
+    pub(super) fn keep_names(&self, history: History) {
+        if let Some(counting) = &mut *self.counting() {
+            counting.own = history;
+        }
+    }
+
+    /// The log that effects go to.
+    fn log(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
+        let log = match node.persistence().and_then(|it| it.log().log()) {
             Some(log) => {
                 *lock(&self.memory) = None;
                 self.has_memory.store(false, Ordering::Relaxed);
@@ -243,53 +314,7 @@ impl Stream {
             }
             None => self.begin_in_memory(node)?,
         };
-        let mut counting = self.counting();
-        let goes_on = lock(&self.goes_on_at).take();
-        if goes_on.is_some() {
-            *counting = None;
-        }
-        if let Some(counting) = &*counting
-            && Arc::ptr_eq(&counting.log, &log)
-        {
-            return Ok(log);
-        }
-        let before = counting.as_ref().map_or(0, |counting| {
-            counting.counter.transcoder.place().offset
-        });
-        // Not all that was written is in this log: no replica can go on from an older one.
-        let is_new = counting.is_some();
-        let sequence = log.tail_complete();
-        let place = Place {
-            sequence,
-            offset: goes_on.unwrap_or_else(|| before.max(sequence)),
-            database: None,
-        };
-        *counting = Some(Counting {
-            counter: Counter {
-                frames: Frames::new(&log, sequence),
-                transcoder: Transcoder::new(Form::default(), place),
-            },
-            index: OffsetIndex::new(place),
-            appender: None,
-            log: Arc::clone(&log),
-            pinged_unix_ms: node.clock.now_unix_ms(),
-        });
-        drop(counting);
-        if is_new {
-            let id = new_id(&mut Prng::from_os());
-            node.replication.set_history(History { id, second: None });
-        }
         Ok(log)
-    }
-
-    /// Goes on with a stream that was followed up to here, from the next frame of the log on. To be called before
-    /// writes are let in, by a thread that may wait for workers.
-    ///
-    /// # Errors
-    /// Why there is no log: then replicas of the former primary need all data.
-    pub(super) fn go_on(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
-        *lock(&self.goes_on_at) = Some(offset);
-        self.begin(node).map(drop)
     }
 
     /// Begins the log in memory, and comes back when all effects go to it.
@@ -301,11 +326,14 @@ impl Stream {
             return Err("the log is not there yet".to_owned());
         }
         let bytes = node.config.current().replication.backlog_bytes;
-        let start = self.counting().as_ref().map_or(0, |it| it.log.tail_complete());
+        let start = self
+            .counting()
+            .as_ref()
+            .map_or(0, |it| it.log.tail_complete());
         let clock = Arc::clone(&node.clock);
         let log = Log::in_memory(clock, start, bytes.max(BACKLOG_BYTES_MIN));
         node.use_log(Some(Arc::new(MemoryTail::new(&log))));
-        if !Logging::wait_until_taken_up(node, &|| false) {
+        if !node.log_in_use.wait_until_taken_up(&|| node.is_stopping()) {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
@@ -315,7 +343,7 @@ impl Stream {
 
     /// Whether effects still go to this log.
     pub(super) fn is_of(&self, node: &Node, log: &Arc<Log>) -> bool {
-        let on_disk = node.keeper().and_then(|keeper| keeper.logging().log());
+        let on_disk = node.persistence().and_then(|it| it.log().log());
         let in_use = on_disk.or_else(|| lock(&self.memory).clone());
         in_use.is_some_and(|in_use| Arc::ptr_eq(&in_use, log))
     }
@@ -332,7 +360,9 @@ impl Stream {
     /// Pings replicas where that is due. Called by their threads.
     pub(super) fn ping(&self, now_unix_ms: u64, period_ms: u64) {
         let mut counting = self.counting();
-        let Some(counting) = &mut *counting else { return };
+        let Some(counting) = &mut *counting else {
+            return;
+        };
         let is_due = now_unix_ms.saturating_sub(counting.pinged_unix_ms) >= period_ms;
         if is_due && !self.is_foreign.load(Ordering::SeqCst) {
             counting.pinged_unix_ms = now_unix_ms;
@@ -370,7 +400,12 @@ impl Stream {
             self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
             return;
         }
-        let ttl_ms = node.config.current().replication.backlog_ttl_s.saturating_mul(1000);
+        let ttl_ms = node
+            .config
+            .current()
+            .replication
+            .backlog_ttl_s
+            .saturating_mul(1000);
         let left_unix_ms = self.left_unix_ms.load(Ordering::Relaxed);
         if ttl_ms == 0 || now_unix_ms.saturating_sub(left_unix_ms) < ttl_ms {
             return;
@@ -379,12 +414,16 @@ impl Stream {
         let Ok(_alone) = self.beginning.try_lock() else {
             return;
         };
-        let has_disk = node.keeper().is_some_and(|keeper| keeper.logging().log().is_some());
+        let has_disk = node
+            .persistence()
+            .is_some_and(|it| it.log().log().is_some());
         *self.counting() = None;
         *lock(&self.memory) = None;
         self.has_memory.store(false, Ordering::Relaxed);
-        let id = new_id(&mut Prng::from_os());
-        node.replication.set_history(History { id, second: None });
+        if !node.replication.follows() {
+            node.replication
+                .set_history(History::new(&mut Prng::from_os()));
+        }
         if !has_disk {
             node.use_log(None);
         }

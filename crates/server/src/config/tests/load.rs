@@ -205,11 +205,15 @@ fn what_is_wrong_with_the_address_of_a_primary_is_told_first() {
 
 #[test]
 fn what_replicas_need_is_read() {
-    let text = "replicaof 10.0.0.1 6380\nmasterauth secret\nrepl-backlog-size 2mb\nslave-priority 5\n";
+    let text =
+        "replicaof 10.0.0.1 6380\nmasterauth secret\nrepl-backlog-size 2mb\nslave-priority 5\n";
     let replication = load(text).unwrap().config().replication;
     assert_eq!(replication.primary, Some(("10.0.0.1".to_owned(), 6380)));
     assert_eq!(replication.password.as_deref(), Some(&b"secret"[..]));
-    assert_eq!((replication.backlog_bytes, replication.priority), (2 << 20, 5));
+    assert_eq!(
+        (replication.backlog_bytes, replication.priority),
+        (2 << 20, 5)
+    );
     let replication = load("slaveof NO ONE").unwrap().config().replication;
     assert_eq!(replication.primary, None);
 }
@@ -364,12 +368,15 @@ fn faults_in_variables_name_the_variable_and_show_no_secret() {
     let reason = "No directive has this name in the environment; the nearest is IOLITE_REQUIREPASS";
     let at = "environment variable IOLITE_REQUIREPAS";
     assert_eq!(told, fatal(at, "IOLITE_REQUIREPAS", reason));
-    let told = read_environment(&[("IOLITE_MASTERAUTH", "hunter2")])
+    let told = read_environment(&[("IOLITE_TLS_CLIENT_KEY_FILE_PASS", "hunter2")])
         .unwrap()
         .finish()
         .unwrap_err()
         .to_string();
-    assert!(told.contains(">>> 'masterauth (hidden)'"), "{told}");
+    assert!(
+        told.contains(">>> 'tls-client-key-file-pass (hidden)'"),
+        "{told}"
+    );
     let told = load("requirepass hunter 2\n").unwrap_err();
     assert!(!told.contains("hunter"), "{told}");
 }

@@ -37,7 +37,7 @@ fn values_are_shown_as_redis_shows_them() {
         ("appendonly", "no"),
         ("slave-read-only", "yes"),
         ("databases", "16"),
-        ("repl-backlog-size", "1048576"),
+        ("repl-backlog-size", "67108864"),
     ] {
         assert_eq!(value_of(&config, name), value, "{name}");
     }

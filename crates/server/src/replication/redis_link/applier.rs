@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use base::random::Prng;
-use commands::{ClientRecord, Engine, EngineCounters, Next, Session, Share};
+use engine::{ClientRecord, Engine, EngineCounters, Next, Session, Share};
 use persistence::checkpointer::{Ticket, Why};
 use persistence::followed::BROKEN;
-use persistence::tail::{Appended, Taker};
+use persistence::log_in_use::LogUser;
 use protocol::{ReplyBuffer, Value, decode_value};
 use store::Source;
 
@@ -41,8 +41,7 @@ pub(super) struct Applier<'f> {
     session: Session,
     client: Arc<ClientRecord>,
     output: ReplyBuffer,
-    taker: Arc<Taker>,
-    appended: Appended,
+    log_user: LogUser,
     /// How far the stream is applied.
     source: Source,
     /// What was given to the engine; in an open transaction more than what is applied.
@@ -57,6 +56,7 @@ impl<'f> Applier<'f> {
         handle.set_unlimited(true);
         handle.set_ageless(true);
         let engine = Engine::new(
+            node.env.table,
             handle,
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
@@ -72,8 +72,8 @@ impl<'f> Applier<'f> {
             -1,
             node.clock.now_unix_ms(),
         ));
-        let taker = node.log_in_use.join();
-        taker.set_idle(true);
+        let log_user = node.log_in_use.join();
+        log_user.set_idle(true);
         following.show_client(Some(Arc::clone(&client)));
         Self {
             node: Arc::clone(node),
@@ -84,8 +84,7 @@ impl<'f> Applier<'f> {
             session: session_of(&client),
             client,
             output: ReplyBuffer::new(),
-            taker,
-            appended: Appended::default(),
+            log_user,
             source: BROKEN,
             given: 0,
             unkept: None,
@@ -205,7 +204,7 @@ impl<'f> Applier<'f> {
             return Ok(());
         };
         let mut is_told = false;
-        while let Err(reason) = log.write_out(self.appended.end()) {
+        while let Err(reason) = log.write_out(self.log_user.appended().end()) {
             if !is_told {
                 is_told = true;
                 self.node.log.warning(format_args!(
@@ -226,8 +225,8 @@ impl<'f> Applier<'f> {
 
     /// One frame of the log, on one side of every cut.
     fn batch(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
-        self.taker.set_idle(false);
-        self.take_up_log();
+        self.log_user.set_idle(false);
+        let _whichever = self.log_user.take_up(self.engine.store());
         let node = Arc::clone(&self.node);
         let turn = node.store.batch_turn();
         self.engine.store().begin_group();
@@ -236,18 +235,8 @@ impl<'f> Applier<'f> {
         drop(turn);
         self.engine
             .serve(&mut Port::new(&node, true));
-        self.taker.set_idle(true);
+        self.log_user.set_idle(true);
         outcome
-    }
-
-    fn take_up_log(&mut self) {
-        let in_use = &self.node.log_in_use;
-        let version = in_use.version();
-        if version != self.taker.version() {
-            let sink = in_use.get().map(|log| log.sink(&self.appended));
-            self.engine.store().set_sink(sink);
-            self.taker.take_up(version);
-        }
     }
 
     /// States what the data is of, where there is a log; and says so to others.
@@ -324,7 +313,6 @@ impl Drop for Applier<'_> {
         self.engine.close(&mut self.session);
         self.engine.store().tell_memory();
         self.following.show_client(None);
-        self.node.log_in_use.leave(&self.taker);
     }
 }
 

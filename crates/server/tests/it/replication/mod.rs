@@ -87,7 +87,8 @@ fn settle(primary: &mut Client, replica: &mut Client) {
         let mut differ = None;
         if digests[0] != digests[1] {
             // Redis 7.0 spells scores otherwise in its digest: looked at one by one they are the same.
-            let [one, two] = [&mut *primary, &mut *replica].map(|client| full_state(client).unwrap());
+            let [one, two] =
+                [&mut *primary, &mut *replica].map(|client| full_state(client).unwrap());
             differ = difference(&one, &two);
         }
         // Nothing was added meanwhile.

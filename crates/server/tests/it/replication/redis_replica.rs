@@ -11,10 +11,35 @@ use super::{field, follow, iolite, must, redis, run, settle, until};
 /// those that steer the connection or the server.
 pub(super) fn play(client: &mut Client, seed: u64, count: u64) {
     const LEFT_OUT: &[&str] = &[
-        "BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "XREAD",
-        "XREADGROUP", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE",
-        "SUNSUBSCRIBE", "MONITOR", "CLIENT", "HELLO", "RESET", "QUIT", "DEBUG", "CONFIG", "WAIT",
-        "WAITAOF", "AUTH", "SHUTDOWN", "REPLICAOF", "SLAVEOF",
+        "BLPOP",
+        "BRPOP",
+        "BLMOVE",
+        "BRPOPLPUSH",
+        "BLMPOP",
+        "BZPOPMIN",
+        "BZPOPMAX",
+        "BZMPOP",
+        "XREAD",
+        "XREADGROUP",
+        "SUBSCRIBE",
+        "PSUBSCRIBE",
+        "SSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "SUNSUBSCRIBE",
+        "MONITOR",
+        "CLIENT",
+        "HELLO",
+        "RESET",
+        "QUIT",
+        "DEBUG",
+        "CONFIG",
+        "WAIT",
+        "WAITAOF",
+        "AUTH",
+        "SHUTDOWN",
+        "REPLICAOF",
+        "SLAVEOF",
     ];
     for requests in rounds(seed, 0..count) {
         for request in requests {
@@ -69,7 +94,10 @@ fn a_replica_that_was_cut_off_is_given_what_it_lacks() {
     follow(&mut two, &primary);
     for cut in 0..5 {
         play(&mut one, 100 + cut, 2);
-        assert_eq!(must(&mut one, "CLIENT KILL TYPE replica"), Value::Integer(1));
+        assert_eq!(
+            must(&mut one, "CLIENT KILL TYPE replica"),
+            Value::Integer(1)
+        );
         play(&mut one, 200 + cut, 2);
         until("it is back", || field(&mut one, "connected_slaves") == "1");
         settle(&mut one, &mut two);
@@ -108,7 +136,9 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
 
 fn stop(server: &Server, signal: &str) {
     let pid = server.pid().to_string();
-    let status = std::process::Command::new("kill").args([signal, &pid]).status();
+    let status = std::process::Command::new("kill")
+        .args([signal, &pid])
+        .status();
     assert!(status.unwrap().success());
 }
 
@@ -150,7 +180,9 @@ fn clients_are_told_of_their_server_s_replicas() {
     let (primary, replica, mut one, mut two) = pair(&["--durability", "none"]);
     follow(&mut two, &primary);
     let port = replica.address().unwrap().port();
-    until("it is online", || field(&mut one, "slave0").contains("state=online"));
+    until("it is online", || {
+        field(&mut one, "slave0").contains("state=online")
+    });
     let line = field(&mut one, "slave0");
     let start = format!("ip=127.0.0.1,port={port},state=online,offset=");
     assert!(line.starts_with(&start), "{line}");
@@ -166,5 +198,8 @@ fn clients_are_told_of_their_server_s_replicas() {
         panic!("no list");
     };
     let list = String::from_utf8(list).unwrap();
-    assert!(list.lines().count() == 1 && list.contains(" flags=S "), "{list}");
+    assert!(
+        list.lines().count() == 1 && list.contains(" flags=S "),
+        "{list}"
+    );
 }

@@ -13,7 +13,9 @@ const NOBODY: &str = "127.0.0.1 1";
 fn same(both: &mut [Client; 2], lines: &[&str]) {
     for line in lines {
         let words = words(line);
-        let [one, two] = both.each_mut().map(|client| client.command(&words).unwrap());
+        let [one, two] = both
+            .each_mut()
+            .map(|client| client.command(&words).unwrap());
         assert_eq!(one, two, "{line}");
     }
 }
@@ -99,7 +101,11 @@ fn a_replica_says_whom_it_follows() {
     must(&mut client, "REPLICAOF NO ONE");
     must(&mut client, "SET k v");
     assert_eq!(field(&mut client, "role"), "master");
-    assert_eq!(field(&mut client, "master_replid2"), id, "it goes on under another name");
+    assert_eq!(
+        field(&mut client, "master_replid2"),
+        id,
+        "it goes on under another name"
+    );
     assert_ne!(field(&mut client, "second_repl_offset"), "-1");
     assert!(error(&mut client, "CONFIG SET replica-read-only no").contains("primary"));
 }
@@ -164,5 +170,7 @@ fn a_replica_hides_what_is_due_and_keeps_it() {
     assert_eq!(must(&mut client, "DBSIZE"), Value::Integer(2));
     assert_eq!(field(&mut client, "expired_keys"), "0");
     must(&mut client, "REPLICAOF NO ONE");
-    until("it is gone", || run(&mut client, "DBSIZE") == Value::Integer(1));
+    until("it is gone", || {
+        run(&mut client, "DBSIZE") == Value::Integer(1)
+    });
 }

@@ -35,9 +35,15 @@ fn a_file_is_had_from_afar() {
     for (option, keys) in [("--rdb", 1000), ("--functions-rdb", 0)] {
         let directory = TemporaryDirectory::new("from-afar").unwrap();
         let file = directory.join("got.rdb");
-        let got = redis_cli(&server, &[option, file.to_str().unwrap()]).output().unwrap();
+        let got = redis_cli(&server, &[option, file.to_str().unwrap()])
+            .output()
+            .unwrap();
         assert!(got.status.success(), "{option}: {got:?}");
-        assert_eq!(loaded(&directory, &["DBSIZE"]), Value::Integer(keys), "{option}");
+        assert_eq!(
+            loaded(&directory, &["DBSIZE"]),
+            Value::Integer(keys),
+            "{option}"
+        );
         let Value::Array(functions) = loaded(&directory, &["FUNCTION", "LIST"]) else {
             panic!("no list");
         };
