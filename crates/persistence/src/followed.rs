@@ -75,7 +75,8 @@ impl FollowedStream {
     /// before that goes. To be asked between two [batches](store::Store::batch_turn).
     #[must_use]
     pub fn logged(&self) -> Option<Source> {
-        self.get().filter(|_| self.is_logged.load(Ordering::Relaxed))
+        self.get()
+            .filter(|_| self.is_logged.load(Ordering::Relaxed))
     }
 
     /// The data is of no stream any more: parts of it are missing.
@@ -108,7 +109,10 @@ mod tests {
         };
         assert_eq!((followed.get(), followed.is_broken()), (None, false));
         followed.set(source);
-        assert_eq!((followed.get(), followed.is_broken()), (Some(source), false));
+        assert_eq!(
+            (followed.get(), followed.is_broken()),
+            (Some(source), false)
+        );
         assert_eq!(followed.logged(), None);
         followed.set_logged(true);
         assert_eq!(followed.logged(), Some(source));

@@ -378,9 +378,7 @@ impl<'f> Connection<'f> {
         Held {
             stream,
             has_data,
-            may_discard: self.following.forces()
-                || accepts_older
-                || self.following.may_discard(),
+            may_discard: self.following.forces() || accepts_older || self.following.may_discard(),
         }
     }
 
@@ -392,9 +390,9 @@ impl<'f> Connection<'f> {
         loop {
             let mut is_asked = false;
             loop {
-                let piece = commands
-                    .next_piece(&waiting[start..])
-                    .map_err(|flaw| Lost::Broken(format!("at offset {}: {flaw}", applier.offset())))?;
+                let piece = commands.next_piece(&waiting[start..]).map_err(|flaw| {
+                    Lost::Broken(format!("at offset {}: {flaw}", applier.offset()))
+                })?;
                 let Some(piece) = piece else { break };
                 let bytes = match piece {
                     Piece::Commands { bytes, is_open } => {

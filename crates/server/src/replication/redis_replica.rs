@@ -28,8 +28,8 @@ use replication::psync::{Asked, Decision, FullCause, History, ReplicationId, dec
 use replication::transcode::{Form, Peer, Skip, Transcoder};
 
 use super::Replication;
-use super::role::Role;
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
+use super::role::Role;
 use super::stream::{Frames, Obstacle, put};
 use super::sync_source::{Making, Progress, Source};
 use crate::config::system_reason;

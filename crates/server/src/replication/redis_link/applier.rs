@@ -233,8 +233,7 @@ impl<'f> Applier<'f> {
         let outcome = body(self);
         self.engine.store().end_group();
         drop(turn);
-        self.engine
-            .serve(&mut Port::new(&node, true));
+        self.engine.serve(&mut Port::new(&node, true));
         self.log_user.set_idle(true);
         outcome
     }

@@ -38,7 +38,10 @@ fn fill(client: &mut Client) {
             }
         }
         must(client, "XGROUP CREATE stream readers 0");
-        must(client, "XREADGROUP GROUP readers one COUNT 3 STREAMS stream >");
+        must(
+            client,
+            "XREADGROUP GROUP readers one COUNT 3 STREAMS stream >",
+        );
     }
     let long = "x".repeat(300_000);
     client.command(&["SET", "long", &long]).unwrap();
@@ -69,7 +72,11 @@ fn goes_through_everything(primary: &[&str], replica: &[&str], seed: u64) {
 
 #[test]
 fn everything_comes_from_a_primary_that_sends_a_file() {
-    goes_through_everything(&["--repl-diskless-sync", "no"], &["--durability", "none"], 11);
+    goes_through_everything(
+        &["--repl-diskless-sync", "no"],
+        &["--durability", "none"],
+        11,
+    );
 }
 
 #[test]
@@ -125,7 +132,10 @@ fn a_link_that_is_cut_goes_on_where_it_was() {
         // In another database than the first.
         must(&mut one, "SELECT 5");
         play(&mut one, 100 + cut, 2);
-        assert_eq!(must(&mut one, "CLIENT KILL TYPE replica"), Value::Integer(1));
+        assert_eq!(
+            must(&mut one, "CLIENT KILL TYPE replica"),
+            Value::Integer(1)
+        );
         play(&mut one, 200 + cut, 2);
         until("it is back", || field(&mut one, "connected_slaves") == "1");
         settle(&mut one, &mut two);
@@ -174,9 +184,10 @@ fn a_server_that_was_killed_asks_for_the_next_byte() {
                     must(&mut other, "APPEND trace x");
                 }
             });
-            until("some of it is there", || {
-                matches!(run(&mut two, "STRLEN trace"), Value::Integer(len) if len >= 300 + 3_000 * round)
-            });
+            until(
+                "some of it is there",
+                || matches!(run(&mut two, "STRLEN trace"), Value::Integer(len) if len >= 300 + 3_000 * round),
+            );
             // At any moment: kill -9.
             drop(replica);
         });
@@ -222,7 +233,10 @@ fn a_failover_moves_production_over_and_back() {
     follow(&mut two, &primary);
     settle(&mut one, &mut two);
     let port = port_of(&replica);
-    must(&mut one, &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"));
+    must(
+        &mut one,
+        &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"),
+    );
     until("the office is handed over", || {
         field(&mut one, "role") == "slave" && field(&mut two, "role") == "master"
     });
@@ -234,7 +248,10 @@ fn a_failover_moves_production_over_and_back() {
     assert_eq!(field(&mut two, "sync_full"), "0");
     // And back.
     let port = port_of(&primary);
-    must(&mut two, &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"));
+    must(
+        &mut two,
+        &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"),
+    );
     until("the office is handed back", || {
         field(&mut one, "role") == "master" && field(&mut two, "role") == "slave"
     });
@@ -279,7 +296,10 @@ fn a_password_is_said_and_a_wrong_one_told() {
     let (mut one, mut two) = (primary.client().unwrap(), replica.client().unwrap());
     must(&mut one, "AUTH secret");
     must(&mut one, "SET k v");
-    must(&mut two, &format!("REPLICAOF 127.0.0.1 {}", port_of(&primary)));
+    must(
+        &mut two,
+        &format!("REPLICAOF 127.0.0.1 {}", port_of(&primary)),
+    );
     until("it is told", || replica.log().contains("refused AUTH"));
     must(&mut two, "CONFIG SET masterauth secret");
     until("the link is up", || {
