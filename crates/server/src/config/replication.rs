@@ -31,4 +31,8 @@ pub struct Replication {
     pub replicas_min: u32,
     /// Seconds for which a replica counts that has said nothing; 0 means that none is needed.
     pub replicas_lag_s_max: u32,
+    /// Whether an older or empty primary may take the place of what is here, as with Redis.
+    pub accepts_older: bool,
+    /// Whether a command of a Redis primary that fails here is passed over.
+    pub skips_unknown: bool,
 }

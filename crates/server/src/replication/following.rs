@@ -181,6 +181,12 @@ impl Following {
         self.forces
     }
 
+    /// Whether unrelated data may be thrown away.
+    #[must_use]
+    pub fn may_discard(&self) -> bool {
+        self.may_discard.load(Ordering::SeqCst)
+    }
+
     /// Whether unrelated data may be thrown away; once for each REPLICAOF.
     #[must_use]
     pub fn take_discard(&self) -> bool {

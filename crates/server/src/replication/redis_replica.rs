@@ -29,6 +29,7 @@ use replication::transcode::{Form, Peer, Skip, Transcoder};
 
 use super::Replication;
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
+use super::role::Role;
 use super::stream::{Frames, Obstacle, put};
 use super::sync_source::{Making, Progress, Source};
 use crate::config::system_reason;
@@ -198,6 +199,13 @@ impl Link {
 
     fn run(&mut self) -> Result<(), Ended> {
         let (node, replication) = (Arc::clone(&self.node), &self.node.replication);
+        // The stream goes on from where the former primary's ended, once that is known.
+        while replication.role() == Role::TakingOver {
+            if self.attached.is_stopping() {
+                return Err(Ended::Done);
+            }
+            std::thread::sleep(LOOK);
+        }
         let log = replication.stream.begin(&node).map_err(Ended::Unable)?;
         let asked = self.request.from.as_ref();
         let wants_part = asked.is_some() && !self.request.is_old;

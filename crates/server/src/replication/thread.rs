@@ -115,6 +115,7 @@ impl Replication {
         }
         let followed = self.following();
         let followed = followed.and_then(|following| following.stream_offset());
+        let followed = followed.filter(|_| !node.env.followed.is_broken());
         self.begin_term(node, followed);
         if let Some(offset) = followed {
             // Who followed that stream, too, goes on with this one; who followed this node's own does not.
@@ -126,6 +127,7 @@ impl Replication {
                 self.set_history(History::new(&mut Prng::from_os()));
             }
         }
+        redis_link::end_following(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
