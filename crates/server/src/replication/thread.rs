@@ -8,6 +8,7 @@ use base::random::Prng;
 use super::failover::{Failover, Verdict};
 use super::following::{Authority, Ended, Following, Link};
 use super::history::History;
+use super::replicas::ReplicaState;
 use super::role::{self, Event, Role};
 use super::{Order, Replication, Standing, log_end, own_link, redis_link};
 use crate::config::system_reason;
@@ -118,8 +119,10 @@ impl Replication {
         let followed = followed.filter(|_| !node.env.followed.is_broken());
         self.begin_term(node, followed);
         if let Some(offset) = followed {
-            // Who followed that stream, too, goes on with this one; who followed this node's own does not.
-            self.replicas.stop(|_| true);
+            // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
+            // primary may be here already, and waits for the answer to its PSYNC.
+            self.replicas
+                .stop(|one| one.state() != ReplicaState::Handshake);
             if let Err(reason) = self.stream.begin_at(node, offset) {
                 node.log.warning(format_args!(
                     "Replicas of the former primary will need a full sync: {reason}"
