@@ -651,7 +651,7 @@ fn origin(node: &Node, source: &Source) -> Vec<(&'static str, Vec<u8>)> {
     // With none the next command has a SELECT in front.
     let database = source.place.database.unwrap_or(0);
     vec![
-        ("redis-ver", identity::REDIS_VERSION.as_bytes().to_vec()),
+        ("redis-ver", identity::redis_version().as_bytes().to_vec()),
         ("redis-bits", usize::BITS.to_string().into_bytes()),
         ("ctime", seconds.to_string().into_bytes()),
         ("repl-stream-db", database.to_string().into_bytes()),
