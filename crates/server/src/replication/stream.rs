@@ -258,6 +258,9 @@ impl Stream {
     /// Why there is no log to go on in.
     pub(super) fn begin_at(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
         let _alone = lock(&self.beginning);
+        // A log in memory waits for replicas from now on.
+        let now_unix_ms = node.clock.now_unix_ms();
+        self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         let log = self.log(node)?;
         let history = node.replication.history();
         self.count_from(node, &log, offset, history);
