@@ -69,7 +69,7 @@ impl Detached {
         let fd = match self.carrier.source() {
             Source::Fd(fd) => fd,
             Source::Software(readiness) => {
-                if !readiness.readable && !(wants_room && readiness.writable) {
+                if !(readiness.readable || wants_room && readiness.writable) {
                     std::thread::sleep(at_most.min(LOOK));
                 }
                 take(waker);

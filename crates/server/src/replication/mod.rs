@@ -560,7 +560,7 @@ impl Replication {
     fn serve_waits(&self, node: &Node) {
         self.replicas
             .serve_waits(&Watermarks(node), &|client, reply| {
-                node.answer(client, reply)
+                node.answer(client, reply);
             });
     }
 
