@@ -56,14 +56,13 @@ pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
     AllocatorMemory, ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition,
-    NO_USERS_FILE, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, ServerPort, ShutdownRequest,
+    NO_USERS_FILE, Published, ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart,
+    SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;
 pub use replication::{
-    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport,
-    SyncRequest,
+    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
 pub use scripts::Scripts;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};

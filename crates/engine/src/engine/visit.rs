@@ -232,8 +232,7 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
-                        && !self.looks_at_each
-                        && !(self.looks_at_writes && found.spec.flags.has(Flags::WRITE)) =>
+                        && !self.is_looked_at(found) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
                 }
@@ -379,6 +378,12 @@ impl Visit<'_> {
     /// without a look at the clock.
     fn is_over(&self) -> bool {
         self.lap.since_ns().saturating_sub(self.started_ns) >= VISIT_NS_MAX
+    }
+
+    /// Whether each request of a command has to be looked at by itself.
+    #[inline]
+    fn is_looked_at(&self, found: &Found) -> bool {
+        self.looks_at_each || self.looks_at_writes && found.spec.flags.has(Flags::WRITE)
     }
 
     /// Whether requests may have to wait, so that each has to be looked at by itself.

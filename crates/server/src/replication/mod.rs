@@ -431,7 +431,7 @@ impl Replication {
         } = order
         else {
             let failover = standing.failover.as_ref();
-            failover.ok_or(engine::replication::NO_FAILOVER)?.abort();
+            failover.ok_or(engine::port::NO_FAILOVER)?.abort();
             return Ok(());
         };
         let role = role::next(self.role(), Event::FailOver).map_err(|refused| match refused {
@@ -560,7 +560,7 @@ impl Replication {
     fn serve_waits(&self, node: &Node) {
         self.replicas
             .serve_waits(&Watermarks(node), &|client, reply| {
-                node.answer(client, reply)
+                node.answer(client, reply);
             });
     }
 

@@ -123,7 +123,7 @@ fn tell(node: &Node, (host, port): (&str, u16), ended: &Ended) {
             "Disconnecting replica {host}:{port}, which sent what no replica sends"
         )),
         Ended::Unable(why) => {
-            log.warning(format_args!("Disconnecting replica {host}:{port}: {why}"))
+            log.warning(format_args!("Disconnecting replica {host}:{port}: {why}"));
         }
     }
 }
@@ -454,7 +454,7 @@ impl Link {
     }
 
     /// All there is was sent.
-    fn settle(&mut self, node: &Arc<Node>, log: &Arc<Log>) -> Result<(), Ended> {
+    fn settle(&self, node: &Arc<Node>, log: &Arc<Log>) -> Result<(), Ended> {
         if self.attached.replica().state() != ReplicaState::Online {
             self.attached.set_state(ReplicaState::Online);
         }
