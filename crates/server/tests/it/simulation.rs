@@ -26,7 +26,7 @@ use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use commands::{ClientRecord, Engine, Next, Session, Share};
 use durability::checkpoint::{
-    Lineage, Manifest, PartHead, PartWriter, free_directory, part_name, remove_replaced,
+    History, Lineage, Manifest, PartHead, PartWriter, free_directory, part_name, remove_replaced,
     replace_manifest,
 };
 use durability::disk::Disk;
@@ -595,6 +595,7 @@ impl<'t> Life<'t> {
             parts: vec![entry],
             databases,
             libraries: Vec::new(),
+            history: History::default(),
         };
         make_durable(&self.log)?;
         self.disk.sync_directory(directory)?;
