@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use base::sync::thread;
 
-use super::Log;
 use super::frame::{self, Frame, HEAD_BYTES, SUM_BYTES, SUM_OF_NO_SUM, WORD_BYTES, WRONG_SUM};
 use super::memory::Piece;
+use super::open_log::Log;
 use super::reader::LogError;
 use crate::checksum;
 use files::Files;

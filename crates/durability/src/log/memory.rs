@@ -29,7 +29,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::thread;
 
 use super::frame::WORD_BYTES;
-use super::lock;
+use super::locks::lock;
 use super::ring::Ring;
 use super::segment::PAGE_BYTES;
 use crate::checksum;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Log, lock};
+use super::locks::lock;
+use super::open_log::Log;
 
 /// All pins of a log.
 #[derive(Debug)]
