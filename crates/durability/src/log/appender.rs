@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Log;
 use super::builder::Builder;
 use super::control::Control;
 use super::frame::WORD_BYTES;
 use super::memory::Chunk;
+use super::open_log::Log;
 use super::place::Claimant;
 
 /// States effects of one thread to the log.
@@ -24,6 +24,14 @@ pub struct Appender {
     /// How many groups are open. They count as one.
     groups: u32,
     end: u64,
+}
+
+impl Log {
+    /// An appender for one thread.
+    #[must_use]
+    pub fn appender(self: &Arc<Self>) -> Appender {
+        Appender::new(Arc::clone(self))
+    }
 }
 
 impl Appender {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use base::clock::Clock;
 
 use super::memory::Memory;
+use super::open_log::{Log, Make};
 use super::options::Options;
 use super::writer::Writer;
-use super::{Log, Make};
 use crate::disk::{Disk, DiskFile};
 
 /// Chunks that a backlog has at least, and that are no smaller than a page.

@@ -368,8 +368,9 @@ fn copy_ends<const N: usize>(place: &mut [u8], part: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
     use super::super::frame::Frame;
     use super::*;
 
@@ -496,38 +497,6 @@ mod tests {
             assert!(found.eq(members));
             let mut parts = frame.effects().map(parts_of);
             assert!(parts.all(|parts| parts == [b"SET".to_vec(), b"0".to_vec()]));
-            builder.clear();
-        }
-    }
-
-    /// Alone, and in front of a group.
-    #[test]
-    fn controls_come_back() {
-        let mut builder = Builder::default();
-        builder.set_time(5);
-        for control in super::super::control::tests::all() {
-            builder.control(&control);
-            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
-            assert_eq!((frame.control(), frame.unix_ms), (Some(control), 5));
-            assert_eq!(frame.effects().count(), 0);
-            builder.clear();
-            builder.set_control(&Control::Ping);
-            builder.add(3, &[b"SET", b"key", b"value"]);
-            builder.set_control(&control);
-            builder.add(300, &[b"DEL", b"key"]);
-            builder.end_group();
-            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
-            assert_eq!((frame.control(), frame.is_group()), (Some(control), true));
-            let found: Vec<_> = frame
-                .effects()
-                .map(|one| (one.database, parts_of(one).concat()))
-                .collect();
-            let wanted = [(3, b"SETkeyvalue".to_vec()), (300, b"DELkey".to_vec())];
-            assert_eq!(found, wanted);
-            builder.clear();
-            builder.effect(0, &[b"PING"]);
-            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
-            assert_eq!(frame.control(), None);
             builder.clear();
         }
     }

@@ -74,7 +74,7 @@ pub struct TermFrame {
 pub struct SourceFrame {
     /// The primary's replication id, as 40 characters.
     pub replid: [u8; 40],
-    /// Behind the last byte that was applied.
+    /// The offset after the last byte that was applied.
     pub offset: u64,
     /// The database that the stream has selected there.
     pub database: u16,
@@ -243,12 +243,15 @@ fn put_sized(bytes: &mut Vec<u8>, what: &[u8]) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
-pub(super) mod tests {
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+    use super::super::builder::Builder;
+    use super::super::frame::Frame;
     use super::*;
 
     /// One of each kind.
-    pub(in super::super) fn all() -> [Control<'static>; 9] {
+    fn all() -> [Control<'static>; 9] {
         [
             Control::Term(TermFrame {
                 number: 7,
@@ -300,5 +303,37 @@ pub(super) mod tests {
         let bytes = SlotRanges::bytes_of(&[(1, 2), (256, 16383)]);
         let ranges = SlotRanges::new(&bytes).unwrap();
         assert!(ranges.iter().eq([(1, 2), (256, 16383)]));
+    }
+
+    /// Alone, and in front of a group.
+    #[test]
+    fn controls_come_back() {
+        let mut builder = Builder::default();
+        builder.set_time(5);
+        for control in all() {
+            builder.control(&control);
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!((frame.control(), frame.unix_ms), (Some(control), 5));
+            assert_eq!(frame.effects().count(), 0);
+            builder.clear();
+            builder.set_control(&Control::Ping);
+            builder.add(3, &[b"SET", b"key", b"value"]);
+            builder.set_control(&control);
+            builder.add(300, &[b"DEL", b"key"]);
+            builder.end_group();
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!((frame.control(), frame.is_group()), (Some(control), true));
+            let found: Vec<_> = frame
+                .effects()
+                .map(|one| (one.database, one.parts.collect::<Vec<_>>().concat()))
+                .collect();
+            let wanted = [(3, b"SETkeyvalue".to_vec()), (300, b"DELkey".to_vec())];
+            assert_eq!(found, wanted);
+            builder.clear();
+            builder.effect(0, &[b"PING"]);
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!(frame.control(), None);
+            builder.clear();
+        }
     }
 }

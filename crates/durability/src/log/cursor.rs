@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use base::sync::thread;
 
-use super::Log;
 use super::frame::{self, Frame, HEAD_BYTES, SUM_BYTES, SUM_OF_NO_SUM, WORD_BYTES, WRONG_SUM};
 use super::memory::Piece;
+use super::open_log::Log;
 use super::reader::LogError;
 use crate::checksum;
 use files::Files;
@@ -174,7 +174,7 @@ impl Cursor {
         Ok(None)
     }
 
-    /// Cuts what came out of memory behind the last whole frame; where that ends.
+    /// Cuts what came out of memory after the last whole frame; where that ends.
     fn keep_whole(&mut self, from: u64, bytes: &mut Vec<u8>) -> Result<u64, Refusal> {
         if self.long.is_some() {
             return self.next_piece(from, bytes);

@@ -6,7 +6,7 @@ use std::io;
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicBool, Ordering};
 
-use super::lock;
+use super::locks::lock;
 
 /// Why nothing can be written just now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!
 //! There is one follower and nobody else who appends. What it is given is appended as it is, once all of it was found
 //! right: sums include the sequence, so a frame in another place than its own is refused. A frame that comes in pieces is
-//! kept aside until it is whole.
+//! kept until it is whole.
 //!
 //! A replica whose history left that of its primary gives up the end of its log ([`Follower::truncate`]). Other frames
 //! then come to the same sequences, so whatever has the old ones must not come back: the suffix is overwritten in the ring,
@@ -23,9 +23,11 @@ use super::appender::write_across;
 use super::cursor::{READ_BYTES_MAX, Read};
 use super::fault::LogFault;
 use super::frame::{self, Frame, HEAD_BYTES, UNKNOWN_KIND, WORD_BYTES};
+use super::locks::lock;
+use super::open_log::Log;
 use super::place::Claimant;
 use super::reader::LogError;
-use super::{Log, lock};
+use super::ring;
 
 /// Appends what a primary sends. See the module.
 pub struct Follower {
@@ -65,7 +67,7 @@ pub enum AppendError {
         /// Where it begins.
         sequence: u64,
     },
-    /// A frame is longer than is kept aside for one.
+    /// A piece is of a longer frame than there is room for.
     TooLong {
         /// Where it begins.
         sequence: u64,
@@ -147,7 +149,7 @@ impl std::error::Error for TruncateError {}
 
 impl Log {
     /// The one who appends what a primary sends, if nobody else appends. Of a frame that comes in pieces, up to
-    /// `frame_bytes_max` are kept aside.
+    /// `frame_bytes_max` are kept until it is whole.
     #[must_use]
     pub fn follower(self: &Arc<Self>, frame_bytes_max: u64) -> Option<Follower> {
         let claimant = self.places.join_alone()?;
@@ -378,7 +380,7 @@ impl Log {
     /// Sees to it that a device has no frames in the ring that were given up.
     pub(super) fn forget_stale_ring(&self, is_stale: &mut bool) -> io::Result<()> {
         if *is_stale {
-            super::ring::sync(&*self.disk, &self.directory)?;
+            ring::sync(&*self.disk, &self.directory)?;
             *is_stale = false;
         }
         Ok(())

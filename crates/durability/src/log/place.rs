@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{CachePadded, Mutex};
 
-use super::lock;
+use super::locks::lock;
 
 /// Nothing is being filled.
 const NONE: u64 = u64::MAX;

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::appender::write_across;
+use super::locks::lock;
+use super::open_log::Log;
 use super::reader::{self, LogError, Reader, Tail};
-use super::{Log, lock};
 use crate::disk::Disk;
 
 /// Up to where the log is known to be durable that is to go on at `start`. What is between them is in its files.

@@ -31,8 +31,8 @@ use base::random::Prng;
 use base::shared_words::SharedWords;
 use base::sync::atomic::Ordering;
 
-use super::Options;
 use super::frame::{self, Frame, WORD_BYTES, u64_at};
+use super::options::Options;
 use super::reader::{self, LogError, Reader, Tail};
 use super::remainder::refusal;
 use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};

@@ -11,9 +11,12 @@ use std::time::Duration;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::fence;
 
+use super::fault::LogFault;
+use super::locks::lock;
+use super::open_log::Log;
+use super::options::Level;
 use super::options::{GATHER_NS_MAX, GATHER_SHARE, HEAL_MS, LAZY_SYNC_NS, LOOK_MS, SYNC_NS};
 use super::writer::Segment;
-use super::{Level, Log, LogFault, lock};
 use crate::planted::{self, Bug};
 
 /// What the last sync made durable and what had been appended meanwhile, together; and how long it took.
@@ -321,12 +324,15 @@ fn begin_sync(full: &[Segment], current: Option<&Segment>, mut bytes: u64) {
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     use base::clock::ManualClock;
 
-    use super::*;
+    use super::super::open_log::Log;
+    use super::super::options::{Level, Options};
+    use super::super::reader::Reader;
     use crate::disk::Disk as _;
-    use crate::log::Options;
     use crate::simulated::SimulatedDisk;
 
     fn is_rung(log: &Log) -> bool {
@@ -432,7 +438,7 @@ mod tests {
         }
         log.close().unwrap();
         let shared: Arc<dyn crate::disk::Disk> = disk;
-        let mut reader = crate::log::Reader::open(shared, Path::new("log"), 0).unwrap();
+        let mut reader = Reader::open(shared, Path::new("log"), 0).unwrap();
         while reader.next_frame().unwrap().is_some() {
             frames -= 1;
         }

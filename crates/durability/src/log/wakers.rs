@@ -16,7 +16,8 @@ use std::sync::Arc;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{CachePadded, Mutex, fence};
 
-use super::{Log, lock};
+use super::locks::lock;
+use super::open_log::Log;
 
 /// Those who are to be woken.
 #[derive(Default)]

@@ -15,14 +15,16 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{fence, thread};
 
 use super::fault::LogFault;
+use super::locks::lock;
 use super::memory::Row;
+use super::open_log::Log;
+use super::options::Level;
 use super::options::Options;
 use super::reader;
 use super::remainder;
 use super::segment::{
     self, BLOCK_HEAD_BYTES, BlockHead, PAGE_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
 };
-use super::{Level, Log, lock};
 use crate::disk::{Disk, DiskFile, ROWS_MAX};
 
 /// Segments that come next, before they have their names: as many as may be filled, of the default length, before

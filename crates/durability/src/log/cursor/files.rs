@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use base::sync::atomic::Ordering;
 
+use super::super::locks::lock;
+use super::super::open_log::Log;
+use super::super::reader::LogError;
 use super::super::reader::{self, WINDOW_BYTES, Window};
 use super::super::segment::{BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
-use super::super::{Log, LogError, lock};
 use super::{Cursor, Refusal};
 
 /// A file of the log, and a place in it.

@@ -57,7 +57,7 @@ fn the_last_bytes_are_kept_and_nothing_is_promised() {
 }
 
 #[test]
-fn a_frame_that_is_longer_than_the_backlog_laps_everybody() {
+fn a_frame_that_is_longer_than_the_backlog_is_lost_to_all() {
     let log = Log::in_memory(clock(), 0, 64 << 10);
     append(&log, b"before");
     append(&log, &vec![b'v'; 256 << 10]);

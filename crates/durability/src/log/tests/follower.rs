@@ -12,7 +12,7 @@ use crate::log::builder::Builder;
 use crate::log::{AppendError, Follower, Log, Options, Read, Reader, TruncateError, salvage};
 use crate::simulated::{Fault, SimulatedDisk};
 
-const FRAME_BYTES_MAX: u64 = 64 << 10;
+const FRAME_BYTES_MAX: u32 = 64 << 10;
 
 fn with_ring() -> Options {
     Options {
@@ -42,7 +42,7 @@ fn frame(sequence: u64, value: &[u8]) -> Vec<u8> {
 }
 
 fn follow(log: &Arc<Log>) -> Follower {
-    log.follower(FRAME_BYTES_MAX).unwrap()
+    log.follower(FRAME_BYTES_MAX.into()).unwrap()
 }
 
 /// Appends a frame with this value; its bytes.
@@ -156,16 +156,16 @@ fn what_does_not_belong_there_is_refused_by_name() {
         refused(at, &unknown),
         AppendError::UnknownKind { sequence: at }
     );
-    let long = frame(at, &[b'v'; FRAME_BYTES_MAX as usize]);
+    let long = frame(at, &[b'v'; 64 << 10]);
     let too_long = AppendError::TooLong {
         sequence: at,
         bytes: long.len() as u64,
-        bytes_max: FRAME_BYTES_MAX,
+        bytes_max: FRAME_BYTES_MAX.into(),
     };
     assert_eq!(refused(at, &long[..1_000]), too_long);
     let text = too_long.to_string();
     assert!(text.ends_with("bytes, and may have 65536"), "{text}");
-    // One that comes at once needs nothing kept aside.
+    // One that comes at once is not kept first.
     follower.append_frames(at, &long).unwrap();
     drop(follower);
     let _appender = log.appender();
@@ -252,6 +252,29 @@ fn a_log_is_truncated_where_a_frame_begins() {
     }
 }
 
+/// Truncates a log, and what it is to have; what it had before, where that is not for good yet.
+fn give_up_some(
+    follower: &mut Follower,
+    frames: &mut Vec<Vec<u8>>,
+    kept: usize,
+) -> Option<Vec<Vec<u8>>> {
+    let at: usize = frames[..kept].iter().map(Vec::len).sum();
+    let before = frames.clone();
+    match follower.truncate(at as u64) {
+        Ok(()) => {
+            frames.truncate(kept);
+            None
+        }
+        Err(TruncateError::Fault(_)) => {
+            frames.truncate(kept);
+            Some(before)
+        }
+        // The device is off or fails, and the frame is not in memory.
+        Err(TruncateError::Damaged(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// A log that is written to, truncated and found again, over and over; the power is cut, the process ends, or a file
 /// fails at any moment. What is found is what was appended, of one history alone, with everything that was durable.
 fn live(seed: u64, options: &Options, value_bytes_max: usize) {
@@ -288,18 +311,7 @@ fn live(seed: u64, options: &Options, value_bytes_max: usize) {
                 }
                 4..6 => {
                     let kept = random.index(frames.len() + 1);
-                    let at: usize = frames[..kept].iter().map(Vec::len).sum();
-                    let before = frames.clone();
-                    match follower.truncate(at as u64) {
-                        Ok(()) => frames.truncate(kept),
-                        Err(TruncateError::Fault(_)) => {
-                            frames.truncate(kept);
-                            given_up = Some(before);
-                        }
-                        // The device is off or fails, and the frame is not in memory.
-                        Err(TruncateError::Damaged(_)) => {}
-                        Err(error) => panic!("seed {seed}: {error}"),
-                    }
+                    given_up = give_up_some(&mut follower, &mut frames, kept).or(given_up);
                 }
                 _ => {}
             }
@@ -318,13 +330,11 @@ fn live(seed: u64, options: &Options, value_bytes_max: usize) {
         }
         let found = recover(&device, options);
         let fits = |frames: &[Vec<u8>]| frames.concat().starts_with(&found);
-        if fits(&frames) {
-            assert!(found.len() >= durable, "seed {seed}");
+        if !fits(&frames) {
+            frames = given_up.unwrap_or_else(|| panic!("seed {seed}: what was given up is back"));
+            assert!(fits(&frames), "seed {seed}");
         } else {
-            let before =
-                given_up.unwrap_or_else(|| panic!("seed {seed}: what was given up is back"));
-            assert!(fits(&before), "seed {seed}");
-            frames = before;
+            assert!(found.len() >= durable, "seed {seed}");
         }
         let mut end = 0;
         let is_found = |frame: &Vec<u8>| {

@@ -10,10 +10,11 @@ use base::shared_words::SharedWords;
 
 use super::running::{DIRECTORY, disk};
 use crate::disk::{Disk, DiskFile, SystemDisk};
+use crate::log::locks::lock;
 use crate::log::segment::{
     BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead, path_of as segment_path_of,
 };
-use crate::log::{Log, Options, Reader, bound, lock, remove_from, salvage};
+use crate::log::{Log, Options, Reader, bound, remove_from, salvage};
 use crate::simulated::{Fault, SimulatedDisk};
 
 const RING: &str = "data/log/ring";
