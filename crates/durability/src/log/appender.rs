@@ -118,7 +118,7 @@ pub(super) fn write_across(
     let (mut rest, mut sequence) = (words, sequence);
     loop {
         let (index, at, left) = log.memory.place_of(sequence);
-        let chunk = log.memory.chunk(index);
+        let chunk = log.chunk(index);
         let (here, behind) = rest.split_at(rest.len().min(left));
         chunk.write(at, here);
         if behind.is_empty() {

@@ -21,9 +21,9 @@ pub(super) const HEAD_BYTES: usize = 16;
 pub(super) const WIDE_HEAD_BYTES: usize = 32;
 /// Frames are whole numbers of these.
 pub(super) const WORD_BYTES: usize = 8;
-const SUM_BYTES: usize = 4;
+pub(super) const SUM_BYTES: usize = 4;
 /// The sum of as many zeroes as a sum takes.
-const SUM_OF_NO_SUM: u32 = 0x4867_4bc7;
+pub(super) const SUM_OF_NO_SUM: u32 = 0x4867_4bc7;
 
 /// Of the byte that says what a frame is: how it begins, and what it holds.
 pub(super) const KIND_MASK: u8 = 3;
@@ -54,6 +54,11 @@ pub(super) const NUMBER_MAX: u8 = 252;
 pub(super) const NUMBER_OF_2: u8 = 253;
 pub(super) const NUMBER_OF_4: u8 = 254;
 pub(super) const NUMBER_OF_8: u8 = 255;
+
+/// What is wrong with a frame that was changed, or stands in another place than its own.
+pub(super) const WRONG_SUM: &str = "the sum of a frame is wrong";
+/// What is wrong with a frame that only a newer server knows.
+pub(super) const UNKNOWN_KIND: &str = "a frame is of no known kind";
 
 /// A frame as it was read, checked.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +113,7 @@ impl<'a> Frame<'a> {
         let length = frame_length(bytes)?;
         let bytes = bytes.get(..length).ok_or("a frame is cut off")?;
         if u32_at(bytes, 0) != sum_of(bytes, sequence) && !planted::is_on(Bug::NoChecksum) {
-            return Err("the sum of a frame is wrong");
+            return Err(WRONG_SUM);
         }
         let frame = Self::decode_checked(bytes, sequence)?;
         if !frame.effects().end_with_the_frame() {
@@ -137,7 +142,7 @@ impl<'a> Frame<'a> {
             (HEAD_BYTES, kind_of(bytes), head, unix_ms)
         };
         if kind != EFFECT && kind != GROUP {
-            return Err("a frame is of no known kind");
+            return Err(UNKNOWN_KIND);
         }
         Ok(Self {
             sequence,
@@ -158,7 +163,7 @@ pub(super) fn frame_length(bytes: &[u8]) -> Result<usize, &'static str> {
     let (words, least) = match kind_of(bytes) {
         EFFECT | GROUP => (u64::from(u16_at(bytes, 4)), HEAD_BYTES),
         WIDE => (u64_at(bytes, 8), WIDE_HEAD_BYTES),
-        _ => return Err("a frame is of no known kind"),
+        _ => return Err(UNKNOWN_KIND),
     };
     let length = words.checked_mul(WORD_BYTES as u64);
     match length.map(usize::try_from) {

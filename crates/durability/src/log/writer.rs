@@ -117,17 +117,33 @@ impl Writer {
         }
         let files = found.into_iter().map(|file| (file.first, file.path));
         Ok(Self {
+            stated: durable,
+            files: files.collect(),
+            ordinal,
+            random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
+            ..Self::without_files()
+        })
+    }
+
+    /// That of a log that has no files.
+    pub(super) fn without_files() -> Self {
+        Self {
             current: None,
             full: Vec::new(),
             ready: VecDeque::new(),
             has_new_name: false,
-            stated: durable,
-            files: files.collect(),
+            stated: 0,
+            files: Vec::new(),
             superseded: Vec::new(),
             spares: Vec::new(),
-            ordinal,
-            random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
-        })
+            ordinal: 0,
+            random: Prng::seeded(0),
+        }
+    }
+
+    /// All files of the log, by where they begin.
+    pub(super) fn files(&self) -> &[(u64, PathBuf)] {
+        &self.files
     }
 
     /// Takes the files out that are wholly below a sequence.
@@ -189,6 +205,7 @@ impl Writer {
         }
         self.superseded.retain(|superseded| *superseded != path);
         self.files.push((first, path.clone()));
+        log.files_version.fetch_add(1, Ordering::Release);
         segment.path = path;
         Ok(())
     }
@@ -321,6 +338,11 @@ impl Log {
     }
 
     fn write_up_to(&self, up_to: u64) -> Result<(), LogFault> {
+        if self.is_volatile {
+            // Others, who fill a place below, say so when they have.
+            self.raise_written(self.places.complete());
+            return Ok(());
+        }
         // Who heals holds the writer for as long as a device takes.
         if let Some(fault) = self.fault() {
             return Err(fault);
@@ -370,9 +392,7 @@ impl Log {
 
     /// The ring says that everything below is complete. The one who syncs is woken when that is a piece.
     fn shared(&self, complete: u64) {
-        self.written.fetch_max(complete, Ordering::AcqRel);
-        // Either who has just synced sees that there is more, or that it has gone to sleep is seen here.
-        fence(Ordering::SeqCst);
+        self.raise_written(complete);
         self.note_unsynced();
         let is_piece = complete.saturating_sub(self.stored()) >= self.options.piece_bytes;
         if is_piece && !self.is_called.swap(true, Ordering::AcqRel) {
@@ -441,7 +461,7 @@ impl Log {
             None => self.hand_over(writer)?,
         }
         self.stored.store(complete, Ordering::Release);
-        self.written.fetch_max(complete, Ordering::AcqRel);
+        self.raise_written(complete);
         Ok(())
     }
 
@@ -632,7 +652,7 @@ impl Log {
         writer.has_new_name = false;
         writer.remove_superseded(&*self.disk);
         self.stored.store(end, Ordering::Release);
-        self.written.fetch_max(end, Ordering::AcqRel);
+        self.raise_written(end);
         self.durable.fetch_max(end, Ordering::AcqRel);
         self.memory.release(end);
         Ok(())
