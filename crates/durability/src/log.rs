@@ -35,6 +35,7 @@ mod backlog;
 mod builder;
 mod cursor;
 mod fault;
+mod follower;
 mod frame;
 mod memory;
 mod options;
@@ -61,6 +62,7 @@ pub use appender::Appender;
 pub use cursor::{Cursor, READ_BYTES_MAX, Read};
 use fault::Faults;
 pub use fault::LogFault;
+pub use follower::{AppendError, Follower, TruncateError};
 pub use frame::{Effect, Effects, Frame, Parts};
 use memory::{Chunk, Memory};
 pub use options::{Level, Options};
@@ -87,7 +89,7 @@ pub struct Log {
     /// Below: in segments; with the system, where it was not in the ring. So once it is above the last memory that is not of
     /// the ring, the ring has the rest. Changed with the writer held.
     stored: AtomicU64,
-    /// Below: made durable. Raised by [`Log::sync_step`] alone.
+    /// Below: made durable. Raised by [`Log::sync_step`] alone, and lowered by [`Follower::truncate`].
     durable: CachePadded<AtomicU64>,
     /// Somebody asked that everything below be made durable.
     wanted: AtomicU64,
@@ -253,7 +255,7 @@ impl Log {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// Everything below comes back after a power cut. Never falls.
+    /// Everything below comes back after a power cut. Never falls, but by [`Follower::truncate`].
     #[inline]
     #[must_use]
     pub fn durable(&self) -> u64 {

@@ -134,6 +134,11 @@ impl Cursor {
         }
     }
 
+    /// Whether what was given last was a piece of a frame, and not the last one.
+    pub(super) fn is_in_frame(&self) -> bool {
+        self.long.is_some()
+    }
+
     /// Where what was read ends; none at the tail.
     fn read_at(
         &mut self,
@@ -215,10 +220,14 @@ impl Cursor {
             return Ok(from + kept as u64);
         }
         let length = frame::frame_length(bytes).map_err(|what| self.damage(from, what))?;
+        let end = from.saturating_add(length as u64);
+        if end > self.log.tail_complete() {
+            return Err(self.damage(from, "a frame is longer than the log"));
+        }
         self.long = Some(Long {
             first: from,
             next: from,
-            end: from.saturating_add(length as u64),
+            end,
             stated_sum: frame::u32_at(bytes, 0),
             sum: SUM_OF_NO_SUM,
         });

@@ -416,6 +416,59 @@ impl Memory {
         }
     }
 
+    /// Gives up what is from a sequence on, up to `end`. Nobody appends meanwhile; who copies does so in vain.
+    ///
+    /// In the ring it is overwritten: other frames may come to the same sequences, and a device that keeps the ring's head but
+    /// not its pages would have the old ones there, with sums that are right.
+    pub(super) fn give_up(&self, sequence: u64, end: u64) {
+        if let Some(ring) = &self.ring {
+            ring.give_up(sequence);
+        }
+        let mut line = lock(&self.line);
+        line.given_up += 1;
+        if self.has_ring() {
+            self.wipe(&line, sequence, end);
+        }
+        let (index, at, _) = self.place_of(sequence);
+        let has_rest = at > 0 && line.begin <= sequence && line.readable(index).is_some();
+        let kept_end = if has_rest { index + 1 } else { index };
+        let kept = has_rest.then(|| line.readable(index).cloned()).flatten();
+        for turn in &mut line.turns {
+            turn.holds = turn.holds.filter(|holds| *holds < kept_end);
+        }
+        let count = usize::try_from(index.saturating_sub(line.first)).unwrap_or(usize::MAX);
+        let gone = line.used.len().min(count);
+        let gone = line.used.split_off(gone);
+        if !self.is_backlog() {
+            let others = gone.into_iter().filter(|chunk| !chunk.is_of_ring);
+            let others =
+                others.filter(|chunk| kept.as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, chunk)));
+            line.free.extend(others);
+        }
+        line.first = line.first.min(index);
+        if !has_rest && at > 0 || sequence < line.begin {
+            line.begin = sequence;
+        }
+        line.used.extend(kept);
+        let unshared = line.used.iter().rposition(|chunk| !chunk.is_of_ring);
+        let unshared_end = unshared.map_or(0, |at| (line.first + at as u64 + 1) * self.chunk_bytes);
+        self.unshared_end.store(unshared_end, Ordering::Release);
+    }
+
+    /// Overwrites the frames between two sequences in the chunks of the ring.
+    fn wipe(&self, line: &Line, start: u64, end: u64) {
+        let mut sequence = start;
+        while sequence < end {
+            let (index, at, left) = self.place_of(sequence);
+            if let Some(chunk) = line.readable(index).filter(|chunk| chunk.is_of_ring) {
+                for word in &chunk.words[at..at + left] {
+                    word.store(0, Ordering::Relaxed);
+                }
+            }
+            sequence += (left * WORD_BYTES) as u64;
+        }
+    }
+
     /// Touches the chunks of the ring that lie wholly below a sequence, before somebody takes them again. With nothing
     /// locked: the file system may take its time.
     fn touch_below(&self, below: u64) {

@@ -141,6 +141,15 @@ impl Ring {
         });
     }
 
+    /// What is from a sequence on was given up: it is neither complete nor durable any more. Nobody raises either meanwhile.
+    pub(super) fn give_up(&self, sequence: u64) {
+        for word in [COMPLETE_WORD, DURABLE_WORD] {
+            let word = &self.words[self.head + word];
+            let before = u64::from_le(word.load(Ordering::Acquire));
+            word.store(before.min(sequence).to_le(), Ordering::Release);
+        }
+    }
+
     /// Everything below a sequence is durable, in segments.
     pub(super) fn set_durable(&self, sequence: u64) {
         self.words[self.head + DURABLE_WORD].store(sequence.to_le(), Ordering::Release);
@@ -180,6 +189,14 @@ fn create_spare(disk: &dyn Disk, directory: &Path, ring_bytes: u64) -> io::Resul
 /// Bytes of a segment that has so many bytes of frames in one block.
 fn segment_bytes_of(frames_bytes: u64) -> u64 {
     (SEGMENT_HEAD_BYTES + BLOCK_HEAD_BYTES) as u64 + frames_bytes
+}
+
+/// Makes durable what is in the ring of a directory.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn sync(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    disk.open_for_writing(&directory.join(NAME))?.sync()
 }
 
 /// Removes the ring of a directory, if there is one, durably.

@@ -5,6 +5,7 @@ mod backlog;
 mod cursor;
 mod damage;
 mod failing;
+mod follower;
 mod golden;
 mod power;
 mod ring;

@@ -58,6 +58,8 @@ pub(super) struct Writer {
     ready: VecDeque<Segment>,
     /// A file got its name since the directory was synced.
     pub(super) has_new_name: bool,
+    /// A device may still have frames in the ring that were given up.
+    pub(super) has_stale_ring: bool,
     /// The highest durable sequence that a block states.
     stated: u64,
     /// All files of the log, by where they begin.
@@ -132,6 +134,7 @@ impl Writer {
             full: Vec::new(),
             ready: VecDeque::new(),
             has_new_name: false,
+            has_stale_ring: false,
             stated: 0,
             files: Vec::new(),
             superseded: Vec::new(),
@@ -343,6 +346,8 @@ impl Log {
             self.raise_written(self.places.complete());
             return Ok(());
         }
+        // What was given up is waited for no more.
+        let up_to = up_to.min(self.tail());
         // Who heals holds the writer for as long as a device takes.
         if let Some(fault) = self.fault() {
             return Err(fault);
@@ -628,6 +633,7 @@ impl Log {
 
     fn write_anew(&self, writer: &mut Writer) -> io::Result<()> {
         writer.seal();
+        self.forget_stale_ring(&mut writer.has_stale_ring)?;
         // What is made now has a higher ordinal than those that are ready, and may need their room.
         for unused in writer.ready.drain(..) {
             let _left = self.disk.remove(&unused.path);
