@@ -32,6 +32,8 @@ pub mod loading;
 pub mod log_tail;
 pub mod rdb_beside;
 pub mod recovery;
+pub mod replacement;
 pub mod replay;
+pub mod set_aside;
 pub mod sink;
 pub mod tail;
