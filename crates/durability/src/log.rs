@@ -33,6 +33,7 @@
 mod appender;
 mod backlog;
 mod builder;
+mod control;
 mod cursor;
 mod fault;
 mod follower;
@@ -59,11 +60,12 @@ use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::disk::Disk;
 pub use appender::Appender;
+pub use control::{Control, SlotRanges, SourceFrame, TermFrame};
 pub use cursor::{Cursor, READ_BYTES_MAX, Read};
 use fault::Faults;
 pub use fault::LogFault;
 pub use follower::{AppendError, Follower, TruncateError};
-pub use frame::{Effect, Effects, Frame, Parts};
+pub use frame::{Effect, Effects, Frame, Parts, frame_bytes, frames};
 use memory::{Chunk, Memory};
 pub use options::{Level, Options};
 use place::Places;

@@ -9,7 +9,7 @@ use base::random::Prng;
 use super::running::{DIRECTORY, disk, options};
 use crate::disk::Disk;
 use crate::log::frame::Frame;
-use crate::log::{Cursor, Log, Options, Read, Reader};
+use crate::log::{Control, Cursor, Log, Options, Read, Reader, frame_bytes, frames};
 use crate::simulated::{Fault, SimulatedDisk};
 
 fn with_ring() -> Options {
@@ -297,4 +297,46 @@ fn a_cursor_waits_at_the_tail() {
         cursor.read(log.tail(), 100, &mut bytes),
         Read::AtTail
     ));
+}
+
+#[test]
+fn frames_are_taken_out_of_what_was_read() {
+    let log = Log::in_memory(Arc::new(ManualClock::at_unix_ms(1)), 0, 64 << 10);
+    let mut appender = log.appender();
+    appender.set_time(7);
+    appender.control(&Control::DigestPoint { number: 9 });
+    // Alone in a group, and with others; the last one counts.
+    appender.group_begin();
+    appender.control(&Control::Ping);
+    appender.group_end();
+    appender.group_begin();
+    appender.control(&Control::Ping);
+    appender.command(0, &[b"SET", b"key", b"value"]);
+    appender.control(&Control::GetAck);
+    appender.group_end();
+    appender.command(1, &[b"DEL", b"key"]);
+    let mut bytes = Vec::new();
+    let read = log.cursor().read(0, 4096, &mut bytes);
+    assert!(matches!(read, Read::Frames { first: 0, .. }), "{read:?}");
+    assert_eq!(frame_bytes(&bytes[..16]), Some(48));
+    assert_eq!(frame_bytes(&bytes[..8]), None);
+    let mut next = 0;
+    let found: Vec<_> = frames(0, &bytes)
+        .map(|frame| {
+            assert_eq!((frame.sequence, frame.unix_ms), (next, 7));
+            next += frame.length;
+            let databases: Vec<u16> = frame.effects().map(|effect| effect.database).collect();
+            (frame.control(), databases)
+        })
+        .collect();
+    let wanted = [
+        (Some(Control::DigestPoint { number: 9 }), vec![]),
+        (Some(Control::Ping), vec![]),
+        (Some(Control::GetAck), vec![0]),
+        (None, vec![1]),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(next, log.tail());
+    let cut = bytes.len() - 8;
+    assert_eq!(frames(0, &bytes[..cut]).count(), 3, "whole ones");
 }
