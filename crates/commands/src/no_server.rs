@@ -11,6 +11,7 @@ use store::{Handle, Key};
 use crate::error::CommandError;
 use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
 use crate::push::Push;
+use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -24,6 +25,8 @@ pub struct NoServer {
     /// Whether DEBUG may be used.
     pub allows_debug: bool,
 }
+
+impl ReplicationPort for NoServer {}
 
 impl ServerPort for NoServer {
     fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}

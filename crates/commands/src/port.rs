@@ -12,6 +12,7 @@ use store::{Handle, Key};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
+use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -24,7 +25,7 @@ pub const NO_USERS_FILE: CommandError = CommandError::fixed(
 );
 
 /// The server, seen from a command.
-pub trait ServerPort {
+pub trait ServerPort: ReplicationPort {
     /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
@@ -268,13 +269,15 @@ pub struct LogPosition {
     pub wrote: u64,
     /// Up to here it is on disk.
     pub durable: u64,
+    /// Whether anything of it ever is: otherwise it is in memory, for replicas.
+    pub is_kept: bool,
 }
 
 impl LogPosition {
     /// Whether all that the client wrote is on disk.
     #[must_use]
     pub fn is_durable(self) -> bool {
-        self.wrote <= self.durable
+        self.is_kept && self.wrote <= self.durable
     }
 }
 

@@ -1,5 +1,6 @@
 //! What keeps commands from running though nothing is wrong with them: the data set is being loaded,
-//! the last save failed and writes shall not go on as if they were kept, or the log cannot be written.
+//! the last save failed and writes shall not go on as if they were kept, the log cannot be written, the server
+//! is a replica, or has too few.
 //!
 //! The server says so; engines look once a visit, as one load, and take the long way for every request
 //! while there is something to refuse.
@@ -7,7 +8,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::session::Session;
 use crate::spec::{CommandSpec, Flags};
 
@@ -25,6 +26,9 @@ const LOADING: u8 = 1;
 const SAVE_FAILED: u8 = 2;
 const LOG_FAULT: u8 = 4;
 const BUSY: u8 = 8;
+const READ_ONLY: u8 = 16;
+const STALE: u8 = 32;
+const FEW_REPLICAS: u8 = 64;
 
 impl Refusals {
     /// None.
@@ -76,6 +80,41 @@ impl Refusals {
         self.set(BUSY, answer.is_some());
     }
 
+    /// Says whether the server is a replica: what its primary did not do is not done here.
+    pub fn set_read_only(&self, on: bool) {
+        self.set(READ_ONLY, on);
+    }
+
+    /// Whether the server is a replica.
+    #[inline]
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & READ_ONLY != 0
+    }
+
+    /// Says whether what a replica has may be old, and shall not be shown then: only commands that need none of
+    /// it run ([`Flags::STALE`]).
+    pub fn set_stale(&self, on: bool) {
+        self.set(STALE, on);
+    }
+
+    /// Whether what there is may be old, and is not shown.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & STALE != 0
+    }
+
+    /// Says whether there are too few replicas for writes.
+    pub fn set_few_replicas(&self, on: bool) {
+        self.set(FEW_REPLICAS, on);
+    }
+
+    /// Whether there are too few replicas for writes.
+    #[must_use]
+    pub fn has_few_replicas(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & FEW_REPLICAS != 0
+    }
+
     /// Whether writes are refused because the log cannot be written.
     #[must_use]
     pub fn is_log_faulty(&self) -> bool {
@@ -96,6 +135,12 @@ impl Refusals {
         }
     }
 
+    /// Whether some commands are refused that change nothing.
+    #[inline]
+    pub(crate) fn concern_reads(&self) -> bool {
+        self.kinds.load(Ordering::Relaxed) & !(READ_ONLY | FEW_REPLICAS) != 0
+    }
+
     /// Whether some commands are refused.
     #[inline]
     pub(crate) fn are_any(&self) -> bool {
@@ -112,8 +157,49 @@ impl Refusals {
         }
     }
 
+    /// Lets a command pass that was queued before something was refused.
+    #[inline]
+    pub(crate) fn pass_queued(&self, spec: &CommandSpec, session: &Session) -> CommandResult {
+        // A transaction may make the server a replica.
+        let is_refused = self.are_any() && self.is_read_only() && !session.is_of_primary;
+        if is_refused && spec.flags.has(Flags::WRITE) {
+            Err(CommandError::fixed(NO_WRITES))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Lets a script or a function pass that says of itself what it does.
+    pub(crate) fn pass_flagged(
+        &self,
+        (changes_nothing, runs_stale): (bool, bool),
+        session: &Session,
+    ) -> CommandResult {
+        if !self.are_any() || session.is_of_primary {
+            return Ok(());
+        }
+        let shut = self.kinds.load(Ordering::Acquire);
+        if shut & STALE != 0 && !runs_stale {
+            return Err(CommandError::fixed(MASTER_DOWN));
+        }
+        if changes_nothing {
+            return Ok(());
+        }
+        if shut & READ_ONLY != 0 {
+            return Err(CommandError::fixed(NO_WRITING_SCRIPTS));
+        }
+        if shut & FEW_REPLICAS != 0 {
+            return Err(CommandError::fixed(TOO_FEW));
+        }
+        Ok(())
+    }
+
     #[cold]
     fn judge(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
+        // Who says what goes is refused nothing: otherwise the server would not be what it follows.
+        if session.is_of_primary {
+            return Ok(());
+        }
         let shut = self.kinds.load(Ordering::Acquire);
         let queue = match &session.transaction {
             Some(transaction) if spec.name == "EXEC" => transaction.queue(),
@@ -130,6 +216,20 @@ impl Refusals {
         }
         if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
+        }
+        let changes_data = |spec: &CommandSpec| spec.flags.has(Flags::WRITE);
+        if shut & FEW_REPLICAS != 0 && specs.clone().any(changes_data) {
+            return Err(CommandError::fixed(TOO_FEW));
+        }
+        if shut & READ_ONLY != 0 && specs.clone().any(changes_data) {
+            return Err(CommandError::fixed(NO_WRITES));
+        }
+        if shut & STALE != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::STALE)) {
+            return Err(CommandError::fixed(if session.in_script {
+                STALE_IN_SCRIPT
+            } else {
+                MASTER_DOWN
+            }));
         }
         if shut & LOADING != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::LOADING)) {
             return Err(CommandError::fixed(
@@ -155,6 +255,13 @@ pub fn log_fault_text(reason: &str) -> String {
     )
 }
 
+const NO_WRITES: &str = "READONLY You can't write against a read only replica.";
+const NO_WRITING_SCRIPTS: &str = "READONLY Can not run script with write flag on readonly replica.";
+const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
+const MASTER_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+const STALE_IN_SCRIPT: &str = "ERR Can not execute the command on a stale replica";
+
 /// Clients know it by its words.
 const NOT_SAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
     unable to persist to disk. Commands that may modify the data set are disabled, because this \
@@ -164,7 +271,7 @@ const NOT_SAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but 
 
 #[cfg(test)]
 mod tests {
-    use super::{NOT_SAVED, log_fault_text};
+    use super::*;
     use crate::testing::TestServer;
 
     const LOADS: &str = "LOADING Redis is loading the dataset in memory";
@@ -228,6 +335,71 @@ mod tests {
         assert_eq!(server.error("GET a"), LOADS);
         let spoilt = "EXECABORT Transaction discarded because of previous errors.";
         assert_eq!(server.error("EXEC"), spoilt);
+    }
+
+    #[test]
+    fn a_replica_writes_nothing_of_its_own() {
+        let mut server = TestServer::new();
+        server.run("SET a 1");
+        server.run("MULTI");
+        server.run("INCR a");
+        server.settings.refusals.set_read_only(true);
+        let aborted = format!("EXECABORT Transaction discarded because of: {NO_WRITES}");
+        assert_eq!(server.error("EXEC"), aborted);
+        for line in ["SET a 2", "DEL a", "FLUSHALL", "BLPOP l 0", "FUNCTION FLUSH"] {
+            assert_eq!(server.error(line), NO_WRITES, "{line}");
+        }
+        server.run("MULTI");
+        assert_eq!(server.error("INCR a"), NO_WRITES);
+        assert!(server.error("EXEC").starts_with("EXECABORT"));
+        let error = server.error("EVAL \"return redis.call('set','a','2')\" 1 a");
+        assert!(error.starts_with(NO_WRITES), "{error}");
+        assert_eq!(server.text("EVAL \"return redis.call('get','a')\" 1 a"), "1");
+        let (output, _) = server.pipeline(&["GET a", "SET a 2", "GET a"]);
+        let expected = format!("$1\r\n1\r\n-{NO_WRITES}\r\n$1\r\n1\r\n");
+        assert_eq!(output, expected.as_bytes());
+        server.run("PING");
+        // What the primary says is done.
+        server.set_primary(true);
+        assert_eq!(server.integer("INCR a"), 2);
+    }
+
+    #[test]
+    fn a_script_that_says_it_writes_does_not_begin_on_a_replica() {
+        let mut server = TestServer::new();
+        let eval = |flags: &str| format!("EVAL \"#!lua flags={flags}\\nreturn 1\" 0");
+        server.settings.refusals.set_read_only(true);
+        assert_eq!(server.error(&eval("")), NO_WRITING_SCRIPTS);
+        assert_eq!(server.integer(&eval("no-writes")), 1);
+        server.settings.refusals.set_stale(true);
+        assert_eq!(server.error(&eval("no-writes")), MASTER_DOWN);
+        assert_eq!(server.integer(&eval("no-writes,allow-stale")), 1);
+        let error = server.error("EVAL \"return redis.call('get','a')\" 1 a");
+        assert!(error.starts_with(STALE_IN_SCRIPT), "{error}");
+        assert_eq!(server.error("GET a"), MASTER_DOWN);
+        assert_eq!(server.text("INFO server"), "server");
+    }
+
+    #[test]
+    fn with_too_few_replicas_nothing_is_written() {
+        let mut server = TestServer::new();
+        server.settings.refusals.set_few_replicas(true);
+        assert_eq!(server.error("SET a 1"), TOO_FEW);
+        assert_eq!(server.error("EVAL \"#!lua\\nreturn 1\" 0"), TOO_FEW);
+        server.run("PING");
+        server.settings.refusals.set_few_replicas(false);
+        server.run("SET a 1");
+    }
+
+    /// PFCOUNT keeps what it counted, which is a write.
+    #[test]
+    fn what_is_counted_on_a_replica_is_not_kept() {
+        let mut server = TestServer::new();
+        server.run("PFADD k a b c");
+        let before = server.dump();
+        server.settings.refusals.set_read_only(true);
+        assert_eq!(server.integer("PFCOUNT k"), 3);
+        assert_eq!(server.dump(), before);
     }
 
     #[test]

@@ -18,11 +18,13 @@ use crate::port::{
     SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 use crate::push::Push;
+use crate::replication::{Copies, ReplicationPort, SyncRequest};
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::table;
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
+use crate::waiting::Progress;
 
 /// What the clock shows when a test begins.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -299,8 +301,7 @@ impl TestServer {
 
     /// Ends the wait of the client, whose time is over; what it is sent.
     pub(crate) fn gives_up_with(&mut self) -> Option<Vec<u8>> {
-        let durable = self.port.log_durable();
-        self.engine.give_up(&mut self.session, durable)
+        self.engine.give_up(&mut self.session, &self.port)
     }
 
     /// Ends the wait of the client, whose time is over; whether it did.
@@ -321,6 +322,11 @@ impl TestServer {
     /// The client.
     pub(crate) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Says whether the client is the primary that the server follows.
+    pub(crate) fn set_primary(&mut self, on: bool) {
+        self.session.is_of_primary = on;
     }
 
     /// Does what a worker does between commands.
@@ -454,6 +460,12 @@ pub(crate) struct TestPort {
     pub(crate) saves: Option<Result<SaveStart, SaveRefusal>>,
     /// How far the log is, if there is one.
     pub(crate) log: Option<LogPosition>,
+    /// Whether connections may be given the stream.
+    pub(crate) admits_sync: bool,
+    /// Whether the server is a replica.
+    pub(crate) is_replica: bool,
+    /// How many replicas have everything.
+    pub(crate) copies: Copies,
 }
 
 impl TestPort {
@@ -464,6 +476,35 @@ impl TestPort {
             push.write(&mut Reply::new(&mut buffer, Resp::V2));
         }
         String::from_utf8(buffer.to_vec()).expect("text")
+    }
+}
+
+impl Progress for TestPort {
+    fn durable(&self) -> u64 {
+        self.log_durable()
+    }
+
+    fn copies(&self, _sequence: u64) -> Copies {
+        self.copies
+    }
+}
+
+impl ReplicationPort for TestPort {
+    fn is_replica(&self) -> bool {
+        self.is_replica
+    }
+
+    fn admit_sync(
+        &mut self,
+        _session: &Session,
+        _request: &SyncRequest,
+    ) -> Result<(), CommandError> {
+        let refused = CommandError::fixed("ERR not allowed without a server");
+        self.admits_sync.then_some(()).ok_or(refused)
+    }
+
+    fn copies(&self, _sequence: u64) -> Copies {
+        self.copies
     }
 }
 

@@ -73,14 +73,15 @@ impl Environment {
         self.loading.end();
     }
 
-    /// Makes a change to whether data is loaded or clients are paused, then has the store hold removals exactly
+    /// Makes a change to whether data is loaded, clients are paused or the role changes, then has the store hold removals exactly
     /// while either is so. Every such change comes through here, one at a time: a thread that saw no pause would
     /// otherwise let removals go on after the OK of another thread's CLIENT PAUSE.
     pub fn hold_removals_after<T>(&self, change: impl FnOnce() -> T) -> T {
         let turn = self.removal_turn.0.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let changed = change();
-        let is_paused = self.settings.gate.paused_until_unix_ms() > 0;
+        let gate = &self.settings.gate;
+        let is_paused = gate.paused_until_unix_ms() > 0 || gate.changes_role();
         let is_loading = self.settings.refusals.is_loading();
         self.store.hold_removals(is_paused || is_loading);
         changed

@@ -32,6 +32,7 @@ impl InProcessServer {
         let node = Arc::new(Node::new(store, config, clock));
         node.set_keeper(Keeper::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
+        node.replication.begin(&node);
         Ok(Self { node, workers })
     }
 

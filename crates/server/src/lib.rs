@@ -26,6 +26,7 @@ mod oom_score;
 pub mod open_files;
 pub mod port;
 pub mod process;
+pub mod replication;
 pub mod runtime;
 #[cfg(feature = "tls")]
 pub mod secret;

@@ -20,7 +20,7 @@ use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer, Channels};
-use crate::aside::{Answer, Job};
+use crate::aside::{Answer, Job, in_pieces};
 use crate::audit::AuditWriter;
 use crate::clients::Clients;
 use crate::config::{
@@ -35,6 +35,7 @@ use crate::keeping::saving::Saving;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
 use crate::oom_score::OomRank;
+use crate::replication::Replication;
 use crate::secret::{self, Secret};
 use crate::tracker::Tracker;
 use crate::{identity, limits, open_files, process};
@@ -80,8 +81,8 @@ pub struct Node {
     pub rates: Rates,
     /// Identity of this run: 40 hexadecimal digits.
     pub run_id: String,
-    /// Identity of this history of writes: 40 hexadecimal digits.
-    pub replication_id: String,
+    /// Who follows whom.
+    pub replication: Replication,
     /// When it started.
     pub started_unix_ms: u64,
     workers: OnceLock<Arc<[WorkerLink]>>,
@@ -272,7 +273,7 @@ impl Node {
             keeper: OnceLock::new(),
             rates: Rates::default(),
             run_id: random.hex_id(),
-            replication_id: random.hex_id(),
+            replication: Replication::default(),
             started_unix_ms: clock.now_unix_ms(),
             workers: OnceLock::new(),
             jobs: Mutex::default(),
@@ -331,6 +332,7 @@ impl Node {
             limits::enforce_client_memory(self, bytes_max);
         }
         self.apply_durability(change.new);
+        self.replication.apply(self, change.new);
         self.log.set_level(change.new.log_level);
         Ok(())
     }
@@ -674,6 +676,38 @@ impl Node {
         for worker in self.workers() {
             worker.waker.wake();
         }
+        self.replication.log_moved(self);
+    }
+
+    /// Answers a client that waits, and lets it go on.
+    pub(crate) fn answer(&self, client: &ClientRecord, reply: Vec<u8>) {
+        // Before who ended the wait is answered, though its worker hears of it later.
+        client.set_flag(ClientRecord::BLOCKED, false);
+        if let Some(worker) = self.workers().get(client.worker) {
+            worker.post(Message::Served {
+                client: client.id,
+                place: client.place,
+                reply: in_pieces(&reply),
+            });
+        }
+    }
+
+    /// Ends the waits of all clients with an error, and their connections behind it.
+    pub(crate) fn unblock_all(&self, text: &str) {
+        for client in self.clients.all() {
+            let Some(waiter) = client.waiter().filter(|waiter| waiter.claim()) else {
+                continue;
+            };
+            let reply = waiter.subject.refusal(text);
+            self.answer(&client, reply);
+            if let Some(worker) = self.workers().get(client.worker) {
+                client.set_flag(ClientRecord::KILLED, true);
+                worker.post(Message::Kill {
+                    client: client.id,
+                    place: client.place,
+                });
+            }
+        }
     }
 
     /// Has writes refused for a fault of the log, or no longer, and tells the operator; whether that is new.
@@ -720,6 +754,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.stopping.swap(true, Ordering::AcqRel);
         if first {
+            self.replication.stop();
             self.broadcast(&Message::Stop);
             if let Some(waker) = self.main_waker.get() {
                 waker.wake();
@@ -824,6 +859,7 @@ impl Node {
         self.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
+        self.replication.upkeep(self);
         self.note_peak();
         self.tell_held_bytes();
     }

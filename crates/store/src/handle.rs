@@ -78,7 +78,7 @@ impl Handle {
     #[inline]
     pub fn begin(&mut self, now_unix_ms: u64) {
         match &mut self.way {
-            Way::Indexed(way) => way.local.now_unix_ms = now_unix_ms,
+            Way::Indexed(way) => way.local.set_time(now_unix_ms),
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.now_unix_ms = now_unix_ms,
         }
@@ -89,7 +89,7 @@ impl Handle {
     #[must_use]
     pub fn now_unix_ms(&self) -> u64 {
         match &self.way {
-            Way::Indexed(way) => way.local.now_unix_ms,
+            Way::Indexed(way) => way.local.stated_unix_ms,
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.now_unix_ms,
         }
@@ -749,6 +749,16 @@ impl Handle {
     pub fn set_unlimited(&mut self, on: bool) {
         match &mut self.way {
             Way::Indexed(way) => way.local.is_unlimited = on,
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
+
+    /// Says whether nothing is due to this handle, whatever the time: for who applies what another server says,
+    /// which found it when it ran. Effects are marked with the time all the same. It is not so in the beginning.
+    pub fn set_ageless(&mut self, on: bool) {
+        match &mut self.way {
+            Way::Indexed(way) => way.local.set_ageless(on),
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(_) => {}
         }

@@ -190,15 +190,30 @@ impl Store {
     #[must_use]
     pub fn holds_removals(&self) -> bool {
         self.shared()
-            .is_some_and(|shared| shared.holds_removals.load(Ordering::Relaxed))
+            .is_some_and(|shared| shared.holds_removals())
     }
 
     /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):
     /// readers do not see the expired ones, and a write to such a key still removes it.
     pub fn hold_removals(&self, on: bool) {
         if let Some(shared) = self.shared() {
-            shared.holds_removals.store(on, Ordering::Relaxed);
+            shared.set_holds_removals(on);
         }
+    }
+
+    /// Says whether another server says what goes (a replica): nothing expires and nothing is evicted, and neither
+    /// readers nor writers remove what is due. Readers do not see it; who [applies](crate::Handle::set_ageless)
+    /// what that server says does.
+    pub fn set_follower(&self, on: bool) {
+        if let Some(shared) = self.shared() {
+            shared.set_follower(on);
+        }
+    }
+
+    /// Whether another server says what goes.
+    #[must_use]
+    pub fn is_follower(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.is_follower())
     }
 
     /// Says what the process holds besides the store, which counts for the limit of memory.

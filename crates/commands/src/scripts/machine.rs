@@ -54,6 +54,8 @@ pub(crate) struct RunFlags {
     pub(crate) no_writes: bool,
     /// It may run when memory is full.
     pub(crate) allow_oom: bool,
+    /// It may run on a replica that has lost its primary.
+    pub(crate) allow_stale: bool,
 }
 
 impl RunFlags {
@@ -62,7 +64,8 @@ impl RunFlags {
         match flag {
             b"no-writes" => self.no_writes = true,
             b"allow-oom" => self.allow_oom = true,
-            b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
+            b"allow-stale" => self.allow_stale = true,
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
             _ => return false,
         }
         true

@@ -6,6 +6,7 @@ use base::crc::crc64;
 use structures::Object;
 
 use super::{Usage, opcode};
+use crate::VERSION_VALKEY;
 use crate::value;
 use crate::writer::{Style, write_length, write_length_u64, write_text};
 
@@ -59,7 +60,10 @@ pub struct Sizes {
 impl<W: Write> FileWriter<W> {
     /// Begins a file in the style's version, with a checksum or without.
     pub fn new(sink: W, style: Style, sums_up: bool) -> Self {
-        let buffer = format!("REDIS{:04}", style.version).into_bytes();
+        let buffer = match style.version {
+            VERSION_VALKEY => format!("VALKEY{VERSION_VALKEY:03}").into_bytes(),
+            version => format!("REDIS{version:04}").into_bytes(),
+        };
         Self {
             sink,
             style,

@@ -11,7 +11,7 @@ use commands::observer::AuditFilter;
 use commands::Threshold;
 use commands::observer;
 
-use super::{Durability, Tls};
+use super::{Durability, Replication, Tls};
 use crate::log::Level;
 use crate::notifications::Notifications;
 
@@ -129,6 +129,8 @@ pub struct Config {
     /// Which events of keys clients may hear of.
     pub notifications: Notifications,
 
+    /// Whom to follow, and how replicas are served.
+    pub replication: Replication,
     /// What is kept on disk, and how.
     pub durability: Durability,
     /// Encrypted connections.

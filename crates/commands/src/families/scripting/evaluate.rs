@@ -211,6 +211,8 @@ fn run_with_flags(
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
+        let kind = (flags.no_writes, flags.allow_stale);
+        context.settings.refusals.pass_flagged(kind, context.session)?;
         if is_full && !flags.allow_oom && !flags.no_writes {
             return Err(CommandError::fixed(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > \
