@@ -44,6 +44,12 @@ pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
     disk.sync_directory(&place.directory)
 }
 
+/// Whether a replacement was [decided](decide) that is not finished.
+#[must_use]
+pub fn is_decided(place: &Place) -> bool {
+    place.disk.open(&place.directory.join(DECIDED_NAME)).is_ok()
+}
+
 /// Does what is left of a replacement that was [decided](decide); whether there was one. Nobody has the log open.
 ///
 /// # Errors

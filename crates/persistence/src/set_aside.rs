@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::os_error::system_reason;
-use durability::log::{Frames, Log, Options, READ_BYTES_MAX, Read};
+use durability::log::{Log, Options, READ_BYTES_MAX, Read, frames};
 
 use crate::recovery::Place;
 
@@ -97,7 +97,7 @@ pub fn suffix(
         match cursor.read(at, READ_BYTES_MAX, &mut bytes) {
             Read::Frames { end, .. } => {
                 // Pieces of a long frame are kept, and not looked into.
-                for frame in Frames::new(&bytes, at).map_while(Result::ok) {
+                for frame in frames(at, &bytes) {
                     let mut is_write = false;
                     for effect in frame.effects() {
                         is_write = true;

@@ -29,6 +29,7 @@ use persistence::directory::{DataDirectory, DirectoryError};
 use persistence::import::{ImportError, import_rdb};
 use persistence::lines::Level;
 use persistence::rdb_beside::{self, RdbBeside};
+use persistence::replacement;
 use persistence::recovery::{self, Place, Recovered, RecoveryError, Target};
 
 /// What keeps the data of one server.
@@ -112,13 +113,14 @@ impl Keeper {
         let dir = node.config.current().dir.clone();
         let place = Place::within(&dir);
         let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
-        if there_is.is_none() {
+        if there_is.is_none() && !replacement::is_decided(&place) {
             return match target {
                 Target::End => Self::start(node),
                 _ => Err(OpenError::NothingToRecover(place.directory)),
             };
         }
         let taken = DataDirectory::take(&dir).map_err(OpenError::Directory)?;
+        replacement::finish(&place, &node.clock).map_err(OpenError::Checkpoint)?;
         // Who had it before may have replaced it until now.
         let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
         Self::with(node, Some((taken, manifest.unwrap_or_default())), target)
@@ -490,6 +492,10 @@ impl Around {
 
 impl Surroundings for Around {
     fn prepare(&self) -> Result<(), String> {
+        let node = self.node.upgrade();
+        if node.is_some_and(|node| node.replication.own.holds_log()) {
+            return Err("a replica of the own link goes on from the checkpoint it was given".to_owned());
+        }
         let mut taken = lock(&self.taken);
         if taken.is_some() {
             return Ok(());
@@ -518,7 +524,10 @@ impl Surroundings for Around {
     }
 
     fn in_force(&self, manifest: &Manifest) {
-        if let Err(error) = self.logging.cut(&self.place(), manifest) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        if let Err(error) = self.logging.cut(&node, &self.place(), manifest) {
             let error = system_reason(&error);
             self.tell(
                 Level::Warning,
@@ -526,9 +535,7 @@ impl Surroundings for Around {
             );
         }
         // What is in the log may count from now on.
-        if let Some(node) = self.node.upgrade() {
-            node.log_moved();
-        }
+        node.log_moved();
     }
 
     fn save_beside(

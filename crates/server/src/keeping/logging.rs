@@ -20,9 +20,13 @@ use crate::node::Node;
 use crate::process;
 use persistence::log_tail::LogTail;
 use persistence::recovery::Place;
+use persistence::replacement;
 
 /// How often it is looked whether everybody has taken up a log, and whether it is durable.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// So much of the log is kept for replicas that have yet to be sent it, or as much as the checkpoint has.
+const KEPT_BYTES_MIN: u64 = 1 << 30;
 
 const CHANGING: &str = "the log is just being begun or ended";
 
@@ -270,6 +274,52 @@ impl Logging {
         }
     }
 
+    /// Puts a checkpoint of another history in force, whose parts are durable, and begins the log anew behind it; nobody
+    /// states effects to either. For a replica that was given everything.
+    ///
+    /// # Errors
+    /// Why not. There may be no log then.
+    pub(crate) fn replace(
+        &self,
+        node: &Arc<Node>,
+        place: &Place,
+        manifest: &Manifest,
+        durability: &Durability,
+    ) -> Result<Arc<Log>, String> {
+        let _alone = lock(&self.files);
+        let taken = lock(&self.running).take();
+        if let Some(running) = taken {
+            // What it has is given up.
+            let _fault = running.end();
+        }
+        replacement::decide(place, manifest).map_err(|error| system_reason(&error))?;
+        let finished = replacement::finish(place, &node.clock);
+        finished.map_err(|fault| fault.to_string())?;
+        let start = manifest.log_sequence.unwrap_or(0);
+        self.set_end(start);
+        self.set_base(manifest);
+        let begun = Running::begin(node, place, durability, start, true);
+        let mut begun = begun.map_err(|error| system_reason(&error))?;
+        begun.counts.store(true, Ordering::Release);
+        begun.is_taken_up = true;
+        let log = Arc::clone(&begun.log);
+        *lock(&self.running) = Some(begun);
+        Ok(log)
+    }
+
+    /// Has everybody state effects to the log again, which somebody else appended to; comes back when they do.
+    pub(crate) fn resume(&self, node: &Node) {
+        let tail = {
+            let running = lock(&self.running);
+            let running = running.as_ref();
+            running.map(|it| LogTail::new(Arc::clone(&it.log), Arc::clone(&it.counts)))
+        };
+        if let Some(tail) = tail {
+            node.use_log(Some(Arc::new(tail)));
+            Self::wait_until_taken_up(node, &|| false);
+        }
+    }
+
     /// Ends the log: nothing goes to it any more, and what did is durable.
     ///
     /// # Errors
@@ -326,7 +376,7 @@ impl Logging {
     ///
     /// # Errors
     /// Those of the system; what is left is removed the next time.
-    pub fn cut(&self, place: &Place, manifest: &Manifest) -> io::Result<()> {
+    pub fn cut(&self, node: &Node, place: &Place, manifest: &Manifest) -> io::Result<()> {
         // Without a log the whole directory goes: not while there are files of the next one in it.
         let _alone = lock(&self.files);
         self.set_base(manifest);
@@ -335,7 +385,15 @@ impl Logging {
             running.counts.store(counts, Ordering::Release);
         }
         match (self.log(), manifest.log_sequence) {
-            (Some(log), Some(sequence)) => log.cut(sequence),
+            (Some(log), Some(sequence)) => {
+                let own = &node.replication.own;
+                own.terms.catch_up(&log);
+                own.terms.write_beside(place, manifest)?;
+                let needed = own.needed_from().filter(|from| {
+                    log.tail().saturating_sub(*from) <= manifest.bytes().max(KEPT_BYTES_MIN)
+                });
+                log.cut(needed.map_or(sequence, |from| from.min(sequence)))
+            }
             (None, None) => place.remove_log(),
             _ => Ok(()),
         }

@@ -18,7 +18,7 @@ use base::os_error::system_reason;
 use commands::{ServerPort, scripts};
 use durability::checkpoint::{Manifest, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
-use durability::log::{Follower, Frames, Log, READ_BYTES_MAX, Read};
+use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use persistence::environment::Environment;
 use persistence::recovery::{Onto, Place, load_checkpoint};
 use persistence::set_aside;
@@ -29,7 +29,7 @@ use replication::replica::OwnLog;
 use super::applier::Applier;
 use super::primary_link::BLOCK_BYTES;
 use super::replica_link::ReplicaData;
-use super::terms::Terms;
+use super::terms::{self, Terms};
 
 /// Of a frame that comes in pieces so much is kept until it is whole.
 const FRAME_BYTES_MAX: u64 = 1 << 32;
@@ -37,6 +37,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 32;
 const APPLY_BYTES: usize = 256 << 10;
 /// How often it is looked whether the log has room.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// A full sync may be so much longer than twice what was said of it.
+const SLACK_BYTES: u64 = 64 << 20;
 /// A manifest names so many parts at most.
 const PARTS_MAX: usize = 1 << 12;
 
@@ -90,6 +92,8 @@ pub(crate) struct AppliedLog<'h> {
     applied_unix_ms: u64,
     /// Effects of an older generation are in the checkpoint that the log goes on from.
     first_generation: u64,
+    /// The highest that was met.
+    generation: u64,
     bytes: Vec<u8>,
     sync: Option<Receiving>,
 }
@@ -122,10 +126,16 @@ impl<'h> AppliedLog<'h> {
             applied: log.tail(),
             applied_unix_ms: 0,
             first_generation: home.base().map_or(0, |base| base.generation),
+            generation: home.base().map_or(0, |base| base.generation),
             follower: Some(follower),
             bytes: Vec::new(),
             sync: None,
         })
+    }
+
+    /// The highest generation of what this node has.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     fn follower(&mut self) -> Result<&mut Follower, String> {
@@ -147,8 +157,8 @@ impl<'h> AppliedLog<'h> {
                 Read::Lapped { oldest } => break Err(format!("the log begins at {oldest}")),
                 Read::Damaged(error) => break Err(error.to_string()),
             }
-            let whole = Frames::first_length(&bytes).is_some_and(|length| length <= bytes.len() as u64);
-            if whole {
+            let length = frame_bytes(&bytes).unwrap_or(u64::MAX);
+            if length <= bytes.len() as u64 {
                 if let Err(reason) = self.apply_bytes(&bytes, notes_terms) {
                     break Err(reason);
                 }
@@ -165,11 +175,13 @@ impl<'h> AppliedLog<'h> {
         let (home, first) = (self.home, self.applied);
         let mut done = Ok(());
         home.with_port(&mut |server| {
-            done = Frames::new(bytes, first)
+            done = frames(first, bytes)
                 .try_for_each(|frame| {
-                    let frame = frame.map_err(str::to_owned)?;
                     if notes_terms {
                         home.terms().note(&frame);
+                    }
+                    for effect in frame.effects() {
+                        self.generation = self.generation.max(effect.generation);
                     }
                     self.applier.frame(&frame, self.first_generation, server)?;
                     self.applied = frame.sequence + frame.length;
@@ -218,6 +230,12 @@ impl<'h> AppliedLog<'h> {
         loaded
     }
 
+    fn has_keys(&mut self) -> bool {
+        let handle = self.applier.store();
+        let databases = handle.store().databases();
+        (0..databases).any(|database| handle.len(database) > 0)
+    }
+
     fn receive(&mut self, block: &Block<'_>) -> Result<(), String> {
         let place = self.home.place();
         let sync = self.sync.as_mut().ok_or("no full sync goes on")?;
@@ -238,6 +256,10 @@ impl<'h> AppliedLog<'h> {
         };
         let written = file.write_at(block.bytes, sync.offset);
         written.map_err(|error| system_reason(&error))?;
+        // A primary that never ends does not fill the disk.
+        if sync.bytes > sync.full.bytes.saturating_mul(2).saturating_add(SLACK_BYTES) {
+            return Err("more comes than the primary said".to_owned());
+        }
         sync.offset += block.bytes.len() as u64;
         sync.bytes += block.bytes.len() as u64;
         self.home.note_sync(sync.full.bytes, sync.bytes);
@@ -261,7 +283,7 @@ impl<'h> AppliedLog<'h> {
         let synced = place.disk.sync_directory(&directory);
         let synced = synced.and_then(|()| place.disk.sync_directory(&place.directory));
         synced.map_err(|error| system_reason(&error))?;
-        let manifest = Manifest::decode(end.manifest).map_err(|flaw| flaw.to_string())?;
+        let (manifest, lineage) = split_manifest(end.manifest)?;
         let is_expected = manifest.log_sequence == Some(sync.full.log_from)
             && manifest.generation == sync.full.generation
             && manifest.parts.len() == usize::from(sync.parts)
@@ -275,6 +297,8 @@ impl<'h> AppliedLog<'h> {
             directory: sync.directory,
             ..manifest
         };
+        let kept = terms::keep(&place, &manifest, lineage);
+        kept.map_err(|error| system_reason(&error))?;
         self.home.set_loading(Some(manifest.bytes()));
         let replaced = self.load(&manifest).and_then(|()| {
             // Nobody reads or appends to the log of before any more.
@@ -286,6 +310,9 @@ impl<'h> AppliedLog<'h> {
         self.follower = log.follower(FRAME_BYTES_MAX);
         self.applied = log.tail();
         self.first_generation = manifest.generation;
+        self.generation = self.generation.max(manifest.generation);
+        let known = terms::parse(lineage).unwrap_or_default();
+        self.home.terms().begin(known, log.tail());
         self.follower().map(|_| ())
     }
 
@@ -298,17 +325,31 @@ impl<'h> AppliedLog<'h> {
     }
 }
 
+/// The manifest of a full sync, and the terms behind it.
+fn split_manifest(bytes: &[u8]) -> Result<(Manifest, &str), String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let end = text.find("\nend ").and_then(|at| {
+        let rest = &text[at + 1..];
+        rest.find('\n').map(|line| at + 1 + line + 1)
+    });
+    let (manifest, lineage) = text.split_at(end.ok_or("the manifest is cut off")?);
+    let manifest = Manifest::decode(manifest.as_bytes()).map_err(|flaw| flaw.to_string())?;
+    if terms::parse(lineage).is_none() {
+        return Err("the terms of the log are malformed".to_owned());
+    }
+    Ok((manifest, lineage))
+}
+
 impl ReplicaData for AppliedLog<'_> {
     fn attach(&mut self) -> Attach {
         let log = self.log();
-        let mut statistics = self.applier.store().statistics();
         let lineage = self.home.terms().lineage();
         let start = lineage.last().map_or(0, |term| term.start);
         Attach {
             // A term that is not in the log any more begins at its end at most.
             end: log.appended.max(start),
             durable: log.durable.min(log.appended),
-            has_data: std::mem::take(&mut statistics.keys) > 0,
+            has_data: self.has_keys(),
             lineage,
             may_discard: false,
             is_damaged: self.follower.is_none(),
@@ -358,7 +399,7 @@ impl ReplicaData for AppliedLog<'_> {
         let base = base.filter(|base| base.log_sequence.is_some_and(|from| from <= to));
         let place = self.home.place();
         let log = Arc::clone(self.follower()?.log());
-        let kept = set_aside::suffix(&log, &place, to)?;
+        let kept = set_aside::suffix(&log, &place, &self.home.env().clock, to)?;
         self.home
             .env()
             .log

@@ -89,6 +89,8 @@ pub(crate) struct FullCopy {
     /// Where the directory of the manifest is.
     pub(crate) directory: PathBuf,
     pub(crate) manifest: Manifest,
+    /// The terms that begin below its sequence, as text.
+    pub(crate) terms: String,
     pub(crate) source: Source,
     /// Dropped when all of it was sent.
     pub(crate) pin: Box<dyn Any + Send>,
@@ -548,7 +550,6 @@ impl Sender {
         let read = reading.cursor.read(from, max, &mut bytes);
         let end = reading.log.tail_complete();
         let now_ms = self.links.home.now_ms();
-        let id = self.id;
         let next = match read {
             Read::Frames { end: sent, .. } => {
                 let actions = self
@@ -585,7 +586,6 @@ impl Sender {
                 self.recover()
             }
         };
-        let _ = id;
         self.bytes = bytes;
         Ok(next)
     }
@@ -626,14 +626,13 @@ impl Sender {
             self.send_part(&copy, &path, (full.sync, part_number), part.bytes)?;
         }
         let sequence = self.reading()?.log.tail_complete();
-        let text = manifest.encode();
+        let text = manifest.encode() + &copy.terms;
         let end = SyncEnd {
             sync: full.sync,
             sequence,
             manifest: text.as_bytes(),
         };
-        let id = self.id;
-        let sent = self.with_primary(|primary, _| primary.on_sync_sent(id, end));
+        let sent = self.with_primary(|primary, id| primary.on_sync_sent(id, end));
         for action in sent.unwrap_or_default() {
             if let Action::Send(_, message) = action {
                 self.send(&message)?;

@@ -322,6 +322,11 @@ impl Stream {
         }
     }
 
+    /// Lets go of the log: somebody else appends to it from now on.
+    pub(super) fn let_go(&self) {
+        *self.counting() = None;
+    }
+
     /// Ends the log in memory some time behind the last replica.
     pub(super) fn upkeep(&self, node: &Node, has_replicas: bool) {
         if !self.has_memory.load(Ordering::Relaxed) {

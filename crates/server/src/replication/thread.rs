@@ -110,6 +110,7 @@ impl Replication {
             return;
         }
         self.begin_term(node);
+        self.own.take_over(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
