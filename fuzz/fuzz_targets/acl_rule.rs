@@ -2,11 +2,15 @@
 //! is accepted is shown as rules that make the same user.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use access::{
-    ChannelUse, CommandId, Defaults, KeyUse, Request, Rules, merge_selectors, parse_file,
+    Catalog, ChannelUse, CommandId, Defaults, KeyUse, Request, Rules, merge_selectors, parse_file,
 };
-use commands::catalog;
 use libfuzzer_sys::fuzz_target;
+
+/// What rules can name.
+static CATALOG: LazyLock<&Catalog> = LazyLock::new(|| commands::table().catalog());
 
 fuzz_target!(|input: &[u8]| {
     let Some((&flags, text)) = input.split_first() else {
@@ -20,13 +24,13 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(merged) = merge_selectors(&words) {
         for rule in &merged {
             let before = rules.clone();
-            if rules.apply(rule, catalog(), defaults).is_err() {
+            if rules.apply(rule, &CATALOG, defaults).is_err() {
                 assert_eq!(rules, before, "a refused rule changed something");
             }
         }
     }
     let line = [b"user x ", rules.text().as_slice()].concat();
-    let users = parse_file(&line, catalog(), defaults);
+    let users = parse_file(&line, &CATALOG, defaults);
     let users = users.unwrap_or_else(|errors| panic!("{}: {errors:?}", line.escape_ascii()));
     let [(name, again)] = users.as_slice() else {
         panic!("{} users in {}", users.len(), line.escape_ascii());
@@ -37,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(!again.loses_channels(&rules) && !rules.loses_channels(again));
     for one in rules.selectors() {
         let keys = one.keys_text();
-        for command in 0..CommandId::try_from(catalog().len()).unwrap_or(CommandId::MAX) {
+        for command in 0..CommandId::try_from(CATALOG.len()).unwrap_or(CommandId::MAX) {
             let request = Asked {
                 command,
                 words: &words,

@@ -8,13 +8,18 @@
 #![no_main]
 
 use std::io::Read;
+use std::sync::LazyLock;
 
+use engine::Table;
 use libfuzzer_sys::fuzz_target;
 use persistence::aof::Manifest;
 use persistence::aof::course::{self, Taker};
 use persistence::aof::reader::{AofReader, Cut, ReadFault};
 use persistence::replay::ReplayFault;
 use store::DatabaseId;
+
+/// The commands that a file may hold.
+static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);
 
 const DATABASES: DatabaseId = 4;
 /// Longer lines of a manifest are refused.
@@ -44,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
         requests,
         last: None,
     };
-    if let Ok(left_out) = course::read(bytes, 0, DATABASES, &mut held) {
+    if let Ok(left_out) = course::read(*TABLE, bytes, 0, DATABASES, &mut held) {
         assert!(held.last < left_out.or(Some(u64::MAX)));
     }
 });

@@ -44,13 +44,14 @@ const MIRI_CASES: &str = "4";
 const QEMU_MAJOR_MIN: u32 = 9;
 
 /// The rooms whose tests run under QEMU.
-const ROOMS: [&str; 7] = [
+const ROOMS: [&str; 8] = [
     "base",
     "access",
     "protocol",
     "structures",
     "rdb",
     "store",
+    "engine",
     "commands",
 ];
 

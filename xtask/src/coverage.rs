@@ -18,7 +18,7 @@ use crate::{toolchain, tools, workspace_root};
 const COVERED_MIN: f64 = 80.0;
 /// Files named for each room, those with the most lines that no test runs.
 const FILES_SHOWN: usize = 4;
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "base",
     "access",
     "protocol",
@@ -28,6 +28,7 @@ const ROOMS: [&str; 13] = [
     "durability",
     "store",
     "scripting",
+    "engine",
     "commands",
     "tls",
     "tool",

@@ -1,9 +1,8 @@
 //! Elements by chance: what SRANDMEMBER, SPOP, HRANDFIELD and ZRANDMEMBER have in common.
 
 use base::random::Prng;
-
-use crate::args::Args;
-use crate::error::CommandError;
+use engine::args::Args;
+use engine::error::CommandError;
 
 /// The most draws with repetition that one command makes.
 const DRAWS_MAX: u64 = 10_000_000;

@@ -1,8 +1,7 @@
 //! The HELP subcommand of containers.
 
+use engine::error::CommandResult;
 use protocol::Reply;
-
-use crate::error::CommandResult;
 
 /// Writes the lines that every container's HELP has around its own.
 pub(crate) fn write(reply: &mut Reply<'_>, container: &str, lines: &[&str]) -> CommandResult {
@@ -19,7 +18,7 @@ pub(crate) fn write(reply: &mut Reply<'_>, container: &str, lines: &[&str]) -> C
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn help_ends_as_that_of_redis_7_2() {

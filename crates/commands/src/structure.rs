@@ -13,12 +13,11 @@
 //! Both refuse a key that holds something else, and `change` removes a key whose structure became
 //! empty. A change writes its reply inside the closure: it runs exactly once.
 
+use engine::context::Context;
+use engine::error::CommandError;
 use protocol::Reply;
 use store::{Key, StoreError};
 use structures::{AHEAD_MAX, ELEMENT_BYTES_MAX, Element, Structure};
-
-use crate::context::Context;
-use crate::error::CommandError;
 
 /// Shows the structure at a key to `visit`, with the reply to write to; an absent key as `None`.
 /// What `visit` wrote is taken back when it is run again.

@@ -2,10 +2,9 @@
 
 use base::glob::{self, Case};
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::error::CommandError;
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::error::CommandError;
 
 /// Elements visited by one step of a walk that has no COUNT.
 const COUNT_DEFAULT: usize = 10;

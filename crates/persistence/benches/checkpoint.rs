@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use base::clock::{Clock as _, SystemClock};
 use base::courtesy::Courtesy;
-use commands::Settings;
 use durability::checkpoint::Lineage;
 use durability::disk::SystemDisk;
+use engine::Settings;
 use persistence::bodies::Existing;
 use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use persistence::key_delay::KeyDelay;
@@ -100,7 +100,7 @@ fn main() {
         directory: directory.clone(),
         clock: Arc::new(SystemClock::new()),
         lineage: Lineage::default(),
-        courtesy: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
+        background: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
         writers: writers_for(THREADS),
         surroundings: Arc::new(()),
     });

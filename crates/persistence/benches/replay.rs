@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
 
 use base::clock::{Clock, SystemClock};
-use commands::Settings;
+use engine::Settings;
 use persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use protocol::encode_request;
 use store::{Options, Store};
@@ -41,7 +41,7 @@ fn main() {
     if is_chosen("serial") {
         let store = Store::new(&Options::default()).unwrap();
         measure("serial", || {
-            let mut replayer = Replayer::new(&store, &like, Origin::Own);
+            let mut replayer = Replayer::new(testkit::table(), &store, &like, Origin::Own);
             for round in 0..ROUNDS {
                 for (position, request) in (round * KEYS..).zip(&requests) {
                     replayer.command(position, 0, request).unwrap();
@@ -57,14 +57,21 @@ fn main() {
         }
         let store = Store::new(&Options::default()).unwrap();
         measure(&name, || {
-            let fed = replay_in_parallel(&store, &like, Origin::Own, threads, |feed| {
-                for round in 0..ROUNDS {
-                    for (position, request) in (round * KEYS..).zip(&requests) {
-                        feed.command(position, 0, request)?;
+            let fed = replay_in_parallel(
+                testkit::table(),
+                &store,
+                &like,
+                Origin::Own,
+                threads,
+                |feed| {
+                    for round in 0..ROUNDS {
+                        for (position, request) in (round * KEYS..).zip(&requests) {
+                            feed.command(position, 0, request)?;
+                        }
                     }
-                }
-                Ok::<_, ReplayFault>(())
-            });
+                    Ok::<_, ReplayFault>(())
+                },
+            );
             fed.unwrap();
         });
     }

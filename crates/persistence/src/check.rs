@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use engine::{Settings, Table};
 use rdb::file::{Checksum, Fault, FileError, FileReader, Item, Record};
 use rdb::{Malformed, Value};
 use structures::Kind;
@@ -34,9 +35,9 @@ pub struct Checked {
     pub is_good: bool,
 }
 
-/// Checks the files at `paths`.
+/// Checks the files at `paths`, which hold commands of `table`.
 #[must_use]
-pub fn files(paths: &[PathBuf]) -> Checked {
+pub fn files(table: &'static Table, paths: &[PathBuf]) -> Checked {
     let mut checked = Checked {
         text: String::new(),
         is_good: !paths.is_empty(),
@@ -53,7 +54,7 @@ pub fn files(paths: &[PathBuf]) -> Checked {
         }
         for (path, place) in append_only::expand(path) {
             let (findings, outcome) = match place {
-                Ok(place) => file(&path, place),
+                Ok(place) => file(table, &path, place),
                 Err(damage) => (Findings::default(), Err(damage)),
             };
             checked.add(&path, &findings, outcome);
@@ -115,16 +116,21 @@ struct Place {
     is_last: bool,
 }
 
-fn file(path: &Path, place: Place) -> (Findings, Result<(), Damage>) {
+fn file(table: &'static Table, path: &Path, place: Place) -> (Findings, Result<(), Damage>) {
     let mut findings = Findings::default();
     let outcome = File::open(path)
         .map_err(Damage::System)
-        .and_then(|file| open_file(file, place, &mut findings));
+        .and_then(|file| open_file(table, file, place, &mut findings));
     (findings, outcome)
 }
 
 /// Records, then requests; a file may have either of them or both.
-fn open_file(mut file: File, place: Place, findings: &mut Findings) -> Result<(), Damage> {
+fn open_file(
+    table: &'static Table,
+    mut file: File,
+    place: Place,
+    findings: &mut Findings,
+) -> Result<(), Damage> {
     let mut offset = 0;
     let has_requests = append_only::are_requests_at(&mut file, offset)?;
     if !(has_requests || place.is_of_log && file.metadata()?.len() == 0) {
@@ -135,12 +141,12 @@ fn open_file(mut file: File, place: Place, findings: &mut Findings) -> Result<()
             return Ok(reader.expect_nothing_behind()?);
         }
     }
-    append_only::requests(&mut file, offset, place, findings).map_err(Damage::Log)
+    append_only::requests(table, &mut file, offset, place, findings).map_err(Damage::Log)
 }
 
 /// Reads records up to their end.
 fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>, Damage> {
-    let limits = commands::Settings::default().value_limits();
+    let limits = Settings::default().value_limits();
     let mut reader = FileReader::open(source, limits)?;
     let version = reader.version();
     findings.version = version;
@@ -306,14 +312,14 @@ mod tests {
         file[at] ^= 1;
         let path = std::env::temp_dir().join(format!("iolite-check-{}.rdb", std::process::id()));
         std::fs::write(&path, &file).unwrap();
-        let checked = files(std::slice::from_ref(&path));
+        let checked = files(testkit::table(), std::slice::from_ref(&path));
         std::fs::remove_file(&path).unwrap();
         assert!(!checked.is_good);
         let offset = format!("  DAMAGED: at offset {}: the checksum is ", file.len() - 8);
         assert!(checked.text.contains(&offset), "{}", checked.text);
         assert!(checked.text.contains("database 3: 2 keys"));
-        let missing = files(&[path]);
+        let missing = files(testkit::table(), &[path]);
         assert!(!missing.is_good && missing.text.contains("No such file"));
-        assert!(!files(&[]).is_good);
+        assert!(!files(testkit::table(), &[]).is_good);
     }
 }

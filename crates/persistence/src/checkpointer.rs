@@ -281,7 +281,7 @@ pub struct Setup {
     /// Whose history of writes it is.
     pub lineage: Lineage,
     /// How those who work on a checkpoint step back for others. Nobody else uses it as a guest.
-    pub courtesy: Arc<Courtesy>,
+    pub background: Arc<Courtesy>,
     /// How many threads write; see [`writers_for`].
     pub writers: usize,
     /// The log of operations, and who reads messages.
@@ -445,12 +445,12 @@ impl Checkpointer {
     /// Somebody waits: nothing is made politely, neither his checkpoint nor the one before it.
     fn add_waiter(&self, state: &mut State) {
         state.waiters += 1;
-        self.setup.courtesy.set_hurry(true);
+        self.setup.background.set_hurry(true);
     }
 
     fn remove_waiter(&self, state: &mut State) {
         state.waiters -= 1;
-        self.setup.courtesy.set_hurry(state.waiters > 0);
+        self.setup.background.set_hurry(state.waiters > 0);
     }
 
     /// What a checkpoint came to; none while it is to be made.
@@ -647,7 +647,7 @@ impl Checkpointer {
             why,
             started_unix_ms: self.setup.clock.now_unix_ms(),
             started_ns: self.setup.clock.monotonic_ns(),
-            worked_before_ns: self.setup.courtesy.worked_ns(),
+            worked_before_ns: self.setup.background.worked_ns(),
             attempt: Arc::clone(&attempt),
         });
         attempt
@@ -658,7 +658,7 @@ impl Checkpointer {
         let mut state = self.state();
         let running = state.running.take()?;
         let ended_ns = self.setup.clock.monotonic_ns();
-        let worked_ns = self.setup.courtesy.worked_ns() - running.worked_before_ns;
+        let worked_ns = self.setup.background.worked_ns() - running.worked_before_ns;
         let outcome = Outcome {
             why: running.why,
             result: made.result,

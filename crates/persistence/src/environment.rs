@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
-use commands::Settings;
+use engine::{Settings, Table};
 use store::Store;
 
+use crate::followed::FollowedStream;
 use crate::key_delay::KeyDelay;
 use crate::lines::Lines;
 use crate::loading::Loading;
@@ -18,6 +19,8 @@ use crate::loading::Loading;
 pub struct Environment {
     /// The keyspace that is filled and written.
     pub store: Arc<Store>,
+    /// The commands that are applied again.
+    pub table: &'static Table,
     /// What commands check; says to clients that data is being loaded.
     pub settings: Arc<Settings>,
     /// Time.
@@ -34,6 +37,8 @@ pub struct Environment {
     pub redis_version: &'static str,
     /// Bytes that the process holds outside of the store.
     pub other_bytes: AtomicU64,
+    /// Which stream of a Redis primary the data is of.
+    pub followed: FollowedStream,
     /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
     pub removal_turn: RemovalTurn,
 }
@@ -45,9 +50,10 @@ pub struct RemovalTurn(Mutex<()>);
 impl Environment {
     /// One for this store, with nobody who reads lines, one thread and no version; for tests and tools to change.
     #[must_use]
-    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(table: &'static Table, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
+            table,
             settings: Arc::default(),
             clock,
             log: Arc::new(()),
@@ -56,6 +62,7 @@ impl Environment {
             threads: 1,
             redis_version: "",
             other_bytes: AtomicU64::new(0),
+            followed: FollowedStream::default(),
             removal_turn: RemovalTurn::default(),
         }
     }
@@ -110,7 +117,7 @@ mod tests {
     fn removals_are_held_while_data_is_loaded_or_clients_are_paused() {
         let store = Store::new(&store::Options::default()).unwrap();
         let clock = Arc::new(ManualClock::at_unix_ms(1_000));
-        let env = Environment::new(store, clock);
+        let env = Environment::new(testkit::table(), store, clock);
         let holds = || env.store.holds_removals();
         let pause = || env.settings.gate.pause(5_000, true, 1_000);
         env.begin_loading(0);

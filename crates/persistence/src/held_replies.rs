@@ -21,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use commands::{Gate, LogPosition};
+use engine::{Gate, LogPosition};
 
 use crate::tail::{Appended, BEFORE_LOG, Tail};
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use commands::scripts;
+use engine::scripts;
 use rdb::file::{Checksum, Fault, FileError, FileReader, Item, Record, Usage, read_body};
 use rdb::{Limits, Malformed, Reader, Value, value};
 use store::{DatabaseId, Deadline, Handle, Owned, StoreError, Use};

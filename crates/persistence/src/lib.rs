@@ -9,9 +9,12 @@
 //!                           store ──► sink ──► log ──► recovery ──► replay
 //! ```
 //!
+//! What a running server keeps is owned by [`running::Persistence`]; the life of the log, by
+//! [`log_owner::LogOwner`]; replies that wait for the log, by [`held_replies::HeldReplies`].
+//!
 //! This room has never heard of a server, its workers or its configuration. What it needs of them it takes as
 //! values and ports of its own: an [`environment::Environment`] to work in, [`lines::Lines`] to tell the
-//! operator, [`checkpointer::Surroundings`] of a checkpoint.
+//! operator, a [`host::Host`] around what is kept.
 
 #![forbid(unsafe_code)]
 
@@ -23,17 +26,23 @@ pub mod checkpointer;
 pub mod directory;
 pub mod environment;
 pub mod export;
+pub mod followed;
 pub mod held_replies;
+pub mod host;
 pub mod import;
 pub mod key_delay;
 pub mod lines;
 pub mod loader;
 pub mod loading;
+pub mod log_in_use;
+pub mod log_owner;
 pub mod log_tail;
 pub mod rdb_beside;
+pub mod rdb_stream;
 pub mod recovery;
 pub mod replacement;
 pub mod replay;
+pub mod running;
 pub mod set_aside;
 pub mod sink;
 pub mod tail;

@@ -97,7 +97,7 @@ mod tests {
     fn env() -> Environment {
         let store = Store::new(&Options { databases: 4 }).unwrap();
         let clock = ManualClock::at_unix_ms(1_800_000_000_000);
-        Environment::new(store, Arc::new(clock))
+        Environment::new(testkit::table(), store, Arc::new(clock))
     }
 
     fn put(env: &Environment, key: &str) {

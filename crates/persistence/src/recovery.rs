@@ -13,10 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use commands::scripts;
 use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
 use durability::log::{self, LogError, Reader, Shape, Tail};
+use engine::scripts;
 
 use super::bodies::Existing;
 use super::directory;
@@ -454,7 +454,8 @@ fn replay_log(
         target,
     };
     let read = |feed: &mut Feed| replay.run(feed);
-    let (mut end, replayed) = replay_in_parallel(&env.store, like, Origin::Own, threads, read)?;
+    let (mut end, replayed) =
+        replay_in_parallel(env.table, &env.store, like, Origin::Own, threads, read)?;
     end.effects = replayed.commands;
     Ok(end)
 }

@@ -23,11 +23,11 @@ use std::sync::atomic::Ordering;
 
 use base::clock::ManualClock;
 use base::random::Prng;
-use commands::{
-    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share,
-    Threshold,
-};
 use durability::log::Parts;
+use engine::{
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share,
+    Table, Threshold,
+};
 use protocol::{Batch, Decoder, Limits, ReplyBuffer, Request, Value, decode_value};
 use store::{DatabaseId, Store};
 
@@ -188,11 +188,18 @@ pub struct Replayer {
 impl Replayer {
     /// One that applies commands to `store`, as a server with these settings would.
     #[must_use]
-    pub fn new(store: &Arc<Store>, like: &Settings, origin: Origin) -> Self {
+    pub fn new(table: &'static Table, store: &Arc<Store>, like: &Settings, origin: Origin) -> Self {
         let mut handle = store.handle();
         handle.set_unlimited(true);
         let clock = Arc::new(ManualClock::at_unix_ms(0));
-        let engine = Engine::new(handle, Arc::new(settings(like)), clock, Prng::seeded(0)).of_log();
+        let engine = Engine::new(
+            table,
+            handle,
+            Arc::new(settings(like)),
+            clock,
+            Prng::seeded(0),
+        )
+        .of_log();
         let address = || String::from("replay");
         let client = ClientRecord::new(0, address(), address(), 0, -1, 0);
         Self {

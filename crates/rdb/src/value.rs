@@ -150,6 +150,21 @@ pub fn type_code_of(object: &Object, style: Style) -> u8 {
     }
 }
 
+/// Whether a body of this type, as it is written in some version, is also one of this version: [`write()`] could
+/// have written it.
+#[must_use]
+pub fn is_type_of(type_code: u8, version: u16) -> bool {
+    match type_code {
+        code::STRING | code::SET | code::SET_INTSET | code::SORTED_SET | code::HASH => true,
+        code::LIST_LISTPACKS | code::SORTED_SET_LISTPACK | code::HASH_LISTPACK => version >= 10,
+        code::SET_LISTPACK | code::STREAM => version >= 11,
+        code::HASH_DEADLINES | code::HASH_LISTPACK_DEADLINES => {
+            version == hashes::DEADLINES_VERSION
+        }
+        _ => false,
+    }
+}
+
 /// Writes the body of a value. O(n).
 pub fn write(value: &Value, style: Style, out: &mut impl Output) {
     match value {

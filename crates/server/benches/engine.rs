@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::clock::{Clock, SystemClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Session, Share};
+use engine::{ClientRecord, Engine, Session, Share};
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin, Settings, SharedConfig};
 use server::node::Node;
@@ -33,9 +33,15 @@ impl Bench {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Store::new(&store::Options::default()).unwrap();
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
-        let node = Node::new(store, config, Arc::clone(&clock));
+        let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
         let settings = Arc::clone(&node.settings);
-        let engine = Engine::new(node.store.handle(), settings, clock, Prng::seeded(1));
+        let engine = Engine::new(
+            node.env.table,
+            node.store.handle(),
+            settings,
+            clock,
+            Prng::seeded(1),
+        );
         let client = ClientRecord::new(1, String::new(), String::new(), 0, -1, 0);
         Self {
             node,

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-pub use commands::AllocatorMemory;
+pub use engine::AllocatorMemory;
 
 /// An allocator that the server can ask.
 pub trait Allocator: Sync {

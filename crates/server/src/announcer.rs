@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use commands::TopicKind;
+use engine::TopicKind;
 use store::{Event, EventClass, EventSink};
 
 use crate::exchange::Exchange;

@@ -23,16 +23,15 @@ use std::thread::JoinHandle;
 
 use base::mapped_bytes::MappedBytes;
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Session, Share, Transaction, Watches};
+use engine::{ClientRecord, Engine, Session, Share, Transaction, Watches};
 use protocol::{ReplyBuffer, Resp};
 use reactor::ConnectionId;
 use store::DatabaseId;
 
 use crate::announcer;
-use crate::keeping::logging::Logging;
 use crate::node::{Message, Node};
 use crate::port::Port;
-use persistence::tail::{Appended, Taker};
+use persistence::log_in_use::LogUser;
 
 /// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
 /// once would take a worker longer than it should be away from its clients. For the same reason they are not on
@@ -112,6 +111,7 @@ impl Aside {
     pub fn start(node: &Arc<Node>) -> io::Result<Self> {
         let (jobs, received): (Sender<Job>, _) = channel();
         let engine = Engine::new(
+            node.env.table,
             node.handle(&Arc::default()),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
@@ -120,14 +120,11 @@ impl Aside {
         let engine = engine.among(Arc::clone(&node.waiters)).aside();
         node.set_aside(jobs, engine.counters());
         let node = Arc::clone(node);
-        let keeping = Keeping {
-            appended: Appended::default(),
-            taker: node.log_in_use.join(),
-        };
-        keeping.taker.set_idle(true);
+        let log_user = node.log_in_use.join();
+        log_user.set_idle(true);
         let thread = std::thread::Builder::new()
             .name("aside".into())
-            .spawn(move || work(&node, engine, &Queue::of(received), &keeping))?;
+            .spawn(move || work(&node, engine, &Queue::of(received), &log_user))?;
         Ok(Self { thread })
     }
 
@@ -175,42 +172,24 @@ impl Queue {
     }
 }
 
-/// What the thread appends to.
-struct Keeping {
-    appended: Appended,
-    taker: Arc<Taker>,
-}
-
-impl Keeping {
-    /// Takes up the log that is in use now.
-    fn take_up_log(&self, node: &Node, engine: &mut Engine) {
-        let version = node.log_in_use.version();
-        if version != self.taker.version() {
-            let log = node.log_in_use.get();
-            let sink = log.map(|log| log.sink(&self.appended));
-            engine.store().set_sink(sink);
-            self.taker.take_up(version);
-        }
-    }
-}
-
-fn work(node: &Node, mut engine: Engine, queue: &Queue, keeping: &Keeping) {
+fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
     while let Some(mut job) = queue.next() {
-        keeping.taker.set_idle(false);
-        keeping.take_up_log(node, &mut engine);
-        let before = keeping.appended.end();
+        log_user.set_idle(false);
+        let _whichever = log_user.take_up(engine.store());
+        let before = log_user.appended().end();
         let mut message = run(node, &mut engine, &mut job, queue);
         if let Message::Answer { log_end, .. } = &mut message {
-            let end = keeping.appended.end();
+            let end = log_user.appended().end();
             *log_end = (end != before).then_some(end);
         }
-        keeping.taker.set_idle(true);
-        if node.log_in_use.version() != keeping.taker.version() {
+        log_user.set_idle(true);
+        if log_user.is_late() {
             // Whoever waits for a key of the job is not to wait for this, too.
             node.broadcast(&Message::KeysFree);
             // Who had the log begun hears of it when all effects go to it; but a script may have no end.
             let scripts = &node.settings.scripts.running;
-            Logging::wait_until_taken_up(node, &|| scripts.busy().is_some());
+            let is_given_up = || node.is_stopping() || scripts.busy().is_some();
+            node.log_in_use.wait_until_taken_up(&is_given_up);
         }
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {

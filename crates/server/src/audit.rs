@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use commands::observer::AuditSink;
+use engine::observer::AuditSink;
 
 /// Lines on the way, at most.
 const LINES_MAX: usize = 4096;
@@ -87,7 +87,7 @@ fn write(mut place: Place, lines: &Receiver<String>) {
 mod tests {
     use std::time::Duration;
 
-    use commands::observer::AuditSink as _;
+    use engine::observer::AuditSink as _;
     use testkit::patience::Patience;
     use testkit::process::temporary_directory;
 

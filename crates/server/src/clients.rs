@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use commands::{ClientCondition, ClientFilter, ClientKind, ClientRecord, table};
+use engine::{ClientCondition, ClientFilter, ClientKind, ClientRecord, Table};
 
 use crate::limits;
 
@@ -222,7 +222,7 @@ fn kind_of(client: &ClientRecord) -> ClientKind {
 /// One line of CLIENT LIST, without its line end: the fields of Valkey 8 in its order, and what it does not
 /// have behind the library.
 #[must_use]
-pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
+pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names().clone();
     let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
     let subscriptions = client
@@ -256,7 +256,7 @@ pub fn describe(client: &ClientRecord, now_unix_ms: u64) -> String {
         ssub = subscriptions[2],
         total = limits::held_by(client),
         events = if output_bytes > 0 { "rw" } else { "r" },
-        command = last_command(client),
+        command = last_command(table, client),
         user = names.user,
         resp = client.resp.load(Ordering::Relaxed),
         library = names.library_name,
@@ -296,9 +296,9 @@ fn flags(client: &ClientRecord) -> String {
     }
 }
 
-fn last_command(client: &ClientRecord) -> &'static str {
+fn last_command(table: &Table, client: &ClientRecord) -> &'static str {
     let index = client.last_command.load(Ordering::Relaxed);
-    table().full_name(index).unwrap_or("NULL")
+    table.full_name(index).unwrap_or("NULL")
 }
 
 #[cfg(test)]

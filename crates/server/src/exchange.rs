@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use base::glob::{self, Case};
-use commands::{Published, Push, Topic, TopicKind};
+use engine::{Published, Push, Topic, TopicKind};
 
 use crate::mail::{Address, Letter};
 use crate::node::WorkerLink;

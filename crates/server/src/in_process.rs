@@ -9,7 +9,7 @@ use reactor::{InProcessPeer, in_process_pair};
 use store::Store;
 
 use crate::config::{Origin, Settings, SharedConfig};
-use crate::keeping::keeper::Keeper;
+use crate::keeping::kept;
 use crate::node::Node;
 use crate::runtime::Workers;
 
@@ -29,8 +29,8 @@ impl InProcessServer {
     /// When the process may have no more descriptors or threads.
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
-        let node = Arc::new(Node::new(store, config, clock));
-        node.set_keeper(Keeper::start(&node).map_err(io::Error::other)?);
+        let node = Arc::new(Node::new(commands::table(), store, config, clock));
+        node.set_persistence(kept::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         node.replication.begin(&node);
         Ok(Self { node, workers })

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use access::Reason;
 use base::memory_size::human;
 use base::words::quote;
-use commands::{ServerMemory, TopicKind, table};
+use engine::{ServerMemory, TopicKind};
 use store::{DatabaseId, Handle, Statistics};
 
 use crate::allocator;
@@ -258,12 +258,10 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("maxmemory", config.memory_bytes_max);
     report.field("maxmemory_policy", policy_name(report.node));
     fragmentation(report);
-    report.zeros(&[
-        "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-    ]);
+    report.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
+    let backlog = report.node.replication.stream.memory_bytes();
+    report.field("mem_replication_backlog", backlog);
+    report.field("mem_total_replication_buffers", backlog);
     let memory = report.memory;
     report.field("mem_clients_normal", memory.clients);
     report.zeros(&["mem_cluster_links"]);
@@ -527,7 +525,7 @@ fn seconds(microseconds: u64) -> String {
 fn command_statistics(report: &mut Report<'_>) {
     for (index, counters) in (0..).zip(report.node.counts().rows) {
         if counters.calls + counters.rejected > 0 {
-            let name = table().full_name(index).unwrap_or_default();
+            let name = report.node.env.table.full_name(index).unwrap_or_default();
             report.field(
                 &format!("cmdstat_{name}"),
                 format_args!(
@@ -557,7 +555,7 @@ fn latency_statistics(report: &mut Report<'_>) {
                 format!("p{percent}={:.3}", microseconds(ns))
             })
             .collect();
-        let name = table().full_name(index).unwrap_or_default();
+        let name = report.node.env.table.full_name(index).unwrap_or_default();
         report.field(&format!("latency_percentiles_usec_{name}"), shown.join(","));
     }
 }

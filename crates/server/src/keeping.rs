@@ -1,8 +1,7 @@
-//! What a running server does to keep its data: what is loaded at its start, who makes checkpoints and
-//! when, and the log. How data becomes files and comes back is the room `persistence`.
+//! What a running server does to keep its data: when checkpoints are made, and what commands hear of it. How data
+//! becomes files and comes back, and the life of the log, is the room `persistence`.
 
-pub mod keeper;
-pub mod logging;
+pub mod kept;
 pub mod offline;
 mod reloading;
 pub mod saving;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use commands::{ClientFilter, ClientRecord};
+use engine::{ClientFilter, ClientRecord};
 use reactor::{REPLIES_BYTES_UNASKED, Verdict};
 
 use crate::config::{ClientsMemory, Config, OutputLimit};

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use commands::{Push, Topic};
+use engine::{Push, Topic};
 
 /// So many bytes of pushes wait for one worker at most, and one push more.
 const MAIL_BYTES_MAX: usize = 64 << 20;

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
         Ok(cli::Invocation::Bench(words)) => tool::run(words),
         Ok(cli::Invocation::Check(files)) => {
-            let checked = check::files(&files);
+            let checked = check::files(commands::table(), &files);
             print!("{}", checked.text);
             ExitCode::from(u8::from(!checked.is_good))
         }

@@ -10,9 +10,9 @@ use access::Defaults;
 use base::clock::Clock;
 use base::courtesy::Courtesy;
 use base::random::Prng;
-use commands::observer::AuditSink;
-use commands::{
-    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings,
+use engine::observer::AuditSink;
+use engine::{
+    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings, Table,
     Threshold, UseClock, Waiters,
 };
 use reactor::{ConnectionId, Waker};
@@ -30,7 +30,7 @@ use crate::counters::{Count, Rates, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::{Doors, Fault};
 use crate::exchange::Exchange;
-use crate::keeping::keeper::Keeper;
+use crate::keeping::kept;
 use crate::keeping::saving::Saving;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
@@ -40,7 +40,9 @@ use crate::secret::{self, Secret};
 use crate::tracker::Tracker;
 use crate::{identity, limits, open_files, process};
 use persistence::environment::Environment;
-use persistence::tail::{LogInUse, Tail};
+use persistence::log_in_use::LogInUse;
+use persistence::running::Persistence;
+use persistence::tail::Tail;
 
 /// What the workers of one server share.
 pub struct Node {
@@ -67,16 +69,16 @@ pub struct Node {
     /// Held while it is found out which events are wanted.
     wanting: Mutex<()>,
     /// The log, while there is one.
-    pub log_in_use: LogInUse,
+    pub log_in_use: Arc<LogInUse>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Between workers and those who save in the background.
-    pub courtesy: Arc<Courtesy>,
+    pub background: Arc<Courtesy>,
     /// What loading and writing data works in.
     pub env: Arc<Environment>,
     /// What is known of checkpoints.
     pub saving: Saving,
-    keeper: OnceLock<Keeper>,
+    persistence: OnceLock<Persistence>,
     /// Rates of the last moments.
     pub rates: Rates,
     /// Identity of this run: 40 hexadecimal digits.
@@ -243,9 +245,14 @@ impl WorkerLink {
 const LOG_PART_MAX: u64 = 4;
 
 impl Node {
-    /// A node over `store`, with nobody connected.
+    /// A node over `store` that runs the commands of `table`, with nobody connected.
     #[must_use]
-    pub fn new(store: Arc<Store>, config: Arc<SharedConfig>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        table: &'static Table,
+        store: Arc<Store>,
+        config: Arc<SharedConfig>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let mut random = Prng::from_os();
         let current = config.current();
         let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
@@ -253,7 +260,7 @@ impl Node {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),
             redis_version: identity::REDIS_VERSION,
-            ..Environment::new(Arc::clone(&store), Arc::clone(&clock))
+            ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
             log,
@@ -267,10 +274,10 @@ impl Node {
             waiters: Arc::default(),
             event_channels: Arc::default(),
             wanting: Mutex::default(),
-            log_in_use: LogInUse::default(),
+            log_in_use: Arc::default(),
             tracker: Arc::default(),
             saving: Saving::default(),
-            keeper: OnceLock::new(),
+            persistence: OnceLock::new(),
             rates: Rates::default(),
             run_id: random.hex_id(),
             replication: Replication::default(),
@@ -289,7 +296,7 @@ impl Node {
             oom_rank: OomRank::default(),
             audited: Mutex::default(),
             counted_before: Mutex::default(),
-            courtesy: Arc::new(Courtesy::of_machine(Arc::clone(&clock))),
+            background: Arc::new(Courtesy::of_machine(Arc::clone(&clock))),
             clock,
         };
         node.apply_limits(&current);
@@ -371,23 +378,23 @@ impl Node {
     /// Whether a change has the log begun, which waits for the disk.
     pub(crate) fn begins_log(&self, change: &Change<'_>) -> bool {
         let (old, new) = (change.old.durability.level, change.new.durability.level);
-        let has_none = |keeper: &Keeper| keeper.logging().log().is_none();
-        old != new && new.has_log() && self.keeper().is_some_and(has_none)
+        let has_none = |persistence: &Persistence| !persistence.log().state().has_log();
+        old != new && new.has_log() && self.persistence().is_some_and(has_none)
     }
 
     /// Begins or ends the log, if that is what a change asks for.
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);
-        let keeper = self.keeper().filter(|_| old.level != new.level);
+        let persistence = self.persistence().filter(|_| old.level != new.level);
         let is_about_log = old.level.has_log() || new.level.has_log();
-        if keeper.is_some() && is_about_log && self.settings.refusals.is_loading() {
+        if persistence.is_some() && is_about_log && self.settings.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.
             return Err(ApplyError {
                 name: "durability",
                 reason: "Data is being loaded.".to_owned(),
             });
         }
-        let changed = keeper.map_or(Ok(()), |keeper| keeper.change_level(new));
+        let changed = persistence.map_or(Ok(()), |it| it.change_log(&kept::log_wish(new)));
         changed.map_err(|reason| ApplyError {
             name: "durability",
             reason,
@@ -396,29 +403,30 @@ impl Node {
 
     fn apply_durability(&self, config: &Config) {
         self.env.load_delay.set(config.key_load_delay);
-        if let Some(keeper) = self.keeper() {
+        if let Some(persistence) = self.persistence() {
             let bytes = config.durability.checkpoint_buffer_bytes_max;
-            keeper.checkpointer.set_buffer_limit(bytes);
-            keeper.checkpointer.key_delay().set(config.key_save_delay);
-            keeper.set_dir(&config.dir);
+            let checkpointer = &persistence.checkpointer;
+            checkpointer.set_buffer_limit(bytes);
+            checkpointer.key_delay().set(config.key_save_delay);
+            persistence.set_dir(&config.dir);
         }
         self.judge_writes(config);
     }
 
-    /// Says who keeps the data; once.
-    pub fn set_keeper(&self, keeper: Keeper) {
-        let _already_set = self.keeper.set(keeper);
+    /// Says what keeps the data; once.
+    pub fn set_persistence(&self, persistence: Persistence) {
+        let _already_set = self.persistence.set(persistence);
     }
 
-    /// Who keeps the data.
+    /// What keeps the data.
     #[must_use]
-    pub fn keeper(&self) -> Option<&Keeper> {
-        self.keeper.get()
+    pub fn persistence(&self) -> Option<&Persistence> {
+        self.persistence.get()
     }
 
     /// Refuses another working directory where data is kept in this one.
     fn keep_directory(&self, change: &Change<'_>) -> Result<(), ApplyError> {
-        let is_used = self.keeper().is_some_and(Keeper::has_directory);
+        let is_used = self.persistence().is_some_and(Persistence::has_directory);
         let reason = if change.new.dir == change.old.dir {
             return Ok(());
         } else if is_used {
@@ -654,25 +662,22 @@ impl Node {
         let _already_set = self.aside_counters.set(counters);
     }
 
-    /// Uses another log, or none, from now on: effects go to it, and replies leave as it says. Workers
-    /// take it up when they are told, one by one; the log that was in use must stay so long.
+    /// Uses another log, or none, from now on, as the [owner of the log](persistence::log_owner) does. For tests with a
+    /// log of their own.
     pub fn use_log(&self, log: Option<Arc<dyn Tail>>) {
-        self.log_in_use.set(log);
-        self.settings.gate.set_log_full(false);
-        self.settings.refusals.set_log_fault(None);
+        self.log_in_use.set(log, &self.env);
         self.broadcast(&Message::LogChanged);
     }
 
     /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
-    /// what waits for that, and the operator know of the fault. Called by the log, on any thread; waits for
-    /// nothing but the file for the operator, and for that only then.
+    /// what waits for that, and the operator know of the fault. For such a log.
     pub fn log_moved(&self) {
-        let refusals = &self.settings.refusals;
-        let mut now = self.log_in_use.fault();
-        while (now.is_some() || refusals.is_log_faulty()) && self.note_log_fault(now.as_deref()) {
-            // It may have begun or ended meanwhile, and who tells of that have been here already.
-            now = self.log_in_use.fault();
-        }
+        self.log_in_use.look_for_fault(&self.env);
+        self.wake_workers();
+    }
+
+    /// Has every worker look what it can go on with.
+    pub(crate) fn wake_workers(&self) {
         for worker in self.workers() {
             worker.waker.wake();
         }
@@ -708,19 +713,6 @@ impl Node {
                 });
             }
         }
-    }
-
-    /// Has writes refused for a fault of the log, or no longer, and tells the operator; whether that is new.
-    fn note_log_fault(&self, fault: Option<&str>) -> bool {
-        let is_new = self.settings.refusals.set_log_fault(fault);
-        match fault {
-            _ if !is_new => {}
-            Some(fault) => self.log.warning(format_args!(
-                "The log cannot be written: {fault}. Commands that change data are refused until it can"
-            )),
-            None => self.log.notice(format_args!("The log can be written again")),
-        }
-        is_new
     }
 
     /// Whether there is a thread that runs what takes long.
@@ -877,7 +869,7 @@ impl Node {
 
     /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.
     fn log_memory_bytes(&self) -> u64 {
-        let log = self.keeper().and_then(|keeper| keeper.logging().log());
+        let log = self.persistence().and_then(|it| it.log().log());
         log.map_or(0, |log| log.memory_bytes())
     }
 

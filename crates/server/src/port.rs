@@ -1,10 +1,10 @@
-//! The server as commands see it: [`commands::ServerPort`] over a [`Node`].
+//! The server as commands see it: [`engine::ServerPort`] over a [`Node`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use access::{Change as UserChange, User};
-use commands::{
+use engine::{
     ClientFilter, ClientRecord, CommandError, Copies, FailoverOrder, Followed, Follower, KillCount,
     Latencies, LogLevel, LogPosition, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort,
     RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, Session,
@@ -106,7 +106,9 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
-        self.node.replication.admit_sync(self.node, session, request)
+        self.node
+            .replication
+            .admit_sync(self.node, session, request)
     }
 
     fn own_link(&mut self) -> Option<(u16, String)> {
@@ -164,7 +166,11 @@ impl ServerPort for Port<'_> {
         let now_unix_ms = self.node.clock.now_unix_ms();
         let mut text = String::new();
         for client in self.node.clients.matching(filter, now_unix_ms) {
-            let _ = writeln!(text, "{}", clients::describe(&client, now_unix_ms));
+            let _ = writeln!(
+                text,
+                "{}",
+                clients::describe(self.node.env.table, &client, now_unix_ms)
+            );
         }
         text
     }

@@ -22,11 +22,12 @@ use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
 use crate::doors::{self, Doors};
-use crate::keeping::keeper::{Keeper, OpenError};
+use crate::keeping::kept;
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
 use crate::{identity, open_files};
 use persistence::recovery::Target;
+use persistence::running::OpenError;
 
 /// Why a server could not start.
 #[derive(Debug)]
@@ -121,8 +122,8 @@ impl Workers {
         }
         self.node.stop_aside();
         self.aside.join();
-        if let Some(keeper) = self.node.keeper() {
-            keeper.stop();
+        if let Some(persistence) = self.node.persistence() {
+            persistence.stop();
         }
         outcome
     }
@@ -230,14 +231,15 @@ fn serve(
         what: "cannot rename commands".into(),
         cause: io::Error::other(reason),
     };
-    commands::rename_commands(&current.renamed_commands).map_err(cannot_rename)?;
+    let table = commands::table().renamed(&current.renamed_commands);
+    let table = table.map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = store::Options {
         databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
     };
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
-    let node = Arc::new(Node::new(store, Arc::clone(config), clock));
+    let node = Arc::new(Node::new(table, store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
     let cannot_load_users = |reason: String| RunError {
         what: "cannot load the users".into(),
@@ -256,12 +258,12 @@ fn serve(
         what: "cannot load the data".into(),
         cause: io::Error::other(error),
     };
-    let keeper = Keeper::open(&node, target).map_err(cannot_load)?;
-    if keeper.has_to_load(current) {
+    let persistence = kept::open(&node, target).map_err(cannot_load)?;
+    if persistence.has_to_load(&kept::wanted(current)) {
         // Whoever connects meanwhile is told so.
         node.begin_loading(0);
     }
-    node.set_keeper(keeper);
+    node.set_persistence(persistence);
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
     let workers = Workers::start(Arc::clone(&node), listeners)
@@ -280,8 +282,8 @@ fn serve(
     wait(&node, &signals, came_meanwhile);
     node.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
-    if let Some(keeper) = node.keeper() {
-        keeper.end_log(&node);
+    if let Some(persistence) = node.persistence() {
+        persistence.log().end();
     }
     drop(pid_file);
     node.log
@@ -326,7 +328,10 @@ impl Loading {
 
 /// Loads what is kept.
 fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
-    let load = |node: &Arc<Node>| node.keeper().map_or(Ok(()), |keeper| keeper.load(node));
+    let load = |node: &Arc<Node>| {
+        let wanted = kept::wanted(&node.config.current());
+        node.persistence().map_or(Ok(()), |it| it.load(&wanted))
+    };
     if !node.settings.refusals.is_loading() {
         return Loading::ended(load(node), None);
     }

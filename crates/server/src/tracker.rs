@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use commands::{ClientRecord, Follower, Push, TrackingMode};
+use engine::{ClientRecord, Follower, Push, TrackingMode};
 use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 
 use crate::mail::{Address, Letter};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use access::{Change, Parsed, Rules, parse_definition, parse_file};
 use base::words;
-use commands::{CommandError, NO_USERS_FILE, catalog};
+use engine::{CommandError, NO_USERS_FILE};
 
 use crate::config::{Config, replace_file, system_reason};
 use crate::node::Node;
@@ -52,7 +52,7 @@ impl Node {
         let mut users = Parsed::new();
         for words in &config.users {
             let definition: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let user = parse_definition(&definition, &users, catalog(), defaults);
+            let user = parse_definition(&definition, &users, self.env.table.catalog(), defaults);
             users.push(user.map_err(|error| {
                 let name = definition.first().copied().unwrap_or_default();
                 let name = String::from_utf8_lossy(name);
@@ -74,7 +74,7 @@ impl Node {
         }
         let text = std::fs::read(path).map_err(|error| cannot(&error))?;
         let defaults = self.settings.users.defaults();
-        parse_file(&text, catalog(), defaults).map_err(|errors| {
+        parse_file(&text, self.env.table.catalog(), defaults).map_err(|errors| {
             let lines = errors.iter();
             let lines = lines.map(|(line, error)| format!("{shown}:{line}: {error}. "));
             let lines: String = lines.collect();

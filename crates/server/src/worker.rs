@@ -22,11 +22,11 @@ use std::time::Duration;
 use access::User;
 use base::courtesy::Host;
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
+use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
-    CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received, Service, Then,
-    Verdict,
+    CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received,
+    Service, Then, Verdict,
 };
 
 use crate::announcer;
@@ -37,10 +37,10 @@ use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::node::{Message, Node};
 use crate::port::Port;
 use crate::process;
-use crate::secret;
 use crate::replication::{self, Watermarks};
+use crate::secret;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
-use persistence::tail::{Appended, Taker};
+use persistence::log_in_use::LogUser;
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
@@ -91,8 +91,7 @@ pub struct Worker {
     waits: Waits,
     /// Which replies wait, while there is a log.
     held_replies: Option<Box<HeldReplies<ConnectionId>>>,
-    appended: Appended,
-    log_taker: Arc<Taker>,
+    log_user: LogUser,
     stopping: Option<Stopping>,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -116,6 +115,7 @@ impl Worker {
     pub fn new(node: Arc<Node>, index: usize) -> Self {
         let makes_too_many_events = Arc::default();
         let engine = Engine::new(
+            node.env.table,
             node.handle(&makes_too_many_events),
             Arc::clone(&node.settings),
             Arc::clone(&node.clock),
@@ -145,13 +145,12 @@ impl Worker {
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
-            appended: Appended::default(),
-            log_taker: node.log_in_use.join(),
+            log_user: node.log_in_use.join(),
             stopping: None,
             now_ms: node.uptime_ms(),
             turn_started_ns: node.clock.monotonic_ns(),
             turn_cpu_ns: None,
-            host: Host::new(Arc::clone(&node.courtesy)),
+            host: Host::new(Arc::clone(&node.background)),
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -782,7 +781,7 @@ impl Service for Worker {
             let gate = &self.node.settings.gate;
             LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
         });
-        let appended_before = self.appended.end();
+        let appended_before = self.log_user.appended().end();
         let mut port = Port::of_worker(
             &self.node,
             connected.peer_is_local,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Session, Share};
 use durability::disk::Disk as _;
 use durability::log::Log;
 use durability::simulated::SimulatedDisk;
+use engine::{ClientRecord, Engine, Session, Share};
 use persistence::sink::LogSink;
 use persistence::tail::Appended;
 use protocol::{ReplyBuffer, encode_request};
@@ -79,8 +79,9 @@ impl Bench {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
         let store = Store::new(&store::Options::default()).unwrap();
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
-        let node = Node::new(store, config, Arc::clone(&clock));
+        let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
         let engine = Engine::new(
+            node.env.table,
             node.store.handle(),
             Arc::clone(&node.settings),
             clock,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::blob::Incoming;
-use crate::effect::{Effect, EffectSink};
+use crate::effect::{Effect, EffectSink, Source};
 use crate::entry::Entry;
 use crate::event::{EventClass, EventSink};
 use crate::free_memory::FreeMemory;
@@ -650,6 +650,22 @@ impl Handle {
         self.exclusive(|handle| with_way!(&mut handle.way, way => way.swap(one, other)));
     }
 
+    /// Effects that are stated from here to [`Handle::end_group`] apply together or not at all. Their keys are not
+    /// locked together: for who is the only one that writes.
+    pub fn begin_group(&mut self) {
+        with_way!(&mut self.way, way => way.group(true));
+    }
+
+    /// Ends what [`Handle::begin_group`] began.
+    pub fn end_group(&mut self) {
+        with_way!(&mut self.way, way => way.group(false));
+    }
+
+    /// States, within a group, which place in a followed stream its effects lead to.
+    pub fn state_source(&mut self, source: &Source) {
+        with_way!(&mut self.way, way => way.state_source(source));
+    }
+
     /// States an effect of the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
     pub fn effect(&mut self, database: DatabaseId, state: impl FnOnce(&mut Effect<'_>)) {
         let sink = match &mut self.way {
@@ -776,7 +792,21 @@ impl Handle {
         sink: Box<dyn SnapshotSink>,
         limits: SnapshotLimits,
     ) -> Result<u64, SnapshotInProgress> {
-        with_way!(&mut self.way, way => way.begin_snapshot(sink, limits))
+        let store = Arc::clone(&self.store);
+        let (is_alone, was_inside) = self
+            .indexed_mut()
+            .map_or((false, false), |way| (way.is_alone(), way.is_inside()));
+        // Whoever has the turn may want everybody outside.
+        if was_inside && !is_alone {
+            self.leave();
+        }
+        let turn = (!is_alone).then(|| store.batch_turn());
+        let begun = with_way!(&mut self.way, way => way.begin_snapshot(sink, limits));
+        drop(turn);
+        if was_inside && !is_alone {
+            self.enter();
+        }
+        begun
     }
 
     /// Goes on with the snapshot in progress: passes at most `buckets` buckets (some five records

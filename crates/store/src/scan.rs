@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-
 use crate::bucket::Bucket;
 use crate::expire::look_once;
 use crate::index::{Home, Index};

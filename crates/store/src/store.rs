@@ -6,7 +6,8 @@ use std::sync::Arc as StdArc;
 
 use base::hash::KeyHasher;
 use base::sync::atomic::Ordering;
-use std::sync::Arc;
+use base::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, PoisonError};
 
 use crate::event::EventClass;
 use crate::evict;
@@ -38,6 +39,14 @@ impl Default for Options {
 pub struct Store {
     pub(crate) backend: Backend,
     count: DatabaseId,
+    /// Held while a cut is made, and by who wants none meanwhile.
+    batches: Mutex<()>,
+}
+
+/// While it lives no snapshot begins; see [`Store::batch_turn`].
+#[derive(Debug)]
+pub struct BatchTurn<'s> {
+    _held: MutexGuard<'s, ()>,
 }
 
 /// What is behind the surface.
@@ -123,6 +132,7 @@ impl Store {
         Ok(StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
             count: options.databases,
+            batches: Mutex::new(()),
         }))
     }
 
@@ -135,6 +145,7 @@ impl Store {
         StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
             count: 1,
+            batches: Mutex::new(()),
         })
     }
 
@@ -147,6 +158,7 @@ impl Store {
         StdArc::new(Self {
             backend: Backend::Naive(databases, Hasher::new(KeyHasher::from_os())),
             count: options.databases,
+            batches: Mutex::new(()),
         })
     }
 
@@ -186,11 +198,19 @@ impl Store {
         }
     }
 
+    /// Waits for the turn to apply what belongs together: all of it lies on one side of every cut. A follower
+    /// applies its primary's stream so, in which a cut names one place. To be taken outside of all operations.
+    pub fn batch_turn(&self) -> BatchTurn<'_> {
+        let held = self.batches.lock();
+        BatchTurn {
+            _held: held.unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
     /// Whether removals are [held](Self::hold_removals).
     #[must_use]
     pub fn holds_removals(&self) -> bool {
-        self.shared()
-            .is_some_and(|shared| shared.holds_removals())
+        self.shared().is_some_and(|shared| shared.holds_removals())
     }
 
     /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):

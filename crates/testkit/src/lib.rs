@@ -15,8 +15,21 @@
 
 pub mod client;
 pub mod differential;
+pub mod engine_server;
+#[cfg(feature = "server")]
 pub mod in_process;
 pub mod patience;
 pub mod process;
 pub mod target;
 pub mod transcript;
+
+use std::sync::LazyLock;
+
+use engine::Table;
+
+/// The table of all commands, built once in a process of tests.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);
+    &TABLE
+}

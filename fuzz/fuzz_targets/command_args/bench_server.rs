@@ -2,10 +2,12 @@
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Fate, Next, NoServer, ReplyMode, Session, Settings, Share};
+use engine::{
+    ClientRecord, Engine, Fate, Next, NoServer, ReplyMode, Session, Settings, Share, Table,
+};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 use structures::Object;
 
@@ -13,10 +15,21 @@ const START_UNIX_MS: u64 = 1_700_000_000_000;
 /// Longest value: what grows beyond is refused, so that a run stays quick and small.
 const VALUE_BYTES_MAX: u64 = 1 << 16;
 
+/// All commands.
+pub(crate) static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);
+
 type Effects = Arc<Mutex<Vec<(DatabaseId, Vec<Vec<u8>>)>>>;
 
 /// A record as it is compared: database, key, value, deadline, encoding, object, etag.
-type Dumped = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>, Encoding, Option<Object>, u64);
+type Dumped = (
+    DatabaseId,
+    Vec<u8>,
+    Vec<u8>,
+    Option<u64>,
+    Encoding,
+    Option<Object>,
+    u64,
+);
 
 /// An engine with one client.
 pub(crate) struct Server {
@@ -43,7 +56,7 @@ impl Server {
             .store(VALUE_BYTES_MAX, Ordering::Relaxed);
         let shared_clock = Arc::<ManualClock>::clone(&clock);
         Self {
-            engine: Engine::new(handle, settings, shared_clock, Prng::seeded(1)),
+            engine: Engine::new(*TABLE, handle, settings, shared_clock, Prng::seeded(1)),
             session: new_session(),
             clock,
             effects,
@@ -66,9 +79,13 @@ impl Server {
             reply_bytes_max: usize::MAX,
         };
         let answers = self.session.reply_mode == ReplyMode::On;
-        let outcome = self
-            .engine
-            .run(&mut self.session, &mut NoServer { allows_debug: true }, &input, &mut output, share);
+        let outcome = self.engine.run(
+            &mut self.session,
+            &mut NoServer { allows_debug: true },
+            &input,
+            &mut output,
+            share,
+        );
         if outcome.next == Next::Blocks {
             self.engine.give_up(&mut self.session, 0);
             return None;

@@ -33,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn arguments_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let names = commands::table().commands();
+    let names = bench_server::TABLE.commands();
     let line = match line {
         [shortcut @ 0x80..=0xff, more, rest @ ..] => {
             let number = usize::from(u16::from_be_bytes([shortcut & 0x7f, *more]));

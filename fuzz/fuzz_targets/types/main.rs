@@ -46,11 +46,21 @@ fuzz_target!(|input: &[u8]| {
             continue;
         }
         let request = language.request(*command, chosen);
-        assert_eq!(real.run(&request), twin.run(&request), "{}", shown(&request));
+        assert_eq!(
+            real.run(&request),
+            twin.run(&request),
+            "{}",
+            shown(&request)
+        );
     }
     for key in words::KEYS {
         for request in questions(key) {
-            assert_eq!(real.run(&request), twin.run(&request), "{}", shown(&request));
+            assert_eq!(
+                real.run(&request),
+                twin.run(&request),
+                "{}",
+                shown(&request)
+            );
         }
     }
     real.check_replay();
@@ -82,4 +92,3 @@ fn questions(key: &[u8]) -> Vec<Vec<Vec<u8>>> {
 fn shown(request: &[Vec<u8>]) -> String {
     request.join(&b' ').escape_ascii().to_string()
 }
-

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use commands::{CommandSpec, Flags, Group, table};
+use engine::{CommandSpec, Flags, Group};
+
+use crate::bench_server::TABLE;
 
 /// The keys of all sequences.
 pub(crate) const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b""];
@@ -32,10 +34,57 @@ const LEFT_OUT: &[&str] = &["PFSELFTEST", "PFDEBUG"];
 
 /// Words that stand anywhere.
 const VALUES: &[&str] = &[
-    "m1", "m2", "m3", "m4", "x", "", "0", "1", "2", "3", "-1", "-2", "5", "10", "100", "300", "1.5", "-0.5", "inf",
-    "-inf", "nan", "(1", "(m2", "[m1", "[m3", "-", "+", "*", "m*", "w_*", "#", "w_*->m1", "+inf",
-    "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e400", "0x10", "u8", "i5",
-    "#1", "13.361389", "38.115556", "m", "km", "*-1", "1-1", "2-*", "0-0", "$", ">",
+    "m1",
+    "m2",
+    "m3",
+    "m4",
+    "x",
+    "",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "-2",
+    "5",
+    "10",
+    "100",
+    "300",
+    "1.5",
+    "-0.5",
+    "inf",
+    "-inf",
+    "nan",
+    "(1",
+    "(m2",
+    "[m1",
+    "[m3",
+    "-",
+    "+",
+    "*",
+    "m*",
+    "w_*",
+    "#",
+    "w_*->m1",
+    "+inf",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "1e400",
+    "0x10",
+    "u8",
+    "i5",
+    "#1",
+    "13.361389",
+    "38.115556",
+    "m",
+    "km",
+    "*-1",
+    "1-1",
+    "2-*",
+    "0-0",
+    "$",
+    ">",
     "a long member that is not kept in a small collection, for it has more than sixty-four bytes",
 ];
 
@@ -53,7 +102,7 @@ impl Language {
             let is_of_type = spec.group == group || GENERIC.contains(&spec.name);
             is_of_type && !spec.flags.has(Flags::BLOCKING) && !LEFT_OUT.contains(&spec.name)
         };
-        let commands: Vec<_> = table().commands().iter().filter(is_spoken).copied().collect();
+        let commands: Vec<_> = TABLE.commands().iter().filter(is_spoken).copied().collect();
         let tokens: BTreeSet<&str> = commands
             .iter()
             .flat_map(|spec| spec.syntax.split([' ', '[', ']', '<', '>', '|', ':']))
@@ -62,7 +111,9 @@ impl Language {
         let keys = KEYS.iter().map(|key| key.to_vec());
         let words = VALUES.iter().copied().chain(tokens);
         Self {
-            words: keys.chain(words.map(|word| word.as_bytes().to_vec())).collect(),
+            words: keys
+                .chain(words.map(|word| word.as_bytes().to_vec()))
+                .collect(),
             commands,
         }
     }

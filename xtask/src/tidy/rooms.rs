@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("scripting", &["base", "protocol"]),
     ("store", &["base", "structures"]),
     (
-        "commands",
+        "engine",
         &[
             "base",
             "access",
@@ -24,6 +24,18 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
             "store",
             "scripting",
+        ],
+    ),
+    (
+        "commands",
+        &[
+            "base",
+            "access",
+            "protocol",
+            "structures",
+            "rdb",
+            "store",
+            "engine",
         ],
     ),
     ("tls", &["base", "reactor"]),
@@ -37,7 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
             "durability",
             "store",
-            "commands",
+            "engine",
         ],
     ),
     (
@@ -53,6 +65,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "durability",
             "store",
             "scripting",
+            "engine",
             "commands",
             "tls",
             "tool",
@@ -70,6 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "durability",
             "store",
             "scripting",
+            "engine",
             "commands",
             "server",
         ],

@@ -1,6 +1,6 @@
 //! The families of commands. A family lists its rows; this list grows only when a family is born.
 
-use crate::spec::CommandSpec;
+use engine::spec::CommandSpec;
 
 pub mod acl;
 pub mod bitmaps;

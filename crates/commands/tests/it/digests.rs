@@ -4,7 +4,7 @@ use base::random::Prng;
 use protocol::Value;
 use testkit::process::ServerBuilder;
 
-use crate::engine::TestServer;
+use crate::effect_server::TestServer;
 use crate::oracle;
 
 const ROUNDS: u64 = 40;

@@ -5,13 +5,13 @@
 //! ones. `EFFECTS_SEED` runs one sequence again.
 
 use base::random::Prng;
-use commands::{Flags, Thresholds, table};
+use engine::{Flags, Thresholds};
 use protocol::Value;
 use structures::{
     Element, End, EntryId, FieldDeadline, Hash, Kept, List, Set, SortedSet, SortedSetLimits, Stream,
 };
 
-use crate::engine::{START_UNIX_MS, TestServer};
+use crate::effect_server::{START_UNIX_MS, TestServer};
 
 const SEQUENCES: u64 = 100;
 const REQUESTS: usize = 150;
@@ -459,7 +459,7 @@ fn below(random: &mut Prng, most: u64) -> u64 {
 
 #[test]
 fn every_command_that_writes_has_a_form() {
-    for spec in table().commands() {
+    for spec in testkit::table().commands() {
         if spec.flags.has(Flags::WRITE) {
             let mut forms = FORMS.iter().chain(RARE_FORMS);
             let named = |form: &&str| form.split_whitespace().next() == Some(spec.name);

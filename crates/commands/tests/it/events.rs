@@ -5,7 +5,7 @@ use testkit::client::Client;
 use testkit::differential;
 use testkit::process::Server;
 
-use crate::engine::TestServer;
+use crate::effect_server::TestServer;
 use crate::oracle;
 
 /// Commands, one after the other on one server, and what each states. Those that begin with `+` only

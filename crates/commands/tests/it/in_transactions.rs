@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use commands::{Flags, table};
+use engine::Flags;
 use protocol::Value;
 
-use crate::engine::TestServer;
+use crate::effect_server::TestServer;
 
 /// What is about the connection, not done in a transaction, or different each time.
 const OTHERS: &[&str] = &[
@@ -31,6 +31,9 @@ const OTHERS: &[&str] = &[
     "SUNSUBSCRIBE",
     "MONITOR",
     "SAVE",
+    "PSYNC",
+    "REPLCONF",
+    "SYNC",
 ];
 
 /// Whether a request asks for a password.
@@ -58,7 +61,7 @@ fn requests_are_answered_the_same_in_a_transaction() {
             if name.is_empty() || OTHERS.iter().any(is_other) {
                 continue;
             }
-            let found = table().find(&name);
+            let found = testkit::table().find(&name);
             if found.is_some_and(|found| found.spec.flags.has(Flags::BLOCKING)) {
                 continue;
             }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 mod digests;
+mod effect_server;
 mod effects;
-mod engine;
 mod events;
 mod in_transactions;
 mod oracle;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Value;
 
-use crate::engine::TestServer;
+use crate::effect_server::TestServer;
 use crate::oracle;
 
 /// Where a row differs from Redis 7.0.15 and should: row, field, why. One that does not differ any
@@ -137,6 +137,11 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("xinfo|stream", "history", "7.2 has active-time"),
     ("xinfo|stream", "arguments", "a block of one is that one"),
     ("psubscribe", "arguments", "a block of one is that one"),
+    ("replconf", "doc_flags", "Redis means its own nodes"),
+    ("replicaof", "arguments", "FORCE is our own"),
+    ("replicaof", "arity", "FORCE is our own"),
+    ("slaveof", "arguments", "FORCE is our own"),
+    ("slaveof", "arity", "FORCE is our own"),
     ("quit", "deprecated_since", "7.2 discourages it"),
     ("quit", "doc_flags", "7.2 discourages it"),
     ("quit", "replaced_by", "7.2 discourages it"),
@@ -325,5 +330,37 @@ fn show(value: &Value) -> String {
             format!("%{{{}}}", shown.join(", "))
         }
         other => testkit::transcript::show(other),
+    }
+}
+
+/// A row written on top of another one must not keep that one's loop.
+#[test]
+fn a_loop_of_its_own_belongs_to_one_handler() {
+    let loops = || {
+        let commands = testkit::table().commands().iter();
+        commands.filter_map(|spec| Some((spec, spec.series? as usize)))
+    };
+    for (one, own) in loops() {
+        for (other, _) in loops().filter(|(_, theirs)| *theirs == own) {
+            let is_same = one.handler as usize == other.handler as usize;
+            assert!(is_same, "{} runs as {}", one.name, other.name);
+        }
+    }
+}
+
+#[test]
+fn every_command_is_found_by_its_name() {
+    let table = testkit::table();
+    for spec in table.commands() {
+        let found = table.find(spec.name.to_lowercase().as_bytes()).unwrap();
+        assert_eq!(found.spec.name, spec.name);
+        for subcommand in spec.subcommands {
+            let (index, row) = table
+                .find_subcommand((found.index, spec), subcommand.name.as_bytes())
+                .unwrap();
+            let full_name = format!("{}|{}", spec.name, subcommand.name).to_lowercase();
+            assert_eq!(row.name, subcommand.name);
+            assert_eq!(table.full_name(index), Some(full_name.as_str()));
+        }
     }
 }

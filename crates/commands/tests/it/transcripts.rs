@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use commands::{CommandSpec, Group, table};
+use engine::{CommandSpec, Group};
 
 /// Where a row's transcript is.
 fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
@@ -51,7 +51,7 @@ fn family(spec: &CommandSpec) -> &'static str {
 #[test]
 fn every_row_has_a_transcript() {
     let mut missing = Vec::new();
-    for spec in table().commands() {
+    for spec in testkit::table().commands() {
         let subcommands = spec.subcommands.iter().map(|row| path(row, Some(spec)));
         let paths = std::iter::once(path(spec, None)).chain(subcommands);
         missing.extend(paths.filter(|path| !path.exists()));

@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use commands::{Flags, Found, original_table};
+use engine::{Flags, Found, Table};
 use store::DatabaseId;
 
 use super::Flaw;
@@ -38,6 +38,7 @@ pub trait Taker {
 
 /// Where in a file its reading is.
 struct Course<'t, T> {
+    table: &'static Table,
     taker: &'t mut T,
     databases: DatabaseId,
     database: DatabaseId,
@@ -59,6 +60,7 @@ struct Held {
 /// # Errors
 /// [`Flaw`]; the commands before were given.
 pub fn read<R: Read, T: Taker>(
+    table: &'static Table,
     source: R,
     offset: u64,
     databases: DatabaseId,
@@ -66,6 +68,7 @@ pub fn read<R: Read, T: Taker>(
 ) -> Result<Option<u64>, Flaw> {
     let mut reader = AofReader::new(source, offset);
     let mut course = Course {
+        table,
         taker,
         databases,
         database: 0,
@@ -96,7 +99,7 @@ pub fn read<R: Read, T: Taker>(
 
 impl<T: Taker> Course<'_, T> {
     fn step(&mut self, next: &AofRequest<'_>) -> Result<(), Flaw> {
-        let found = original_table().find(next.request.name());
+        let found = self.table.original().find(next.request.name());
         match (found.map(|found| found.spec.name), next.request.len()) {
             (Some("SELECT"), 2) => self.select(next),
             (Some("MULTI"), 1) if self.transaction.is_none() => {

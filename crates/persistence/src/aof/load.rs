@@ -116,10 +116,17 @@ fn load_file(env: &Environment, path: &Path, loaded: &mut Loaded) -> Result<Opti
     let threads = env.threads.max(1);
     let like = &env.settings;
     let databases = env.store.databases();
-    let (cut, replayed) = replay_in_parallel(&env.store, like, Origin::Foreign, threads, |feed| {
-        let mut taker = Feeder { feed, env };
-        course::read(&file, offset, databases, &mut taker)
-    })?;
+    let (cut, replayed) = replay_in_parallel(
+        env.table,
+        &env.store,
+        like,
+        Origin::Foreign,
+        threads,
+        |feed| {
+            let mut taker = Feeder { feed, env };
+            course::read(env.table, &file, offset, databases, &mut taker)
+        },
+    )?;
     loaded.replayed = std::mem::take(&mut loaded.replayed).and(replayed);
     Ok(cut)
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use engine::Table;
 use store::DatabaseId;
 
 use super::{Damage, Findings, Place};
@@ -51,6 +52,7 @@ pub(super) fn are_requests_at(file: &mut File, offset: u64) -> io::Result<bool> 
 
 /// Checks the requests of a file from an offset on.
 pub(super) fn requests(
+    table: &'static Table,
     file: &mut File,
     offset: u64,
     place: Place,
@@ -58,7 +60,7 @@ pub(super) fn requests(
 ) -> Result<(), Flaw> {
     file.seek(SeekFrom::Start(offset)).map_err(Flaw::Io)?;
     let mut counter = Counter::default();
-    let cut = course::read(file, offset, DatabaseId::MAX, &mut counter);
+    let cut = course::read(table, file, offset, DatabaseId::MAX, &mut counter);
     let bytes = counter.bytes;
     // A text takes whatever it is given.
     let _always = writeln!(findings.requests, "  {bytes} bytes of requests");

@@ -78,19 +78,19 @@ impl Checkpointer {
 }
 
 impl Pace<'_> {
-    fn courtesy(&self) -> &Courtesy {
-        &self.checkpointer.setup.courtesy
+    fn background(&self) -> &Courtesy {
+        &self.checkpointer.setup.background
     }
 
     /// The calling thread works on the checkpoint.
     pub(super) fn enter(&self) -> Guest<'_> {
-        self.courtesy().enter()
+        self.background().enter()
     }
 
     /// Between two pieces of work.
     pub(super) fn pause(&self, guest: &mut Guest<'_>) {
         if guest.is_due() {
-            self.courtesy().set_share(self.pressure().share());
+            self.background().set_share(self.pressure().share());
             guest.pause();
         }
     }

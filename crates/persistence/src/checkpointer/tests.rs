@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
 use base::clock::ManualClock;
-use commands::Settings;
 use durability::checkpoint::{MANIFEST_NAME, read_manifest, verify};
 use durability::simulated::SimulatedDisk;
+use engine::Settings;
 use rdb::Limits;
 use store::{
     Batch, DatabaseId, Deadline, Ending, Options, SavedValue, SnapshotSink, SnapshotStep, Totals,
@@ -24,6 +24,7 @@ mod bank;
 mod courtesy;
 mod devices;
 mod held;
+mod streamed;
 
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
@@ -110,7 +111,7 @@ fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
         store: Arc::clone(store),
         disk: Arc::new(disk),
         directory: "/data".into(),
-        courtesy: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
+        background: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
         clock,
         lineage: Lineage([7; 20]),
         writers: 3,
@@ -157,7 +158,7 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
 
 /// Gives the store something of everything.
 fn fill(store: &Arc<Store>) {
-    let mut replayer = Replayer::new(store, &Settings::default(), Origin::Own);
+    let mut replayer = Replayer::new(testkit::table(), store, &Settings::default(), Origin::Own);
     let mut run = |database: u16, line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         replayer.parts(0, database, &words).unwrap();

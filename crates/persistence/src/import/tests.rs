@@ -17,7 +17,7 @@ const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 fn env() -> Environment {
     let store = Store::new(&Options { databases: 4 }).unwrap();
     let clock = ManualClock::at_unix_ms(NOW_UNIX_MS);
-    let mut env = Environment::new(store, Arc::new(clock));
+    let mut env = Environment::new(testkit::table(), store, Arc::new(clock));
     env.threads = 2;
     env
 }

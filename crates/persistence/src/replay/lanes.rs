@@ -18,8 +18,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use commands::{Found, Settings, original_table};
 use durability::log::Parts;
+use engine::{Found, Settings, Table};
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -43,6 +43,7 @@ const THREADS_MIN: usize = 3;
 /// What `read` says, or else the first [`ReplayFault`] of those that were met; the store holds some of what
 /// was fed then.
 pub fn replay_in_parallel<R, E: From<ReplayFault>>(
+    table: &'static Table,
     store: &Arc<Store>,
     like: &Settings,
     origin: Origin,
@@ -52,7 +53,8 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     let desk = Arc::new(Desk::default());
     thread::scope(|scope| {
         let mut feed = Feed {
-            own: Replayer::new(store, like, origin),
+            table,
+            own: Replayer::new(table, store, like, origin),
             lanes: Vec::new(),
             desk: Arc::clone(&desk),
             is_own_turn: true,
@@ -65,7 +67,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
         };
         for number in 0..lanes {
             let (sender, packages) = sync_channel(PACKAGES_WAITING);
-            let replayer = Replayer::new(store, like, origin);
+            let replayer = Replayer::new(table, store, like, origin);
             let desk = Arc::clone(&desk);
             let spawned = thread::Builder::new()
                 .name(format!("replay-{number}"))
@@ -86,6 +88,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
 
 /// Takes commands and hands them to the lanes.
 pub struct Feed {
+    table: &'static Table,
     own: Replayer,
     lanes: Vec<Lane>,
     desk: Arc<Desk>,
@@ -233,7 +236,7 @@ impl Feed {
         count: usize,
         mut arguments: impl Iterator<Item = &'a [u8]>,
     ) -> Option<usize> {
-        let found: &Found = original_table().find(arguments.next()?)?;
+        let found: &Found = self.table.original().find(arguments.next()?)?;
         let mut keys = found.fixed_keys(count)?;
         let first = keys.next()?;
         let key = arguments.nth(first - 1)?;

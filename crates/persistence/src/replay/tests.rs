@@ -15,7 +15,7 @@ fn store() -> Arc<Store> {
 }
 
 fn replayer(store: &Arc<Store>, origin: Origin) -> Replayer {
-    Replayer::new(store, &Settings::default(), origin)
+    Replayer::new(testkit::table(), store, &Settings::default(), origin)
 }
 
 fn words(line: &str) -> Vec<&[u8]> {
@@ -72,7 +72,8 @@ fn parts_and_requests_are_applied_in_their_order() {
     }
     assert_eq!(replayer.finish().unwrap().commands, position);
     assert_eq!(value(&store, 0, "a", 0), Some(expected));
-    let fault = Replayer::new(&store, &Settings::default(), Origin::Own).parts(5, 0, &[]);
+    let fault =
+        Replayer::new(testkit::table(), &store, &Settings::default(), Origin::Own).parts(5, 0, &[]);
     assert_eq!(fault, Err(ReplayFault::Malformed { position: 5 }));
 }
 
@@ -188,15 +189,22 @@ fn effects_of_a_log_are_applied_as_it_has_them() {
     log.close().unwrap();
     for threads in [1, 4] {
         let store = store();
-        let fed = replay_in_parallel(&store, &Settings::default(), Origin::Own, threads, |feed| {
-            let mut reader = Reader::open(Arc::clone(&disk), path, 0).unwrap();
-            while let Some(frame) = reader.next_frame().unwrap() {
-                for effect in frame.effects() {
-                    feed.effect(frame.sequence, effect.database, effect.parts)?;
+        let fed = replay_in_parallel(
+            testkit::table(),
+            &store,
+            &Settings::default(),
+            Origin::Own,
+            threads,
+            |feed| {
+                let mut reader = Reader::open(Arc::clone(&disk), path, 0).unwrap();
+                while let Some(frame) = reader.next_frame().unwrap() {
+                    for effect in frame.effects() {
+                        feed.effect(frame.sequence, effect.database, effect.parts)?;
+                    }
                 }
-            }
-            Ok::<_, ReplayFault>(())
-        });
+                Ok::<_, ReplayFault>(())
+            },
+        );
         assert_eq!(fed.unwrap().1.commands, 2_020);
         assert_eq!(value(&store, 1, "other", 0), Some(long.clone()));
         for number in 0..700 {
@@ -219,12 +227,19 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
         encode_request(&mut request, parts);
         requests.push(request);
     }
-    let fed = replay_in_parallel(&store(), &Settings::default(), Origin::Own, 4, |feed| {
-        for (position, request) in (0..).zip(&requests) {
-            feed.command(position, 0, request)?;
-        }
-        Ok(())
-    });
+    let fed = replay_in_parallel(
+        testkit::table(),
+        &store(),
+        &Settings::default(),
+        Origin::Own,
+        4,
+        |feed| {
+            for (position, request) in (0..).zip(&requests) {
+                feed.command(position, 0, request)?;
+            }
+            Ok(())
+        },
+    );
     let Err(ReplayFault::Refused(failure)) = fed else {
         panic!("{fed:?}");
     };
@@ -232,9 +247,16 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
         (failure.position, &*failure.command),
         (700, "INCR key700 member")
     );
-    let fed = replay_in_parallel(&store(), &Settings::default(), Origin::Own, 4, |feed| {
-        feed.command(1, 0, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1")?;
-        feed.command(2, 0, b"*1\r\n$6\r\nDBSIZE\r\n")
-    });
+    let fed = replay_in_parallel(
+        testkit::table(),
+        &store(),
+        &Settings::default(),
+        Origin::Own,
+        4,
+        |feed| {
+            feed.command(1, 0, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1")?;
+            feed.command(2, 0, b"*1\r\n$6\r\nDBSIZE\r\n")
+        },
+    );
     assert_eq!(fed, Err(ReplayFault::Malformed { position: 1 }));
 }

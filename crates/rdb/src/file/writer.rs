@@ -46,6 +46,13 @@ pub enum Content<'a> {
     Text(&'a [u8]),
     /// Anything else.
     Object(&'a Object),
+    /// Anything else, as it is written in the version of the file.
+    Encoded {
+        /// The code of its type.
+        type_code: u8,
+        /// Its body.
+        body: &'a [u8],
+    },
 }
 
 /// How many keys a database has, as a hint for who makes a table for them.
@@ -154,6 +161,11 @@ impl<W: Write> FileWriter<W> {
                 out.push(value::type_code_of(object, style));
                 write_text(entry.key, style, out);
                 value::write_object(object, style, out);
+            }
+            Content::Encoded { type_code, body } => {
+                out.push(type_code);
+                write_text(entry.key, style, out);
+                out.extend_from_slice(body);
             }
         }
         self.flush_full()

@@ -14,7 +14,7 @@
 
 use std::path::PathBuf;
 
-use commands::ShutdownRequest;
+use engine::ShutdownRequest;
 
 /// What is kept, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use commands::observer::AuditFilter;
+use engine::observer::AuditFilter;
 
-use commands::Threshold;
-use commands::observer;
+use engine::Threshold;
+use engine::observer;
 
 use super::{Durability, Replication, Tls};
 use crate::log::Level;

@@ -33,8 +33,8 @@ pub use fields::{
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
-pub(crate) use rewrite::replace_file;
 pub use replication::Replication;
+pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
 pub use tls::{ClientCertificate, Tls, TlsRules, UserField};

@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use base::words;
-use commands::observer::{self, AuditFilter};
-use commands::{ShutdownRequest, Threshold};
+use engine::observer::{self, AuditFilter};
+use engine::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
 use super::table::{

@@ -1,24 +1,24 @@
 //! INFO persistence: what is loaded, saved and logged.
 
-use commands::SaveKind;
+use engine::SaveKind;
 
 use super::Report;
-use crate::keeping::keeper::Keeper;
-use crate::keeping::logging::Logging;
 use crate::keeping::saving::{Record, kind_of};
 use persistence::checkpointer::{Figures, Progress};
 use persistence::loading;
+use persistence::log_owner::LogOwner;
+use persistence::running::Persistence;
 
 pub(super) fn write(report: &mut Report<'_>) {
     let progress = report.node.env.loading.progress();
     report.field("loading", u8::from(progress.goes_on));
     report.zeros(&["async_loading"]);
-    let figures = report.node.keeper().map_or_else(
+    let figures = report.node.persistence().map_or_else(
         || Figures {
             last_save_unix_ms: report.node.started_unix_ms,
             ..Figures::default()
         },
-        |keeper| keeper.checkpointer.figures(),
+        |persistence| persistence.checkpointer.figures(),
     );
     let [snapshots, rewrites] = report.node.saving.records();
     current(report, &figures);
@@ -73,7 +73,7 @@ fn saves(report: &mut Report<'_>, figures: &Figures, record: Record) {
 
 /// Changes that are not in a checkpoint. Before the first save all are.
 fn changes(report: &Report<'_>, figures: &Figures) -> u64 {
-    match report.node.keeper() {
+    match report.node.persistence() {
         Some(_) => report.node.changes_to_save(figures),
         None => report.statistics.changes,
     }
@@ -83,8 +83,8 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
     let current = current_of(figures, SaveKind::Rewrite);
     let level = report.node.config.current().durability.level;
     report.field("aof_enabled", u8::from(level.has_log()));
-    let keeper = report.node.keeper();
-    let is_begun = keeper.is_some_and(|keeper| keeper.logging().is_beginning());
+    let persistence = report.node.persistence();
+    let is_begun = persistence.is_some_and(|it| it.log().state().is_beginning());
     let is_rewritten = current.is_some() || is_begun;
     report.field("aof_rewrite_in_progress", u8::from(is_rewritten));
     let is_scheduled = figures.scheduled.is_some();
@@ -109,11 +109,11 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
         if is_faulty { "err" } else { "ok" },
     );
     report.field("aof_last_cow_size", figures.last_held_bytes_max);
-    let logging = report.node.keeper().map(Keeper::logging);
-    let base_bytes = logging.map_or(0, Logging::base_bytes);
-    let log_bytes = logging.and_then(Logging::bytes);
-    let held_bytes = logging
-        .and_then(Logging::log)
+    let log = report.node.persistence().map(Persistence::log);
+    let base_bytes = log.map_or(0, LogOwner::base_bytes);
+    let log_bytes = log.and_then(LogOwner::bytes);
+    let held_bytes = log
+        .and_then(LogOwner::log)
         .map_or(0, |log| log.held_bytes());
     report.field(
         "aof_current_size",

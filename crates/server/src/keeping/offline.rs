@@ -83,7 +83,7 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
         directory: place.directory.path().to_owned(),
         clock: Arc::clone(&place.node.clock),
         lineage,
-        courtesy: Arc::clone(&place.node.courtesy),
+        background: Arc::clone(&place.node.background),
         writers: writers_for(available_cores()),
         surroundings: Arc::new(()),
     });
@@ -160,7 +160,12 @@ impl Place {
         };
         let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
         let config = SharedConfig::new(startup.settings, startup.origin);
-        let node = Node::new(store, Arc::new(config), Arc::new(SystemClock::new()));
+        let node = Node::new(
+            commands::table(),
+            store,
+            Arc::new(config),
+            Arc::new(SystemClock::new()),
+        );
         Ok(Self {
             directory,
             node,

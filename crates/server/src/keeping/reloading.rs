@@ -3,7 +3,7 @@
 //! Clients are told meanwhile that data is being loaded. Nothing of it is stated to the log or to
 //! listeners: what was there before is there again.
 
-use commands::{CommandError, ReloadOptions, scripts};
+use engine::{CommandError, ReloadOptions, scripts};
 use reactor::workers::available_cores;
 
 use crate::node::Node;
@@ -25,7 +25,8 @@ impl Node {
         // Whoever is in the store now did not see that; who comes later does.
         self.store.handle().exclusive(|_| ());
         // None is begun or ended from here on; one that is just begun makes a checkpoint of what there is by then.
-        let is_changing = self.keeper().is_some_and(|it| it.logging().is_changing());
+        let persistence = self.persistence();
+        let is_changing = persistence.is_some_and(|it| it.log().state().is_changing());
         let reloaded = match is_changing {
             true => Err("the log is just being begun or ended".to_owned()),
             false => self.reload_alone(options),
@@ -64,9 +65,11 @@ impl Node {
         let loaded = load_checkpoint(&self.env, &place, &manifest, available_cores(), onto);
         loaded.map_err(|fault| fault.to_string())?;
         if options.flushes
-            && let Some(keeper) = self.keeper()
+            && let Some(persistence) = self.persistence()
         {
-            keeper.checkpointer.note_clean(manifest.created_unix_ms);
+            persistence
+                .checkpointer
+                .note_clean(manifest.created_unix_ms);
         }
         Ok(())
     }

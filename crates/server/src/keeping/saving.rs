@@ -9,12 +9,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use commands::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
+use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
-use super::keeper::Keeper;
 use crate::config::{Config, Durability, SavePoint};
 use crate::node::Node;
 use persistence::checkpointer::{Figures, Outcome, Refused, Why};
+use persistence::running::Persistence;
 
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
 const RETRY_MS: u64 = 5_000;
@@ -103,8 +103,8 @@ fn busy_with(figures: &Figures) -> Option<SaveKind> {
 impl Node {
     /// SAVE: makes a checkpoint, and comes back when it is made or has failed.
     pub(crate) fn save(&self) -> Result<(), SaveRefusal> {
-        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
-        if let Some(kind @ SaveKind::Snapshot) = busy_with(&keeper.checkpointer.figures()) {
+        let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
+        if let Some(kind @ SaveKind::Snapshot) = busy_with(&persistence.checkpointer.figures()) {
             return Err(SaveRefusal::Busy(kind));
         }
         self.save_for(Why::Asked)
@@ -115,7 +115,7 @@ impl Node {
     pub(crate) fn flushed_all(&self) {
         let durability = &self.config.current().durability;
         let saves = !durability.save_points.is_empty() && !durability.level.has_log();
-        let Some(keeper) = self.keeper() else {
+        let Some(persistence) = self.persistence() else {
             return;
         };
         if !saves || self.settings.refusals.is_loading() {
@@ -123,7 +123,7 @@ impl Node {
         }
         self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
         // Refused on the way down only, where everything is saved anyway.
-        let _scheduled = keeper.checkpointer.schedule(Why::Flushed);
+        let _scheduled = persistence.checkpointer.schedule(Why::Flushed);
     }
 
     /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
@@ -137,8 +137,8 @@ impl Node {
     }
 
     pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {
-        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
-        let checkpointer = &keeper.checkpointer;
+        let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
+        let checkpointer = &persistence.checkpointer;
         let ticket = checkpointer.schedule(why);
         let ticket = ticket.map_err(|_| SaveRefusal::Impossible)?;
         let outcome = checkpointer.wait(ticket);
@@ -152,7 +152,10 @@ impl Node {
         kind: SaveKind,
         time: SaveTime,
     ) -> Result<SaveStart, SaveRefusal> {
-        let checkpointer = &self.keeper().ok_or(SaveRefusal::Impossible)?.checkpointer;
+        let checkpointer = &self
+            .persistence()
+            .ok_or(SaveRefusal::Impossible)?
+            .checkpointer;
         let figures = checkpointer.figures();
         let current = busy_with(&figures);
         match (current, time) {
@@ -182,7 +185,7 @@ impl Node {
 
     /// Has a checkpoint made where a transaction asked for one, or a save point is reached.
     pub(crate) fn look_at_save_points(&self, now_unix_ms: u64) {
-        let Some(keeper) = self.keeper() else {
+        let Some(persistence) = self.persistence() else {
             return;
         };
         if self.settings.refusals.is_loading() || self.is_stopping() {
@@ -197,27 +200,28 @@ impl Node {
             let _begun = self.begin_save(kind, SaveTime::WhenFree);
         }
         let config = self.config.current();
-        let figures = keeper.checkpointer.figures();
+        let figures = persistence.checkpointer.figures();
         let tried_unix_ms = self.saving.known().tried_unix_ms;
-        let logging = keeper.logging();
+        let log = persistence.log();
+        let state = log.state();
         if figures.last_failure.is_some()
-            && logging.log().is_some()
-            && !logging.is_behind_base()
+            && state.has_log()
+            && !state.names_log
             && may_try(&figures, now_unix_ms, tried_unix_ms)
         {
             self.saving.known().tried_unix_ms = now_unix_ms;
             self.log.notice(format_args!(
                 "The log has no checkpoint before it. Making one..."
             ));
-            let _begun = keeper.checkpointer.request(Why::Rewrite);
+            let _begun = persistence.checkpointer.request(Why::Rewrite);
             return;
         }
         if may_try(&figures, now_unix_ms, tried_unix_ms)
-            && let Some(bytes) = logging.bytes()
+            && let Some(bytes) = log.bytes()
             && has_grown(
                 &config.durability,
                 bytes,
-                logging.base_bytes(),
+                log.base_bytes(),
                 has_rested(&figures, now_unix_ms),
             )
         {
@@ -225,7 +229,7 @@ impl Node {
             self.log.notice(format_args!(
                 "The log has grown to {bytes} bytes. Making a checkpoint..."
             ));
-            let _begun = keeper.checkpointer.request(Why::LongLog);
+            let _begun = persistence.checkpointer.request(Why::LongLog);
             return;
         }
         let reached = reached(
@@ -240,15 +244,16 @@ impl Node {
             self.log.notice(format_args!(
                 "{changes} changes in {seconds} seconds. Saving..."
             ));
-            let _begun = keeper.checkpointer.request(Why::SavePoint);
+            let _begun = persistence.checkpointer.request(Why::SavePoint);
         }
     }
 
     /// When everything was saved last; when the server started, before.
     pub(crate) fn last_save_unix_ms(&self) -> u64 {
-        self.keeper().map_or(self.started_unix_ms, |keeper| {
-            keeper.checkpointer.figures().last_save_unix_ms
-        })
+        self.persistence()
+            .map_or(self.started_unix_ms, |persistence| {
+                persistence.checkpointer.figures().last_save_unix_ms
+            })
     }
 
     /// Notes what a checkpoint came to.
@@ -287,8 +292,8 @@ impl Node {
         }
         request.save.unwrap_or_else(|| {
             let has_points = !self.config.current().durability.save_points.is_empty();
-            let changes = |keeper: &Keeper| keeper.checkpointer.figures().changes_since_save;
-            has_points && self.keeper().is_some_and(|keeper| changes(keeper) > 0)
+            let changes = |it: &Persistence| it.checkpointer.figures().changes_since_save;
+            has_points && self.persistence().is_some_and(|it| changes(it) > 0)
         })
     }
 
@@ -314,11 +319,11 @@ impl Node {
     }
 
     fn save_at_shutdown(&self) -> Result<(), SaveRefusal> {
-        let keeper = self.keeper().ok_or(SaveRefusal::Impossible)?;
+        let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
         // Nothing is acknowledged that would be missing.
         self.pause_clients(u64::MAX, true);
         self.saving.is_shutting_down.store(true, Ordering::Release);
-        keeper.checkpointer.cancel();
+        persistence.checkpointer.cancel();
         let saved = self.save_for(Why::Shutdown);
         self.saving.is_shutting_down.store(false, Ordering::Release);
         if saved.is_err() {
@@ -331,8 +336,8 @@ impl Node {
         let is_saving = self.saving.is_shutting_down.load(Ordering::Acquire);
         let aborted = is_saving
             && self
-                .keeper()
-                .is_some_and(|keeper| keeper.checkpointer.cancel());
+                .persistence()
+                .is_some_and(|persistence| persistence.checkpointer.cancel());
         if aborted {
             Ok(())
         } else {

@@ -16,7 +16,7 @@ fn node() -> Node {
     let settings = Loader::new().finish().unwrap().settings;
     let config = SharedConfig::new(settings, Origin::default());
     let clock = ManualClock::at_unix_ms(NOW_UNIX_MS);
-    Node::new(store, Arc::new(config), Arc::new(clock))
+    Node::new(testkit::table(), store, Arc::new(config), Arc::new(clock))
 }
 
 /// The upkeep of another worker looks for the end of a pause at the moment when one begins. It found

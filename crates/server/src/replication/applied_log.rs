@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::os_error::system_reason;
-use commands::{ServerPort, scripts};
+use engine::{ServerPort, scripts};
 use durability::checkpoint::{Manifest, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
 use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use base::clock::ManualClock;
 use base::random::Prng;
-use commands::{
-    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Waiters,
+use engine::{
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table, Waiters,
 };
 use durability::log::{Effect, Frame};
 use persistence::replay;
@@ -44,12 +44,17 @@ pub(crate) struct Applier {
 
 impl Applier {
     /// One that applies through `handle`, as a server with these settings would.
-    pub(crate) fn new(mut handle: Handle, waiters: &Arc<Waiters>, like: &Settings) -> Self {
+    pub(crate) fn new(
+        table: &'static Table,
+        mut handle: Handle,
+        waiters: &Arc<Waiters>,
+        like: &Settings,
+    ) -> Self {
         handle.set_unlimited(true);
         let databases = handle.store().databases();
         let clock = Arc::new(ManualClock::at_unix_ms(0));
         let settings = Arc::new(replay::settings(like));
-        let engine = Engine::new(handle, settings, clock, Prng::from_os())
+        let engine = Engine::new(table, handle, settings, clock, Prng::from_os())
             .among(Arc::clone(waiters))
             .of_log();
         let address = || String::from("primary");

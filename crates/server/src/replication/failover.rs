@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use commands::CommandError;
+use engine::CommandError;
 
 use super::following::Primary;
 use super::replicas::{Replica, Replicas};
@@ -74,8 +74,7 @@ impl Failover {
             None => None,
             Some((host, port)) => {
                 let all = replicas.all().into_iter();
-                let is_it =
-                    |one: &Arc<Replica>| one.host == *host && i32::from(one.port) == *port;
+                let is_it = |one: &Arc<Replica>| one.host == *host && i32::from(one.port) == *port;
                 let mut found = all.filter(is_it).peekable();
                 if found.peek().is_none() {
                     return Err(error("ERR FAILOVER target HOST and PORT is not a replica."));
@@ -251,7 +250,10 @@ mod tests {
             port: 7,
         };
         let late = plan(false, Some(5)).wait_for_replica(&replicas, 10, || 5);
-        assert_eq!(late, Verdict::GivenUp("Replica never caught up before timeout"));
+        assert_eq!(
+            late,
+            Verdict::GivenUp("Replica never caught up before timeout")
+        );
         let forced = plan(true, Some(5)).wait_for_replica(&replicas, 10, || 5);
         assert_eq!(forced, Verdict::Replica(it.clone()));
         let aborted = plan(false, None);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use commands::ClientRecord;
+use engine::ClientRecord;
 
 use crate::node::Node;
 
@@ -110,6 +110,8 @@ pub struct Following {
     node: Weak<Node>,
     primary: Primary,
     forces: bool,
+    /// What it follows is a stream of commands, with offsets of its own.
+    is_stream: AtomicBool,
     fails_over: AtomicBool,
     may_discard: AtomicBool,
     progress: Progress,
@@ -138,6 +140,7 @@ impl Following {
             node,
             primary,
             forces: by.forces,
+            is_stream: AtomicBool::new(false),
             fails_over: AtomicBool::new(by.fails_over),
             may_discard: AtomicBool::new(by.may_discard),
             progress: Progress {
@@ -337,6 +340,18 @@ impl Following {
         } = &self.progress;
         let read = read_offset.load(Ordering::Relaxed);
         (read, applied_offset.load(Ordering::Relaxed))
+    }
+
+    /// Says whether it follows a stream of commands; otherwise offsets are sequences of the log.
+    pub(super) fn set_is_stream(&self, on: bool) {
+        self.is_stream.store(on, Ordering::Relaxed);
+    }
+
+    /// Up to which offset a stream of commands was applied, if it follows one and has anything of it.
+    pub(super) fn stream_offset(&self) -> Option<u64> {
+        let (_, applied) = self.offsets();
+        let applied = u64::try_from(applied).ok().filter(|applied| *applied > 0);
+        applied.filter(|_| self.is_stream.load(Ordering::Relaxed))
     }
 
     /// How far this node is behind the primary's end, in bytes and in time.

@@ -51,9 +51,8 @@ impl History {
     /// What INFO shows as `second_repl_offset`.
     #[must_use]
     pub fn second_offset(&self) -> i64 {
-        self.second.map_or(-1, |(_, offset)| {
-            i64::try_from(offset).unwrap_or(i64::MAX)
-        })
+        self.second
+            .map_or(-1, |(_, offset)| i64::try_from(offset).unwrap_or(i64::MAX))
     }
 }
 

@@ -17,7 +17,11 @@ impl Replication {
     pub(crate) fn fields(&self, node: &Node) -> Fields {
         let mut fields = Fields::new();
         let following = self.following().filter(|_| self.follows());
-        let role = if following.is_some() { "slave" } else { "master" };
+        let role = if following.is_some() {
+            "slave"
+        } else {
+            "master"
+        };
         add(&mut fields, "role", role);
         if let Some(following) = &following {
             primary(&mut fields, node, following);
@@ -27,7 +31,11 @@ impl Replication {
         if let Some(following) = &following {
             let (lag_bytes, lag_ms) = following.lag();
             add(&mut fields, "iolite_state", following.link().own_word());
-            add(&mut fields, "master_link_refused_reason", following.refused());
+            add(
+                &mut fields,
+                "master_link_refused_reason",
+                following.refused(),
+            );
             add(&mut fields, "master_link_lag_bytes", lag_bytes);
             add(&mut fields, "master_link_lag_ms", lag_ms);
         }
@@ -82,7 +90,11 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
     let is_up = link == Link::Connected;
     add(fields, "master_host", &primary.host);
     add(fields, "master_port", primary.port);
-    add(fields, "master_link_status", if is_up { "up" } else { "down" });
+    add(
+        fields,
+        "master_link_status",
+        if is_up { "up" } else { "down" },
+    );
     let heard = following.heard_seconds_ago(now_unix_ms);
     add(fields, "master_last_io_seconds_ago", heard);
     let syncs = link == Link::Sync;
@@ -95,7 +107,9 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
         add(fields, "master_sync_total_bytes", total);
         add(fields, "master_sync_read_bytes", read);
         add(fields, "master_sync_left_bytes", total.saturating_sub(read));
-        let hundredths = (read.saturating_mul(10_000)).checked_div(total).unwrap_or(0);
+        let hundredths = (read.saturating_mul(10_000))
+            .checked_div(total)
+            .unwrap_or(0);
         let percent = format!("{}.{:02}", hundredths / 100, hundredths % 100);
         add(fields, "master_sync_perc", percent);
         add(fields, "master_sync_last_io_seconds_ago", heard.max(0));

@@ -30,11 +30,11 @@ mod primary_link;
 mod redis_link;
 mod redis_replica;
 mod replica_link;
-mod stream;
-mod sync_source;
 pub mod replicas;
 pub mod role;
 mod session;
+mod stream;
+mod sync_source;
 mod terms;
 mod thread;
 
@@ -43,18 +43,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use base::random::Prng;
-use commands::{
-    ClientRecord, CommandError, Copies, FailoverOrder, Followed, Progress, ReplicaOf, RoleReport, Session,
-    SyncRequest, Waiter,
+use engine::{
+    ClientRecord, CommandError, Copies, FailoverOrder, Followed, Progress, ReplicaOf, RoleReport,
+    Session, SyncRequest, Waiter,
 };
 
 use reactor::Detached;
+use replication::TermId;
+use replication::transcode::Form;
 
 use crate::config::{self, Config};
 use crate::node::{Message, Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
-use history::{History, ReplicationId, new_id};
+use history::{History, ReplicationId};
 use replicas::Replicas;
 use role::{Event, Refused, Role, RoleWord};
 pub use stream::Stream;
@@ -64,7 +66,8 @@ const FAILING_OVER: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
 
 /// What clients hear that waited when the node became a replica.
-const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+const UNBLOCKED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 /// What the thread "follow" is to do next. A later order takes the place of an earlier one.
 enum Order {
@@ -90,6 +93,8 @@ struct Standing {
 /// A new term of a node that has taken over.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTerm {
+    /// Which term it is.
+    pub term: TermId,
     /// The name of the stream from now on.
     pub id: ReplicationId,
 }
@@ -204,9 +209,12 @@ impl Replication {
     /// Where the stream is, as clients see it.
     #[must_use]
     pub fn offset(&self, node: &Node) -> u64 {
-        match self.offset_of.get() {
-            Some(offset_of) => offset_of(node),
-            None => self.stream.offset().unwrap_or_else(|| log_end(node)),
+        let following = self.following().filter(|_| self.follows());
+        let followed = following.and_then(|following| following.stream_offset());
+        match (followed, self.offset_of.get()) {
+            (Some(followed), _) => followed,
+            (None, Some(offset_of)) => offset_of(node),
+            (None, None) => self.stream.offset().unwrap_or_else(|| log_end(node)),
         }
     }
 
@@ -223,7 +231,7 @@ impl Replication {
         let asked = Arc::downgrade(node);
         self.replicas.on_wanted(Box::new(move |()| {
             if let Some(node) = asked.upgrade() {
-                node.replication.ask_replicas();
+                node.replication.ask_replicas(&node);
             }
         }));
         let configured = node.config.current().replication.primary.clone();
@@ -315,7 +323,11 @@ impl Replication {
         primary: Primary,
         by: Authority,
     ) -> Result<(), CommandError> {
-        let role = role::next(self.role(), Event::Follow).map_err(|_| FAILING_OVER)?;
+        let before = self.role();
+        let role = role::next(before, Event::Follow).map_err(|_| FAILING_OVER)?;
+        if before == Role::Primary {
+            self.stream.keep_names(self.history());
+        }
         self.role.set(role);
         let refusals = &node.settings.refusals;
         refusals.set_read_only(true);
@@ -429,7 +441,7 @@ impl Replication {
         } = order
         else {
             let failover = standing.failover.as_ref();
-            failover.ok_or(commands::replication::NO_FAILOVER)?.abort();
+            failover.ok_or(engine::replication::NO_FAILOVER)?.abort();
             return Ok(());
         };
         let role = role::next(self.role(), Event::FailOver).map_err(|refused| match refused {
@@ -439,7 +451,13 @@ impl Replication {
             _ => CommandError::fixed("ERR FAILOVER already in progress."),
         })?;
         let now_unix_ms = node.clock.now_unix_ms();
-        let failover = Failover::plan(&self.replicas, to.as_ref(), *forces, *timeout_ms, now_unix_ms)?;
+        let failover = Failover::plan(
+            &self.replicas,
+            to.as_ref(),
+            *forces,
+            *timeout_ms,
+            now_unix_ms,
+        )?;
         node.env
             .hold_removals_after(|| node.settings.gate.set_changes_role(true));
         self.role.set(role);
@@ -457,6 +475,7 @@ impl Replication {
         let Ok(role) = role::next(self.role(), Event::HandedOver) else {
             return;
         };
+        self.stream.keep_names(self.history());
         self.role.set(role);
         node.settings.refusals.set_read_only(true);
         node.store.set_follower(true);
@@ -469,12 +488,14 @@ impl Replication {
     }
 
     /// Where the stream goes on under another name.
-    fn begin_term(&self, node: &Node) {
-        let next_offset = self.offset(node) + 1;
-        let id = new_id(&mut Prng::from_os());
+    fn begin_term(&self, node: &Node, followed: Option<u64>) {
+        let next_offset = followed.unwrap_or_else(|| self.offset(node)) + 1;
+        let mut term = TermId::default();
+        Prng::from_os().fill(&mut term.0);
+        let id = ReplicationId::of_term(term, Form::default());
         lock(&self.history).begin_term(id, next_offset);
         if let Some(on_term) = self.on_term.get() {
-            on_term(node, &NewTerm { id });
+            on_term(node, &NewTerm { term, id });
         }
         node.log.notice(format_args!(
             "Setting secondary replication ID, valid up to offset: {next_offset}. New replication ID is {id}"
@@ -548,7 +569,9 @@ impl Replication {
 
     fn serve_waits(&self, node: &Node) {
         self.replicas
-            .serve_waits(&Watermarks(node), &|client, reply| node.answer(client, reply));
+            .serve_waits(&Watermarks(node), &|client, reply| {
+                node.answer(client, reply)
+            });
     }
 
     /// Has a request answered when replicas have what it waits for.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
-use commands::ServerPort;
+use engine::ServerPort;
 use durability::checkpoint::Manifest;
 use durability::log::{Control, Log, TermFrame};
 use persistence::checkpointer::Why;
@@ -37,7 +37,6 @@ use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::session::{Conduit, Identity};
 use super::terms::Terms;
-use crate::keeping::logging::Logging;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -205,13 +204,13 @@ impl OwnLinks {
             .store
             .raise_generation(self.generation.load(Ordering::Relaxed));
         self.begin_term(node);
-        if let Some(keeper) = node.keeper() {
-            keeper.logging().resume(node);
+        if let Some(kept) = node.persistence() {
+            kept.log().take_back();
         }
         self.follows.store(false, Ordering::Release);
-        if let Some(keeper) = node.keeper() {
+        if let Some(kept) = node.persistence() {
             // One of its own: what it was given is of another's generations.
-            let _scheduled = keeper.checkpointer.schedule(Why::Rewrite);
+            let _scheduled = kept.checkpointer.schedule(Why::Rewrite);
         }
     }
 
@@ -220,9 +219,17 @@ impl OwnLinks {
         self.follows.load(Ordering::Acquire)
     }
 
-    /// From where on the log is needed by replicas, if it is.
-    pub(crate) fn needed_from(&self) -> Option<u64> {
-        self.links.get()?.needed_from()
+    /// A checkpoint may be in force: keeps the terms beside it that its log has no more.
+    pub(crate) fn checkpoint_ended(&self, node: &Node) {
+        let place = place_of(node);
+        if let (Some(log), Ok(Some(manifest))) = (own_log(node), place.manifest()) {
+            self.terms.catch_up(&log);
+            if let Err(error) = self.terms.write_beside(&place, &manifest) {
+                let error = crate::config::system_reason(&error);
+                node.log
+                    .warning(format_args!("The terms of the log are not kept: {error}"));
+            }
+        }
     }
 
     /// Ends all links.
@@ -242,7 +249,7 @@ impl fmt::Debug for OwnLinks {
 
 /// The log on disk, if there is one.
 fn own_log(node: &Node) -> Option<Arc<Log>> {
-    node.keeper().and_then(|keeper| keeper.logging().log())
+    node.persistence().and_then(|kept| kept.log().log())
 }
 
 fn place_of(node: &Node) -> Place {
@@ -288,10 +295,10 @@ impl AtPrimary {
         if let Some(manifest) = found.filter(|manifest| is_held || is_good(manifest)) {
             return Ok((manifest, Source::Checkpoint));
         }
-        let keeper = node.keeper().ok_or("nothing is kept")?;
-        let ticket = keeper.checkpointer.schedule(Why::Rewrite);
+        let kept = node.persistence().ok_or("nothing is kept")?;
+        let ticket = kept.checkpointer.schedule(Why::Rewrite);
         let ticket = ticket.map_err(|_| "the server stops".to_owned())?;
-        let outcome = keeper.checkpointer.wait(ticket);
+        let outcome = kept.checkpointer.wait(ticket);
         outcome.result.map_err(|failure| failure.to_string())?;
         let made = place.manifest().map_err(|fault| fault.to_string())?;
         let made = made.ok_or("no checkpoint is in force")?;
@@ -527,7 +534,12 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     let own_links = own.links(&home.node);
     own_links.end_term();
     let handle = home.node.handle(&Arc::default());
-    let applier = Applier::new(handle, &home.node.waiters, &home.node.settings);
+    let applier = Applier::new(
+        home.node.env.table,
+        handle,
+        &home.node.waiters,
+        &home.node.settings,
+    );
     let ended = match AppliedLog::new(&home, applier) {
         Ok(mut data) => {
             let ended = replica_link::follow(&home, &mut data, following.take_discard());
@@ -553,9 +565,8 @@ fn lend_log(node: &Node) {
     let own = &node.replication.own;
     if !own.follows.swap(true, Ordering::AcqRel) {
         node.replication.stream.let_go();
-        node.use_log(None);
     }
-    Logging::wait_until_taken_up(node, &|| false);
+    let _log = node.persistence().and_then(|kept| kept.log().lend());
 }
 
 /// The node, as the link to its primary needs it.
@@ -675,12 +686,9 @@ impl LogHome for AtReplica<'_> {
     }
 
     fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
-        let keeper = self.node.keeper().ok_or("nothing is kept here")?;
-        let durability = self.node.config.current().durability.clone();
-        let place = place_of(&self.node);
-        let logging = keeper.logging();
-        let log = logging.replace(&self.node, &place, manifest, &durability)?;
-        keeper.checkpointer.note_clean(manifest.created_unix_ms);
+        let kept = self.node.persistence().ok_or("nothing is kept here")?;
+        let log = kept.log().replace(manifest)?;
+        kept.checkpointer.note_clean(manifest.created_unix_ms);
         Ok(log)
     }
 

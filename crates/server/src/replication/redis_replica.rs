@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::random::Prng;
-use commands::{ClientRecord, SyncRequest};
 use durability::log::{Log, Waker as LogWaker};
+use engine::{ClientRecord, SyncRequest};
 use persistence::rdb_stream::{StreamOptions, stream_checkpoint};
 use protocol::{Batch, Decoder, Limits};
 use reactor::{Detached, Waker};
@@ -115,11 +115,15 @@ fn tell(node: &Node, (host, port): (&str, u16), ended: &Ended) {
             "Connection with replica {host}:{port} lost: {}",
             system_reason(error)
         )),
-        Ended::Silent => log.warning(format_args!("Disconnecting timedout replica: {host}:{port}")),
+        Ended::Silent => log.warning(format_args!(
+            "Disconnecting timedout replica: {host}:{port}"
+        )),
         Ended::Garbage => log.warning(format_args!(
             "Disconnecting replica {host}:{port}, which sent what no replica sends"
         )),
-        Ended::Unable(why) => log.warning(format_args!("Disconnecting replica {host}:{port}: {why}")),
+        Ended::Unable(why) => {
+            log.warning(format_args!("Disconnecting replica {host}:{port}: {why}"))
+        }
     }
 }
 
@@ -201,7 +205,7 @@ impl Link {
             Decision::Continue(offset) => {
                 let counts = &replication.counts;
                 counts.partial_syncs.fetch_add(1, Ordering::Relaxed);
-                let id = replication.history().id;
+                let id = replication.stream.names(&node).id;
                 node.log.notice(format_args!(
                     "Partial resynchronization request from {} accepted, from offset {}",
                     self.client.address,
@@ -238,14 +242,17 @@ impl Link {
     fn decide(&self) -> Decision {
         let replication = &self.node.replication;
         // Offsets of another form are others.
-        let Some((oldest, end)) = replication.stream.reach().filter(|_| self.form == Form::default())
+        let Some((oldest, end)) = replication
+            .stream
+            .reach()
+            .filter(|_| self.form == Form::default())
         else {
             return Decision::Full(FullCause::Asked);
         };
         if self.request.is_old {
             return Decision::Full(FullCause::Asked);
         }
-        let own = replication.history();
+        let own = replication.stream.names(&self.node);
         let from = self.request.from.as_ref().and_then(|(id, next)| {
             let offset = next.checked_sub(1).and_then(|it| u64::try_from(it).ok());
             ReplicationId::parse(id).zip(offset)
@@ -274,10 +281,13 @@ impl Link {
         let making = node.replication.sources.obtain(&node, log);
         let source = self.wait_for(&making)?;
         drop(making);
-        node.replication.counts.full_syncs.fetch_add(1, Ordering::Relaxed);
+        node.replication
+            .counts
+            .full_syncs
+            .fetch_add(1, Ordering::Relaxed);
         let place = source.place;
         if !self.request.is_old {
-            let id = node.replication.history().id;
+            let id = node.replication.stream.names(&node).id;
             let line = format!("+FULLRESYNC {id} {}\r\n", place.offset);
             self.output.extend_from_slice(line.as_bytes());
         }
@@ -340,7 +350,8 @@ impl Link {
         let waits_for_ack = self.request.hello.reads_to_mark;
         let mark = Prng::from_os().hex_id();
         if waits_for_ack {
-            self.output.extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
+            self.output
+                .extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
         } else {
             // It is written once for its length: it is the same each time.
             let counted = write(&mut io::sink()).map_err(Ended::Unable)?;
@@ -362,7 +373,9 @@ impl Link {
         }
         self.drain()?;
         let counts = &node.replication.counts;
-        counts.output_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        counts
+            .output_bytes
+            .fetch_add(written.bytes, Ordering::Relaxed);
         // Behind a mark the stream begins when the replica says that it has loaded the data.
         self.has_acked = !waits_for_ack;
         self.heard();
@@ -438,8 +451,10 @@ impl Link {
             self.attached.set_state(ReplicaState::Online);
         }
         // Another log is in use, and nothing goes to this one any more.
-        if !node.replication.stream.is_of(log) {
-            return Err(Ended::Unable("the log it is served from has ended".to_owned()));
+        if !node.replication.stream.is_of(node, log) {
+            return Err(Ended::Unable(
+                "the log it is served from has ended".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -476,7 +491,10 @@ impl Link {
             found.map(|(_, sequence)| *sequence)
         };
         let applied = place_of(offset).unwrap_or(0).max(self.acked.applied);
-        let durable = on_disk.and_then(place_of).unwrap_or(0).max(self.acked.durable);
+        let durable = on_disk
+            .and_then(place_of)
+            .unwrap_or(0)
+            .max(self.acked.durable);
         self.acked = Ack {
             applied,
             durable,
@@ -515,7 +533,7 @@ impl Link {
         let mut acks = Vec::new();
         let decoded = self
             .decoder
-            .decode(&input, &limits, commands::BATCH_MAX, &mut self.batch);
+            .decode(&input, &limits, engine::BATCH_MAX, &mut self.batch);
         for run in self.batch.runs(&input) {
             for request in run.requests {
                 if let Some(ack) = acknowledged(&request) {
@@ -564,7 +582,9 @@ impl Link {
             }
             self.sent += count;
             let counts = &self.node.replication.counts;
-            counts.output_bytes.fetch_add(count as u64, Ordering::Relaxed);
+            counts
+                .output_bytes
+                .fetch_add(count as u64, Ordering::Relaxed);
         }
         self.output.clear();
         self.sent = 0;
@@ -619,7 +639,7 @@ fn acknowledged(request: &protocol::Request<'_>) -> Option<(u64, Option<u64>)> {
 /// What the file tells of its writer.
 fn origin(node: &Node, source: &Source) -> Vec<(&'static str, Vec<u8>)> {
     let seconds = source.manifest.created_unix_ms / 1000;
-    let history = node.replication.history();
+    let history = node.replication.stream.names(node);
     // With none the next command has a SELECT in front.
     let database = source.place.database.unwrap_or(0);
     vec![
@@ -662,10 +682,10 @@ fn millis(duration: Duration) -> u64 {
 
 impl Replication {
     /// Asks replicas that speak PSYNC how far they are.
-    pub(super) fn ask_replicas(&self) {
+    pub(super) fn ask_replicas(&self, node: &Node) {
         let mut all = self.replicas.all().into_iter();
         if all.any(|one| one.kind == Kind::Redis && one.state().is_online()) {
-            self.stream.ask();
+            self.stream.ask(node.clock.now_unix_ms());
         }
     }
 }

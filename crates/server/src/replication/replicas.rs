@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use commands::{ClientRecord, Copies, Progress, Waiter};
+use engine::{ClientRecord, Copies, Progress, Waiter};
 
 /// Which protocol a link speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

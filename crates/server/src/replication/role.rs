@@ -147,7 +147,10 @@ mod tests {
         for event in [Event::Follow, Event::Unfollow, Event::FailOver] {
             assert_eq!(next(Role::FailingOver, event), Err(Refused::FailingOver));
         }
-        assert_eq!(next(Role::Following, Event::FailOver), Err(Refused::IsReplica));
+        assert_eq!(
+            next(Role::Following, Event::FailOver),
+            Err(Refused::IsReplica)
+        );
     }
 
     #[test]

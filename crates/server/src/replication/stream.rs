@@ -27,8 +27,7 @@ use replication::offset_index::{OffsetIndex, Start};
 use replication::transcode::{Count, Form, Place, Sink, Transcoder, Unsupported};
 use store::EffectSink;
 
-use super::history::{History, new_id};
-use crate::keeping::logging::Logging;
+use super::history::{History, ReplicationId};
 use crate::node::Node;
 
 /// Read from the log at a time.
@@ -50,15 +49,19 @@ pub struct Stream {
     /// When the last replica went.
     left_unix_ms: AtomicU64,
     has_memory: AtomicBool,
+    /// Somebody else alone says what is in the log.
+    is_foreign: AtomicBool,
 }
 
 /// Where the stream of one log is.
 struct Counting {
     log: Arc<Log>,
+    /// Under which names replicas know it while the node follows another: then what is shown are the other's.
+    own: History,
     counter: Counter,
     index: OffsetIndex,
-    /// For pings, and for asking replicas how far they are.
-    appender: Appender,
+    /// For pings, and for asking replicas how far they are; made when there is something to say.
+    appender: Option<Appender>,
     pinged_unix_ms: u64,
 }
 
@@ -231,7 +234,79 @@ impl Stream {
     /// Why there is none.
     pub(super) fn begin(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.beginning);
-        let log = match node.keeper().and_then(|keeper| keeper.logging().log()) {
+        let log = self.log(node)?;
+        let (is_there, before) = match &*self.counting() {
+            Some(it) if Arc::ptr_eq(&it.log, &log) => return Ok(log),
+            Some(it) => (true, it.counter.transcoder.place().offset),
+            None => (false, 0),
+        };
+        // Not all that was written is in this log: no replica can go on from an older one.
+        let history = History::new(&mut Prng::from_os());
+        let follows = node.replication.follows();
+        if is_there && !follows {
+            node.replication.set_history(history);
+        }
+        let offset = before.max(log.tail_complete());
+        self.count_from(node, &log, offset, history);
+        Ok(log)
+    }
+
+    /// Goes on at an offset: that of a stream that was followed until now. Nobody writes meanwhile. For the thread
+    /// that follows alone: it waits for workers.
+    ///
+    /// # Errors
+    /// Why there is no log to go on in.
+    pub(super) fn begin_at(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
+        let _alone = lock(&self.beginning);
+        let log = self.log(node)?;
+        let history = node.replication.history();
+        self.count_from(node, &log, offset, history);
+        Ok(())
+    }
+
+    fn count_from(&self, node: &Node, log: &Arc<Log>, offset: u64, own: History) {
+        let sequence = log.tail_complete();
+        let place = Place {
+            sequence,
+            offset,
+            database: None,
+        };
+        *self.counting() = Some(Counting {
+            own,
+            counter: Counter {
+                frames: Frames::new(log, sequence),
+                transcoder: Transcoder::new(Form::default(), place),
+            },
+            index: OffsetIndex::new(place),
+            appender: None,
+            log: Arc::clone(log),
+            pinged_unix_ms: node.clock.now_unix_ms(),
+        });
+    }
+
+    /// Under which names the stream is known to replicas.
+    pub(super) fn names(&self, node: &Node) -> History {
+        let own = self.counting().as_ref().map(|counting| counting.own);
+        own.filter(|_| node.replication.follows())
+            .unwrap_or_else(|| node.replication.history())
+    }
+
+    /// What this node can go on from as a replica of who has followed it: the name of its stream, and its end.
+    pub fn resume(&self, node: &Node) -> Option<(ReplicationId, u64)> {
+        let offset = self.offset()?;
+        Some((self.names(node).id, offset))
+    }
+
+    /// The node begins to follow another: replicas know the stream by the names that it has now.
+    pub(super) fn keep_names(&self, history: History) {
+        if let Some(counting) = &mut *self.counting() {
+            counting.own = history;
+        }
+    }
+
+    /// The log that effects go to.
+    fn log(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
+        let log = match node.persistence().and_then(|it| it.log().log()) {
             Some(log) => {
                 *lock(&self.memory) = None;
                 self.has_memory.store(false, Ordering::Relaxed);
@@ -239,38 +314,6 @@ impl Stream {
             }
             None => self.begin_in_memory(node)?,
         };
-        let mut counting = self.counting();
-        if let Some(counting) = &*counting
-            && Arc::ptr_eq(&counting.log, &log)
-        {
-            return Ok(log);
-        }
-        let before = counting.as_ref().map_or(0, |counting| {
-            counting.counter.transcoder.place().offset
-        });
-        // Not all that was written is in this log: no replica can go on from an older one.
-        let is_new = counting.is_some();
-        let sequence = log.tail_complete();
-        let place = Place {
-            sequence,
-            offset: before.max(sequence),
-            database: None,
-        };
-        *counting = Some(Counting {
-            counter: Counter {
-                frames: Frames::new(&log, sequence),
-                transcoder: Transcoder::new(Form::default(), place),
-            },
-            index: OffsetIndex::new(place),
-            appender: log.appender(),
-            log: Arc::clone(&log),
-            pinged_unix_ms: node.clock.now_unix_ms(),
-        });
-        drop(counting);
-        if is_new {
-            let id = new_id(&mut Prng::from_os());
-            node.replication.set_history(History { id, second: None });
-        }
         Ok(log)
     }
 
@@ -279,12 +322,18 @@ impl Stream {
         if let Some(log) = &*lock(&self.memory) {
             return Ok(Arc::clone(log));
         }
+        if node.config.current().durability.level.has_log() {
+            return Err("the log is not there yet".to_owned());
+        }
         let bytes = node.config.current().replication.backlog_bytes;
-        let start = self.counting().as_ref().map_or(0, |it| it.log.tail_complete());
+        let start = self
+            .counting()
+            .as_ref()
+            .map_or(0, |it| it.log.tail_complete());
         let clock = Arc::clone(&node.clock);
         let log = Log::in_memory(clock, start, bytes.max(BACKLOG_BYTES_MIN));
         node.use_log(Some(Arc::new(MemoryTail::new(&log))));
-        if !Logging::wait_until_taken_up(node, &|| false) {
+        if !node.log_in_use.wait_until_taken_up(&|| node.is_stopping()) {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
@@ -292,39 +341,58 @@ impl Stream {
         Ok(log)
     }
 
-    /// Whether the stream is still made from this log.
-    pub(super) fn is_of(&self, log: &Arc<Log>) -> bool {
-        let counting = self.counting();
-        counting.as_ref().is_some_and(|it| Arc::ptr_eq(&it.log, log))
+    /// Whether effects still go to this log.
+    pub(super) fn is_of(&self, node: &Node, log: &Arc<Log>) -> bool {
+        let on_disk = node.persistence().and_then(|it| it.log().log());
+        let in_use = on_disk.or_else(|| lock(&self.memory).clone());
+        in_use.is_some_and(|in_use| Arc::ptr_eq(&in_use, log))
     }
 
-    /// Pings replicas where that is due. Called by their threads, and by workers now and again.
+    /// Says whether somebody else alone says what is in the log: nothing is added to it here then, not even a ping.
+    pub fn set_foreign(&self, on: bool) {
+        let mut counting = self.counting();
+        self.is_foreign.store(on, Ordering::SeqCst);
+        if let Some(counting) = counting.as_mut().filter(|_| on) {
+            counting.appender = None;
+        }
+    }
+
+    /// Pings replicas where that is due. Called by their threads.
     pub(super) fn ping(&self, now_unix_ms: u64, period_ms: u64) {
         let mut counting = self.counting();
-        let Some(counting) = &mut *counting else { return };
-        if now_unix_ms.saturating_sub(counting.pinged_unix_ms) >= period_ms {
+        let Some(counting) = &mut *counting else {
+            return;
+        };
+        let is_due = now_unix_ms.saturating_sub(counting.pinged_unix_ms) >= period_ms;
+        if is_due && !self.is_foreign.load(Ordering::SeqCst) {
             counting.pinged_unix_ms = now_unix_ms;
-            counting.append(&Control::Ping);
+            counting.append(&Control::Ping, now_unix_ms);
         }
     }
 
     /// Asks replicas how far they are.
-    pub(super) fn ask(&self) {
-        if let Some(counting) = &mut *self.counting() {
-            counting.append(&Control::GetAck);
-        }
+    pub(super) fn ask(&self, now_unix_ms: u64) {
+        self.append(&Control::GetAck, now_unix_ms);
     }
 
     /// Says something in the log itself, as that another term begins; nothing where no replica ever came.
-    pub fn append(&self, control: &Control<'_>) {
-        if let Some(counting) = &mut *self.counting() {
-            counting.append(control);
+    pub fn append(&self, control: &Control<'_>, now_unix_ms: u64) {
+        let mut counting = self.counting();
+        let is_foreign = self.is_foreign.load(Ordering::SeqCst);
+        if let Some(counting) = counting.as_mut().filter(|_| !is_foreign) {
+            counting.append(control, now_unix_ms);
         }
     }
 
     /// Lets go of the log: somebody else appends to it from now on.
     pub(super) fn let_go(&self) {
         *self.counting() = None;
+    }
+
+    /// Bytes of the log in memory, while there is one for replicas alone.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let memory = lock(&self.memory);
+        memory.as_ref().map_or(0, |log| log.memory_bytes())
     }
 
     /// Ends the log in memory some time behind the last replica.
@@ -337,7 +405,12 @@ impl Stream {
             self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
             return;
         }
-        let ttl_ms = node.config.current().replication.backlog_ttl_s.saturating_mul(1000);
+        let ttl_ms = node
+            .config
+            .current()
+            .replication
+            .backlog_ttl_s
+            .saturating_mul(1000);
         let left_unix_ms = self.left_unix_ms.load(Ordering::Relaxed);
         if ttl_ms == 0 || now_unix_ms.saturating_sub(left_unix_ms) < ttl_ms {
             return;
@@ -346,12 +419,16 @@ impl Stream {
         let Ok(_alone) = self.beginning.try_lock() else {
             return;
         };
-        let has_disk = node.keeper().is_some_and(|keeper| keeper.logging().log().is_some());
+        let has_disk = node
+            .persistence()
+            .is_some_and(|it| it.log().log().is_some());
         *self.counting() = None;
         *lock(&self.memory) = None;
         self.has_memory.store(false, Ordering::Relaxed);
-        let id = new_id(&mut Prng::from_os());
-        node.replication.set_history(History { id, second: None });
+        if !node.replication.follows() {
+            node.replication
+                .set_history(History::new(&mut Prng::from_os()));
+        }
         if !has_disk {
             node.use_log(None);
         }
@@ -367,10 +444,13 @@ impl Counting {
         self.counter.count(&mut self.index, COUNTED_AT_ONCE_BYTES);
     }
 
-    fn append(&mut self, control: &Control<'_>) {
-        self.appender.control(control);
+    fn append(&mut self, control: &Control<'_>, now_unix_ms: u64) {
+        let log = &self.log;
+        let appender = self.appender.get_or_insert_with(|| log.appender());
+        appender.set_time(now_unix_ms);
+        appender.control(control);
         // Whoever sends is to hear of it; what the disk says others see.
-        let _seen_later = self.log.write_out(self.appender.end());
+        let _seen_later = log.write_out(appender.end());
     }
 }
 

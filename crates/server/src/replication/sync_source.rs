@@ -83,10 +83,16 @@ pub(super) struct Sources {
 
 impl Sources {
     /// A source for a replica that lacks everything: the one that there is, the one that is being made, or a new one.
-    #[allow(clippy::disallowed_methods, reason = "a thread that ends with the checkpoint")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a thread that ends with the checkpoint"
+    )]
     pub(super) fn obtain(self: &Arc<Self>, node: &Arc<Node>, log: &Arc<Log>) -> Arc<Making> {
         let mut making = lock(&self.making);
-        if let Some(source) = lock(&self.made).upgrade().filter(|one| one.is_good_for(log)) {
+        if let Some(source) = lock(&self.made)
+            .upgrade()
+            .filter(|one| one.is_good_for(log))
+        {
             return Arc::new(Making(Mutex::new(Progress::Made(source))));
         }
         if let Some(going) = making.upgrade()
@@ -145,7 +151,9 @@ fn make(node: &Arc<Node>, log: &Arc<Log>) -> Result<Arc<Source>, String> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let config = node.config.current();
-    let directory = config.dir.join(format!("sync-{}-{number}", std::process::id()));
+    let directory = config
+        .dir
+        .join(format!("sync-{}-{number}", std::process::id()));
     let disk = FilePlace::within(&config.dir).disk;
     let made = make_in(node, log, &disk, &directory);
     if made.is_err() {
@@ -172,7 +180,7 @@ fn make_in(
         directory: directory.to_owned(),
         clock: Arc::clone(&node.clock),
         lineage: Lineage::default(),
-        courtesy: Arc::clone(&node.courtesy),
+        background: Arc::clone(&node.background),
         writers: writers_for(available_cores()),
         surroundings,
     });

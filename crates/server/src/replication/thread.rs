@@ -3,8 +3,11 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::random::Prng;
+
 use super::failover::{Failover, Verdict};
 use super::following::{Authority, Ended, Following, Link};
+use super::history::History;
 use super::role::{self, Event, Role};
 use super::{Order, Replication, Standing, log_end, own_link, redis_link};
 use crate::config::system_reason;
@@ -75,6 +78,7 @@ impl Replication {
         let mut speaks = Speaks::Redis;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
+            following.set_is_stream(matches!(speaks, Speaks::Redis));
             let ended = match speaks {
                 Speaks::Redis => redis_link::follow(following),
                 Speaks::OwnLink(port) => own_link::follow(following, port),
@@ -109,7 +113,19 @@ impl Replication {
         if self.role() != Role::TakingOver {
             return;
         }
-        self.begin_term(node);
+        let followed = self.following();
+        let followed = followed.and_then(|following| following.stream_offset());
+        self.begin_term(node, followed);
+        if let Some(offset) = followed {
+            // Who followed that stream, too, goes on with this one; who followed this node's own does not.
+            self.replicas.stop(|_| true);
+            if let Err(reason) = self.stream.begin_at(node, offset) {
+                node.log.warning(format_args!(
+                    "Replicas of the former primary will need a full sync: {reason}"
+                ));
+                self.set_history(History::new(&mut Prng::from_os()));
+            }
+        }
         self.own.take_over(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
@@ -191,8 +207,7 @@ impl Replication {
     }
 
     fn keep_office(&self, node: &Node, reason: &str) {
-        node.log
-            .notice(format_args!("Aborting failover: {reason}"));
+        node.log.notice(format_args!("Aborting failover: {reason}"));
         let standing = self.standing();
         if let Ok(role) = role::next(self.role(), Event::KeptOffice) {
             self.role.set(role);

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
-use commands::{ClientRecord, Session};
+use engine::{ClientRecord, Session};
 use reactor::{ConnectionId, Io, Verdict};
 
 use super::{Connected, Sessions};
@@ -108,7 +108,7 @@ impl Buffers {
     }
 
     /// A client's incomplete input has grown, to so many bytes beside what is
-    /// [arriving](commands::arrival) apart: whether it may go on.
+    /// [arriving](engine::arrival) apart: whether it may go on.
     pub(super) fn input_grew(
         &mut self,
         connected: &mut Connected,

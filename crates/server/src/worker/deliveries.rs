@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use commands::{ClientRecord, Push, Session, Topic, TopicKind};
+use engine::{ClientRecord, Push, Session, Topic, TopicKind};
 use protocol::{Reply, Resp};
 use reactor::{ConnectionId, Io};
 
@@ -101,7 +101,7 @@ impl Deliveries {
         !self.inbox.is_empty() || self.node.workers()[self.worker].mail.waits()
     }
 
-    /// Subscribes a connection to a topic; see [`commands::ServerPort::subscribe`].
+    /// Subscribes a connection to a topic; see [`engine::ServerPort::subscribe`].
     pub(crate) fn subscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),
@@ -122,7 +122,7 @@ impl Deliveries {
         topic
     }
 
-    /// Ends a subscription; see [`commands::ServerPort::unsubscribe`].
+    /// Ends a subscription; see [`engine::ServerPort::unsubscribe`].
     pub(crate) fn unsubscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),

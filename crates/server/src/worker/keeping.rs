@@ -1,15 +1,15 @@
 //! What a worker does for the log, and what it does when the log has moved.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use commands::refusals::log_fault_text;
+use engine::refusals::log_fault_text;
 use reactor::{ConnectionId, Io, Then};
 
 use super::{Arena, Worker};
 use crate::aside::Piece;
 use crate::replication::Watermarks;
 use persistence::held_replies::{HeldReplies, Wrote};
+use persistence::log_in_use::TakenUp;
 
 /// What WAITAOF answers when the log that it waits for is not in use any more.
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
@@ -18,21 +18,17 @@ impl Worker {
     /// Takes up the log that is in use now. One that is no more is asked until all is durable that was
     /// appended to it.
     pub(super) fn take_up_log(&mut self) {
-        let version = self.node.log_in_use.version();
-        if version == self.log_taker.version() {
-            return;
-        }
-        let log = self.node.log_in_use.get();
-        let sink = log.as_ref().map(|log| Arc::clone(log).sink(&self.appended));
-        self.engine.store().set_sink(sink);
-        self.log_taker.take_up(version);
-        let Some(log) = log else {
-            if let Some(replies) = &mut self.held_replies {
-                replies.end_log();
+        let log = match self.log_user.take_up(self.engine.store()) {
+            TakenUp::Same => return,
+            TakenUp::Log(log) => log,
+            TakenUp::Nothing => {
+                if let Some(replies) = &mut self.held_replies {
+                    replies.end_log();
+                }
+                return;
             }
-            return;
         };
-        let mut replies = HeldReplies::new(log, self.appended.clone());
+        let mut replies = HeldReplies::new(log, self.log_user.appended().clone());
         for connected in self.sessions.iter_mut() {
             connected.wrote = Wrote::default();
             replies.note_asking(&mut connected.wrote, connected.session.waits_for_disk);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use commands::{ClientRecord, Session};
+use engine::{ClientRecord, Session};
 use persistence::held_replies::Wrote;
 use reactor::ConnectionId;
 

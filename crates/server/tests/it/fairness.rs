@@ -28,7 +28,12 @@ impl Driven {
     fn new() -> Self {
         let store = Store::new(&store::Options::default()).unwrap();
         let config = SharedConfig::new(Settings::default(), Origin::default());
-        let node = Node::new(store, Arc::new(config), Arc::new(SystemClock::new()));
+        let node = Node::new(
+            testkit::table(),
+            store,
+            Arc::new(config),
+            Arc::new(SystemClock::new()),
+        );
         let node = Arc::new(node);
         let balancer = Balancer::new(1).unwrap();
         node.set_workers(vec![WorkerLink::new(balancer.waker(0))]);

@@ -19,7 +19,7 @@ use testkit::process::{Server, ServerBuilder, iolite_program};
 /// A server without clients.
 pub(super) fn environment() -> Environment {
     let store = Store::new(&Options { databases: 16 }).unwrap();
-    let mut env = Environment::new(store, Arc::new(SystemClock::new()));
+    let mut env = Environment::new(testkit::table(), store, Arc::new(SystemClock::new()));
     env.threads = 2;
     env
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session, Settings as CommandSettings, Share};
+use engine::{ClientRecord, Engine, Next, Session, Settings as CommandSettings, Share};
 use persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
@@ -62,11 +62,22 @@ fn play(seed: u64, round: u64) -> (Vec<Stated>, Vec<Dumped>) {
         ConfigOrigin::default(),
     ));
     let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-    let node = Node::new(Arc::clone(&store), config, Arc::clone(&shared));
+    let node = Node::new(
+        testkit::table(),
+        Arc::clone(&store),
+        config,
+        Arc::clone(&shared),
+    );
     let (mut handle, recorder) = (store.handle(), Recorder::default());
     handle.set_sink(Some(Box::new(recorder.clone())));
     let settings = Arc::clone(&node.settings);
-    let mut engine = Engine::new(handle, settings, shared, Prng::seeded(seed));
+    let mut engine = Engine::new(
+        testkit::table(),
+        handle,
+        settings,
+        shared,
+        Prng::seeded(seed),
+    );
     let mut session = session();
     for request in testkit::differential::requests_of_round(seed, round) {
         let parts: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
@@ -105,12 +116,19 @@ fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
 fn replayed(stated: &[Stated], lanes: usize) -> Vec<Dumped> {
     let store = Store::new(&Options::default()).unwrap();
     let like = CommandSettings::default();
-    let done = replay_in_parallel(&store, &like, Origin::Own, lanes, |feed| {
-        for (position, (database, request)) in (0..).zip(stated) {
-            feed.command(position, *database, request)?;
-        }
-        Ok::<_, ReplayFault>(())
-    });
+    let done = replay_in_parallel(
+        testkit::table(),
+        &store,
+        &like,
+        Origin::Own,
+        lanes,
+        |feed| {
+            for (position, (database, request)) in (0..).zip(stated) {
+                feed.command(position, *database, request)?;
+            }
+            Ok::<_, ReplayFault>(())
+        },
+    );
     let ((), done) = done.unwrap();
     assert_eq!((done.commands, done.failed), (stated.len() as u64, 0));
     let now_unix_ms = START_UNIX_MS + 50 * REQUESTS_A_ROUND;
@@ -170,7 +188,12 @@ fn effects_about_many_keys_make_the_same_store_on_several_lanes() {
 /// Those that do not fail when they are applied one after the other.
 fn applicable(stated: Vec<Stated>) -> Vec<Stated> {
     let store = Store::new(&Options::default()).unwrap();
-    let mut replayer = Replayer::new(&store, &CommandSettings::default(), Origin::Foreign);
+    let mut replayer = Replayer::new(
+        testkit::table(),
+        &store,
+        &CommandSettings::default(),
+        Origin::Foreign,
+    );
     let mut failed = 0;
     stated
         .into_iter()

@@ -24,7 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use commands::{ClientRecord, Engine, Next, Session, Share};
 use durability::checkpoint::{
     Lineage, Manifest, PartHead, PartWriter, free_directory, part_name, remove_replaced,
     replace_manifest,
@@ -33,6 +32,7 @@ use durability::disk::Disk;
 use durability::log::{Level, Log, Options};
 use durability::planted::{self, Bug};
 use durability::simulated::{Fault, SimulatedDisk};
+use engine::{ClientRecord, Engine, Next, Session, Share};
 use persistence::bodies;
 use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why};
 use persistence::recovery::{Place, Recovered, Target, recover};
@@ -154,7 +154,7 @@ impl Truth {
         }
         // The frame is in the middle of what one request stated.
         let node = again()?;
-        let mut rest = Replayer::new(&node.store, &node.settings, Origin::Own);
+        let mut rest = Replayer::new(testkit::table(), &node.store, &node.settings, Origin::Own);
         for stated in self.stated().iter() {
             if stated.end > end && stated.end <= mark.end {
                 for (database, request) in &stated.effects {
@@ -332,7 +332,7 @@ fn empty_node(clock: &Arc<ManualClock>) -> Arc<Node> {
     let store = Store::new(&store::Options::default()).unwrap();
     let config = SharedConfig::new(Settings::default(), ConfigOrigin::default());
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    Arc::new(Node::new(store, Arc::new(config), clock))
+    Arc::new(Node::new(testkit::table(), store, Arc::new(config), clock))
 }
 
 fn session(unix_ms: u64) -> Session {
@@ -396,6 +396,7 @@ impl<'t> Life<'t> {
             disk: disk.clone(),
             clock: Arc::clone(clock),
             engine: Engine::new(
+                testkit::table(),
                 handle,
                 Arc::clone(&node.settings),
                 shared,
@@ -527,7 +528,7 @@ impl<'t> Life<'t> {
             directory: DIRECTORY.into(),
             clock: Arc::<ManualClock>::clone(&self.clock),
             lineage: LINEAGE,
-            courtesy: Arc::clone(&self.node.courtesy),
+            background: Arc::clone(&self.node.background),
             writers: 1,
             surroundings: Arc::new(Around(Arc::clone(&self.log))),
         });

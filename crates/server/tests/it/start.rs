@@ -83,6 +83,19 @@ fn wait_until_gone(path: &str) {
     panic!("{path} is still there");
 }
 
+/// Waits until the log has a line.
+fn wait_until_logged(path: &str, line: &str) {
+    let mut log = String::new();
+    for _ in 0..12_000 {
+        log = fs::read_to_string(path).unwrap();
+        if log.contains(line) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no {line:?} in {log}");
+}
+
 #[test]
 fn questions_are_answered_on_standard_output() {
     let version = output(&["--version"]);
@@ -196,13 +209,13 @@ fn a_daemon_has_a_log_and_a_pid_file_until_it_ends() {
     };
     let pid = fs::read_to_string(directory.path("server.pid")).unwrap();
     assert!(text(&info).contains(&format!("process_id:{}\r", pid.trim())));
+    // Clients are served before that: a server that is shut down earlier was never ready.
+    wait_until_logged(
+        &directory.path("server.log"),
+        " * Ready to accept connections unix\n",
+    );
     shut_down(&directory);
     wait_until_gone(&directory.path("server.pid"));
-    let log = fs::read_to_string(directory.path("server.log")).unwrap();
-    assert!(
-        log.contains(" * Ready to accept connections unix\n"),
-        "{log}"
-    );
 }
 
 #[test]

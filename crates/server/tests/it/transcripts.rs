@@ -99,7 +99,7 @@ fn transcripts_hold_on_the_built_server() {
 }
 
 /// Names of the files that a command and its subcommands need.
-fn needed_names(spec: &commands::CommandSpec) -> Vec<String> {
+fn needed_names(spec: &engine::CommandSpec) -> Vec<String> {
     let name = spec.name.to_ascii_lowercase();
     if spec.subcommands.is_empty() {
         return vec![name];

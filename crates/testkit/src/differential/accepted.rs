@@ -251,6 +251,28 @@ pub const ACCEPTED: &[Accepted] = &[
         applies: |request| has_word(request, b"maxclients"),
         means_the_same: are_same_kind,
     },
+    Accepted {
+        reason: "since Redis 7.2 HELP ends with \"Print this help.\"",
+        commands: &[
+            "ACL HELP",
+            "CLIENT HELP",
+            "COMMAND HELP",
+            "CONFIG HELP",
+            "DEBUG HELP",
+            "FUNCTION HELP",
+            "LATENCY HELP",
+            "MEMORY HELP",
+            "MODULE HELP",
+            "OBJECT HELP",
+            "PUBSUB HELP",
+            "SCRIPT HELP",
+            "SLOWLOG HELP",
+            "XGROUP HELP",
+            "XINFO HELP",
+        ],
+        applies: always,
+        means_the_same: differ_in_the_last_line,
+    },
 ];
 
 /// The reason why two different replies to a request are accepted, if they are.
@@ -290,6 +312,16 @@ fn has_word(request: &[Vec<u8>], word: &[u8]) -> bool {
 fn leaves_order_open(request: &[Vec<u8>]) -> bool {
     let is_set = request.get(1).is_some_and(|key| key.starts_with(b"sort:s"));
     has_word(request, b"BY") && (is_set || has_word(request, b"ALPHA"))
+}
+
+fn differ_in_the_last_line(one: &Value, two: &Value) -> bool {
+    match (one, two) {
+        (Value::Array(one), Value::Array(two)) => {
+            let lines = [one, two].map(|lines| lines.split_last().map(|(_, lines)| lines));
+            lines[0].is_some() && lines[0] == lines[1]
+        }
+        _ => false,
+    }
 }
 
 fn are_as_many(one: &Value, two: &Value) -> bool {
@@ -601,6 +633,16 @@ mod tests {
         assert!(reason(&request("TTL a"), &one, &Value::Integer(5000)).is_none());
         assert!(reason(&request("CLIENT ID"), &one, &two).is_some());
         assert!(reason(&request("CLIENT"), &one, &two).is_none());
+    }
+
+    #[test]
+    fn help_may_differ_in_its_last_line_only() {
+        let reply = |lines: &[&str]| Value::Array(lines.iter().map(|line| bulk(line)).collect());
+        let (help, one) = (request("XINFO help"), reply(&["a", "Prints this help."]));
+        assert!(reason(&help, &one, &reply(&["a", "Print this help."])).is_some());
+        assert!(reason(&help, &one, &reply(&["b", "Print this help."])).is_none());
+        assert!(reason(&help, &one, &reply(&["a"])).is_none());
+        assert!(reason(&help, &one, &Value::Null).is_none());
     }
 
     #[test]

@@ -602,7 +602,7 @@ mod tests {
     fn every_command_of_the_server_is_in_the_grammar_or_left_out_with_a_reason() {
         let in_grammar = commands_in_grammar();
         let in_schedules = commands_in_schedules();
-        let missing: Vec<&str> = commands::table()
+        let missing: Vec<&str> = crate::table()
             .commands()
             .iter()
             .map(|spec| spec.name)

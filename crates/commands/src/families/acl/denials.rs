@@ -1,11 +1,10 @@
 //! ACL LOG: what was denied lately.
 
 use access::Entry;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandResult, subcommand_syntax};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandResult, subcommand_syntax};
 
 /// Entries that are shown if nothing is said.
 const SHOWN: usize = 10;
@@ -68,7 +67,7 @@ fn write(entry: &Entry, now_unix_ms: u64, reply: &mut Reply<'_>) {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     /// The reason, the origin, and the object of each entry.
     fn entries(server: &mut TestServer) -> Vec<[String; 3]> {

@@ -6,14 +6,14 @@ mod rows;
 mod users;
 
 use access::Change;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::port::{ClientCondition, ClientFilter};
+use engine::session::Fate;
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::CommandResult;
 use crate::help;
-use crate::port::{ClientCondition, ClientFilter};
-use crate::session::Fate;
 
 pub use rows::COMMANDS;
 

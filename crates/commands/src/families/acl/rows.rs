@@ -1,7 +1,8 @@
 //! The rows of ACL.
 
+use engine::spec::{Arity, CommandSpec, Flags, Group};
+
 use super::{categories, denials, load, save, users, write_help};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 /// Flags of what everybody may ask who may ask anything.
 const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);

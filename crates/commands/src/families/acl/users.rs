@@ -1,15 +1,14 @@
 //! Users: SETUSER DELUSER GETUSER LIST USERS WHOAMI, and DRYRUN and GENPASS.
 
 use access::{Selector, SetError};
+use engine::args::Args;
+use engine::context::Context;
+use engine::engine::resolve;
+use engine::error::{CommandError, CommandResult, shown, subcommand_syntax};
+use engine::permission::{Subject, explain};
 use protocol::{OwnedRequest, Reply};
 
 use super::{end_clients, end_subscribers};
-use crate::args::Args;
-use crate::context::Context;
-use crate::engine::resolve;
-use crate::error::{CommandError, CommandResult, shown, subcommand_syntax};
-use crate::permission::{Subject, catalog, explain};
-use crate::table::{original_table, table};
 
 /// Bytes of a name or a rule that an error repeats.
 const SHOWN_BYTES_MAX: usize = 1024;
@@ -25,7 +24,10 @@ pub(super) fn set(
 ) -> CommandResult {
     let name = args.bytes()?;
     let rules: Vec<&[u8]> = args.rest().collect();
-    let set = context.settings.users.set(name, &rules, catalog());
+    let set = context
+        .settings
+        .users
+        .set(name, &rules, context.table.catalog());
     let change = set.map_err(|error| refuse(&error))?;
     end_subscribers(context, &change);
     reply.ok();
@@ -166,18 +168,20 @@ pub(super) fn dry_run(
     let words: Vec<&[u8]> = args.rest().collect();
     let request = OwnedRequest::new(&words);
     let request = request.request();
-    let found = original_table().find(request.name());
-    let resolved = found.and_then(|found| resolve(table(), found, request).ok());
+    let table = context.table;
+    let found = table.original().find(request.name());
+    let resolved = found.and_then(|found| resolve(table, found, request).ok());
     let Some((index, spec, _)) = resolved else {
         let name = shown(request.name(), SHOWN_BYTES_MAX);
         let text = [b"ERR Command '", name, b"' not found"].concat();
         return Err(CommandError::Bytes(text));
     };
     if !spec.arity.accepts(request.len()) {
-        let full_name = table().full_name(index).unwrap_or_default();
+        let full_name = table.full_name(index).unwrap_or_default();
         return Err(CommandError::WrongArity(full_name.into()));
     }
     let subject = Subject {
+        table,
         index,
         spec,
         request,

@@ -1,14 +1,14 @@
 //! One bit.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Effect, Encoding, EventClass, Record};
 
 use super::{BITS_PER_BYTE, bit_offset, index};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::check_string;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const SETBIT: CommandSpec = CommandSpec {
     name: "SETBIT",
@@ -128,7 +128,7 @@ impl Bit {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn bits_are_set_cleared_and_read() {

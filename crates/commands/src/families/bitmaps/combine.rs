@@ -1,14 +1,14 @@
 //! BITOP.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, Event, EventClass, Handle, Key};
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::check_string;
 use crate::keys::KeyList;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const BITOP: CommandSpec = CommandSpec {
     name: "BITOP",
@@ -154,7 +154,7 @@ fn keep(store: &mut Handle, destination: &Key<'_>, result: &[u8]) -> CommandResu
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn result_of(line: &str) -> Value {
         let mut server = TestServer::new();

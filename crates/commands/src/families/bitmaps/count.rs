@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::{check_string, is_reversed};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const BITCOUNT: CommandSpec = CommandSpec {
     name: "BITCOUNT",
@@ -135,7 +135,7 @@ mod tests {
     use base::random::Prng;
 
     use super::ones;
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn ones_agree_with_counting_byte_by_byte() {

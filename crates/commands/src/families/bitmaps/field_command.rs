@@ -1,16 +1,16 @@
 //! BITFIELD and BITFIELD_RO.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::settings::Settings;
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::{Reply, Request};
 use store::{Effect, Encoding, Entry, EventClass, Key, Record};
 
 use super::bit_offset;
 use super::field::{Field, Overflow};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::check_string;
-use crate::settings::Settings;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const BITFIELD: CommandSpec = CommandSpec {
     name: "BITFIELD",
@@ -304,7 +304,7 @@ fn state_fields(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn numbers(server: &mut TestServer, line: &str) -> Vec<Option<i64>> {
         match server.run(line) {

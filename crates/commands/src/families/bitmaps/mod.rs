@@ -8,12 +8,11 @@
 //! - for BITOP, which reads other keys, `DEL destination` and `SETRANGE destination 0 result`: that
 //!   keeps the result as bytes whatever they spell, as the command itself does.
 
+use engine::args::Args;
+use engine::error::CommandError;
+use engine::settings::Settings;
+use engine::spec::CommandSpec;
 use store::Record;
-
-use crate::args::Args;
-use crate::error::CommandError;
-use crate::settings::Settings;
-use crate::spec::CommandSpec;
 
 mod bit;
 mod combine;

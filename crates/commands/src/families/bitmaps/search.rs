@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::check_string;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const BITPOS: CommandSpec = CommandSpec {
     name: "BITPOS",
@@ -149,7 +149,7 @@ fn first_one_of(bytes: &[u8], flip: u8) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::first_one_of;
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_lone_bit_is_found_wherever_it_is() {

@@ -1,9 +1,9 @@
 //! What a server outside a cluster answers to clients that ask whether it is in one.
 
-mod rows;
+use engine::error::{CommandError, container};
+use engine::spec::{Arity, CommandSpec, Flags, Group, Handler};
 
-use crate::error::{CommandError, container};
-use crate::spec::{Arity, CommandSpec, Flags, Group, Handler};
+mod rows;
 
 const DISABLED: Handler = |_context, _args, _reply| {
     Err(CommandError::fixed(
@@ -56,7 +56,7 @@ pub const COMMANDS: &[CommandSpec] = &[
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn there_is_no_cluster() {

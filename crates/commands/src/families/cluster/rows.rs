@@ -1,7 +1,8 @@
 //! The subcommands of CLUSTER: known, so that clients can ask about them, and refused.
 
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+
 use super::DISABLED;
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
 /// What asks.
 const READER: CommandSpec = CommandSpec {

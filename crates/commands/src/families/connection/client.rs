@@ -1,16 +1,16 @@
 //! CLIENT: what a connection says of itself; what is done to others is in `others`.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::{ClientCondition, ClientFilter};
+use engine::session::{ClientRecord, ReplyMode};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use super::others::{kill, list, pause, unblock};
 use super::tracking::{caching, get_redirect, tracking, tracking_info};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::port::{ClientCondition, ClientFilter};
-use crate::session::{ClientRecord, ReplyMode};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const COMMON: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
 
@@ -499,8 +499,8 @@ fn reply_mode(
 mod tests {
     use protocol::Value;
 
-    use crate::session::ClientRecord;
-    use crate::testing::TestServer;
+    use engine::session::ClientRecord;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_name_is_printable() {

@@ -1,10 +1,10 @@
 //! Which clients CLIENT LIST shows and CLIENT KILL hits, as their arguments say it: conditions with a
 //! value each, all of which must hold; most have an opposite that begins with `NOT-`.
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::port::{ClientCondition, ClientFilter, ClientKind};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::{ClientCondition, ClientFilter, ClientKind};
 
 /// Letters that FLAGS may ask for.
 const FLAGS: &[u8] = b"OSMPxdbcuAUrBTetIEN";

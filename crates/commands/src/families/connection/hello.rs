@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use access::{Origin, Reason};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::identity;
+use engine::session::{ClientRecord, ReplyMode};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::{Reply, Request, Resp};
 
 use super::client::{checked_name, set_name};
 use super::tracking;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::pubsub;
-use crate::identity;
-use crate::session::{ClientRecord, ReplyMode};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const BEFORE_AUTH: Flags = Flags::NOSCRIPT
     .and(Flags::LOADING)
@@ -235,7 +235,7 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
 mod tests {
     use protocol::{Resp, Value};
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     /// The fields of a HELLO reply by name.
     fn field(reply: &Value, name: &str) -> Option<Value> {

@@ -6,13 +6,12 @@ mod hello;
 mod others;
 mod tracking;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::session::Fate;
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::session::Fate;
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[BASICS, hello::COMMANDS, client::COMMANDS];
@@ -91,9 +90,9 @@ fn ping(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 mod tests {
     use protocol::Value;
 
-    use crate::session::Fate;
-    use crate::testing::TestServer;
-    use crate::topic::TopicKind;
+    use engine::session::Fate;
+    use engine::topic::TopicKind;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn ping_takes_one_message_at_most() {

@@ -1,15 +1,15 @@
 //! CLIENT LIST, KILL, PAUSE and UNBLOCK: what one connection may ask about, or do to, others.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::port::{ClientCondition, ClientFilter, ServerPort};
+use engine::replication::Copies;
+use engine::session::Fate;
+use engine::waiting::Progress;
 use protocol::Reply;
 
 use super::filter::{self, Purpose};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
-use crate::port::{ClientCondition, ClientFilter, ServerPort};
-use crate::replication::Copies;
-use crate::session::Fate;
-use crate::waiting::Progress;
 
 pub(super) fn list(
     context: &mut Context<'_>,
@@ -130,9 +130,9 @@ impl Progress for At<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::port::KillCount;
-    use crate::session::Fate;
-    use crate::testing::TestServer;
+    use engine::port::KillCount;
+    use engine::session::Fate;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn filters_of_kill_are_a_conjunction_without_the_caller() {

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::session::ClientRecord;
+use engine::tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::session::ClientRecord;
-use crate::tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 
 const OTHER_MODE: &str = "before disabling tracking for this client, and then re-enabling it with \
                           a different mode.";

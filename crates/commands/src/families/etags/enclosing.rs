@@ -16,19 +16,19 @@
 //!
 //! The rows are writes, whatever they enclose: what they are to do is known only when they run.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::engine::{check, row_of};
+use engine::error::{CommandError, CommandResult};
+use engine::key_places as places;
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::table::Table;
+use engine::transaction::keys_reached;
 use protocol::{Reply, Request};
 use store::{ETAG_MAX, Key};
 
 use super::{etag_argument, note, raised, write_etag};
-use crate::args::Args;
-use crate::context::Context;
-use crate::engine::{check, row_of};
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::write_string;
-use crate::key_places as places;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
-use crate::table::table;
-use crate::transaction::keys_reached;
 
 const NOT_ENCLOSED: CommandError = CommandError::fixed(
     "ERR only commands about the value of one key can be executed with an etag",
@@ -48,7 +48,7 @@ const ENCLOSER: CommandSpec = CommandSpec {
         .and(Flags::NOSCRIPT)
         .and(Flags::MOVABLE_KEYS),
     keys: &[ENCLOSED],
-    keys_of: Some(|request| keys_of(request, 2)),
+    keys_of: Some(|table, request| keys_of(table, request, 2)),
     group: Group::Generic,
     since: "2.1.4",
     complexity: "That of the command.",
@@ -61,7 +61,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EXECWITHETAG",
         arity: Arity::AtLeast(3),
-        keys_of: Some(|request| keys_of(request, 1)),
+        keys_of: Some(|table, request| keys_of(table, request, 1)),
         summary: "Executes a command and gives its reply and the etag (a command of Garnet).",
         syntax: "command [arg [arg ...]]",
         handler: |context, args, reply| execute(context, args, reply, None),
@@ -110,12 +110,12 @@ struct Enclosed<'a> {
 }
 
 /// Where the keys are of a request whose enclosed command begins at argument `at`.
-fn keys_of(request: &Request<'_>, at: usize) -> Vec<(usize, KeyAccess)> {
+fn keys_of(table: &Table, request: &Request<'_>, at: usize) -> Vec<(usize, KeyAccess)> {
     let Some(enclosed) = request.behind(at) else {
         return Vec::new();
     };
-    let found = match row_of(enclosed) {
-        Ok((_, spec, _)) if !encloses(spec) => places::of(spec, &enclosed),
+    let found = match row_of(table, enclosed) {
+        Ok((_, spec, _)) if !encloses(spec) => places::of(table, spec, &enclosed),
         _ => None,
     };
     let found = found.unwrap_or_default().into_iter();
@@ -132,15 +132,15 @@ impl<'a> Enclosed<'a> {
     /// The command that begins at argument `at`, if it may run for the client in this way.
     fn of(context: &Context<'_>, request: Request<'a>, at: usize) -> Result<Self, CommandError> {
         let request = request.behind(at).ok_or(CommandError::Syntax)?;
-        let (index, spec, first) = row_of(request)?;
-        check(table(), (index, spec), request, context.session)?;
+        let (index, spec, first) = row_of(context.table, request)?;
+        check(context.table, (index, spec), request, context.session)?;
         context.settings.refusals.pass(spec, context.session)?;
         let is_about_values = spec.group.is_data()
             && spec.group != Group::Scripting
             && !spec.keys.is_empty()
             && !encloses(spec);
         let database = context.session.database;
-        let keys = keys_reached(context.store, database, spec, &request);
+        let keys = keys_reached(context.table, context.store, database, spec, &request);
         match keys.as_deref() {
             Some([key]) if is_about_values => Ok(Self {
                 spec,
@@ -264,7 +264,7 @@ fn holds(condition: Condition, etag: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn values_of_any_kind_have_etags_that_are_replayed() {

@@ -20,15 +20,15 @@
 mod enclosing;
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, ETAG_MAX, Effect, Entry, Event, EventClass, Record, next_etag};
 
 use super::strings::expiry::{Expiry, ExpiryForm};
 use super::strings::{check_string, tell_set, write_string};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const NOT_ETAG: CommandError =
     CommandError::fixed("ERR ETAG must be a numerical value greater than or equal to 0");
@@ -408,7 +408,7 @@ pub(super) fn state(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn only_who_saw_the_last_value_changes_it() {

@@ -1,12 +1,11 @@
 //! Whether keys exist, and making them not to: DEL UNLINK EXISTS TOUCH TYPE.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Event, EventClass, Key, Kind};
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::CommandResult;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const ALL_REMOVED: &[KeySpec] = &[KeySpec::range(
     1,
@@ -151,7 +150,7 @@ fn kind(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_key_named_twice_is_deleted_once_and_found_twice() {

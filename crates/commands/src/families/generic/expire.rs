@@ -4,13 +4,12 @@
 //! turned into it once, with the overflow checks that clients see as an error.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Effect, Entry, Event, EventClass, Key};
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const CHANGED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
 const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
@@ -337,7 +336,7 @@ fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
 #[cfg(test)]
 mod tests {
     use super::Condition;
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn conditions_count_no_deadline_as_never() {

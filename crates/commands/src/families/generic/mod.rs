@@ -4,6 +4,8 @@
 //! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly; RESTORE with
 //! an absolute time, and as one that replaces; what SORT keeps as the list that it is.
 
+use engine::spec::CommandSpec;
+
 mod delete;
 mod expire;
 mod object;
@@ -13,8 +15,6 @@ mod sort;
 mod wait;
 mod walk;
 mod whole;
-
-use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[

@@ -1,13 +1,13 @@
 //! OBJECT: how a value is kept and how it was used.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::settings::UseClock;
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::settings::UseClock;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const INSPECTOR: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
@@ -166,8 +166,8 @@ fn reference_count(
 mod tests {
     use protocol::Value;
 
-    use crate::settings::UseClock;
-    use crate::testing::TestServer;
+    use engine::settings::UseClock;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn names_how_a_value_is_kept() {

@@ -1,13 +1,12 @@
 //! Values that change their key or their database: RENAME RENAMENX COPY MOVE.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{DatabaseId, Entry, Event, EventClass, Key, Owned};
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const MOVED_AWAY: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
 const SAME_OBJECTS: CommandError =
@@ -253,8 +252,8 @@ fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<Database
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
-    use crate::{Next, Threshold};
+    use engine::{Next, Threshold};
+    use testkit::engine_server::TestServer;
 
     /// A clone takes a share in each node: ten million members have more than a hundred thousand.
     #[test]

@@ -6,15 +6,14 @@
 use std::sync::atomic::Ordering;
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use rdb::Value;
 use rdb::dump::{self, Refused};
 use store::{Deadline, Entry, Event, EventClass, Owned, Use};
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
 
@@ -216,7 +215,7 @@ impl Options {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     fn payload(server: &mut TestServer, key: &str) -> Vec<u8> {
         match server.run(&format!("DUMP {key}")) {

@@ -5,14 +5,13 @@
 //! that has the log synced, however many replicas it waits for as well. Nobody polls: whoever hears of a replica's
 //! progress, or of the disk's, answers those for whom it is enough.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::LogPosition;
+use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::waiting::{InVain, milliseconds};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::port::LogPosition;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
-use crate::waiting::{InVain, milliseconds};
 
 const COMMON: CommandSpec = CommandSpec {
     flags: Flags::BLOCKING,
@@ -73,9 +72,8 @@ fn wait_for_disks(
 ) -> CommandResult {
     let local_count = args.bounded(0, 1)?;
     let wanted = args.integer()?;
-    let wanted = usize::try_from(wanted).map_err(|_| {
-        CommandError::fixed("ERR value is out of range, must be positive")
-    })?;
+    let wanted = usize::try_from(wanted)
+        .map_err(|_| CommandError::fixed("ERR value is out of range, must be positive"))?;
     let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
     if context.server.is_replica() {
         return Err(CommandError::fixed(
@@ -122,9 +120,9 @@ fn wait_for_disks(
 
 #[cfg(test)]
 mod tests {
-    use crate::port::LogPosition;
-    use crate::replication::Copies;
-    use crate::testing::TestServer;
+    use engine::port::LogPosition;
+    use engine::replication::Copies;
+    use testkit::engine_server::TestServer;
 
     fn with_log(wrote: u64, durable: u64) -> TestServer {
         let mut server = TestServer::new();

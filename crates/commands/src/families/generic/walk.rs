@@ -1,13 +1,13 @@
 //! Finding keys: SCAN KEYS RANDOMKEY DBSIZE.
 
 use base::glob::{self, Case};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Kind, Record};
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
 const WALKER: CommandSpec = CommandSpec {
@@ -167,8 +167,8 @@ mod tests {
 
     use protocol::Value;
 
-    use crate::Next;
-    use crate::testing::TestServer;
+    use engine::Next;
+    use testkit::engine_server::TestServer;
 
     /// A million keys would keep a worker's other clients waiting for a tenth of a second.
     #[test]

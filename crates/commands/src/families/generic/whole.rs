@@ -1,13 +1,12 @@
 //! Whole databases: SELECT SWAPDB FLUSHDB FLUSHALL.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::DatabaseId;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const FLUSH: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(1),
@@ -144,7 +143,7 @@ fn select(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn databases_are_emptied_one_or_all() {

@@ -9,11 +9,10 @@
 //! Cells and distances are `structures::geo`'s. Effects are those of sorted sets.
 
 use base::float;
+use engine::args::Args;
+use engine::error::CommandError;
+use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use structures::geo::Place;
-
-use crate::args::Args;
-use crate::error::CommandError;
-use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
 mod places;
 mod query;

@@ -1,16 +1,16 @@
 //! Places by their names: GEOADD GEOPOS GEODIST GEOHASH.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::{Reply, Resp};
 use structures::SortedSet;
 use structures::geo::Place;
 
 use super::{READ_KEY, place, unit_m};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::sorted_sets::{self, Rules};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure;
 
 const READER: CommandSpec = CommandSpec {
@@ -189,7 +189,7 @@ mod tests {
     use protocol::{Reply, ReplyBuffer, Resp, Value};
 
     use super::write_distance;
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn places_are_added_and_told() {

@@ -1,11 +1,11 @@
 //! What GEOSEARCH and GEORADIUS are asked for: the options of all their forms.
 
+use engine::args::Args;
+use engine::error::{CommandError, CommandResult};
 use structures::SortedSet;
 use structures::geo::{Place, Shape, ShapeKind};
 
 use super::{number, place, unit_m};
-use crate::args::Args;
-use crate::error::{CommandError, CommandResult};
 
 /// Which of the commands it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

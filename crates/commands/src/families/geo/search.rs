@@ -1,6 +1,12 @@
 //! Places in an area: GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUSBYMEMBER and the forms that only
 //! read.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{
+    Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec,
+};
 use protocol::Reply;
 use structures::geo::{Place, Shape};
 use structures::{ElementText, SortedSet, SortedSetLimits};
@@ -8,12 +14,8 @@ use structures::{ElementText, SortedSet, SortedSetLimits};
 use super::READ_KEY;
 use super::places::{write_distance, write_place};
 use super::query::{Form, Order, Query};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::sorted_sets::store_result;
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
 
 const COST: &str = "O(N+log(M)) where N is the number of members in the cells around the area, and M \
@@ -367,7 +369,7 @@ fn write_hits(hits: &[Hit<'_>], query: &Query<'_>, reply: &mut Reply<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn sicily() -> TestServer {
         let mut server = TestServer::new();

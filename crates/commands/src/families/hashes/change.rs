@@ -1,5 +1,9 @@
 //! Setting and removing fields.
 
+use engine::args::{Args, Rest};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::FieldDeadline;
@@ -9,10 +13,6 @@ use super::read::write_value;
 use super::{
     REMOVED_KEY, TAKEN_KEY, WRITER, change_existing, change_or_create, limits, state_removed,
 };
-use crate::args::{Args, Rest};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, KeyAccess, KeySpec};
 use crate::structure::begins_batch;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -205,7 +205,7 @@ fn hgetdel(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn fields_are_set_and_removed() {

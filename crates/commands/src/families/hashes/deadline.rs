@@ -1,16 +1,16 @@
 //! Deadlines of fields.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::Hash;
 
 use super::fields::{self, Complaint};
 use super::{READER, UPDATED_KEY, WRITER, change_existing, read, state_removed};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags};
 
 /// No deadline of a field is later than this many milliseconds since 1970, as in Redis.
 const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 1;
@@ -372,7 +372,7 @@ fn state_persisted(entry: &mut Entry<'_>, names: &[&[u8]]) {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     fn numbers(server: &mut TestServer, line: &str) -> Vec<i64> {
         let Value::Array(elements) = server.run(line) else {

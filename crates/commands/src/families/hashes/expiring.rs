@@ -1,6 +1,10 @@
 //! Fields read or set together with their deadlines.
 
 use base::number::IntegerText;
+use engine::args::{Args, Rest};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::{FieldDeadline, Hash};
@@ -8,11 +12,7 @@ use structures::{FieldDeadline, Hash};
 use super::fields::{self, Complaint};
 use super::read::write_value;
 use super::{TAKEN_KEY, WRITER, change_existing, change_or_create, limits, state_removed};
-use crate::args::{Args, Rest};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::expiry::{Expiry, ExpiryForm};
-use crate::spec::{Arity, CommandSpec, Flags};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -265,7 +265,7 @@ fn state_set(entry: &mut Entry<'_>, deadline: FieldDeadline, pairs: Rest<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn fields_are_set_with_their_deadline() {

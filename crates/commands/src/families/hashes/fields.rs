@@ -1,7 +1,7 @@
 //! `FIELDS numfields field …`, the way in which later commands name their fields.
 
-use crate::args::{Args, Rest};
-use crate::error::CommandError;
+use engine::args::{Args, Rest};
+use engine::error::CommandError;
 
 /// How a command complains about its number of fields.
 #[derive(Clone, Copy)]

@@ -14,13 +14,13 @@
 //! expired, `HPEXPIREAT key ms FIELDS …` and `HPERSIST key FIELDS …` for what changed no value.
 //! Results of additions are stated, not the summands.
 
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::{Hash, HashLimits};
 
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure;
 
 mod change;

@@ -4,15 +4,15 @@
 
 use base::extended::{self, Extended};
 use base::number::{IntegerText, parse_i64};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec};
 use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::{FieldDeadline, Hash};
 
 use super::{TAKEN_KEY, WRITER, change_or_create, limits};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -134,7 +134,7 @@ fn state_sum(entry: &mut Entry<'_>, name: &[u8], text: &[u8], has_deadline: bool
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn sums_are_kept_and_stated() {

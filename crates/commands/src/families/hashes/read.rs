@@ -1,13 +1,13 @@
 //! Reading hashes.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::Reply;
 use structures::Field;
 
 use super::{ASKED_KEY, NO_HASH, READER, read};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::CommandResult;
-use crate::spec::{Arity, CommandSpec, Flags};
 use crate::structure::{self, begins_batch};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[

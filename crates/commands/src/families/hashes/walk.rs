@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use base::random::Prng;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::{Reply, Resp};
 use structures::{Field, Hash};
 
 use super::{READER, read};
-use crate::args::Args;
 use crate::chance::{RandomCount, Selection, Wanted, are_few};
-use crate::context::Context;
-use crate::error::CommandResult;
-use crate::spec::{Arity, CommandSpec, Flags};
 use crate::structure;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
@@ -153,7 +153,7 @@ fn write_chosen(chosen: &[Field<'_>], with_values: bool, reply: &mut Reply<'_>) 
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn texts(value: Value) -> Vec<String> {
         let Value::Array(elements) = value else {

@@ -1,5 +1,10 @@
 //! Adding, counting and merging.
 
+use engine::args::{Args, Rest};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
+use engine::thresholds::Threshold;
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Key, Record};
 use structures::hyper_log_log::sparse::{self, Change};
@@ -8,13 +13,8 @@ use structures::hyper_log_log::{
     merge as raise_all, out_of_date, read_window, register_of, window, write_window,
 };
 
-use super::{ROW, look, merge, no_registers, put};
-use crate::args::{Args, Rest};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
+use super::{ROW, corrupted, look, merge, no_registers, put};
 use crate::keys::KeyList;
-use crate::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
-use crate::thresholds::Threshold;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -129,7 +129,7 @@ fn add(
 ) -> Result<bool, CommandError> {
     let is_sparse = matches!(header_of(sketch), Some(header) if header[4] == 1);
     if is_sparse {
-        match sparse::raise(sketch, index, value, bytes_max)? {
+        match sparse::raise(sketch, index, value, bytes_max).map_err(corrupted)? {
             Change::None => return Ok(false),
             Change::Raised => return Ok(true),
             Change::NeedsDense => make_dense(sketch)?,
@@ -148,7 +148,7 @@ fn add(
 
 pub(super) fn make_dense(sketch: &mut Vec<u8>) -> CommandResult {
     let mut registers = no_registers();
-    raise_all(&mut registers, Form::Sparse, sketch)?;
+    raise_all(&mut registers, Form::Sparse, sketch).map_err(corrupted)?;
     if let Some(header) = header_of(sketch) {
         *sketch = dense(&registers, header);
     }
@@ -224,9 +224,9 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
     let is_replica = context.settings.refusals.is_read_only();
     if is_replica && !context.session.is_of_primary {
         // What is kept here is what the primary keeps.
-        return context
-            .store
-            .read(key, |record| record.map_or(Ok(0), |record| estimate(record)));
+        return context.store.read(key, |record| {
+            record.map_or(Ok(0), |record| estimate(record))
+        });
     }
     context.store.modify(key, |entry| {
         let Some(record) = entry.record() else {
@@ -243,7 +243,8 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
 fn estimate(record: &Record<'_>) -> Result<u64, CommandError> {
     let (form, _) = look(record)?;
     if form == Form::Sparse {
-        return Ok(Histogram::of_sparse(&record.to_vec())?.estimate());
+        let histogram = Histogram::of_sparse(&record.to_vec()).map_err(corrupted)?;
+        return Ok(histogram.estimate());
     }
     let mut registers = no_registers();
     merge(record, &mut registers)?;
@@ -306,7 +307,7 @@ fn fill(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn elements_are_counted_once() {

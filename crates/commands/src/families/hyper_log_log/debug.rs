@@ -1,15 +1,15 @@
 //! A look inside of sketches.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::Entry;
 use structures::hyper_log_log::{Form, merge as raise_all, sparse};
 
 use super::count::make_dense;
-use super::{ROW, look, no_registers, put};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
+use super::{ROW, corrupted, look, no_registers, put};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -45,7 +45,7 @@ fn pfdebug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         match word.to_ascii_uppercase().as_slice() {
             b"GETREG" => {
                 let mut registers = no_registers();
-                raise_all(&mut registers, form, &sketch)?;
+                raise_all(&mut registers, form, &sketch).map_err(corrupted)?;
                 if form == Form::Sparse {
                     to_dense(entry, &mut sketch)?;
                 }

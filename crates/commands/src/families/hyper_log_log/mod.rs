@@ -6,12 +6,12 @@
 //! `PFADD` as it came; otherwise the bytes that were written: `SETRANGE key 8 …` for a count that
 //! PFCOUNT keeps, `SETRANGE key 0 …` (or `SET … KEEPTTL` where it became shorter) for a whole sketch.
 
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{CommandSpec, Group};
 use store::{Deadline, Entry, Record};
 use structures::hyper_log_log::{self, Corrupted, Form, HEADER_BYTES, REGISTERS, Registers};
 
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::check_string;
-use crate::spec::{CommandSpec, Group};
 
 mod count;
 mod debug;
@@ -29,10 +29,9 @@ const ROW: CommandSpec = CommandSpec {
 const NO_SKETCH: CommandError =
     CommandError::fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
 
-impl From<Corrupted> for CommandError {
-    fn from(_: Corrupted) -> Self {
-        Self::fixed("INVALIDOBJ Corrupted HLL object detected")
-    }
+/// What a command says of a sketch that is none.
+fn corrupted(_: Corrupted) -> CommandError {
+    CommandError::fixed("INVALIDOBJ Corrupted HLL object detected")
 }
 
 /// Form and header of the sketch in a record.
@@ -50,7 +49,7 @@ fn look(record: &Record<'_>) -> Result<(Form, [u8; HEADER_BYTES]), CommandError>
 /// Raises `registers` to those of the sketch in a record; its form.
 fn merge(record: &Record<'_>, registers: &mut Registers) -> Result<Form, CommandError> {
     let (form, _) = look(record)?;
-    hyper_log_log::merge(registers, form, &record.to_vec())?;
+    hyper_log_log::merge(registers, form, &record.to_vec()).map_err(corrupted)?;
     Ok(form)
 }
 

@@ -1,13 +1,13 @@
 //! Carrying an element from one list to another.
 
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{EventClass, Key};
 use structures::{Element, End, List};
 
 use super::{end_word, pop_event, push_event, word_of};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_element;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -129,7 +129,7 @@ fn first_of(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn an_element_goes_from_any_end_to_any_end() {

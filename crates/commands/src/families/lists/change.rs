@@ -1,15 +1,15 @@
 //! Changing elements that are there: LSET LINSERT LREM LTRIM.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::EventClass;
 use structures::{Element, End, List};
 
 use super::{CUT_KEY, GROWN_KEY, SCANNED_PER_STEP, position, range};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{element, write_count};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -187,8 +187,8 @@ fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
-    use crate::thresholds::Threshold;
+    use engine::thresholds::Threshold;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn an_element_is_replaced_where_it_stands() {

@@ -14,11 +14,10 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::error::CommandError;
+use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use structures::End;
-
-use crate::args::Args;
-use crate::error::CommandError;
-use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
 /// Elements that a search goes by in the time in which one is written to a reply.
 const SCANNED_PER_STEP: usize = 4;

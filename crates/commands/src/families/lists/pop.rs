@@ -1,16 +1,16 @@
 //! Taking from the ends.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::{Context, Pace};
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::{BlockLimit, End, List};
 
 use super::{end_word, pop_event, pop_of};
-use crate::args::Args;
-use crate::context::{Context, Pace};
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_element;
 
 pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
@@ -248,7 +248,7 @@ pub(super) fn positive(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn elements_leave_from_the_end_that_was_named() {

@@ -1,14 +1,14 @@
 //! Adding at the ends.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::EventClass;
 use structures::{End, List};
 
 use super::{GROWN_KEY, push_event};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure::{element, write_count};
 
 const PUSH: CommandSpec = CommandSpec {
@@ -112,8 +112,8 @@ fn push(
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use crate::testing::TestServer;
-    use crate::thresholds::Threshold;
+    use engine::thresholds::Threshold;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn elements_arrive_in_the_order_they_were_given() {

@@ -1,13 +1,13 @@
 //! Reading elements.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::List;
 
 use super::{READ_KEY, position, range};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count, write_element};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -95,7 +95,7 @@ fn part(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn elements_are_read_by_number() {

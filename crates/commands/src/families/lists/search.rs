@@ -1,13 +1,13 @@
 //! Finding elements: LPOS.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::{Element, List};
 
 use super::{READ_KEY, SCANNED_PER_STEP};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure::{self, write_count};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
@@ -152,7 +152,7 @@ fn natural(args: &mut Args<'_>, complaint: &'static str) -> Result<u64, CommandE
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn numbers(server: &mut TestServer, line: &str) -> Vec<i64> {
         match server.run(line) {

@@ -1,17 +1,19 @@
 //! Taking and carrying, for who waits until there is something.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{
+    Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec,
+};
+use engine::waiting;
 use protocol::Reply;
 use store::{Key, Record, Wanted};
 use structures::{End, List};
 
 use super::pop::{TAKEN, count_option, positive, take, take_one};
 use super::{carry, end_word};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec};
-use crate::waiting;
 
 const SECONDS_AS_DOUBLE: &[(&str, &str)] = &[("6.0.0", "The timeout is a double.")];
 

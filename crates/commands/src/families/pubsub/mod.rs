@@ -1,10 +1,10 @@
 //! Publish/subscribe: messages to whoever listens at that moment.
 
+use engine::context::Context;
+use engine::spec::CommandSpec;
+
 mod publish;
 mod subscribe;
-
-use crate::context::Context;
-use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[subscribe::COMMANDS, publish::COMMANDS];

@@ -1,14 +1,14 @@
 //! PUBLISH, SPUBLISH, and PUBSUB, which tells who listens.
 
 use base::glob::{self, Case};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::topic::TopicKind;
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::CommandResult;
 use crate::help;
-use crate::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
-use crate::topic::TopicKind;
 
 const PUBLISHER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
@@ -155,7 +155,7 @@ fn channels(
 ) -> CommandResult {
     let pattern = args.next();
     if args.remaining() > 0 {
-        return Err(crate::error::subcommand_syntax(args.request()));
+        return Err(engine::error::subcommand_syntax(args.request()));
     }
     let mut names = context.server.channels(kind);
     if let Some(pattern) = pattern {

@@ -2,15 +2,14 @@
 //!
 //! The reply to each name is a push of its own, sent even where a client wants no replies.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandError;
+use engine::session::Session;
+use engine::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::subscriptions::Subscriptions;
+use engine::topic::{Topic, TopicKind};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::session::Session;
-use crate::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
-use crate::subscriptions::Subscriptions;
-use crate::topic::{Topic, TopicKind};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -228,8 +227,8 @@ fn tell(session: &mut Session) {
 mod tests {
     use protocol::Value;
 
-    use crate::session::ClientRecord;
-    use crate::testing::TestServer;
+    use engine::session::ClientRecord;
+    use testkit::engine_server::TestServer;
 
     fn push(word: &str, name: &str, count: i64) -> Value {
         Value::Push(vec![

@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::scripts::{self, Call, Code, Compiled, RunKind, Script};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::StoreError;
 
 use super::Given;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::scripts::{self, Call, Code, Compiled, RunKind, Script};
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 
 const COMMON: Flags = Flags::NOSCRIPT
     .and(Flags::STALE)
@@ -212,7 +212,10 @@ fn run_with_flags(
             ));
         }
         let kind = (flags.no_writes, flags.allow_stale);
-        context.settings.refusals.pass_flagged(kind, context.session)?;
+        context
+            .settings
+            .refusals
+            .pass_flagged(kind, context.session)?;
         if is_full && !flags.allow_oom && !flags.no_writes {
             return Err(CommandError::fixed(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > \
@@ -221,6 +224,12 @@ fn run_with_flags(
         }
         call.is_read_only |= flags.no_writes;
         call.allows_oom = flags.allow_oom;
+    } else {
+        // What it does is looked at when it does it, but for data that may be old.
+        context
+            .settings
+            .refusals
+            .pass_flagged((true, false), context.session)?;
     }
     scripts::run(context, &call, is_full, reply)
 }

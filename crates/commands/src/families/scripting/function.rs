@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use base::glob::{self, Case};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::scripts::{self, LibraryError, LoadedLibrary, RunKind};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use super::take_mode;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
-use crate::scripts::{self, LibraryError, LoadedLibrary, RunKind};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),

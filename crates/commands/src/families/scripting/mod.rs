@@ -1,16 +1,15 @@
 //! Scripts and functions: EVAL, FCALL and their kin, SCRIPT, FUNCTION.
 //!
-//! How they run is told in [`crate::scripts`]; here are the commands.
+//! How they run is told in [`engine::scripts`]; here are the commands.
 
 mod evaluate;
 mod function;
 mod script;
 
+use engine::args::Args;
+use engine::error::CommandError;
+use engine::spec::CommandSpec;
 use protocol::Request;
-
-use crate::args::Args;
-use crate::error::CommandError;
-use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[evaluate::COMMANDS, script::COMMANDS, function::COMMANDS];

@@ -1,14 +1,14 @@
 //! SCRIPT: the scripts that the server knows.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::scripts::{self, RunKind};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use super::take_mode;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::scripts::{self, RunKind};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),

@@ -2,7 +2,7 @@
 
 use protocol::Value;
 
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 fn eval(server: &mut TestServer, source: &str, rest: &[&str]) -> Value {
     let mut args: Vec<&[u8]> = vec![b"EVAL", source.as_bytes()];
@@ -152,9 +152,9 @@ fn a_worker_leaves_aside_what_may_take_long_before_it_changes_anything() {
     for (line, next) in [
         (
             "EVAL \"for i = 1, 2 do redis.call('INCR', 'n') end\" 0",
-            crate::Next::Aside,
+            engine::Next::Aside,
         ),
-        ("EVAL \"redis.call('INCR', 'n')\" 0", crate::Next::Read),
+        ("EVAL \"redis.call('INCR', 'n')\" 0", engine::Next::Read),
     ] {
         assert_eq!(server.pipeline(&[line]).1, next, "{line}");
     }

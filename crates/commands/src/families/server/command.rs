@@ -1,18 +1,18 @@
 //! COMMAND: the table of commands, told to clients.
 
 use base::glob::{self, Case};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::key_places;
+use engine::spec::{
+    Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
+};
+use engine::table::{Table, find_subcommand};
 use protocol::{OwnedRequest, Reply, Request};
 
 use super::docs;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::key_places;
-use crate::spec::{
-    Arity, Begin, CommandSpec, Deprecation, Find, Flags, Group, KeyAccess, KeySpec, categories_of,
-};
-use crate::table::{find_subcommand, table};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -35,8 +35,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             name: "COUNT",
             arity: Arity::Exactly(2),
             summary: "Gives the number of commands.",
-            handler: |_context, _args, reply| {
-                reply.integer(i64::try_from(table().commands().len()).unwrap_or(i64::MAX));
+            handler: |context, _args, reply| {
+                reply.integer(i64::try_from(context.table.commands().len()).unwrap_or(i64::MAX));
                 Ok(())
             },
             ..MEMBER
@@ -77,7 +77,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Picks the keys out of a full command.",
             complexity: "O(N) where N is the number of arguments.",
             syntax: "command [arg ...]",
-            handler: |_context, args, reply| get_keys(args, reply, false),
+            handler: |context, args, reply| get_keys(context.table, args, reply, false),
             ..MEMBER
         },
         CommandSpec {
@@ -87,7 +87,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Picks the keys out of a full command, with what happens to them.",
             complexity: "O(N) where N is the number of arguments.",
             syntax: "command [arg ...]",
-            handler: |_context, args, reply| get_keys(args, reply, true),
+            handler: |context, args, reply| get_keys(context.table, args, reply, true),
             ..MEMBER
         },
         CommandSpec {
@@ -121,18 +121,19 @@ const HELP: &[&str] = &[
     "    Return the keys and the access flags from a full Redis command.",
 ];
 
-fn all(_context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    reply.array(table().commands().len());
-    for spec in table().commands() {
+fn all(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let commands = context.table.commands();
+    reply.array(commands.len());
+    for spec in commands {
         describe(reply, spec, None);
     }
     Ok(())
 }
 
 /// A command by `name`, or a subcommand by `container|name`; with the container's name.
-fn lookup(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static str>)> {
+fn lookup(table: &Table, name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static str>)> {
     let mut words = name.splitn(2, |byte| *byte == b'|');
-    let spec = table().find(words.next()?)?.spec;
+    let spec = table.find(words.next()?)?.spec;
     match words.next() {
         None => Some((spec, None)),
         Some(word) => find_subcommand(spec, word).map(|sub| (sub, Some(spec.name))),
@@ -145,7 +146,7 @@ fn info(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     }
     reply.array(args.remaining());
     for name in args {
-        match lookup(name) {
+        match lookup(context.table, name) {
             Some((spec, container)) => describe(reply, spec, container),
             None => reply.null(),
         }
@@ -264,18 +265,15 @@ fn write_access(reply: &mut Reply<'_>, access: KeyAccess) {
 }
 
 fn document(
-    _context: &mut Context<'_>,
+    context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
+    let table = context.table;
     let wanted: Vec<_> = if args.remaining() == 0 {
-        table()
-            .commands()
-            .iter()
-            .map(|spec| (*spec, None))
-            .collect()
+        table.commands().iter().map(|spec| (*spec, None)).collect()
     } else {
-        args.filter_map(lookup).collect()
+        args.filter_map(|name| lookup(table, name)).collect()
     };
     reply.map(wanted.len());
     for (spec, container) in wanted {
@@ -349,7 +347,7 @@ fn write_deprecation(reply: &mut Reply<'_>, deprecation: Deprecation) {
 /// Whether a command, by full name and row, is to be listed.
 type ListFilter = Box<dyn Fn(&str, &CommandSpec) -> bool>;
 
-fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let filter: ListFilter = match args.remaining() {
         0 => Box::new(|_, _| true),
         3 if args.take_word("FILTERBY") => {
@@ -372,7 +370,7 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         _ => return Err(CommandError::Syntax),
     };
     let mut names = Vec::new();
-    for spec in table().commands() {
+    for spec in context.table.commands() {
         names.extend(Some(full_name(spec, None)).filter(|name| filter(name, spec)));
         let subcommands = spec.subcommands.iter();
         names.extend(subcommands.filter_map(|sub| {
@@ -387,19 +385,25 @@ fn list(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
 }
 
 /// The row that would run.
-fn row_of(request: &Request<'_>) -> Option<&'static CommandSpec> {
-    let spec = table().find(request.name())?.spec;
+fn row_of(table: &Table, request: &Request<'_>) -> Option<&'static CommandSpec> {
+    let spec = table.find(request.name())?.spec;
     match request.arg(1) {
         Some(word) if !spec.subcommands.is_empty() => find_subcommand(spec, word),
         _ => Some(spec),
     }
 }
 
-fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> CommandResult {
+fn get_keys(
+    table: &Table,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    with_access: bool,
+) -> CommandResult {
     let words: Vec<&[u8]> = args.collect();
     let owned = OwnedRequest::new(&words);
     let request = owned.request();
-    let spec = row_of(&request).ok_or(CommandError::fixed("ERR Invalid command specified"))?;
+    let spec =
+        row_of(table, &request).ok_or(CommandError::fixed("ERR Invalid command specified"))?;
     if spec.keys.is_empty() {
         return Err(CommandError::fixed("ERR The command has no key arguments"));
     }
@@ -408,7 +412,7 @@ fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> Co
             "ERR Invalid number of arguments specified for command",
         ));
     }
-    let found = key_places::of(spec, &request).ok_or(CommandError::fixed(
+    let found = key_places::of(table, spec, &request).ok_or(CommandError::fixed(
         "ERR Invalid arguments specified for command",
     ))?;
     reply.array(found.len());
@@ -428,7 +432,7 @@ fn get_keys(args: &mut Args<'_>, reply: &mut Reply<'_>, with_access: bool) -> Co
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn texts(value: Value) -> Vec<String> {
         match value {

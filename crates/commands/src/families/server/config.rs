@@ -1,12 +1,12 @@
 //! CONFIG: reading and changing directives while the server runs.
 
+use engine::args::Args;
+use engine::context::{Context, Pace};
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::{Context, Pace};
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -127,7 +127,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn directives_are_a_map() {
@@ -142,13 +142,13 @@ mod tests {
     fn workers_leave_to_somebody_else_what_waits() {
         let mut server = TestServer::of_worker();
         let (_, next) = server.pipeline(&["CONFIG SET a 1", "CONFIG SET appendonly yes"]);
-        assert_eq!(next, crate::Next::Aside);
+        assert_eq!(next, engine::Next::Aside);
         assert_eq!(server.port.asked, ["set 1 directives"]);
         // One step of several cannot be left to anybody.
         let mut server = TestServer::of_worker();
         let lines = ["MULTI", "SET a 1", "CONFIG SET appendonly yes", "EXEC"];
         let (_, next) = server.pipeline(&lines);
-        assert_eq!(next, crate::Next::Read);
+        assert_eq!(next, engine::Next::Read);
         assert_eq!(server.port.asked, ["set 1 directives"]);
     }
 }

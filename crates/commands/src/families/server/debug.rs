@@ -1,16 +1,15 @@
 //! DEBUG: the few helpers that harm nobody, for those whom `enable-debug-command` lets in.
 
 use base::glob::{self, Case};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::port::{LogLevel, ReloadOptions};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use super::{debug_replies, digest, populate};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
-use crate::port::{LogLevel, ReloadOptions};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
-use crate::table::table;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "DEBUG",
@@ -114,7 +113,7 @@ fn sleep(context: &mut Context<'_>, text: &[u8]) {
 /// Lets a subcommand pass as another command would be let, or not: DEBUG itself runs while data is loaded,
 /// and where nothing may be written.
 pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
-    match table().find(command) {
+    match context.table.find(command) {
         Some(found) => context.settings.refusals.pass(found.spec, context.session),
         None => Ok(()),
     }
@@ -283,7 +282,7 @@ const HELP: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn whoever_is_not_let_in_gets_nothing() {

@@ -1,12 +1,11 @@
 //! DEBUG PROTOCOL and DEBUG OBJECT: replies of every type, for those who test clients, and how a value
 //! is kept.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
 use protocol::{Reply, Resp};
 use rdb::Value;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 
 /// What Redis answers, too.
 #[allow(clippy::approx_constant, reason = "not meant to be pi")]

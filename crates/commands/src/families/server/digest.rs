@@ -28,6 +28,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::float::FloatText;
 use base::hex;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
 use protocol::Reply;
 use sha1_smol::Sha1;
 use store::{
@@ -37,9 +40,6 @@ use store::{
 use structures::Object;
 
 use super::debug::pass_as;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 
 /// A SHA-1 sum.
 const SUM_BYTES: usize = 20;
@@ -380,8 +380,8 @@ impl Sum {
 mod tests {
     use protocol::Value;
 
-    use crate::Next;
-    use crate::testing::TestServer;
+    use engine::Next;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn the_way_to_the_data_does_not_matter() {

@@ -11,9 +11,8 @@
 //! out, `...` says that what stands before it may repeat. What a word stands for is known from the
 //! word, or follows it: `value:integer`. A token by another name than its own is `CH:change`.
 
+use engine::spec::{Begin, Find, KeySpec};
 use protocol::Reply;
-
-use crate::spec::{Begin, Find, KeySpec};
 
 /// One argument, or a group of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -392,7 +391,7 @@ fn write_flags(reply: &mut Reply<'_>, argument: &Argument) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::KeyAccess;
+    use engine::spec::KeyAccess;
 
     fn names(arguments: &[Argument]) -> Vec<&str> {
         arguments

@@ -1,12 +1,12 @@
 //! HOTKEYS: which keys are asked for most, and which take most memory; found out by sampling, always.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -122,7 +122,7 @@ fn big(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_key_that_is_asked_for_again_and_again_is_hot() {

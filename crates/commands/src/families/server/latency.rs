@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::histogram::Histogram;
+use engine::observer::{Sample, Series};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::table::{CommandIndex, Table};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::histogram::Histogram;
-use crate::observer::{Sample, Series};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
-use crate::table::{CommandIndex, table};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -282,7 +282,7 @@ fn histogram(
         );
     }
     for name in args {
-        for index in indexes_of(name) {
+        for index in indexes_of(context.table, name) {
             if let Some(histogram) = latencies.0.get(&index) {
                 wanted.push((index, histogram));
             }
@@ -290,7 +290,7 @@ fn histogram(
     }
     reply.map(wanted.len());
     for (index, histogram) in wanted {
-        reply.bulk_str(table().full_name(index).unwrap_or_default());
+        reply.bulk_str(context.table.full_name(index).unwrap_or_default());
         reply.map(2);
         reply.bulk(b"calls");
         reply.integer(integer(histogram.count()));
@@ -301,13 +301,13 @@ fn histogram(
 }
 
 /// The rows that a name stands for: one, or with its subcommands those of a container.
-fn indexes_of(name: &[u8]) -> Vec<CommandIndex> {
+fn indexes_of(table: &Table, name: &[u8]) -> Vec<CommandIndex> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let Some(found) = parts.next().and_then(|name| table().find(name)) else {
+    let Some(found) = parts.next().and_then(|name| table.find(name)) else {
         return Vec::new();
     };
     let container = (found.index, found.spec);
-    let subcommand = |word: &[u8]| Some(table().find_subcommand(container, word)?.0);
+    let subcommand = |word: &[u8]| Some(table.find_subcommand(container, word)?.0);
     if let Some(word) = parts.next() {
         return subcommand(word).into_iter().collect();
     }
@@ -352,8 +352,8 @@ fn write_distribution(reply: &mut Reply<'_>, histogram: &Histogram) {
 mod tests {
     use protocol::Value;
 
-    use crate::observer::Thresholds;
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use engine::observer::Thresholds;
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     fn watched() -> TestServer {
         let server = TestServer::with_debug();

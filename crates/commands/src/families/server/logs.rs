@@ -1,13 +1,13 @@
 //! SLOWLOG and COMMANDLOG: the commands that took long, and those that were large.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, subcommand_syntax};
+use engine::observer::{Entry, Matter};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, subcommand_syntax};
 use crate::help;
-use crate::observer::{Entry, Matter};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -221,9 +221,9 @@ fn len(context: &Context<'_>, reply: &mut Reply<'_>, matter: Matter) {
 mod tests {
     use protocol::Value;
 
-    use crate::engine::Share;
-    use crate::observer::Thresholds;
-    use crate::testing::TestServer;
+    use engine::engine::Share;
+    use engine::observer::Thresholds;
+    use testkit::engine_server::TestServer;
 
     fn entries(server: &mut TestServer, line: &str) -> Vec<(Value, Vec<Value>)> {
         let Value::Array(entries) = server.run(line) else {

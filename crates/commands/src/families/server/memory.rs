@@ -1,13 +1,13 @@
 //! MEMORY: where the bytes are.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::ServerMemory;
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::{Deferred, Reply};
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::port::ServerMemory;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -289,7 +289,7 @@ fn allocator_statistics(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn usage_reads_its_option() {

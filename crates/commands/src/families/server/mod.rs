@@ -1,5 +1,7 @@
 //! Commands about the server itself.
 
+use engine::spec::CommandSpec;
+
 mod command;
 mod config;
 mod debug;
@@ -15,8 +17,6 @@ mod populate;
 mod replication;
 mod saves;
 mod state;
-
-use crate::spec::CommandSpec;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[

@@ -1,11 +1,10 @@
 //! MONITOR: shows a client every command that runs.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "MONITOR",
@@ -38,8 +37,8 @@ fn monitor(
 
 #[cfg(test)]
 mod tests {
-    use crate::session::ClientRecord;
-    use crate::testing::TestServer;
+    use engine::session::ClientRecord;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn what_runs_is_shown() {

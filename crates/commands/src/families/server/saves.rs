@@ -3,13 +3,12 @@
 //! All of them make the same thing, a checkpoint, and none stops the server: SAVE keeps nobody waiting
 //! but its own client.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::port::{SaveKind, SaveRefusal, SaveStart, SaveTime};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::port::{SaveKind, SaveRefusal, SaveStart, SaveTime};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -137,7 +136,7 @@ mod tests {
     use protocol::Value;
 
     use super::*;
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn told(server: &mut TestServer, line: &str) -> String {
         match server.run(line) {
@@ -225,7 +224,7 @@ mod tests {
     fn workers_leave_the_waiting_to_somebody_else() {
         let mut server = TestServer::of_worker();
         let (_, next) = server.pipeline(&["SAVE"]);
-        assert_eq!(next, crate::Next::Aside);
+        assert_eq!(next, engine::Next::Aside);
         assert!(server.port.asked.is_empty());
     }
 }

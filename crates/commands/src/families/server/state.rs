@@ -1,15 +1,15 @@
 //! How the server is: INFO TIME SHUTDOWN LOLWUT and MODULE LIST.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::identity::{IOLITE_VERSION, REDIS_VERSION};
+use engine::port::ShutdownRequest;
+use engine::session::Fate;
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::help;
-use crate::identity::{IOLITE_VERSION, REDIS_VERSION};
-use crate::port::ShutdownRequest;
-use crate::session::Fate;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
 
@@ -191,7 +191,7 @@ const CRYSTAL: &str = r"
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn time_is_two_numbers_as_text() {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn who_saves_first_does_so_where_nobody_else_waits() {
         let mut server = TestServer::of_worker();
-        assert_eq!(server.pipeline(&["SHUTDOWN SAVE"]).1, crate::Next::Aside);
+        assert_eq!(server.pipeline(&["SHUTDOWN SAVE"]).1, engine::Next::Aside);
         assert!(server.port.asked.is_empty());
         server.pipeline(&["SHUTDOWN NOSAVE"]);
         assert_eq!(server.port.asked.len(), 1);

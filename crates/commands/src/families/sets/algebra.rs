@@ -10,16 +10,16 @@ mod tests;
 
 use std::ops::ControlFlow;
 
+use engine::args::Args;
+use engine::context::{Context, Pace};
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, Event, EventClass, Handle, Key, Lent, Owned, Record};
 use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits};
 
 use super::{READER, limits, write_members, write_numbers};
-use crate::args::Args;
-use crate::context::{Context, Pace};
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, KeyAccess, KeySpec};
 
 /// What the rows of commands that answer with the result begin with.
 const COMBINER: CommandSpec = CommandSpec {

@@ -1,5 +1,9 @@
 //! Changing sets.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, Event, EventClass, Key};
 use structures::{Set, SetLimits};
@@ -7,11 +11,7 @@ use structures::{Set, SetLimits};
 use super::members::Members;
 use super::read::choose;
 use super::{READER, limits, state, write_members};
-use crate::args::Args;
 use crate::chance::Wanted;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, KeyAccess, KeySpec};
 use crate::structure::begins_batch;
 
 /// What the rows of this file begin with.
@@ -275,7 +275,7 @@ fn add(entry: &mut Entry<'_>, member: &[u8], limits: &SetLimits) -> Result<Added
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn members_come_and_go() {

@@ -10,12 +10,11 @@
 //! `SADD key member …` and `SREM key member …` with the members that the command named or chose, and
 //! `DEL key` before an `SADD` for what a STORE form keeps.
 
+use engine::context::Context;
+use engine::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::Entry;
 use structures::{Set, SetLimits};
-
-use crate::context::Context;
-use crate::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 mod algebra;
 mod change;

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use base::random::Prng;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::CommandResult;
+use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::Reply;
 use structures::{ElementText, Set};
 
 use super::{ASKED_KEY, READER, write_members};
-use crate::args::Args;
 use crate::chance::{RandomCount, Selection, Wanted, are_few};
-use crate::context::Context;
-use crate::error::CommandResult;
-use crate::spec::{Arity, CommandSpec, Flags};
 use crate::structure;
 use crate::structure::begins_batch;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
@@ -231,7 +231,7 @@ mod tests {
 
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn texts(value: Value) -> Vec<Vec<u8>> {
         let Value::Array(elements) = value else {

@@ -1,14 +1,14 @@
 //! Adding members and to scores: ZADD ZINCRBY.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::{SortedSet, SortedSetLimits};
 
 use super::{check_member, full, score, state_added, write_score};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_count;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -260,7 +260,7 @@ fn update_all<'a>(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn members_come_and_change_their_scores() {

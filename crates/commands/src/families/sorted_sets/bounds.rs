@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use base::float;
+use engine::error::CommandError;
 use structures::SortedSet;
-
-use crate::error::CommandError;
 
 /// A score, and whether it belongs to the range itself.
 #[derive(Clone, Copy, Debug, PartialEq)]

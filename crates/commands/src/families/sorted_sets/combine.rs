@@ -3,16 +3,16 @@
 //! The inputs are read one after another with all of them locked, so that the answer is one moment's.
 //! Members of a set count with a score of 1.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Key, Record};
 use structures::{Object, SortedSet};
 
 use super::{Shape, full, store_result};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_count;
 
 const fn inputs(at: u16) -> KeySpec {
@@ -512,7 +512,7 @@ fn subtract(context: &mut Context<'_>, keys: &[Key<'_>]) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn filled() -> TestServer {
         let mut server = TestServer::new();

@@ -18,13 +18,12 @@
 use std::ops::Range;
 
 use base::float::{self, FloatText};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use protocol::{Reply, Resp};
 use store::{Effect, Entry, Event, EventClass, Key, Owned};
 use structures::{Kept, Scored, SortedSet};
-
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
 mod add;
 mod bounds;
@@ -207,7 +206,7 @@ pub(super) fn store_result(
 
 /// The next argument as a number above 0.
 fn positive(
-    args: &mut crate::args::Args<'_>,
+    args: &mut engine::args::Args<'_>,
     complaint: &'static str,
 ) -> Result<usize, CommandError> {
     let number = args.integer().ok();

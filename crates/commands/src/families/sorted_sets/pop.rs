@@ -1,15 +1,15 @@
 //! Taking from the ends: ZPOPMIN ZPOPMAX ZMPOP.
 
+use engine::args::Args;
+use engine::context::{Context, Pace};
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::SortedSet;
 
 use super::{Shape, positive, state_removed};
-use crate::args::Args;
-use crate::context::{Context, Pace};
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
 
@@ -221,7 +221,7 @@ pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn members_leave_from_either_end() {

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use base::random::Prng;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::SortedSet;
 
 use super::{READ_KEY, Shape};
-use crate::args::Args;
 use crate::chance::{RandomCount, Wanted};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
@@ -93,7 +93,7 @@ mod tests {
     use protocol::Value;
 
     use super::{Wanted, choose};
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn chosen_ranks_are_different_ones() {

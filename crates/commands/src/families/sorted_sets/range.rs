@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::{Scored, SortedSet};
 
 use super::bounds::{MemberRange, ScoreRange};
 use super::{READ_KEY, Shape, full, ranks, store_result};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
 
 const RANGE: CommandSpec = CommandSpec {
@@ -297,7 +297,7 @@ fn store(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn filled() -> TestServer {
         let mut server = TestServer::new();

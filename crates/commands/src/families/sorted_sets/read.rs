@@ -1,14 +1,14 @@
 //! Scores, ranks and counts: ZSCORE ZMSCORE ZCARD ZCOUNT ZLEXCOUNT ZRANK ZREVRANK.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
 use super::{READ_KEY, write_score};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
 
 const READER: CommandSpec = CommandSpec {
@@ -185,7 +185,7 @@ fn rank(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn scores_ranks_and_counts_are_found() {

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::EventClass;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
 use super::{CUT_KEY, ranks, state_removed};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure::write_count;
 
 const BY_RANGE: CommandSpec = CommandSpec {
@@ -135,7 +135,7 @@ fn remove(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn what_was_there_goes() {

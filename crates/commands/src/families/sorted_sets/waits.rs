@@ -1,17 +1,17 @@
 //! Taking from the ends, for who waits until there is something: BZPOPMIN BZPOPMAX BZMPOP.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeySpec};
+use engine::waiting;
 use protocol::Reply;
 use store::{Key, Wanted};
 use structures::SortedSet;
 
 use super::pop::{End, TAKEN, count_option, end_word, take};
 use super::{Shape, positive};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeySpec};
-use crate::waiting;
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),

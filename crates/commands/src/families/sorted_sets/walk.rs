@@ -1,14 +1,14 @@
 //! Members a few at a time: ZSCAN.
 
 use base::float::FloatText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::{Encoding, SortedSet};
 
 use super::READ_KEY;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
@@ -70,7 +70,7 @@ fn score_text(set: &SortedSet, score: f64) -> FloatText {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn a_walk_meets_every_member_of_every_form() {

@@ -1,17 +1,17 @@
 //! XADD, and the options that it shares with XTRIM.
 
 use base::number::IntegerText;
+use engine::args::{Args, Rest};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::thresholds::{Threshold, Thresholds};
 use protocol::Reply;
 use store::EventClass;
 use structures::stream::{ENTRY_BYTES_MAX, EntryId, EntryLog, Stream, StreamLimits, Trim, TrimTo};
 
 use super::ids::{self, IdText, Wanted};
 use super::write_id;
-use crate::args::{Args, Rest};
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
-use crate::thresholds::{Threshold, Thresholds};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XADD",
@@ -248,7 +248,7 @@ impl New<'_> {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn entries_get_ids_behind_the_last() {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn blocks_are_as_long_as_configured() {
         let mut server = TestServer::new();
-        let entries = crate::Threshold::StreamNodeMaxEntries;
+        let entries = engine::Threshold::StreamNodeMaxEntries;
         server.settings.thresholds.set(entries, 10);
         for number in 1..=100 {
             server.run(&format!("XADD s {number} a 1"));

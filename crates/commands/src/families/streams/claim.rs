@@ -1,5 +1,9 @@
 //! Making pending entries those of another consumer: XCLAIM XAUTOCLAIM.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::stream::{ConsumerNumber, EntryId, EntryLog, Group as ConsumerGroup, Stream};
@@ -9,10 +13,6 @@ use super::{
     CHANGED_KEY, CONSUMER_EVENT, CUT_KEY, Delivered, Position, consumer_of, ids, no_group,
 };
 use super::{state_consumer, state_ids, write_entry, write_id};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 const CLAIM: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(6),
@@ -397,7 +397,7 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     /// Five entries, read by alice.
     fn read_by_alice() -> TestServer {

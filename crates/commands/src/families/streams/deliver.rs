@@ -1,6 +1,10 @@
 //! XREADGROUP: entries that nobody in the group had yet, or again those that are pending for the
 //! consumer.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Entry, EventClass, Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
@@ -8,11 +12,7 @@ use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
 use super::read::{Answer, Reading, admit_range, streams_keys};
 use super::{CONSUMER_EVENT, Delivered, Position, consumer_of, ids, no_group, state_consumer};
 use super::{write_entry, write_id};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
@@ -311,7 +311,7 @@ impl Consumer<'_> {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn what_is_read_is_pending_until_it_is_acknowledged() {

@@ -1,16 +1,16 @@
 //! XGROUP: groups, where they stand, and who is in them.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::stream::{EntryId, Group as ConsumerGroup, Stream};
 
 use super::ids::{self, IdText};
 use super::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::write_count;
 
 const CREATOR: CommandSpec = CommandSpec {
@@ -296,7 +296,7 @@ fn change<R>(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn groups_and_consumers_come_and_go() {

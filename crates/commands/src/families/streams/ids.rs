@@ -1,10 +1,9 @@
 //! What clients write for ids: `5-1`, `5`, `5-*`, `*`, `-`, `+`, `(5-1`.
 
 use base::number::{parse_i64, write_u64};
+use engine::args::Args;
+use engine::error::CommandError;
 use structures::stream::EntryId;
-
-use crate::args::Args;
-use crate::error::CommandError;
 
 /// Longer texts are no ids.
 const TEXT_BYTES_MAX: usize = 127;

@@ -1,14 +1,14 @@
 //! XINFO: what is known of a stream, its groups and their consumers.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::stream::{Consumer, EntryId, Group as ConsumerGroup, Pending, Stream};
 
 use super::{no_group_at, whole, write_entries, write_entry, write_id};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult, subcommand_syntax};
 use crate::help;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
 
 const INSPECTOR: CommandSpec = CommandSpec {
@@ -311,7 +311,7 @@ fn write_delivery(one: &Pending<'_>, reply: &mut Reply<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn consumers_are_seen_and_active() {

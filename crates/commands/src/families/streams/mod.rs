@@ -16,12 +16,12 @@
 //! When consumers were seen is not stated.
 
 use base::number::IntegerText;
+use engine::error::{CommandError, shown};
+use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Effect, Key};
 use structures::stream::{ConsumerNumber, Entry, EntryId, Group};
 
-use crate::error::{CommandError, shown};
-use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 use crate::structure::write_element;
 
 mod add;

@@ -1,13 +1,13 @@
 //! What waits for an acknowledgement: XACK XPENDING.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::stream::{EntryId, Group as ConsumerGroup, Pending, Stream};
 
 use super::{CHANGED_KEY, READ_KEY, ids, no_group, state_ids, whole, write_id};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure::{self, write_count};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -187,7 +187,7 @@ fn write_summary(group: &ConsumerGroup, reply: &mut Reply<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn pending_entries_are_told_by_consumer_and_age() {

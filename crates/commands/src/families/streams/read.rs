@@ -1,18 +1,18 @@
 //! Reading entries: XLEN XRANGE XREVRANGE XREAD.
 
+use engine::args::Args;
+use engine::context::{Context, Pace};
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::waiting;
 use protocol::{Deferred, OwnedRequest, Reply, Resp};
 use store::{Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids::{self, IdText};
 use super::{READ_KEY, write_entries};
-use crate::args::Args;
-use crate::context::{Context, Pace};
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure::{self, write_count};
-use crate::waiting;
 
 /// Entries of a range are counted up to so many, before it is said whether they are too many.
 const ENTRIES_COUNTED: usize = 1 << 16;
@@ -401,7 +401,7 @@ fn behind(argument: &[u8], ends: Ends) -> Result<EntryId, CommandError> {
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn shown(value: &Value) -> String {
         testkit::transcript::show(value)

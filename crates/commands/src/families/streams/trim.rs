@@ -1,6 +1,10 @@
 //! Taking entries away, and setting what is remembered of them: XTRIM XDEL XSETID.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::EventClass;
 use structures::stream::{BadCounters, Counters, EntryId, EntryLog, Stream};
@@ -8,10 +12,6 @@ use structures::stream::{BadCounters, Counters, EntryId, EntryLog, Stream};
 use super::add::Options;
 use super::ids::{self, IdText};
 use super::{CHANGED_KEY, CUT_KEY, state_ids};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 use crate::structure::write_count;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -196,7 +196,7 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn what_went_is_stated() {

@@ -1,13 +1,13 @@
 //! Changing strings in place.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, EventClass};
 
 use super::{check_length, check_string};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const APPEND: CommandSpec = CommandSpec {
     name: "APPEND",
@@ -98,7 +98,7 @@ fn setrange(
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn append_makes_and_lengthens() {

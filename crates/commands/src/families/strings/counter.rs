@@ -1,14 +1,14 @@
 //! Whole numbers kept as strings.
 
 use base::number::{self, IntegerText};
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, EventClass, Key, Record};
 
 use super::{UPDATED_KEY, check_string};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 pub(super) const INCR: CommandSpec = CommandSpec {
     name: "INCR",
@@ -116,7 +116,7 @@ fn spelled_number(record: &Record<'_>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn numbers_go_up_and_down() {

@@ -3,7 +3,7 @@
 
 use base::random::Prng;
 
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 const KEYS: &[&str] = &["a", "b", "c", "d", "e"];
 const VALUES: &[&str] = &[

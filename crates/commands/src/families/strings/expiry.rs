@@ -1,8 +1,7 @@
 //! The four ways to say when a key stops existing: EX, PX, EXAT and PXAT.
 
 use base::number;
-
-use crate::error::CommandError;
+use engine::error::CommandError;
 
 /// A deadline as a client gave it, not yet read.
 #[derive(Clone, Copy, Debug)]

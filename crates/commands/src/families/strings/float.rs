@@ -4,15 +4,15 @@
 
 use base::extended::{self, Extended};
 use base::number;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
 
 use super::{UPDATED_KEY, check_string, state_set};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::etags;
-use crate::spec::{Arity, CommandSpec, Flags, Group};
 
 pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {
     name: "INCRBYFLOAT",
@@ -89,7 +89,7 @@ fn state_text(entry: &mut Entry<'_>, text: &[u8], etag: u64) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn sums_are_exact_to_the_last_digit() {

@@ -1,14 +1,14 @@
 //! Writing several strings as one step.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
 use super::{state_set, tell_set};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const MSET: CommandSpec = CommandSpec {
     name: "MSET",
@@ -121,7 +121,7 @@ fn set_all(store: &mut Handle, keys: &[Key<'_>], args: &mut Args<'_>) -> Command
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     #[test]
     fn mset_writes_all_pairs_the_last_of_a_key_winning() {

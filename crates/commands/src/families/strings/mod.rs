@@ -24,12 +24,11 @@
 use std::ops::Range;
 
 use base::number::IntegerText;
+use engine::error::{CommandError, CommandResult};
+use engine::settings::Settings;
+use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
-
-use crate::error::{CommandError, CommandResult};
-use crate::settings::Settings;
-use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
 mod change;
 mod counter;

@@ -1,14 +1,14 @@
 //! Reading strings.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Handle, Key, Record, Visitor};
 
 use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::keys::KeyList;
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const GET: CommandSpec = CommandSpec {
     name: "GET",
@@ -187,7 +187,7 @@ fn getrange(
 mod tests {
     use protocol::Value;
 
-    use crate::testing::TestServer;
+    use testkit::engine_server::TestServer;
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.as_bytes().to_vec())

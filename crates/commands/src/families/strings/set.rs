@@ -1,5 +1,9 @@
 //! Writing whole strings.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, LongValue};
 use protocol::{Reply, Request};
 use store::{Deadline, Entry, EventClass, Key, Owned, Record, next_etag};
 
@@ -8,10 +12,6 @@ use super::{
     OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, tell_set,
     write_string,
 };
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, LongValue};
 
 pub(super) const SET: CommandSpec = CommandSpec {
     name: "SET",
@@ -406,7 +406,7 @@ fn getset(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     fn ok() -> Value {
         Value::Simple(b"OK".to_vec())

@@ -1,15 +1,15 @@
 //! Reading a string and, in the same step, deciding how long it goes on existing.
 
 use base::number::IntegerText;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, Event, EventClass};
 
 use super::expiry::{Expiry, ExpiryForm};
 use super::{UPDATED_KEY, check_string, is_equal, write_string};
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 pub(super) const GETDEL: CommandSpec = CommandSpec {
     name: "GETDEL",
@@ -178,7 +178,7 @@ fn delifeq(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
 mod tests {
     use protocol::Value;
 
-    use crate::testing::{START_UNIX_MS, TestServer};
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn getdel_takes_the_value_away() {

@@ -3,12 +3,11 @@
 //! What happens between MULTI and EXEC is the engine's business (`engine::transaction`): it queues
 //! requests instead of running them. The handlers here begin and end that.
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
-use crate::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 
 const COMMON: Flags = Flags::NOSCRIPT
     .and(Flags::LOADING)

@@ -1,10 +1,10 @@
 //! Transactions of one client: what is queued, refused and run.
 
+use engine::engine::Next;
+use engine::session::Fate;
 use protocol::Value;
 
-use crate::engine::Next;
-use crate::session::Fate;
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 fn simple(text: &str) -> Value {
     Value::Simple(text.as_bytes().to_vec())

@@ -16,10 +16,10 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     fill(&store);
     let expected = contents(&store).len() as u64;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let courtesy = Arc::new(Courtesy::of_machine(Arc::clone(&clock)));
+    let background = Arc::new(Courtesy::of_machine(Arc::clone(&clock)));
     let checkpointer = Arc::new(Checkpointer::new(Setup {
         clock,
-        courtesy: Arc::clone(&courtesy),
+        background: Arc::clone(&background),
         ..setup(&store, disk.clone())
     }));
     let thread = CheckpointThread::start(&checkpointer).unwrap();
@@ -27,7 +27,7 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let (mut handle, mut host) = (store.handle(), Host::new(Arc::clone(&courtesy)));
+                let (mut handle, mut host) = (store.handle(), Host::new(Arc::clone(&background)));
                 while !is_over.load(Ordering::Relaxed) {
                     for number in 0..300 {
                         let name = format!("text:{number}");
@@ -53,22 +53,22 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     });
     thread.stop();
     assert_eq!(load(&disk, 2).unwrap().1.records(), expected);
-    assert!(!courtesy.is_wanted(), "nobody is left to give way to");
+    assert!(!background.is_wanted(), "nobody is left to give way to");
 }
 
 /// Notes whether a checkpoint begins in a hurry, or waits until it is.
 struct Noted {
-    courtesy: Arc<Courtesy>,
+    background: Arc<Courtesy>,
     waits: AtomicBool,
     was_in_hurry: AtomicBool,
 }
 
 impl Surroundings for Noted {
     fn prepare(&self) -> Result<(), String> {
-        while self.waits.load(Ordering::Relaxed) && !self.courtesy.is_in_hurry() {
+        while self.waits.load(Ordering::Relaxed) && !self.background.is_in_hurry() {
             std::thread::yield_now();
         }
-        let in_hurry = self.courtesy.is_in_hurry();
+        let in_hurry = self.background.is_in_hurry();
         self.was_in_hurry.store(in_hurry, Ordering::Relaxed);
         Ok(())
     }
@@ -79,7 +79,7 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     let store = store();
     let mut setup = setup(&store, device(1));
     let noted = Arc::new(Noted {
-        courtesy: Arc::clone(&setup.courtesy),
+        background: Arc::clone(&setup.background),
         waits: AtomicBool::new(false),
         was_in_hurry: AtomicBool::new(false),
     });
@@ -87,7 +87,7 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     let checkpointer = Arc::new(Checkpointer::new(setup));
     let was_in_hurry = || noted.was_in_hurry.load(Ordering::Relaxed);
     make(&checkpointer).unwrap();
-    assert!(was_in_hurry() && !noted.courtesy.is_in_hurry());
+    assert!(was_in_hurry() && !noted.background.is_in_hurry());
 
     let thread = CheckpointThread::start(&checkpointer).unwrap();
     let ticket = checkpointer.request(Why::SavePoint).unwrap();
@@ -99,7 +99,7 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     noted.waits.store(true, Ordering::Relaxed);
     let ticket = checkpointer.request(Why::SavePoint).unwrap();
     checkpointer.wait(ticket).result.unwrap();
-    assert!(was_in_hurry() && !noted.courtesy.is_in_hurry());
+    assert!(was_in_hurry() && !noted.background.is_in_hurry());
     thread.stop();
 }
 

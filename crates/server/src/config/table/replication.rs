@@ -13,7 +13,8 @@ const ONE_CHANNEL: &str = "the stream begins where the checkpoint ends, in the l
 const NO_LEFTOVERS: &str = "files of a full sync that are no checkpoint of ours are always removed";
 const LOADED_FIRST: &str = "a full sync is kept before it takes the place of what was there";
 const STOPS: &str = "a disk that cannot be written pauses the link and heals by itself";
-const READ_ONLY: &str = "writes to a replica what its primary wrote and nothing else, so that both have one log";
+const READ_ONLY: &str =
+    "writes to a replica what its primary wrote and nothing else, so that both have one log";
 const NO_PANIC: &str = "ends the link where a command of the primary fails, whatever it is";
 
 #[rustfmt::skip] // One row, one directive.

@@ -121,7 +121,7 @@ fn the_typed_view_shows_the_defaults() {
     assert_eq!(config.clients_max, 10_000);
     assert_eq!(config.databases_count, 16);
     assert_eq!(config.bulk_bytes_max, 512 << 20);
-    let defaults = commands::Threshold::ALL.map(|(.., default)| default);
+    let defaults = engine::Threshold::ALL.map(|(.., default)| default);
     assert_eq!(config.thresholds, defaults);
     assert_eq!(config.query_buffer_bytes_max, 1 << 30);
     assert_eq!(config.eviction_policy, EvictionPolicy::NoEviction);

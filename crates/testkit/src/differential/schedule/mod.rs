@@ -129,7 +129,7 @@ pub fn run_schedules(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<R
 
 /// Whether the server has a command or subcommand.
 fn is_known(command: &str) -> bool {
-    let table = commands::table();
+    let table = crate::table();
     let full_name = command.to_lowercase().replace(' ', "|");
     let mut rows = (0..).map_while(|row| table.full_name(row));
     rows.any(|name| name == full_name)

@@ -1,9 +1,9 @@
 //! Tests of users as clients see them.
 
+use engine::engine::Next;
 use protocol::Value;
 
-use crate::engine::Next;
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 const NO_KEY: &str = "NOPERM No permissions to access a key";
 

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use engine::error::CommandError;
 use store::Record;
 use structures::{List, Object, Set, SortedSet};
 
 use super::Options;
-use crate::error::CommandError;
 
 /// Elements in the order they were found in.
 #[derive(Debug, Default, PartialEq, Eq)]

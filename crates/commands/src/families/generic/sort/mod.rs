@@ -13,19 +13,19 @@
 
 use std::ops::Range;
 
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::table::Table;
 use protocol::{Reply, Request};
 use store::{DatabaseId, Event, EventClass, Handle, Key, Owned, Record};
 use structures::{BlockLimit, End, Hash, Kept, List};
 
 use self::elements::{Elements, Weights, score};
 use self::pattern::Pattern;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{CommandError, CommandResult};
 use crate::families::strings::write_string;
-use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use crate::structure;
-use crate::table::original_table;
 
 mod elements;
 mod pattern;
@@ -217,7 +217,7 @@ fn sort(
     may_store: bool,
 ) -> CommandResult {
     let name = if may_store { "SORT" } else { "SORT_RO" };
-    let may_follow = match original_table().find(name.as_bytes()) {
+    let may_follow = match context.table.original().find(name.as_bytes()) {
         Some(row) => context.reads_all_keys((row.index, row.spec), args.request()),
         None => false,
     };
@@ -482,7 +482,7 @@ fn put(store: &mut Handle, key: &Key<'_>, list: List) -> CommandResult {
 }
 
 /// The keys that a SORT names: the source, and the last STORE's.
-fn keys_of(request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
+fn keys_of(_table: &Table, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
     let mut keys = vec![(1, SOURCE.access)];
     let mut stored = None;
     let mut at = 2;

@@ -1,6 +1,6 @@
 //! SORT, through the commands.
 
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 #[test]
 fn elements_are_compared_as_numbers_or_as_bytes() {

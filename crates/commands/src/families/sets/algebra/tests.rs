@@ -1,6 +1,6 @@
 //! Sets combined, by commands.
 
-use crate::testing::TestServer;
+use testkit::engine_server::TestServer;
 
 #[test]
 fn a_union_has_each_member_once_however_it_is_made() {

@@ -1,0 +1,423 @@
+//! Runs requests: one engine per worker thread.
+//!
+//! A batch goes through three stages: decode (views into the input), plan (`plan`: rows,
+//! hashes, prefetches) and execute, in order (`visit`). The store is entered once per call, so that
+//! whole-store operations of other threads find every worker outside at the end of a batch.
+
+mod lap;
+mod series;
+mod serving;
+mod transaction;
+mod visit;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::clock::Clock;
+use base::random::Prng;
+use protocol::{Batch, Reply, ReplyBuffer};
+use store::Handle;
+
+use crate::context::{Context, Pace};
+use crate::counters::EngineCounters;
+use crate::plan::Plan;
+use crate::port::ServerPort;
+use crate::session::{ClientRecord, Session};
+use crate::settings::Settings;
+use crate::table::Table;
+use crate::waiting::{Progress, Turn, Waiters};
+use lap::Lap;
+pub use lap::Ledger;
+pub use series::{Series, SeriesLoop};
+use serving::{Names, Serving};
+use visit::Visit;
+pub use visit::{check, resolve, row_of};
+
+/// What one client may do before the others have their turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Requests; one batch more at the most.
+    pub requests_max: usize,
+    /// Bytes of replies; one reply more at the most.
+    pub reply_bytes_max: usize,
+}
+
+/// Where an engine runs, and so what becomes of requests that take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// By itself: all requests run.
+    Alone,
+    /// In a worker, with an engine aside: what takes long is left to that one.
+    Worker,
+    /// Aside: every request runs with its keys held for long.
+    Aside,
+}
+
+/// Runs the requests of one worker's sessions.
+pub struct Engine {
+    place: Place,
+    store: Handle,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    random: Prng,
+    table: &'static Table,
+    batch: Batch,
+    plan: Plan,
+    counters: Arc<EngineCounters>,
+    /// Monotonic time.
+    turn_started_ns: u64,
+    waiters: Arc<Waiters>,
+    /// Keys that somebody waits for, to be served when keys held for long are given back.
+    unserved: Names,
+}
+
+/// What [`Engine::run`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Bytes of input that are done with.
+    pub consumed: usize,
+    /// How many bytes the rest must grow to before another call can do anything; 0 if unknown.
+    pub needed: usize,
+    /// How many requests were executed.
+    pub executed: usize,
+    /// How to go on.
+    pub next: Next,
+}
+
+/// How a session goes on after [`Engine::run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Call again when there is more input.
+    Read,
+    /// Complete requests may be left: call again after the others had their turn.
+    Yield,
+    /// What comes next of the request goes into [`Session::arrival`]; call again with its
+    /// [head](crate::arrival::Arrival::take_head) and what comes behind it.
+    Receive,
+    /// The request in [`Session::aside`] takes long: give it to an engine [aside](Engine::aside), and
+    /// call again when its reply is sent.
+    Aside,
+    /// Too much of what was published is not delivered yet: call again when it is.
+    Throttled,
+    /// A key is held by an engine [aside](Engine::aside): call again, with the same input, when that
+    /// is done with a request.
+    Busy,
+    /// The request waits for keys, as long as [`Session::wait`] says: call again when it was answered
+    /// ([`ServerPort::answer`]), or when it [gave up](Engine::give_up).
+    Blocks,
+    /// Clients are paused: call again, with the same input, when they no longer are.
+    Paused,
+    /// The log has no room: call again, with the same input, when it has.
+    LogFull,
+    /// Send the replies, then close.
+    Close,
+    /// Send the replies, then give the connection the stream that [`Session::sync`] asks for.
+    HandOver,
+}
+
+impl Engine {
+    /// An engine that runs the commands of `table` over one handle of the store.
+    #[must_use]
+    pub fn new(
+        table: &'static Table,
+        store: Handle,
+        settings: Arc<Settings>,
+        clock: Arc<dyn Clock>,
+        random: Prng,
+    ) -> Self {
+        Self {
+            place: Place::Alone,
+            store,
+            settings,
+            clock,
+            random,
+            table,
+            batch: Batch::new(),
+            plan: Plan::new(),
+            counters: Arc::new(EngineCounters::of_rows(table.rows_count())),
+            turn_started_ns: 0,
+            waiters: Arc::default(),
+            unserved: Names::new(),
+        }
+    }
+
+    /// As an engine whose clients wait in line with those of others: `waiters` is the same for all
+    /// engines over a store.
+    #[must_use]
+    pub fn among(self, waiters: Arc<Waiters>) -> Self {
+        Self { waiters, ..self }
+    }
+
+    /// As an engine of a worker, whose requests that take long run aside ([`Next::Aside`]): in bounded
+    /// time it is done with any request, and waits for no key that is held for long.
+    #[must_use]
+    pub fn of_worker(self) -> Self {
+        Self {
+            place: Place::Worker,
+            ..self
+        }
+    }
+
+    /// As the engine that runs what takes long for [workers](Engine::of_worker), on a thread of its own.
+    #[must_use]
+    pub fn aside(self) -> Self {
+        Self {
+            place: Place::Aside,
+            ..self
+        }
+    }
+
+    /// As an engine that knows commands by their own names, whatever clients call them.
+    #[must_use]
+    pub fn of_log(self) -> Self {
+        Self {
+            table: self.table.original(),
+            ..self
+        }
+    }
+
+    /// The engine's way into the store.
+    pub fn store(&mut self) -> &mut Handle {
+        &mut self.store
+    }
+
+    /// When the store removes an expired record of this thread next, if ever ([`Handle::next_expiry_unix_ms`]).
+    #[inline]
+    #[must_use]
+    pub fn next_expiry_unix_ms(&self) -> Option<u64> {
+        self.store.next_expiry_unix_ms()
+    }
+
+    /// Says that its thread begins to work now, by the clock's monotonic reading: what it is given from
+    /// here on cannot have taken longer than since then.
+    pub fn begin_turn(&mut self, now_ns: u64) {
+        self.turn_started_ns = now_ns;
+    }
+
+    /// What this engine counts.
+    #[must_use]
+    pub fn counters(&self) -> Arc<EngineCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Forgets the transaction of a session, if it was not run, and what it watched.
+    pub fn end_transaction(&mut self, session: &mut Session) {
+        if session.has_transaction() {
+            session.end_transaction(&mut self.store);
+        }
+    }
+
+    /// Takes back what a session registered elsewhere: its client is gone.
+    pub fn close(&mut self, session: &mut Session) {
+        session.end_transaction(&mut self.store);
+        self.end_wait(session);
+        self.settings.observer.monitors.remove(&session.client);
+    }
+
+    /// Executes the complete requests at the front of `input`, as many as `share` allows, and
+    /// appends their replies to `output`.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        server: &mut dyn ServerPort,
+        input: &[u8],
+        output: &mut ReplyBuffer,
+        share: Share,
+    ) -> Outcome {
+        if session.client.has_flag(ClientRecord::KILLED) {
+            return Outcome {
+                consumed: input.len(),
+                needed: 0,
+                executed: 0,
+                next: Next::Close,
+            };
+        }
+        self.visit(session, server, output, |visit, batch| {
+            let mut outcome = visit.run(input, share, batch);
+            if outcome.needed > 0 {
+                visit.begin_arrival(input, &mut outcome);
+            }
+            outcome
+        })
+    }
+
+    /// Executes requests that somebody put together, at most [`BATCH_MAX`](crate::BATCH_MAX), whose arguments lie in
+    /// `input`, and appends their replies to `output`: all of them, however long that takes. How many were
+    /// executed, and [`Next::Read`] if that is all of them.
+    pub fn run_batch(
+        &mut self,
+        session: &mut Session,
+        server: &mut dyn ServerPort,
+        (batch, input): (&Batch, &[u8]),
+        output: &mut ReplyBuffer,
+    ) -> (usize, Next) {
+        self.visit(session, server, output, |visit, _| {
+            visit.run_batch(batch, input)
+        })
+    }
+
+    /// Enters the store and looks after a session.
+    #[inline(always)]
+    fn visit<R>(
+        &mut self,
+        session: &mut Session,
+        server: &mut dyn ServerPort,
+        output: &mut ReplyBuffer,
+        body: impl FnOnce(&mut Visit<'_>, &mut Batch) -> R,
+    ) -> R {
+        let now = self.clock.moment();
+        let now_unix_ms = now.unix_ms;
+        session
+            .client
+            .active_unix_ms
+            .store(now_unix_ms, Ordering::Relaxed);
+        let touches = !session.client.has_flag(ClientRecord::NO_TOUCH);
+        self.store.note_use(touches);
+        self.store.set_author(session.client.id);
+        self.store.enter();
+        let output_start = output.len_with_attachments();
+        let ledger = ledger(
+            &*self.clock,
+            (&self.counters, self.table),
+            &self.settings,
+            self.turn_started_ns,
+        );
+        let mut visit = Visit {
+            place: self.place,
+            may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
+            reply: Reply::new(output, session.resp),
+            reply_start: 0,
+            context: Context {
+                store: &mut self.store,
+                session,
+                table: self.table,
+                server,
+                settings: &self.settings,
+                random: &mut self.random,
+                now_unix_ms,
+                pace: Pace {
+                    defers: self.place == Place::Worker,
+                    is_aside: self.place == Place::Aside,
+                },
+                may_block: true,
+                turn: Turn::of_newcomer(&self.waiters),
+                plan: &mut self.plan,
+                ledger,
+            },
+            ledger,
+            lap: Lap::begin(now.ns, output_start),
+            looks_at_each: self.settings.looks_at_each(),
+            looks_at_writes: self.settings.looks_at_writes(),
+            arguments_left: 0,
+            started_ns: now.ns,
+            unserved: &mut self.unserved,
+        };
+        let outcome = body(&mut visit, &mut self.batch);
+        self.store.leave();
+        self.store.set_author(0);
+        outcome
+    }
+
+    /// Gives those another try who wait for keys that changed otherwise than by a command, or that
+    /// could not be had before. To be called after housekeeping of the store, and when keys that were
+    /// held for long are free.
+    pub fn serve(&mut self, server: &mut dyn ServerPort) {
+        if self.unserved.is_empty() && !self.store.has_served() {
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.unserved);
+        keys.extend(self.store.take_served());
+        let now_unix_ms = self.clock.now_unix_ms();
+        self.store.enter();
+        self.store.begin(now_unix_ms);
+        let mut serving = Serving {
+            place: self.place,
+            table: self.table,
+            server,
+            settings: &self.settings,
+            random: &mut self.random,
+            plan: &mut self.plan,
+            waiters: &self.waiters,
+            now_unix_ms,
+            author: 0,
+            ledger: ledger(
+                &*self.clock,
+                (&self.counters, self.table),
+                &self.settings,
+                self.turn_started_ns,
+            ),
+            unserved: &mut self.unserved,
+        };
+        self.store.set_author(0);
+        serving.run(&mut self.store, keys);
+        self.store.leave();
+    }
+
+    /// Ends the wait of a session whose time is over, or that waited for the log; what it is sent, or
+    /// `None` when its answer is on the way. `progress` says how far the log is.
+    pub fn give_up(&mut self, session: &mut Session, progress: &dyn Progress) -> Option<Vec<u8>> {
+        let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
+        if !waiter.claim() {
+            return None;
+        }
+        let reply = waiter.subject.in_vain(progress);
+        self.end_answered_wait(session, &reply);
+        Some(reply)
+    }
+
+    /// Ends the wait of a session with an error; what it is sent, or `None` when its answer is on the way.
+    pub fn refuse_wait(&mut self, session: &mut Session, text: &str) -> Option<Vec<u8>> {
+        let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
+        if !waiter.claim() {
+            return None;
+        }
+        let reply = waiter.subject.refusal(text);
+        self.end_answered_wait(session, &reply);
+        Some(reply)
+    }
+
+    /// Forgets what a session waited for that is answered with `reply`, and counts the request.
+    pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
+        if let Some(wait) = &session.wait {
+            let index = wait.waiter.subject.command.index;
+            // What was denied when it was woken did not run.
+            if reply.starts_with(b"-NOPERM ") {
+                self.counters.count_rejection(index);
+            } else {
+                self.counters.count_calls(index, 1);
+            }
+            if let [b'-', text @ ..] = reply {
+                if !text.starts_with(b"NOPERM ") {
+                    self.counters.count_failure(index);
+                }
+                self.counters.count_error(text);
+            }
+        }
+        self.end_wait(session);
+    }
+
+    /// Forgets what a session waits for: its client is gone.
+    pub fn end_wait(&mut self, session: &mut Session) {
+        session.wait = None;
+        if let Some(waiter) = session.client.set_waiter(None) {
+            waiter.claim();
+            self.waiters.leave(&mut self.store, &waiter);
+        }
+    }
+}
+
+/// Where is written down what a request took on this thread.
+fn ledger<'a>(
+    clock: &'a dyn Clock,
+    (counters, table): (&'a EngineCounters, &'static Table),
+    settings: &'a Settings,
+    turn_started_ns: u64,
+) -> Ledger<'a> {
+    Ledger {
+        clock,
+        counters,
+        table,
+        observer: &settings.observer,
+        turn_started_ns,
+    }
+}

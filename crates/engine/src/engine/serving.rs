@@ -1,0 +1,185 @@
+//! Another try for those who wait for keys that somebody changed.
+//!
+//! After each command the engine looks whether keys were changed that somebody waits for, and runs the
+//! requests of those who wait, the oldest first, until nothing is left for them. What such a request
+//! changes may be waited for in turn (BLMOVE). All of it happens before the reply of the command that
+//! began it leaves, so that its client finds what it would find on a server with one thread.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use access::Origin;
+use base::random::Prng;
+use protocol::{Reply, ReplyBuffer};
+use store::{Attempt, DatabaseId, Handle, Hold, Key, StoreError};
+
+use super::Place;
+use super::lap::Ledger;
+use crate::args::Args;
+use crate::context::{Context, Pace};
+use crate::error::CommandError;
+use crate::key_places as places;
+use crate::plan::Plan;
+use crate::port::ServerPort;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::spec::Flags;
+use crate::table::Table;
+use crate::waiting::{Turn, Waited, Waiter, Waiters};
+
+/// Keys by their names.
+pub(super) type Names = Vec<(DatabaseId, Box<[u8]>)>;
+
+/// What is needed to run the requests of those who wait.
+pub(super) struct Serving<'a> {
+    pub(super) place: Place,
+    pub(super) table: &'static Table,
+    pub(super) server: &'a mut dyn ServerPort,
+    pub(super) settings: &'a Settings,
+    pub(super) random: &'a mut Prng,
+    pub(super) plan: &'a mut Plan,
+    pub(super) waiters: &'a Arc<Waiters>,
+    pub(super) now_unix_ms: u64,
+    /// Who makes the changes otherwise.
+    pub(super) author: u64,
+    pub(super) ledger: Ledger<'a>,
+    /// Keys that could not be served yet, for some keys are held for long.
+    pub(super) unserved: &'a mut Names,
+}
+
+impl Serving<'_> {
+    /// Serves `keys` and what is changed thereby.
+    pub(super) fn run(&mut self, store: &mut Handle, keys: Names) {
+        let mut keys = VecDeque::from(keys);
+        while let Some((database, key)) = keys.pop_front() {
+            let waiters = self.waiters;
+            let is_served = waiters.serve(store, database, &key, |store, waiter| {
+                store.set_author(waiter.subject.client.id);
+                let attempt = self.attempt(store, waiter);
+                store.set_author(self.author);
+                // What a waiter does to the keys it waits for gives nobody anything.
+                let mut changed = store.take_served();
+                changed.retain(|(database, key)| !waiter.waits_for(*database, key));
+                keys.extend(changed);
+                attempt
+            });
+            if !is_served
+                && !self
+                    .unserved
+                    .iter()
+                    .any(|one| *one == (database, key.clone()))
+            {
+                self.unserved.push((database, key));
+            }
+        }
+    }
+
+    /// Runs the request of a waiter, with all its keys locked.
+    fn attempt(&mut self, store: &mut Handle, waiter: &Arc<Waiter>) -> Attempt {
+        let waiting = &waiter.subject;
+        let (spec, request) = (waiting.command.spec, waiting.request.request());
+        let needs_room = spec.flags.has(Flags::DENYOOM);
+        let is_full =
+            needs_room && store.make_room(request.wire_bytes()) == Err(StoreError::OutOfMemory);
+        let found = places::of(self.table, spec, &request).unwrap_or_default();
+        let name = |(at, _)| Some(store.key(waiter.database(), request.arg(at)?));
+        let keys: Vec<Key<'_>> = found.into_iter().filter_map(name).collect();
+        let place = self.place;
+        let run = |store: &mut Handle| self.run_locked(store, waiter, is_full);
+        let reply = match place {
+            Place::Worker => store.try_locked(&keys, Hold::Short, run),
+            Place::Alone | Place::Aside => Ok(store.locked(&keys, run)),
+        };
+        match reply {
+            Ok(reply) => {
+                if let Some(reply) = reply {
+                    self.server.answer(&waiting.client, reply);
+                }
+                Attempt::Done
+            }
+            Err(_) => Attempt::Busy,
+        }
+    }
+
+    /// The reply of a waiter's request, if there is something for it and it still waits.
+    fn run_locked(
+        &mut self,
+        store: &mut Handle,
+        waiter: &Arc<Waiter>,
+        is_full: bool,
+    ) -> Option<Vec<u8>> {
+        let waiting = &waiter.subject;
+        let is_claimed = Cell::new(false);
+        let waited = Waited {
+            waiter,
+            is_claimed: &is_claimed,
+        };
+        let mut session = Session::new(Arc::clone(&waiting.client), true);
+        (session.database, session.resp) = (waiter.database(), waiting.resp);
+        let mut context = Context {
+            store,
+            session: &mut session,
+            table: self.table,
+            server: self.server,
+            settings: self.settings,
+            random: self.random,
+            now_unix_ms: self.now_unix_ms,
+            pace: Pace {
+                defers: false,
+                is_aside: self.place == Place::Aside,
+            },
+            may_block: true,
+            turn: Turn {
+                waiters: self.waiters,
+                waiter: Some(waited),
+            },
+            plan: self.plan,
+            ledger: self.ledger,
+        };
+        let mut buffer = ReplyBuffer::with_capacity(0);
+        let mut reply = Reply::new(&mut buffer, waiting.resp);
+        let mut args = Args::new(waiting.request.request(), 1);
+        let started = self.ledger.clock.moment();
+        let (found, request) = (waiting.command, waiting.request.request());
+        if let Err(error) = context.permit((found.index, found.spec), request) {
+            return deny(&mut context, waiter, &error);
+        }
+        let result = match is_full {
+            true => Err(CommandError::OutOfMemory),
+            false => (waiting.command.handler)(&mut context, &mut args, &mut reply),
+        };
+        if result == Err(CommandError::Blocks) || !(is_claimed.get() || waiter.claim()) {
+            return None;
+        }
+        self.waiters.leave(context.store, waiter);
+        self.ledger.enter_served(started, waiting, buffer.len());
+        if let Err(error) = result {
+            let text = error.text();
+            return Some(waiting.encoded(|reply| reply.error_bytes(&text)));
+        }
+        let is_silent = waiting.is_silent;
+        Some(if is_silent {
+            Vec::new()
+        } else {
+            buffer.to_vec()
+        })
+    }
+}
+
+/// Ends the wait of a request whose user may no longer run it.
+#[cold]
+fn deny(context: &mut Context<'_>, waiter: &Arc<Waiter>, error: &CommandError) -> Option<Vec<u8>> {
+    if !waiter.claim() {
+        return None;
+    }
+    context.turn.waiters.leave(context.store, waiter);
+    let waiting = &waiter.subject;
+    let index = waiting.command.index;
+    if let CommandError::Denied(denied) = error {
+        let request = waiting.request.request();
+        context.report(denied.denial, index, request, Origin::Client);
+    }
+    let text = error.text();
+    Some(waiting.encoded(|reply| reply.error_bytes(&text)))
+}

@@ -1,0 +1,362 @@
+//! Requests between MULTI and EXEC: queued, and run as one step.
+//!
+//! A request is looked at when it is queued: one that could not run spoils the transaction. EXEC
+//! takes all keys at once, so what other threads see is the state before or the state behind it; they
+//! wait only if they want one of these keys. An error of a command at that time is its reply and
+//! nothing more.
+//!
+//! One clock sample holds for all of it, nothing in it waits for keys, and memory is asked for once,
+//! before the first lock.
+//!
+//! A transaction of many commands is left to the engine aside as a whole, and so is one that comes to
+//! a command that takes long as long as it has only read: nothing was done then. Behind a write it is
+//! too late for that, and such a command runs here.
+
+use std::sync::atomic::Ordering;
+
+use access::Origin;
+use protocol::{Reply, Request};
+use store::{Handle, Hold, Key};
+
+use super::Place;
+use super::lap::{Ledger, Ran};
+use super::visit::{Visit, resolve};
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{CommandError, CommandResult};
+use crate::permission::denied_at_exec;
+use crate::session::{ReplyMode, Session};
+use crate::spec::{CommandSpec, Flags};
+use crate::table::{CommandIndex, Found};
+use crate::transaction::{Queued, Reach, Transaction};
+use crate::watch::Watches;
+
+/// What becomes of a request of a client that has begun a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It waits for EXEC.
+    Queued,
+    /// It runs at once, whether there is memory or not.
+    AtOnce,
+    /// It runs at once where there is memory: WATCH, which refuses.
+    Refusing,
+    /// It ends the transaction.
+    Exec,
+}
+
+impl Role {
+    fn of(spec: &CommandSpec) -> Self {
+        match spec.name {
+            "EXEC" => Self::Exec,
+            "MULTI" | "DISCARD" | "QUIT" | "RESET" => Self::AtOnce,
+            "WATCH" => Self::Refusing,
+            _ => Self::Queued,
+        }
+    }
+}
+
+/// Whether a request is to be handled here: of a client in a transaction, or EXEC.
+#[inline]
+pub(super) fn concerns(session: &Session, found: &Found) -> bool {
+    session.transaction.is_some() || found.spec.name == "EXEC"
+}
+
+impl Visit<'_> {
+    /// Queues a request, or runs it if it is one that steers the transaction.
+    #[cold]
+    pub(super) fn call_in_transaction(
+        &mut self,
+        request: Request<'_>,
+        found: &Found,
+    ) -> CommandResult {
+        let role = Role::of(found.spec);
+        let command = match self.admit(request, found, role) {
+            Ok(command) => command,
+            Err(refusal) if role == Role::Exec => {
+                self.context.end_transaction();
+                return Err(abort_because_of(&refusal));
+            }
+            Err(refusal) => {
+                self.context.session.spoil_transaction();
+                return Err(refusal);
+            }
+        };
+        match role {
+            Role::AtOnce | Role::Refusing => self.call(request, found),
+            Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
+            Role::Exec => {
+                let result = self.exec(found.index);
+                // What runs aside is shown there, behind what it runs.
+                if result != Err(CommandError::Aside) {
+                    self.ledger
+                        .show(&mut self.context, found.spec, request, None);
+                }
+                result
+            }
+            Role::Queued => {
+                self.context.session.queue(request, command);
+                self.reply.simple("QUEUED");
+                Ok(())
+            }
+        }
+    }
+
+    /// The row of a request that may be queued or run.
+    fn admit(
+        &mut self,
+        request: Request<'_>,
+        found: &Found,
+        role: Role,
+    ) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
+        let command = resolve(self.context.table, found, request)?;
+        let (index, spec, _) = command;
+        let session = &*self.context.session;
+        let mut admitted = self.check((index, spec), request);
+        if admitted.is_ok() && session.transaction.is_some() && spec.flags.has(Flags::NO_MULTI) {
+            admitted = Err(CommandError::fixed(
+                "ERR Command not allowed inside a transaction",
+            ));
+        }
+        if let Err(refusal) = admitted {
+            return Err(self.reject(refusal, index, request));
+        }
+        let session = &*self.context.session;
+        let bytes = match (role, &session.transaction) {
+            (Role::AtOnce, _) | (Role::Exec, None) => return Ok(command),
+            (Role::Exec, Some(transaction)) if !transaction.has(Flags::DENYOOM) => {
+                return Ok(command);
+            }
+            (Role::Exec, Some(transaction)) => transaction.wire_bytes(),
+            (Role::Queued | Role::Refusing, _) => request.wire_bytes(),
+        };
+        // What was refused before needs no memory.
+        let is_spoilt = session
+            .transaction
+            .as_ref()
+            .is_some_and(|it| it.is_spoilt());
+        if (role != Role::Exec || !is_spoilt) && !self.make_room_and_tell(index, bytes) {
+            return Err(CommandError::OutOfMemory);
+        }
+        Ok(command)
+    }
+
+    /// Ends the transaction: runs what is queued, unless it is spoilt.
+    ///
+    /// # Errors
+    /// With [`CommandError::Aside`] everything is as it was.
+    fn exec(&mut self, index: CommandIndex) -> CommandResult {
+        let started_ns = self.lap.since_ns();
+        let session = &mut *self.context.session;
+        session.client.last_command.store(index, Ordering::Relaxed);
+        let Some(transaction) = session.transaction.take() else {
+            return Ok(());
+        };
+        let watches = session.watches.take();
+        let result = if transaction.is_spoilt() {
+            self.ledger.counters.count_failure(index);
+            Err(CommandError::fixed(
+                "EXECABORT Transaction discarded because of previous errors.",
+            ))
+        } else {
+            // Also where a watched key is known to be changed: who changed it may not be done with its
+            // transaction, and what comes behind the answer must see all of that.
+            self.run_queue(&transaction, watches.as_deref())
+        };
+        let session = &mut *self.context.session;
+        session.watches = watches;
+        if result == Err(CommandError::Aside) {
+            session.transaction = Some(transaction);
+            return result;
+        }
+        self.context.end_transaction();
+        self.ledger.counters.count_calls(index, 1);
+        let output = self.reply.len_with_attachments();
+        let now = self.lap.charge_all(&self.ledger, index, started_ns, output);
+        self.set_time(now.unix_ms);
+        result
+    }
+
+    /// Runs all requests of a transaction with its keys locked, unless a watched one was changed.
+    fn run_queue(&mut self, transaction: &Transaction, watches: Option<&Watches>) -> CommandResult {
+        let Context {
+            session,
+            table,
+            store,
+            ..
+        } = &self.context;
+        let reach = transaction.reach(table, store, session.database, watches);
+        let may_defer = self.place == Place::Worker
+            && transaction.is_about_data()
+            && session.reply_mode == ReplyMode::On
+            // What is read aside is not tracked.
+            && session.tracking.is_none()
+            && matches!(reach, Reach::Keys(_));
+        if may_defer && (transaction.is_long() || transaction.has_scripts()) {
+            return Err(CommandError::Aside);
+        }
+        let place = self.place;
+        self.context.may_block = false;
+        self.context.session.holds_pushes = true;
+        let mut running = Running {
+            ledger: &self.ledger,
+            since_ns: self.lap.since_ns(),
+            may_defer,
+            reply: &mut self.reply,
+        };
+        let body = |context: &mut Context<'_>| {
+            let client = &context.session.client;
+            if watches.is_some_and(|it| it.were_changed(context.store, client)) {
+                running.reply.null_array();
+                return Ok(());
+            }
+            let result = running.run_each(context, transaction.queue());
+            if let (Ok(()), Some(watches)) = (&result, watches) {
+                watches.end_locked(context.store);
+            }
+            result
+        };
+        let result = match reach {
+            Reach::Keys(keys) if place == Place::Aside => self.context.locked_long(&keys, body),
+            Reach::Keys(keys) if !transaction.has_scripts() => self.context.locked(&keys, body),
+            Reach::Keys(_) | Reach::Everything => self.context.exclusive(body),
+        };
+        self.context.session.holds_pushes = false;
+        self.context.may_block = true;
+        result
+    }
+
+    /// Whether EXEC has to wait for an engine aside.
+    pub(super) fn exec_has_to_wait(&mut self) -> bool {
+        let Context {
+            session,
+            table,
+            store,
+            ..
+        } = &mut self.context;
+        let Some(transaction) = session.transaction.as_deref() else {
+            return false;
+        };
+        if self.place != Place::Worker || transaction.is_spoilt() {
+            return false;
+        }
+        match transaction.reach(table, store, session.database, session.watches.as_deref()) {
+            Reach::Everything => true,
+            // They get the whole store.
+            Reach::Keys(_) if transaction.has_scripts() => true,
+            Reach::Keys(keys) => are_held_for_long(store, &keys),
+        }
+    }
+}
+
+/// Whether somebody who takes long has one of the keys.
+pub(super) fn are_held_for_long(store: &mut Handle, keys: &[Key<'_>]) -> bool {
+    store.try_locked(keys, Hold::Short, |_| ()).is_err()
+}
+
+/// A transaction on its way.
+struct Running<'r, 'a> {
+    ledger: &'r Ledger<'a>,
+    /// When the command that runs began.
+    since_ns: u64,
+    /// Whether it may be left to the engine aside, as long as it has only read.
+    may_defer: bool,
+    reply: &'r mut Reply<'a>,
+}
+
+impl Running<'_, '_> {
+    /// Runs requests one behind the other, and writes their replies.
+    fn run_each(&mut self, context: &mut Context<'_>, queue: &[Queued]) -> CommandResult {
+        let beginning = self.reply.mark();
+        self.reply.array(queue.len());
+        // Replies are sent up to CLIENT REPLY OFF, and from CLIENT REPLY ON.
+        self.suppress(context, beginning);
+        let mut defers = self.may_defer;
+        for queued in queue {
+            context.pace.defers = defers;
+            let start = self.reply.mark();
+            if self.run_one(context, queued) == Err(CommandError::Aside) {
+                self.reply.rollback(beginning);
+                return Err(CommandError::Aside);
+            }
+            self.suppress(context, start);
+            defers = defers && !queued.spec.flags.has(Flags::WRITE);
+        }
+        Ok(())
+    }
+
+    fn run_one(&mut self, context: &mut Context<'_>, queued: &Queued) -> CommandResult {
+        let (start, output) = (self.reply.mark(), self.reply.len_with_attachments());
+        context.plan.begin_unplanned();
+        if let Err(denied) = context.permit((queued.index, queued.spec), queued.request()) {
+            self.deny(context, queued, &denied);
+            return Ok(());
+        }
+        let passed = context
+            .settings
+            .refusals
+            .pass_queued(queued.spec, context.session);
+        if let Err(refusal) = passed {
+            self.ledger.counters.count_rejection(queued.index);
+            self.ledger.counters.count_reply(&refusal);
+            self.reply.error_bytes(&refusal.text());
+            return Ok(());
+        }
+        context.track_reads(queued.spec, queued.request());
+        let mut args = Args::new(queued.request(), queued.first);
+        let result = (queued.spec.handler)(context, &mut args, self.reply);
+        if result == Err(CommandError::Aside) {
+            return result;
+        }
+        let counters = self.ledger.counters;
+        counters.count_calls(queued.index, 1);
+        let ran = Ran {
+            command: (queued.index, queued.spec),
+            request: queued.request(),
+            long: None,
+            request_bytes: queued.request().wire_bytes(),
+            reply_bytes: self.reply.len_with_attachments().saturating_sub(output),
+        };
+        let now = self.ledger.clock.moment();
+        let client = &context.session.client;
+        self.ledger.enter(now, self.since_ns, &ran, client);
+        self.since_ns = now.ns;
+        self.ledger
+            .show(context, queued.spec, queued.request(), None);
+        if let Err(error) = result {
+            counters.count_failure(queued.index);
+            counters.count_reply(&error);
+            self.reply.rollback(start);
+            self.reply.error_bytes(&error.text());
+        }
+        Ok(())
+    }
+
+    /// Answers that a user may no longer run what was queued.
+    #[cold]
+    fn deny(&mut self, context: &mut Context<'_>, queued: &Queued, error: &CommandError) {
+        if let CommandError::Denied(denied) = error {
+            let (index, request) = (queued.index, queued.request());
+            context.report(denied.denial, index, request, Origin::Transaction);
+            let text = denied_at_exec(denied.denial);
+            self.ledger.counters.count_rejection(index);
+            self.ledger.counters.count_error(&text);
+            self.reply.error_bytes(&text);
+        }
+    }
+
+    fn suppress(&mut self, context: &Context<'_>, start: usize) {
+        if context.session.reply_mode == ReplyMode::Off {
+            self.reply.rollback(start);
+        }
+    }
+}
+
+/// What EXEC answers when it is refused itself.
+#[cold]
+fn abort_because_of(refusal: &CommandError) -> CommandError {
+    let text = refusal.text();
+    let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
+    let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
+    text.extend_from_slice(reason);
+    CommandError::Bytes(text)
+}

@@ -1,0 +1,162 @@
+//! What requests have to wait for though nothing is wrong with them, in one word that is zero in
+//! ordinary times: the end of a pause of clients, room in the log, another role of the server.
+//!
+//! ```text
+//!   63 ........................... 3 |      2      |      1      |    0
+//!    paused until, ms since 1970 UTC | role changes | writes only | log full
+//! ```
+//!
+//! While it is zero a series of requests pays one load and one branch for all of it; otherwise each
+//! request is looked at by itself, before it takes a lock or changes anything.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const LOG_FULL: u64 = 1;
+const WRITES_ONLY: u64 = 1 << 1;
+/// Another server takes over from this one, or this one from another: until that is over writes wait.
+const ROLE_CHANGES: u64 = 1 << 2;
+const PAUSE_SHIFT: u32 = 3;
+
+/// See the module. Written by whoever learns of something, read by any worker.
+#[derive(Debug, Default)]
+pub struct Gate(AtomicU64);
+
+impl Gate {
+    /// Whether there is nothing to wait for.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether the log holds as much as it should, so that requests that write wait
+    /// ([`crate::Next::LogFull`]).
+    #[must_use]
+    pub fn is_log_full(&self) -> bool {
+        self.0.load(Ordering::Acquire) & LOG_FULL != 0
+    }
+
+    /// Says so. Ordered with everything that the caller looks at before and behind it.
+    pub fn set_log_full(&self, on: bool) {
+        if on {
+            self.0.fetch_or(LOG_FULL, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!LOG_FULL, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether writes wait until the server has another role, or keeps the one that it has.
+    #[must_use]
+    pub fn changes_role(&self) -> bool {
+        self.0.load(Ordering::Acquire) & ROLE_CHANGES != 0
+    }
+
+    /// Says so. Who waits is to be resumed behind its end.
+    pub fn set_changes_role(&self, on: bool) {
+        if on {
+            self.0.fetch_or(ROLE_CHANGES, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!ROLE_CHANGES, Ordering::SeqCst);
+        }
+    }
+
+    /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
+    #[must_use]
+    pub fn paused_until_unix_ms(&self) -> u64 {
+        self.0.load(Ordering::Acquire) >> PAUSE_SHIFT
+    }
+
+    /// Whether reads pass while clients are paused.
+    #[must_use]
+    pub fn pauses_writes_only(&self) -> bool {
+        self.0.load(Ordering::Acquire) & WRITES_ONLY != 0
+    }
+
+    /// CLIENT PAUSE until a time. It may lengthen or tighten a pause that stands, not shorten or loosen
+    /// it.
+    pub fn pause(&self, until_unix_ms: u64, writes_only: bool, now_unix_ms: u64) {
+        let until_unix_ms = until_unix_ms.min(u64::MAX >> PAUSE_SHIFT);
+        self.change(|word| {
+            let standing = word >> PAUSE_SHIFT;
+            let all_wait = standing > now_unix_ms && word & WRITES_ONLY == 0;
+            let kind = if writes_only && !all_wait {
+                WRITES_ONLY
+            } else {
+                0
+            };
+            (until_unix_ms.max(standing) << PAUSE_SHIFT) | kind | without_pause(word)
+        });
+    }
+
+    /// CLIENT UNPAUSE.
+    pub fn unpause(&self) {
+        self.change(without_pause);
+    }
+
+    /// Forgets a pause that is over; whether clients are paused still.
+    pub fn end_pause(&self, now_unix_ms: u64) -> bool {
+        let before = self.change(|word| match word >> PAUSE_SHIFT {
+            until if until > now_unix_ms => word,
+            _ => without_pause(word),
+        });
+        before >> PAUSE_SHIFT > now_unix_ms
+    }
+
+    /// Changes the word; what it was.
+    fn change(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let next = change(word);
+            if next == word {
+                return word;
+            }
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.0.compare_exchange(word, next, success, failure) {
+                Ok(_) => return word,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+fn without_pause(word: u64) -> u64 {
+    word & (LOG_FULL | ROLE_CHANGES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_lengthened_and_tightened_only() {
+        let gate = Gate::default();
+        gate.pause(100, true, 10);
+        assert!(gate.pauses_writes_only() && !gate.is_open());
+        gate.pause(50, false, 10);
+        assert_eq!(gate.paused_until_unix_ms(), 100);
+        assert!(!gate.pauses_writes_only());
+        gate.pause(60, true, 10);
+        assert!(!gate.pauses_writes_only());
+        assert!(gate.end_pause(99));
+        assert!(!gate.end_pause(100));
+        assert!(gate.is_open());
+        gate.pause(u64::MAX, true, 10);
+        assert!(gate.paused_until_unix_ms() > 1 << 60);
+        gate.unpause();
+        assert!(gate.is_open());
+    }
+
+    #[test]
+    fn a_full_log_and_a_pause_come_and_go_by_themselves() {
+        let gate = Gate::default();
+        gate.set_log_full(true);
+        gate.pause(100, false, 10);
+        assert!(gate.is_log_full());
+        assert_eq!(gate.paused_until_unix_ms(), 100);
+        gate.unpause();
+        assert!(gate.is_log_full());
+        gate.pause(100, false, 10);
+        gate.set_log_full(false);
+        assert_eq!(gate.paused_until_unix_ms(), 100);
+    }
+}

@@ -1,0 +1,78 @@
+//! How requests run: the command table, sessions, transactions, waits, scripts' way in, and the engine.
+//!
+//! ```text
+//!   Engine::run ─ decode ─ plan ─ execute ─► Table (name → row) ─► handler(Context, Args, Reply)
+//!                                                                       │
+//!                                            store::Handle, Session, ServerPort (a trait)
+//! ```
+//!
+//! The commands themselves are the room `commands`: whoever makes an [`Engine`] hands it a [`Table`] of
+//! them. What a command is to the engine stands in its row ([`CommandSpec`]). This room knows no command,
+//! no socket, no thread and no file.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod arrival;
+pub mod context;
+pub mod counters;
+pub mod engine;
+pub mod error;
+pub mod histogram;
+pub mod identity;
+pub mod key_places;
+pub mod observer;
+pub mod permission;
+pub mod port;
+pub mod push;
+pub mod refusals;
+pub mod replication;
+pub mod scripts;
+pub mod session;
+pub mod settings;
+pub mod spec;
+pub mod subscriptions;
+pub mod table;
+pub mod thresholds;
+pub mod topic;
+pub mod tracking;
+pub mod transaction;
+pub mod waiting;
+
+mod gate;
+mod no_server;
+mod plan;
+mod watch;
+
+pub use args::Args;
+pub use context::{Context, Pace};
+pub use counters::{Counts, EngineCounters, Latencies, RowCounts};
+pub use engine::{Engine, Next, Outcome, Series, SeriesLoop, Share};
+pub use error::{CommandError, CommandResult};
+pub use gate::Gate;
+pub use histogram::Histogram;
+pub use no_server::NoServer;
+pub use observer::Observer;
+pub use plan::BATCH_MAX;
+pub use port::{
+    AllocatorMemory, ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition,
+    NO_USERS_FILE, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, ServerPort, ShutdownRequest,
+};
+pub use push::Push;
+pub use refusals::Refusals;
+pub use replication::{
+    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport,
+    SyncRequest,
+};
+pub use scripts::Scripts;
+pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
+pub use settings::{Settings, UseClock};
+pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+pub use subscriptions::Subscriptions;
+pub use table::{CommandIndex, Found, Table};
+pub use thresholds::{Threshold, Thresholds};
+pub use topic::{Topic, TopicKind};
+pub use tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
+pub use transaction::Transaction;
+pub use waiting::{Progress, Wait, Waiter, Waiters, Waiting};
+pub use watch::Watches;

@@ -1,0 +1,262 @@
+//! Whether a session's user may run a request: the command table told to the room `access`, and its
+//! answers told to clients.
+//!
+//! A request is judged when it is about to run, wherever it comes from: sent, queued (and again at
+//! EXEC), woken after a wait, or called by a script. Whoever runs requests in another way asks
+//! `Context::permit`, and says with `Context::report` what was denied.
+
+use access::{Catalog, ChannelUse, CommandNames, Denial, KeyUse, Origin, Reason, Report};
+use protocol::Request;
+
+use crate::context::Context;
+use crate::error::{CommandError, shown};
+use crate::key_places as places;
+use crate::port::{ClientCondition, ClientFilter};
+use crate::session::Session;
+use crate::spec::{CATEGORIES, Channels, CommandSpec, Flags, KeyAccess, categories_of};
+use crate::table::{CommandIndex, Table};
+
+/// Bytes of a user's name or of an object that an error repeats.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// That a user may not run a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// What is in the way.
+    pub denial: Denial,
+    /// What the client reads.
+    pub text: Vec<u8>,
+}
+
+/// The rows of a table as rules speak of them; the numbers are those of the rows.
+pub(crate) fn catalog(commands: &[&'static CommandSpec]) -> Catalog {
+    let mut rows = Vec::with_capacity(commands.len());
+    let mut subcommands = Vec::new();
+    let index_of = |at: usize| CommandIndex::try_from(at).unwrap_or(CommandIndex::MAX);
+    for (at, spec) in commands.iter().enumerate() {
+        let first = commands.len() + subcommands.len();
+        rows.push(CommandNames {
+            full_name: spec.name.to_lowercase(),
+            categories: categories_of(spec),
+            container: None,
+            subcommands: index_of(first)..index_of(first + spec.subcommands.len()),
+        });
+        subcommands.extend(spec.subcommands.iter().map(|subcommand| CommandNames {
+            full_name: format!("{}|{}", spec.name, subcommand.name).to_lowercase(),
+            categories: categories_of(subcommand),
+            container: Some(index_of(at)),
+            subcommands: 0..0,
+        }));
+    }
+    rows.extend(subcommands);
+    Catalog::new(rows, CATEGORIES)
+}
+
+/// A request as rules look at it.
+pub struct Subject<'r> {
+    /// Where its row is from.
+    pub table: &'static Table,
+    /// The row's index.
+    pub index: CommandIndex,
+    /// The row.
+    pub spec: &'static CommandSpec,
+    /// The request itself.
+    pub request: Request<'r>,
+}
+
+impl access::Request for Subject<'_> {
+    fn command(&self) -> access::CommandId {
+        self.index
+    }
+
+    fn is_free(&self) -> bool {
+        self.spec.flags.has(Flags::NO_AUTH)
+    }
+
+    fn argument(&self, at: usize) -> Option<&[u8]> {
+        self.request.arg(at)
+    }
+
+    fn keys(&self) -> Vec<(usize, KeyUse)> {
+        let keys = places::that_fit(self.table, self.spec, &self.request).into_iter();
+        let keys = keys.filter(|(_, access)| !access.has(KeyAccess::NOT_KEY));
+        keys.map(|(at, access)| (at, key_use(access))).collect()
+    }
+
+    fn channels(&self) -> Vec<(usize, ChannelUse)> {
+        let all = 1..self.request.len();
+        match self.spec.channels {
+            Channels::None => Vec::new(),
+            Channels::First => vec![(1, ChannelUse::Channel)],
+            Channels::All => all.map(|at| (at, ChannelUse::Channel)).collect(),
+            Channels::Patterns => all.map(|at| (at, ChannelUse::Pattern)).collect(),
+        }
+    }
+}
+
+fn key_use(access: KeyAccess) -> KeyUse {
+    let changes = [KeyAccess::INSERT, KeyAccess::DELETE, KeyAccess::UPDATE];
+    KeyUse {
+        reads: access.has(KeyAccess::ACCESS),
+        writes: changes.iter().any(|change| access.has(*change)),
+    }
+}
+
+/// Whether a session's user may run a request, by the rules as the session saw them last
+/// ([`access::Permit::rules`]). One load and a branch for who may do everything.
+///
+/// # Errors
+/// [`CommandError::Denied`].
+#[inline]
+pub(crate) fn judge(
+    table: &'static Table,
+    session: &Session,
+    command: (CommandIndex, &'static CommandSpec),
+    request: Request<'_>,
+) -> Result<(), CommandError> {
+    if session.permit.is_restricted() {
+        judge_restricted(table, session, command, request)
+    } else {
+        Ok(())
+    }
+}
+
+#[cold]
+fn judge_restricted(
+    table: &'static Table,
+    session: &Session,
+    (index, spec): (CommandIndex, &'static CommandSpec),
+    request: Request<'_>,
+) -> Result<(), CommandError> {
+    let subject = Subject {
+        table,
+        index,
+        spec,
+        request,
+    };
+    let checked = session.permit.seen().check(&subject);
+    checked.map_err(|denial| {
+        let text = match denial {
+            Denial::Command => {
+                let mut text = b"NOPERM ".to_vec();
+                text.extend(explain(denial, session.permit.user().name(), &subject));
+                text
+            }
+            Denial::Key(_) => b"NOPERM No permissions to access a key".to_vec(),
+            Denial::Channel(_) => b"NOPERM No permissions to access a channel".to_vec(),
+        };
+        CommandError::Denied(Box::new(Denied { denial, text }))
+    })
+}
+
+/// What is denied to whom, in full: for who may know it.
+pub fn explain(denial: Denial, user: &[u8], subject: &Subject<'_>) -> Vec<u8> {
+    let argument = |at| subject.request.arg(at).unwrap_or_default();
+    let name = subject.table.full_name(subject.index).unwrap_or_default();
+    let (before, what, behind) = match denial {
+        Denial::Command => ("run the '", name.as_bytes(), "' command"),
+        Denial::Key(at) => ("access the '", argument(at), "' key"),
+        Denial::Channel(at) => ("access the '", argument(at), "' channel"),
+    };
+    [
+        b"User ",
+        shown(user, SHOWN_BYTES_MAX),
+        b" has no permissions to ",
+        before.as_bytes(),
+        shown(what, SHOWN_BYTES_MAX),
+        behind.as_bytes(),
+    ]
+    .concat()
+}
+
+/// What EXEC answers for a request that its user may no longer run.
+pub(crate) fn denied_at_exec(denial: Denial) -> Vec<u8> {
+    let reason = match denial {
+        Denial::Command => "no permission to execute the command or subcommand",
+        Denial::Key(_) => "no permission to touch the specified keys",
+        Denial::Channel(_) => {
+            "no permission to access one of the channels used as arguments to the command"
+        }
+    };
+    let text = format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+         call. This command is no longer allowed for the following reason: {reason}"
+    );
+    text.into_bytes()
+}
+
+impl Context<'_> {
+    /// Whether the session's user may run a request, by its rules as they are now: the command or
+    /// subcommand, all its keys and channels. To be asked for every request that runs, right before it
+    /// does.
+    ///
+    /// # Errors
+    /// [`CommandError::Denied`], to be [reported](Context::report) if the request was to run.
+    pub(crate) fn permit(
+        &mut self,
+        command: (CommandIndex, &'static CommandSpec),
+        request: Request<'_>,
+    ) -> Result<(), CommandError> {
+        if !self.session.permit.is_restricted() {
+            return Ok(());
+        }
+        self.session.permit.rules();
+        judge(self.table, self.session, command, request)
+    }
+
+    /// Whether the session's user may read every key, and run this request: what SORT needs to follow
+    /// patterns.
+    pub fn reads_all_keys(
+        &mut self,
+        (index, spec): (CommandIndex, &'static CommandSpec),
+        request: Request<'_>,
+    ) -> bool {
+        let subject = Subject {
+            table: self.table,
+            index,
+            spec,
+            request,
+        };
+        !self.session.permit.is_restricted() || self.session.permit.rules().reads_all_keys(&subject)
+    }
+
+    /// Counts and logs that a request was denied.
+    #[cold]
+    pub(crate) fn report(
+        &mut self,
+        denial: Denial,
+        index: CommandIndex,
+        request: Request<'_>,
+        origin: Origin,
+    ) {
+        let (reason, object) = match denial {
+            Denial::Command => {
+                let name = self.table.full_name(index).unwrap_or_default();
+                (Reason::Command, name.as_bytes())
+            }
+            Denial::Key(at) => (Reason::Key, request.arg(at).unwrap_or_default()),
+            Denial::Channel(at) => (Reason::Channel, request.arg(at).unwrap_or_default()),
+        };
+        let audit = &self.settings.observer.audit;
+        let name = self.table.full_name(index).unwrap_or_default();
+        if let (true, Some(spec)) = (audit.is_on(), self.table.spec(index)) {
+            audit.note(self, spec, name, request, "denied");
+        }
+        let user = self.session.permit.user().name().to_vec();
+        self.log_denial(reason, origin, object.to_vec(), user);
+    }
+
+    /// Counts and logs that something was denied.
+    pub fn log_denial(&mut self, reason: Reason, origin: Origin, object: Vec<u8>, user: Vec<u8>) {
+        let filter = ClientFilter::of(ClientCondition::Id(vec![self.session.client.id]));
+        let client = self.server.clients(&filter).trim_end().to_owned();
+        let report = Report {
+            reason,
+            origin,
+            object,
+            user,
+            client,
+        };
+        self.settings.denials.add(report, self.now_unix_ms);
+    }
+}

@@ -1,0 +1,194 @@
+//! The libraries of functions that the server knows.
+//!
+//! All threads see the same ones; each loads a library into its own machine when one of its functions is
+//! called there first. A change makes a new state and puts it in the place of the old one, so that
+//! several libraries come or go as one step.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::history::History;
+use super::machine::RunFlags;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Libraries {
+    state: Mutex<Arc<State>>,
+}
+
+/// The libraries of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    libraries: BTreeMap<Vec<u8>, Arc<LoadedLibrary>>,
+    /// Where each function is, by its name in small letters: case makes no difference.
+    functions: HashMap<Vec<u8>, Arc<LoadedLibrary>>,
+}
+
+/// A library.
+#[derive(Debug)]
+pub struct LoadedLibrary {
+    /// Differs from that of any other library that ever was.
+    pub(crate) number: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it was loaded from.
+    pub source: Box<[u8]>,
+    /// What it registered.
+    pub functions: Vec<FunctionFacts>,
+    /// How its functions behaved.
+    pub history: History,
+}
+
+/// What is told of a function.
+#[derive(Clone, Debug)]
+pub struct FunctionFacts {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What its author says of it.
+    pub description: Option<Vec<u8>>,
+    /// Its flags as they were given.
+    pub flags: Vec<Vec<u8>>,
+    pub(crate) run_flags: RunFlags,
+}
+
+/// Why a library is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LibraryError {
+    /// There is one of this name.
+    Library(Vec<u8>),
+    /// Another has a function of this name.
+    Function(Vec<u8>),
+    /// There is none of this name.
+    Unknown,
+}
+
+impl LoadedLibrary {
+    pub(crate) fn new(name: Vec<u8>, source: &[u8], functions: Vec<FunctionFacts>) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            name,
+            source: source.into(),
+            functions,
+            history: History::of(source),
+        }
+    }
+
+    /// What a function of it says of itself, if there is one of this name.
+    pub fn flags_of(&self, function: &[u8]) -> Option<RunFlags> {
+        let found = self
+            .functions
+            .iter()
+            .find(|one| one.name.eq_ignore_ascii_case(function));
+        found.map(|facts| facts.run_flags)
+    }
+}
+
+impl State {
+    /// All libraries, by name.
+    pub fn libraries(&self) -> impl Iterator<Item = &Arc<LoadedLibrary>> {
+        self.libraries.values()
+    }
+
+    /// How many libraries and functions there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.libraries.len(), self.functions.len())
+    }
+
+    /// Adds a library; `replaces` one of the same name.
+    ///
+    /// # Errors
+    /// Which name is taken.
+    pub fn add(
+        &mut self,
+        library: &Arc<LoadedLibrary>,
+        replaces: bool,
+    ) -> Result<(), LibraryError> {
+        if !replaces && self.libraries.contains_key(&library.name) {
+            return Err(LibraryError::Library(library.name.clone()));
+        }
+        for function in &library.functions {
+            let other = self.functions.get(&function.name.to_ascii_lowercase());
+            if other.is_some_and(|other| other.name != library.name) {
+                return Err(LibraryError::Function(function.name.clone()));
+            }
+        }
+        self.remove(&library.name);
+        for function in &library.functions {
+            self.functions
+                .insert(function.name.to_ascii_lowercase(), Arc::clone(library));
+        }
+        self.libraries
+            .insert(library.name.clone(), Arc::clone(library));
+        Ok(())
+    }
+
+    /// Removes a library; whether there was one.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.functions.retain(|_, library| library.name != name);
+        self.libraries.remove(name).is_some()
+    }
+}
+
+impl Libraries {
+    /// The library that has a function.
+    pub fn of_function(&self, name: &[u8]) -> Option<Arc<LoadedLibrary>> {
+        self.state()
+            .functions
+            .get(&name.to_ascii_lowercase())
+            .cloned()
+    }
+
+    /// The libraries of this moment.
+    #[must_use]
+    pub fn now(&self) -> Arc<State> {
+        Arc::clone(&self.state())
+    }
+
+    /// Makes a change, unless it fails.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn change<E>(&self, change: impl FnOnce(&mut State) -> Result<(), E>) -> Result<(), E> {
+        let mut place = self.state();
+        let mut state = State::clone(&place);
+        change(&mut state)?;
+        *place = Arc::new(state);
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, Arc<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, function: &str) -> Arc<LoadedLibrary> {
+        let facts = FunctionFacts {
+            name: function.into(),
+            description: None,
+            flags: Vec::new(),
+            run_flags: RunFlags::default(),
+        };
+        Arc::new(LoadedLibrary::new(name.into(), b"", vec![facts]))
+    }
+
+    #[test]
+    fn names_are_taken_once() {
+        let mut state = State::default();
+        assert_eq!(state.add(&library("a", "f"), false), Ok(()));
+        let taken = Err(LibraryError::Library(b"a".to_vec()));
+        assert_eq!(state.add(&library("a", "g"), false), taken);
+        let taken = Err(LibraryError::Function(b"f".to_vec()));
+        assert_eq!(state.add(&library("b", "f"), true), taken);
+        assert_eq!(state.add(&library("a", "g"), true), Ok(()));
+        assert_eq!(state.add(&library("b", "f"), false), Ok(()));
+        assert!(state.remove(b"a") && !state.remove(b"a"));
+        assert_eq!(state.counts(), (1, 1));
+    }
+}

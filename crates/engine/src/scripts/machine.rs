@@ -1,0 +1,333 @@
+//! The virtual machine of a thread, made when its first script runs, and what is compiled in it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use scripting::{Library, Limits, Machine, Program, ScriptError, shebang};
+
+use super::libraries::{FunctionFacts, LoadedLibrary};
+use super::{Digest, Script, Scripts};
+use crate::error::CommandError;
+use crate::settings::Settings;
+
+/// Programs that are kept compiled, at most; then all are compiled anew as they are asked for.
+const PROGRAMS_MAX: usize = 1024;
+
+thread_local! {
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// A machine with what it has compiled.
+struct Place {
+    machine: Machine,
+    programs: HashMap<Digest, Rc<Compiled>>,
+    /// Scripts that ran last, each in the place that its name has.
+    recent: Vec<Option<Recent>>,
+    /// By the number of the library.
+    libraries: HashMap<u64, Rc<Library>>,
+}
+
+/// A script that ran.
+struct Recent {
+    /// Until another one is forgotten.
+    era: u64,
+    script: Arc<Script>,
+    compiled: Rc<Compiled>,
+}
+
+/// Places for scripts that ran last.
+const RECENT_PLACES: usize = 64;
+
+/// A script, compiled on this thread.
+pub struct Compiled {
+    pub(super) program: Program,
+    /// What its first line says; `None` when it has no such line.
+    pub flags: Option<RunFlags>,
+}
+
+/// What a script or function says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunFlags {
+    /// It changes nothing.
+    pub no_writes: bool,
+    /// It may run when memory is full.
+    pub allow_oom: bool,
+    /// It may run on a replica that has lost its primary.
+    pub allow_stale: bool,
+}
+
+impl RunFlags {
+    /// Adds a flag; whether there is such a one. Some say nothing that matters here.
+    pub fn add(&mut self, flag: &[u8]) -> bool {
+        match flag {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            b"allow-stale" => self.allow_stale = true,
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Runs `body` with the machine of this thread.
+///
+/// # Errors
+/// When there is no memory for one, or a script of this thread runs already.
+fn with_place<R>(
+    body: impl FnOnce(&mut Place) -> Result<R, ScriptError>,
+) -> Result<R, ScriptError> {
+    PLACE.with(|place| {
+        let Ok(mut place) = place.try_borrow_mut() else {
+            return Err(ScriptError::Raised(b"ERR A script runs already".to_vec()));
+        };
+        if place.is_none() {
+            *place = Some(Place {
+                machine: Machine::new(Limits::default())?,
+                programs: HashMap::new(),
+                recent: Vec::new(),
+                libraries: HashMap::new(),
+            });
+        }
+        match place.as_mut() {
+            Some(place) => body(place),
+            None => unreachable!("made before"),
+        }
+    })
+}
+
+/// Runs `body` with the machine of this thread.
+pub(super) fn with<R>(
+    body: impl FnOnce(&mut Machine) -> Result<R, ScriptError>,
+) -> Result<R, ScriptError> {
+    with_place(|place| body(&mut place.machine))
+}
+
+/// A script that is known, and what it was compiled to on this thread.
+pub(crate) type Known = (Arc<Script>, Rc<Compiled>);
+
+/// The script with this name, compiled on this thread, if it is known.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn find(scripts: &Scripts, digest: &Digest) -> Result<Option<Known>, CommandError> {
+    let era = scripts.era();
+    if let Some(recent) = recent(digest, era) {
+        return Ok(Some(recent));
+    }
+    let Some(script) = scripts.find(digest) else {
+        return Ok(None);
+    };
+    let compiled = compile(digest, &script.source)?;
+    let recent = Recent {
+        era,
+        script: Arc::clone(&script),
+        compiled: Rc::clone(&compiled),
+    };
+    let kept = with_place(|place| {
+        place.recent.resize_with(RECENT_PLACES, || None);
+        place.recent[place_of(digest)] = Some(recent);
+        Ok(())
+    });
+    kept.map_err(|error| CommandError::Bytes(error.text().to_vec()))?;
+    Ok(Some((script, compiled)))
+}
+
+/// The script with this name, if it ran here not long ago and no script was forgotten since.
+fn recent(digest: &Digest, era: u64) -> Option<Known> {
+    PLACE.with(|place| {
+        let place = place.try_borrow().ok()?;
+        let recent = place.as_ref()?.recent.get(place_of(digest))?.as_ref()?;
+        let is_it = recent.era == era && recent.script.digest == *digest;
+        is_it.then(|| (Arc::clone(&recent.script), Rc::clone(&recent.compiled)))
+    })
+}
+
+fn place_of(digest: &Digest) -> usize {
+    let word = digest
+        .iter()
+        .take(4)
+        .fold(0, |word, digit| word * 7 + usize::from(*digit));
+    word % RECENT_PLACES
+}
+
+/// Adds a script to those that are known, if it can be compiled.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn add(
+    settings: &Settings,
+    digest: Digest,
+    source: &[u8],
+    stays: bool,
+) -> Result<(Arc<Script>, Rc<Compiled>), CommandError> {
+    let compiled = compile(&digest, source)?;
+    let scripts: &Scripts = &settings.scripts;
+    Ok((scripts.add(digest, source, stays), compiled))
+}
+
+fn compile(digest: &Digest, source: &[u8]) -> Result<Rc<Compiled>, CommandError> {
+    let compiled = with_place(|place| {
+        if let Some(known) = place.programs.get(digest) {
+            return Ok(Ok(Rc::clone(known)));
+        }
+        let flags = match flags_of(source) {
+            Ok(flags) => flags,
+            Err(error) => return Ok(Err(error)),
+        };
+        let name = String::from_utf8_lossy(digest);
+        let program = place.machine.compile(&name, source)?;
+        let compiled = Rc::new(Compiled { program, flags });
+        if place.programs.len() >= PROGRAMS_MAX {
+            place.programs.clear();
+        }
+        place.programs.insert(*digest, Rc::clone(&compiled));
+        Ok(Ok(compiled))
+    });
+    compiled.unwrap_or_else(|error| {
+        let mut text = match &error {
+            ScriptError::Compile(_) => b"ERR Error compiling script (new function): ".to_vec(),
+            _ => Vec::new(),
+        };
+        text.extend_from_slice(error.text());
+        Err(CommandError::Bytes(text))
+    })
+}
+
+/// A library, as it is after its code ran; nobody knows it yet.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn load_library(source: &[u8]) -> Result<LoadedLibrary, CommandError> {
+    let name = name_of_library(source)?;
+    let library = load_here(source)?;
+    if library.functions.is_empty() {
+        return Err(CommandError::fixed("ERR No functions registered"));
+    }
+    let mut functions = Vec::with_capacity(library.functions.len());
+    for function in &library.functions {
+        let mut run_flags = RunFlags::default();
+        for flag in &function.flags {
+            run_flags.add(flag);
+        }
+        functions.push(FunctionFacts {
+            name: function.name.clone(),
+            description: function.description.clone(),
+            flags: function.flags.clone(),
+            run_flags,
+        });
+    }
+    Ok(LoadedLibrary::new(name, source, functions))
+}
+
+/// A library that is known, loaded on this thread.
+pub fn loaded(library: &LoadedLibrary) -> Result<Rc<Library>, CommandError> {
+    let known = with_place(|place| Ok(place.libraries.get(&library.number).cloned()));
+    if let Ok(Some(known)) = known {
+        return Ok(known);
+    }
+    let loaded = Rc::new(load_here(&library.source)?);
+    let kept = with_place(|place| {
+        if place.libraries.len() >= PROGRAMS_MAX {
+            place.libraries.clear();
+        }
+        place.libraries.insert(library.number, Rc::clone(&loaded));
+        Ok(())
+    });
+    kept.map_err(|error| CommandError::Bytes(error.text().to_vec()))?;
+    Ok(loaded)
+}
+
+fn load_here(source: &[u8]) -> Result<Library, CommandError> {
+    with_place(|place| place.machine.load_library(source)).map_err(|error| {
+        let complaint: &[u8] = match &error {
+            ScriptError::Compile(_) => b"ERR Error compiling function: ",
+            _ => b"ERR Error registering functions: ",
+        };
+        about(complaint, error.text())
+    })
+}
+
+/// The name that the first line of a library gives it.
+fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
+    let (Some(first_line), _) = shebang::split(source) else {
+        return Err(CommandError::fixed("ERR Missing library metadata"));
+    };
+    if !source.contains(&b'\n') || first_line.is_malformed {
+        return Err(CommandError::fixed("ERR Invalid library metadata"));
+    }
+    if !first_line.engine.eq_ignore_ascii_case(b"lua") {
+        let text = [
+            b"ERR Engine '",
+            first_line.engine.as_slice(),
+            b"' not found",
+        ]
+        .concat();
+        return Err(CommandError::Bytes(text));
+    }
+    let stray = first_line.options.iter().find(|(name, _)| name != b"name");
+    if let Some((name, value)) = stray {
+        let word = [name, b"=".as_slice(), value].concat();
+        return Err(about(b"ERR Invalid metadata value given: ", &word));
+    }
+    if let Some(word) = first_line.others.first() {
+        return Err(about(b"ERR Invalid metadata value given: ", word));
+    }
+    let name = match first_line.options.as_slice() {
+        [] => Err(CommandError::fixed("ERR Library name was not given")),
+        [(_, name)] => Ok(name),
+        _ => Err(CommandError::fixed(
+            "ERR Invalid metadata value, name argument was given multiple times",
+        )),
+    }?;
+    let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    if name.is_empty() || !name.iter().all(is_good) {
+        return Err(CommandError::fixed(
+            "ERR Library names can only contain letters, numbers, or underscores(_) and must be at \
+             least one character long",
+        ));
+    }
+    Ok(name.clone())
+}
+
+/// What the first line of a script says.
+pub(super) fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
+    let (first_line, _) = shebang::split(source);
+    let Some(first_line) = first_line else {
+        return Ok(None);
+    };
+    if !source.contains(&b'\n') {
+        return Err(CommandError::fixed("ERR Invalid script shebang"));
+    }
+    if first_line.is_malformed {
+        return Err(CommandError::fixed("ERR Invalid engine in script shebang"));
+    }
+    if first_line.engine != b"lua" {
+        return Err(about(
+            b"ERR Unexpected engine in script shebang: #!",
+            &first_line.engine,
+        ));
+    }
+    if let Some(word) = first_line.others.first() {
+        return Err(about(b"ERR Unknown lua shebang option: ", word));
+    }
+    let mut flags = RunFlags::default();
+    for (name, value) in &first_line.options {
+        if name != b"flags" {
+            let word = [name, b"=".as_slice(), value].concat();
+            return Err(about(b"ERR Unknown lua shebang option: ", &word));
+        }
+        for flag in value.split(|byte| *byte == b',') {
+            if !value.is_empty() && !flags.add(flag) {
+                return Err(about(b"ERR Unexpected flag in script shebang: ", flag));
+            }
+        }
+    }
+    Ok(Some(flags))
+}
+
+fn about(complaint: &[u8], word: &[u8]) -> CommandError {
+    CommandError::Bytes([complaint, word].concat())
+}

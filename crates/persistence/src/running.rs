@@ -1,0 +1,659 @@
+//! What a running server keeps: the data directory, what comes back from it at the start, checkpoints and the log.
+//!
+//! ```text
+//!   start ── load ──► recovery, or what another server left ──► store
+//!   save points, SAVE, … ──► Checkpointer ──► in force ──► LogOwner: what is replaced goes
+//!   CONFIG SET, the server's end ──► LogOwner
+//! ```
+//!
+//! The directory is taken when there is something in it, or when the first checkpoint is made: a server
+//! that keeps nothing leaves no trace, and several of them may run in one place.
+//!
+//! Invariant: no checkpoint is made over data that was not loaded. What came into the directory
+//! meanwhile belongs to somebody else.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::courtesy::Courtesy;
+use base::os_error::system_reason;
+use base::random::Prng;
+use durability::checkpoint::{CheckpointFault, Lineage, Manifest, remove_replaced};
+use durability::log::Level as LogLevel;
+use store::SnapshotLimits;
+
+use crate::aof::{self, AofFault, Source};
+use crate::branch;
+use crate::checkpointer::{
+    self, CheckpointThread, Checkpointer, Failure, Outcome, Surroundings, Why, writers_for,
+};
+use crate::directory::{DataDirectory, DirectoryError};
+use crate::environment::Environment;
+use crate::host::Host;
+use crate::import::{ImportError, import_rdb};
+use crate::lines::Level;
+use crate::log_in_use::LogInUse;
+use crate::log_owner::{self, LogOwner, LogWish};
+use crate::rdb_beside;
+use crate::replacement;
+use crate::recovery::{self, Place, Recovered, RecoveryError, Target};
+
+/// What the server gives.
+pub struct Setup {
+    /// What loading and writing data works in.
+    pub env: Arc<Environment>,
+    /// Who is told.
+    pub host: Arc<dyn Host>,
+    /// The log that effects go to.
+    pub in_use: Arc<LogInUse>,
+    /// How those who work on a checkpoint step back for others.
+    pub background: Arc<Courtesy>,
+    /// The working directory.
+    pub dir: PathBuf,
+    /// How many cores there are.
+    pub cores_count: usize,
+    /// Bytes of memory that the process may have.
+    pub usable_bytes: u64,
+}
+
+/// What is wanted at a start.
+pub struct Wanted {
+    /// What is kept.
+    pub log: LogWish,
+    /// What another server may have left in the working directory.
+    pub names: ForeignNames,
+}
+
+/// Names, in the working directory, of what another server leaves there.
+pub struct ForeignNames {
+    /// The RDB file.
+    pub rdb_file: PathBuf,
+    /// The directory with append-only files.
+    pub aof_directory: PathBuf,
+    /// What their names begin with, and the whole name of a single one.
+    pub aof_file: PathBuf,
+    /// Whether a start goes on where the end of such a file was cut off.
+    pub accepts_torn: bool,
+}
+
+/// What keeps the data of one server.
+pub struct Persistence {
+    /// Who makes checkpoints.
+    pub checkpointer: Arc<Checkpointer>,
+    thread: Mutex<Option<CheckpointThread>>,
+    around: Arc<Around>,
+    cores_count: usize,
+    /// What is to be loaded.
+    found: Option<Manifest>,
+    /// Up to where.
+    target: Target,
+}
+
+/// Why a server cannot start with the data that it finds.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The directory is not to be had.
+    Directory(DirectoryError),
+    /// The manifest, or what it names, is not what was written.
+    Checkpoint(CheckpointFault),
+    /// A point in time is asked for, and there is nothing of that kind.
+    NothingToRecover(PathBuf),
+    /// What is after the point asked for could not be set aside.
+    Aside(io::Error),
+    /// It was not loaded.
+    Recovery(RecoveryError),
+    /// The RDB file of another server was not loaded.
+    Rdb(ImportError),
+    /// The append-only files of another server were not loaded.
+    Aof(AofFault),
+    /// There is no thread to be had.
+    Thread(io::Error),
+    /// The log could not be begun.
+    Log(String),
+    /// What was loaded could not be kept.
+    Kept(Failure),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(error) => error.fmt(f),
+            Self::Checkpoint(fault) => fault.fmt(f),
+            Self::NothingToRecover(path) => {
+                let path = path.display();
+                write!(f, "--recover-to: there is no data in {path}")
+            }
+            Self::Aside(error) => write!(
+                f,
+                "cannot set aside what is behind the point of --recover-to: {}",
+                system_reason(error)
+            ),
+            Self::Recovery(error) => error.fmt(f),
+            Self::Rdb(error) => error.fmt(f),
+            Self::Aof(fault) => fault.fmt(f),
+            Self::Thread(error) => error.fmt(f),
+            Self::Log(reason) => write!(f, "cannot begin the log: {reason}"),
+            Self::Kept(failure) => write!(f, "cannot keep what was loaded: {failure}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Persistence {
+    /// For a server that loads nothing: what is in its directory already is never overwritten.
+    ///
+    /// # Errors
+    /// When the process may have no more threads.
+    pub fn start(setup: Setup) -> Result<Self, OpenError> {
+        Self::with(setup, None, Target::End)
+    }
+
+    /// For a server with an empty store: takes the directory if there is data in it, which is to be
+    /// [loaded](Persistence::load) then, up to `target`.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the server must not start then.
+    pub fn open(setup: Setup, target: Target) -> Result<Self, OpenError> {
+        let place = Place::within(&setup.dir);
+        let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
+        if there_is.is_none() && !replacement::is_decided(&place) {
+            return match target {
+                Target::End => Self::start(setup),
+                _ => Err(OpenError::NothingToRecover(place.directory)),
+            };
+        }
+        let taken = DataDirectory::take(&setup.dir).map_err(OpenError::Directory)?;
+        replacement::finish(&place, &setup.env.clock).map_err(OpenError::Checkpoint)?;
+        // Who had it before may have replaced it until now.
+        let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
+        Self::with(setup, Some((taken, manifest.unwrap_or_default())), target)
+    }
+
+    fn with(
+        setup: Setup,
+        found: Option<(DataDirectory, Manifest)>,
+        target: Target,
+    ) -> Result<Self, OpenError> {
+        let (env, host) = (&setup.env, &setup.host);
+        let (taken, found) = found.unzip();
+        // What goes on from an earlier point is another history.
+        let goes_on = found.as_ref().filter(|_| target == Target::End);
+        let lineage = goes_on.map_or_else(new_lineage, |manifest| manifest.lineage);
+        let place = Place::within(&setup.dir);
+        let log = LogOwner::new(log_owner::Setup {
+            env: Arc::clone(env),
+            host: Arc::clone(host),
+            in_use: setup.in_use,
+            place: place.clone(),
+            usable_bytes: Some(setup.usable_bytes),
+            has_threads: true,
+        });
+        let around = Arc::new(Around {
+            env: Arc::clone(env),
+            host: Arc::clone(host),
+            dir: Mutex::new(setup.dir),
+            taken: Mutex::new(taken),
+            log: Arc::new(log),
+        });
+        let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
+        let checkpointer = Arc::new(Checkpointer::new(checkpointer::Setup {
+            store: Arc::clone(&env.store),
+            disk: place.disk,
+            directory: place.directory,
+            clock: Arc::clone(&env.clock),
+            lineage,
+            background: setup.background,
+            writers: writers_for(setup.cores_count),
+            surroundings,
+        }));
+        let bases = Arc::downgrade(&checkpointer);
+        around.log.set_bases(Box::new(bases));
+        let thread = CheckpointThread::start(&checkpointer).map_err(OpenError::Thread)?;
+        Ok(Self {
+            checkpointer,
+            thread: Mutex::new(Some(thread)),
+            around,
+            cores_count: setup.cores_count,
+            found,
+            target,
+        })
+    }
+
+    /// Whether clients have to wait until [`Persistence::load`] is done.
+    #[must_use]
+    pub fn has_to_load(&self, wanted: &Wanted) -> bool {
+        self.found.is_some()
+            || wanted.log.level.logs()
+            || Foreign::find(&self.around.dir(), wanted).is_ok_and(|found| found.is_some())
+    }
+
+    /// Puts into the store what is kept, or else what another server left, and begins the log if there is
+    /// to be one. Whatever was not kept in our own way, with what the log goes on from, is kept before this
+    /// comes back. Clients are told to wait until then.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the server must not go on then.
+    pub fn load(&self, wanted: &Wanted) -> Result<(), OpenError> {
+        let around = &self.around;
+        let has_log = wanted.log.level.logs();
+        let place = around.log.place();
+        let (mut is_kept, mut loaded) = (!has_log, None);
+        if let Some(manifest) = &self.found {
+            let recovered = self.recover(&place, manifest.clone())?;
+            is_kept |= recovered.manifest.log_sequence.is_some();
+            if self.target != Target::End {
+                self.leave(&place, &recovered).map_err(OpenError::Aside)?;
+                is_kept = false;
+            } else {
+                around.remove_replaced(&recovered.manifest);
+                loaded = Some(recovered.manifest);
+            }
+        } else if let Some(foreign) =
+            Foreign::find(&around.dir(), wanted).map_err(OpenError::Aof)?
+        {
+            foreign.load(&around.env, wanted)?;
+            is_kept = wanted.log.level < LogLevel::Checkpoint;
+        }
+        if has_log {
+            around.prepare().map_err(OpenError::Log)?;
+            let begun = around.log.load(&wanted.log);
+            begun.map_err(|error| OpenError::Log(system_reason(&error)))?;
+            if let Some(loaded) = &loaded {
+                // The process before may have ended right after its checkpoint, with the old files left.
+                around.in_force(loaded);
+            }
+        }
+        if !is_kept {
+            self.keep_now().map_err(OpenError::Kept)?;
+        }
+        around.env.end_loading();
+        Ok(())
+    }
+
+    fn recover(&self, place: &Place, manifest: Manifest) -> Result<Recovered, OpenError> {
+        let env = &self.around.env;
+        let started_ns = env.clock.monotonic_ns();
+        let recovered = recovery::recover(env, place, manifest, self.target, self.cores_count)
+            .map_err(OpenError::Recovery)?;
+        // No snapshot is in progress in a store that nobody was in.
+        let _raised = env.store.raise_generation(recovered.generation());
+        self.around.log.set_end(recovered.next_sequence());
+        self.around.log.set_base(&recovered.manifest);
+        self.checkpointer
+            .note_clean(recovered.manifest.created_unix_ms);
+        let ms = (env.clock.monotonic_ns() - started_ns) / 1_000_000;
+        recovered.tell(&*env.log, ms);
+        Ok(recovered)
+    }
+
+    /// Sets aside what is after the point that was recovered, and has the log go on somewhere else: no sequence
+    /// ever stands for two things. The next checkpoint, which is made before anybody is served, takes the rest
+    /// out of force.
+    fn leave(&self, place: &Place, recovered: &Recovered) -> io::Result<()> {
+        let aside = branch::set_aside(&place.directory, &recovered.manifest)?;
+        let end = recovered.next_sequence();
+        let next = place.give_up_behind(recovered)?;
+        self.around.log.set_end(next);
+        self.around.env.log.warning(format_args!(
+            "What was kept is set aside in {}; the server goes on from sequence {end}, as {next}",
+            aside.display()
+        ));
+        Ok(())
+    }
+
+    /// Makes a checkpoint, and comes back when it is in force.
+    fn keep_now(&self) -> Result<(), Failure> {
+        let ticket = self.checkpointer.schedule(Why::Imported);
+        // A server that stops already keeps nothing any more.
+        ticket.map_or(Ok(()), |ticket| {
+            self.checkpointer.wait(ticket).result.map(drop)
+        })
+    }
+
+    /// Keeps from now on what is wanted of the log. One that is begun counts only when a checkpoint is in force
+    /// that goes on to it, which is made next; until then what was kept before counts.
+    ///
+    /// # Errors
+    /// Why there can be no log; everything is as it was then.
+    pub fn change_log(&self, wish: &LogWish) -> Result<(), String> {
+        let log = &self.around.log;
+        let state = log.state();
+        if wish.level.logs() && !state.has_log() && !state.is_changing() {
+            self.around.prepare()?;
+        }
+        log.change(wish)
+    }
+
+    /// Says in which directory data is to be kept. For who has kept none yet.
+    pub fn set_dir(&self, dir: &Path) {
+        let place = Place::within(dir);
+        dir.clone_into(&mut lock(&self.around.dir));
+        self.checkpointer.set_directory(&place.directory);
+        self.around.log.set_place(place);
+    }
+
+    /// Whether there is data of this server in the directory.
+    #[must_use]
+    pub fn has_directory(&self) -> bool {
+        lock(&self.around.taken).is_some()
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &LogOwner {
+        &self.around.log
+    }
+
+    /// Cancels what is being made, and ends the thread.
+    pub fn stop(&self) {
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            thread.stop();
+        }
+    }
+}
+
+impl fmt::Debug for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Persistence")
+            .field("log", self.log())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What another server left in the working directory.
+enum Foreign {
+    Rdb(PathBuf),
+    Aof(Source),
+}
+
+impl Foreign {
+    /// Looks for it, as that server would at its start.
+    fn find(dir: &Path, wanted: &Wanted) -> Result<Option<Self>, AofFault> {
+        let names = &wanted.names;
+        if wanted.log.level.logs()
+            && let Some(source) = Source::find(dir, &names.aof_directory, &names.aof_file)?
+        {
+            return Ok(Some(Self::Aof(source)));
+        }
+        let path = dir.join(&names.rdb_file);
+        Ok(path.is_file().then_some(Self::Rdb(path)))
+    }
+
+    fn load(&self, env: &Environment, wanted: &Wanted) -> Result<(), OpenError> {
+        match self {
+            Self::Rdb(path) => import_rdb(env, path).map(drop).map_err(OpenError::Rdb),
+            Self::Aof(source) => {
+                let loaded = aof::load(env, source, wanted.names.accepts_torn);
+                loaded.map(drop).map_err(OpenError::Aof)
+            }
+        }
+    }
+}
+
+/// Another history of writes than any before.
+fn new_lineage() -> Lineage {
+    let mut lineage = Lineage::default();
+    Prng::from_os().fill(&mut lineage.0);
+    lineage
+}
+
+/// What is around the checkpointer of a server.
+struct Around {
+    env: Arc<Environment>,
+    host: Arc<dyn Host>,
+    /// The working directory. Nobody asks the configuration, which may just be changed.
+    dir: Mutex<PathBuf>,
+    /// The directory of the data, once there is something to do in it.
+    taken: Mutex<Option<DataDirectory>>,
+    log: Arc<LogOwner>,
+}
+
+impl Around {
+    fn dir(&self) -> PathBuf {
+        lock(&self.dir).clone()
+    }
+
+    /// Removes other checkpoints than the one that was loaded: what is left when the process ends in the middle
+    /// of one may be as large, and the device full.
+    fn remove_replaced(&self, loaded: &Manifest) {
+        let place = self.log.place();
+        if !loaded.directory.is_empty()
+            && let Err(error) = remove_replaced(&*place.disk, &place.directory, loaded)
+        {
+            let error = system_reason(&error);
+            self.env
+                .log
+                .warning(format_args!("Cannot remove an older checkpoint: {error}"));
+        }
+    }
+}
+
+impl Surroundings for Around {
+    fn prepare(&self) -> Result<(), String> {
+        if let Some(reason) = self.host.refuses_checkpoints() {
+            return Err(reason);
+        }
+        let mut taken = lock(&self.taken);
+        if taken.is_some() {
+            return Ok(());
+        }
+        let directory = DataDirectory::take(&self.dir()).map_err(|error| error.to_string())?;
+        let found = self.log.place().manifest();
+        if found.map_err(|fault| fault.to_string())?.is_some() {
+            let path = directory.path().display();
+            return Err(format!("{path} holds data that this server has not loaded"));
+        }
+        *taken = Some(directory);
+        Ok(())
+    }
+
+    fn log_sequence(&self) -> Option<u64> {
+        self.log.sequence()
+    }
+
+    fn libraries(&self) -> Vec<Vec<u8>> {
+        self.env.settings.scripts.sources()
+    }
+
+    fn make_log_durable(&self) -> io::Result<()> {
+        self.log.make_durable()
+    }
+
+    fn in_force(&self, manifest: &Manifest) {
+        if let Err(error) = self.log.in_force(manifest) {
+            let error = system_reason(&error);
+            self.env
+                .log
+                .warning(format_args!("Cannot remove old files of the log: {error}"));
+        }
+    }
+
+    fn save_beside(
+        &self,
+        limits: SnapshotLimits,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
+        let Some(beside) = self.host.beside() else {
+            return Ok(0);
+        };
+        let disk = self.log.place().disk;
+        rdb_beside::save(&self.env, &*disk, &self.dir(), &beside, limits, is_given_up)
+    }
+
+    fn ended(&self, outcome: &Outcome) {
+        self.host.checkpoint_ended(outcome);
+    }
+
+    fn tell(&self, level: Level, message: fmt::Arguments<'_>) {
+        self.env.log.line(level, message);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use std::time::Duration;
+
+    use base::clock::SystemClock;
+    use durability::log::Options;
+    use store::Store;
+    use testkit::patience::Patience;
+    use testkit::process::TemporaryDirectory;
+
+    use super::*;
+    use crate::log_owner::table::Phase;
+
+    struct Kept {
+        _dir: TemporaryDirectory,
+        in_use: Arc<LogInUse>,
+        env: Arc<Environment>,
+        persistence: Persistence,
+    }
+
+    fn kept() -> Kept {
+        let dir = TemporaryDirectory::new("running").unwrap();
+        let store = Store::new(&store::Options { databases: 4 }).unwrap();
+        let env = Arc::new(Environment::new(
+            testkit::table(),
+            store,
+            Arc::new(SystemClock::new()),
+        ));
+        let in_use = Arc::<LogInUse>::default();
+        let clock = Arc::clone(&env.clock);
+        let setup = Setup {
+            env: Arc::clone(&env),
+            host: Arc::new(()),
+            in_use: Arc::clone(&in_use),
+            background: Arc::new(Courtesy::of_machine(clock)),
+            dir: dir.join(""),
+            cores_count: 2,
+            usable_bytes: 1 << 30,
+        };
+        Kept {
+            _dir: dir,
+            in_use,
+            env,
+            persistence: Persistence::start(setup).unwrap(),
+        }
+    }
+
+    fn wish(level: LogLevel) -> LogWish {
+        LogWish {
+            level,
+            options: Options {
+                segment_bytes: 64 << 10,
+                ..Options::default()
+            },
+        }
+    }
+
+    impl Kept {
+        #[track_caller]
+        fn wait_for(&self, what: &str, is_so: impl Fn(&LogOwner) -> bool) {
+            let patience = Patience::of(Duration::from_secs(60));
+            while !is_so(self.persistence.log()) {
+                assert!(patience.lasts(), "never {what}: {:?}", self.persistence);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+
+        /// What the checkpoint in force says of the log.
+        fn named(&self) -> Option<Option<u64>> {
+            let manifest = self.persistence.log().place().manifest().unwrap();
+            manifest.map(|manifest| manifest.log_sequence)
+        }
+
+        fn end(&self) {
+            self.persistence.stop();
+            self.persistence.log().end();
+        }
+    }
+
+    /// Nobody waits any longer for a checkpoint that would make it count.
+    #[test]
+    fn a_log_that_ends_before_it_counts_holds_no_reply() {
+        let kept = kept();
+        let persistence = &kept.persistence;
+        persistence.around.prepare().unwrap();
+        persistence.log().set_end(64);
+        persistence.log().load(&wish(LogLevel::Always)).unwrap();
+        let tail = kept.in_use.get().unwrap();
+        assert_eq!((tail.tail(), tail.durable()), (64, 0));
+        kept.end();
+        assert_eq!((tail.tail(), tail.durable()), (64, 64));
+    }
+
+    /// A checkpoint may have been cut while the first log ran, and come into force only now: a start would go on from
+    /// it to the first log and then to the second one, without what was written between them.
+    #[test]
+    fn a_log_is_begun_again_after_a_checkpoint_of_what_no_log_has() {
+        let kept = kept();
+        let user = kept.in_use.join();
+        user.set_idle(true);
+        let (persistence, log) = (&kept.persistence, kept.persistence.log());
+        persistence
+            .change_log(&wish(LogLevel::EverySecond))
+            .unwrap();
+        kept.wait_for("on", |log| log.sequence().is_some());
+        persistence.change_log(&wish(LogLevel::None)).unwrap();
+        kept.wait_for("off", |log| log.state().phase == Phase::Off);
+
+        // No further checkpoint is asked for before the thread has taken up the next one.
+        user.set_idle(false);
+        persistence
+            .change_log(&wish(LogLevel::EverySecond))
+            .unwrap();
+        kept.wait_for("open", |log| log.log().is_some());
+        assert_eq!(kept.named(), Some(None));
+        assert_eq!(log.sequence(), None, "not all effects go to it");
+        user.set_idle(true);
+        kept.end();
+    }
+
+    /// Writes would be answered as if there were a log.
+    #[test]
+    fn a_log_that_was_not_begun_is_missed_until_nobody_wants_it() {
+        let kept = kept();
+        let (persistence, refusals) = (&kept.persistence, &kept.env.settings.refusals);
+        let change = |level| persistence.change_log(&wish(level)).unwrap();
+        change(LogLevel::Os);
+        kept.wait_for("on", |log| log.sequence().is_some());
+        change(LogLevel::None);
+        kept.wait_for("off", |log| log.state().phase == Phase::Off);
+        assert!(persistence.log().state().names_log);
+        // There will be no checkpoint that takes the log out of force which has just ended.
+        persistence.stop();
+        change(LogLevel::Os);
+        kept.wait_for("failed", |log| log.state().phase == Phase::Failed);
+        kept.in_use.look_for_fault(&kept.env);
+        assert!(refusals.is_log_faulty());
+        change(LogLevel::None);
+        assert!(!refusals.is_log_faulty());
+        assert_eq!(persistence.log().state().phase, Phase::Off);
+    }
+
+    /// Otherwise a start would go on to a log that lacks what was written after the cut.
+    #[test]
+    fn checkpoints_go_on_to_a_log_that_all_effects_go_to() {
+        let kept = kept();
+        let late = kept.in_use.join();
+        let persistence = &kept.persistence;
+        persistence
+            .change_log(&wish(LogLevel::EverySecond))
+            .unwrap();
+        persistence.keep_now().unwrap();
+        assert_eq!(kept.named(), Some(None), "a thread has not taken it up");
+        late.set_idle(true);
+        kept.wait_for("named", |log| log.state().names_log);
+        assert!(kept.named().flatten().is_some());
+        kept.end();
+    }
+}

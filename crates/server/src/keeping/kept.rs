@@ -1,0 +1,127 @@
+//! What the room `persistence` and the server know of each other: the server's [`Host`], and what its
+//! configuration asks for, in the words of that room.
+
+use std::sync::{Arc, Weak};
+
+use durability::log::{Level, Options};
+use persistence::checkpointer::Outcome;
+use persistence::host::Host;
+use persistence::log_owner::LogWish;
+use persistence::rdb_beside::RdbBeside;
+use persistence::recovery::Target;
+use persistence::running::{ForeignNames, OpenError, Persistence, Setup, Wanted};
+use reactor::workers::available_cores;
+
+use crate::config::{Config, Durability, DurabilityLevel};
+use crate::node::{Message, Node};
+use crate::process;
+
+/// What keeps the data of a node that loads nothing.
+///
+/// # Errors
+/// When the process may have no more threads.
+pub fn start(node: &Arc<Node>) -> Result<Persistence, OpenError> {
+    Persistence::start(setup(node)).inspect(|persistence| apply(node, persistence))
+}
+
+/// What keeps the data of a node with an empty store, which is loaded up to `target` then.
+///
+/// # Errors
+/// [`OpenError`]: the server must not start then.
+pub fn open(node: &Arc<Node>, target: Target) -> Result<Persistence, OpenError> {
+    Persistence::open(setup(node), target).inspect(|persistence| apply(node, persistence))
+}
+
+fn setup(node: &Arc<Node>) -> Setup {
+    Setup {
+        env: Arc::clone(&node.env),
+        host: Arc::new(Around(Arc::downgrade(node))),
+        in_use: Arc::clone(&node.log_in_use),
+        background: Arc::clone(&node.background),
+        dir: node.config.current().dir.clone(),
+        cores_count: available_cores(),
+        usable_bytes: process::usable_bytes(),
+    }
+}
+
+fn apply(node: &Node, persistence: &Persistence) {
+    let config = node.config.current();
+    let checkpointer = &persistence.checkpointer;
+    checkpointer.set_buffer_limit(config.durability.checkpoint_buffer_bytes_max);
+    checkpointer.key_delay().set(config.key_save_delay);
+    node.env.load_delay.set(config.key_load_delay);
+}
+
+/// What a configuration asks for at a start.
+#[must_use]
+pub fn wanted(config: &Config) -> Wanted {
+    let durability = &config.durability;
+    Wanted {
+        log: log_wish(durability),
+        names: ForeignNames {
+            rdb_file: durability.rdb_file_name.clone(),
+            aof_directory: durability.aof_directory_name.clone(),
+            aof_file: durability.aof_file_name.clone(),
+            accepts_torn: durability.accepts_torn_log,
+        },
+    }
+}
+
+/// What it asks for of the log.
+#[must_use]
+pub(crate) fn log_wish(durability: &Durability) -> LogWish {
+    let level = match durability.level {
+        DurabilityLevel::None => Level::None,
+        DurabilityLevel::Checkpoint => Level::Checkpoint,
+        DurabilityLevel::Os => Level::Os,
+        DurabilityLevel::EverySecond => Level::EverySecond,
+        DurabilityLevel::Always => Level::Always,
+    };
+    let options = Options {
+        segment_bytes: durability.log_segment_bytes,
+        ..Options::default()
+    };
+    LogWish { level, options }
+}
+
+/// The node, which owns what it is told by.
+struct Around(Weak<Node>);
+
+impl Host for Around {
+    fn log_changed(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.broadcast(&Message::LogChanged);
+        }
+    }
+
+    fn log_moved(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.wake_workers();
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.0.upgrade().is_none_or(|node| node.is_stopping())
+    }
+
+    fn refuses_checkpoints(&self) -> Option<String> {
+        let node = self.0.upgrade()?;
+        let is_held = node.replication.own.holds_log();
+        is_held.then(|| "a replica of the own link goes on from the checkpoint it was given".to_owned())
+    }
+
+    fn checkpoint_ended(&self, outcome: &Outcome) {
+        if let Some(node) = self.0.upgrade() {
+            node.replication.own.checkpoint_ended(&node);
+            node.note_checkpoint(outcome);
+        }
+    }
+
+    fn beside(&self) -> Option<RdbBeside> {
+        let config = self.0.upgrade()?.config.current();
+        config.durability.also_saves_rdb.then(|| RdbBeside {
+            file_name: config.durability.rdb_file_name.clone(),
+            compresses: config.compresses_dumps,
+        })
+    }
+}
