@@ -190,7 +190,7 @@ pub struct ReplicaHello {
 pub struct SyncRequest {
     /// The history that it has, and the offset that it wants next; `None` for everything (`?`, SYNC).
     pub from: Option<(Vec<u8>, i64)>,
-    /// It came as SYNC: there is no line before the data, and no acknowledgement behind it.
+    /// It came as SYNC: there is no line before the data, and no acknowledgement after it.
     pub is_old: bool,
     /// The end of a failover: whoever is asked takes over.
     pub takes_over: bool,

@@ -3,12 +3,26 @@
 //! A history and an offset: everything that the primary's stream says below it has been applied, and nothing that it says
 //! from there on. It is read at each start from the log and the checkpoint, and asked for when a link is made.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::Source;
 
 /// The id that stands for none.
 pub const NO_STREAM: [u8; 40] = [b'0'; 40];
+
+/// Stands in the log where the data is only a part of what it should be.
+pub const BROKEN: Source = Source {
+    id: NO_STREAM,
+    offset: 0,
+    database: 0,
+};
+
+/// Stands in the log where a server takes writes that has followed another.
+pub const OWN: Source = Source {
+    offset: 1,
+    ..BROKEN
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
@@ -22,7 +36,10 @@ enum State {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct FollowedStream(Mutex<State>);
+pub struct FollowedStream {
+    state: Mutex<State>,
+    is_logged: AtomicBool,
+}
 
 impl FollowedStream {
     /// The place in the stream, if the data is of one.
@@ -40,13 +57,26 @@ impl FollowedStream {
         matches!(*self.state(), State::Broken)
     }
 
-    /// Everything below this place is applied.
+    /// Everything below this place is applied; or what the log says instead.
     pub fn set(&self, source: Source) {
-        *self.state() = if source.id == NO_STREAM {
-            State::Broken
-        } else {
-            State::At(source)
+        *self.state() = match source {
+            OWN => State::Own,
+            Source { id: NO_STREAM, .. } => State::Broken,
+            _ => State::At(source),
         };
+    }
+
+    /// Says whether the log says so, too: not before all that the data is made of is kept.
+    pub fn set_logged(&self, on: bool) {
+        self.is_logged.store(on, Ordering::Relaxed);
+    }
+
+    /// The place in the stream as the log says it: what has to stand again behind the cut of a checkpoint, since the log
+    /// before that goes. To be asked between two [batches](store::Store::batch_turn).
+    #[must_use]
+    pub fn logged(&self) -> Option<Source> {
+        self.get()
+            .filter(|_| self.is_logged.load(Ordering::Relaxed))
     }
 
     /// The data is of no stream any more: parts of it are missing.
@@ -60,7 +90,7 @@ impl FollowedStream {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,12 +113,13 @@ mod tests {
             (followed.get(), followed.is_broken()),
             (Some(source), false)
         );
-        followed.set(Source {
-            id: NO_STREAM,
-            ..source
-        });
+        assert_eq!(followed.logged(), None);
+        followed.set_logged(true);
+        assert_eq!(followed.logged(), Some(source));
+        followed.set(BROKEN);
+        assert_eq!(followed.logged(), None);
         assert_eq!((followed.get(), followed.is_broken()), (None, true));
-        followed.set_own();
+        followed.set(OWN);
         assert_eq!((followed.get(), followed.is_broken()), (None, false));
     }
 }

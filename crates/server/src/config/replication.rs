@@ -21,7 +21,7 @@ pub struct Replication {
     pub announce_port: u16,
     /// Bytes of the log in memory of a server that keeps none on disk.
     pub backlog_bytes: u64,
-    /// Seconds for which that is kept behind the last replica; 0 means for ever.
+    /// Seconds for which that is kept after the last replica; 0 means for ever.
     pub backlog_ttl_s: u64,
     /// The port of the own link; 0 means the one of clients and 10,000 more.
     pub link_port: u16,
@@ -37,4 +37,8 @@ pub struct Replication {
     pub replicas_min: u32,
     /// Seconds for which a replica counts that has said nothing; 0 means that none is needed.
     pub replicas_lag_s_max: u32,
+    /// Whether an older or empty primary may take the place of what is here, as with Redis.
+    pub accepts_older: bool,
+    /// Whether a command of a Redis primary that fails here is passed over.
+    pub skips_unknown: bool,
 }

@@ -198,6 +198,11 @@ impl Settings {
             timeout_s: self.number("repl-timeout"),
             replicas_min: self.number("min-replicas-to-write"),
             replicas_lag_s_max: self.number("min-replicas-max-lag"),
+            accepts_older: self.switch("replica-accept-older-primary"),
+            skips_unknown: self.choice(
+                "replica-unknown-command",
+                &[("stop", false), ("skip", true)],
+            ),
         }
     }
 

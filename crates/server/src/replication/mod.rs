@@ -15,8 +15,8 @@
 //!  1. The role changes by the table in [`role`], under one lock, and by nothing else.
 //!  2. From the reply of REPLICAOF on no write of a client is done; those that were under way are in the log
 //!     before the thread follows anybody.
-//!  3. Nothing of the primary is applied behind the end of the thread's connection, and the node becomes a primary
-//!     only behind that.
+//!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
+//!     only after that.
 
 pub mod failover;
 pub mod following;
@@ -419,8 +419,8 @@ impl Replication {
                 "NOMASTERLINK Can't SYNC while failing over",
             ));
         }
-        let is_behind = |one: Arc<Following>| one.link() != Link::Connected;
-        if self.follows() && self.following().is_some_and(is_behind) {
+        let is_cut_off = |one: Arc<Following>| one.link() != Link::Connected;
+        if self.follows() && self.following().is_some_and(is_cut_off) {
             return Err(CommandError::fixed(
                 "NOMASTERLINK Can't SYNC while not connected with my master",
             ));

@@ -9,7 +9,7 @@
 //! It takes a log on disk at both ends. A node without one neither offers the link nor uses it: PSYNC serves there.
 
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -44,8 +44,6 @@ use crate::port::Port;
 const PORT_DISTANCE: u16 = 10_000;
 /// How long a connection to the primary may take.
 const DIAL_TIME: Duration = Duration::from_secs(5);
-/// The answer of a server that is asked for its links is no longer than this.
-const ANSWER_BYTES_MAX: usize = 512;
 /// How often it is looked whether a term frame is on disk.
 const LOOK: Duration = Duration::from_millis(1);
 /// A checkpoint is sent to a replica as long as the log behind it has no more bytes than this part of it, in hundredths.
@@ -472,46 +470,17 @@ fn tell(node: &Weak<Node>, is_warning: bool, line: fmt::Arguments<'_>) {
     }
 }
 
-/// The port of a primary's own links, if it says that it has them.
-pub(super) fn discover(following: &Following) -> Option<u16> {
-    let node = following.node()?;
+/// Whether this node could follow that primary by the own link: there is a log on disk to append to, and the way is open.
+pub(super) fn can_follow(node: &Node, following: &Following) -> bool {
     let config = node.config.current();
-    let (user, password) = (&config.replication.user, &config.replication.password);
+    let is_secret = !secret_of_replica(node).is_empty();
     let primary = following.primary();
-    let addresses = (primary.host.as_str(), primary.port).to_socket_addrs().ok()?;
-    let mut stream = addresses
-        .into_iter()
-        .find_map(|address| TcpStream::connect_timeout(&address, DIAL_TIME).ok())?;
-    stream.set_read_timeout(Some(DIAL_TIME)).ok()?;
-    stream.set_write_timeout(Some(DIAL_TIME)).ok()?;
-    if let Some(password) = password {
-        let mut parts: Vec<&[u8]> = vec![b"AUTH"];
-        parts.extend(user.as_deref());
-        parts.push(password);
-        ask(&mut stream, &parts)?;
-    }
-    let answer = ask(&mut stream, &[b"REPLCONF", b"iolite-link", b"1"])?;
-    let words = answer.strip_prefix('+')?;
-    words.split(' ').next()?.parse().ok()
-}
-
-/// Asks a server something that it answers by a line.
-fn ask(stream: &mut TcpStream, parts: &[&[u8]]) -> Option<String> {
-    let mut request = format!("*{}\r\n", parts.len()).into_bytes();
-    for part in parts {
-        request.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
-        request.extend_from_slice(part);
-        request.extend_from_slice(b"\r\n");
-    }
-    stream.write_all(&request).ok()?;
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < ANSWER_BYTES_MAX && !line.ends_with(b"\r\n") {
-        stream.read_exact(&mut byte).ok()?;
-        line.push(byte[0]);
-    }
-    let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-    (!text.starts_with('-')).then_some(text)
+    let is_near = (primary.host.as_str(), primary.port)
+        .to_socket_addrs()
+        .is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
+    let is_open = is_near || is_secret && config.replication.links_in_plain;
+    // A failover between nodes is done by the words of PSYNC.
+    own_log(node).is_some() && is_open && !following.fails_over()
 }
 
 /// Follows a primary by the own link, at this port of its host, until that is to end.

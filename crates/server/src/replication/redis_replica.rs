@@ -3,13 +3,13 @@
 //! ```text
 //!   PSYNC id offset ──► is that in the log? ──► +CONTINUE ─────────────────────────────► the stream from there
 //!                           │ no
-//!                           └──► +FULLRESYNC id offset ──► a checkpoint as an RDB file ──► the stream behind it
+//!                           └──► +FULLRESYNC id offset ──► a checkpoint as an RDB file ──► the stream after it
 //! ```
 //!
 //! Invariants
 //!  1. It holds a cursor, one piece of the log and what that is as commands: a slow replica stops nobody but itself.
 //!     Only a frame that is longer than a piece is held as a whole.
-//!  2. What a replica acknowledges counts only behind the data that it was given: before, it is not online.
+//!  2. What a replica acknowledges counts only after the data that it was given: before, it is not online.
 //!  3. An offset is acknowledged as the sequence of the last frame whose bytes are all below it.
 
 use std::collections::VecDeque;
@@ -29,6 +29,7 @@ use replication::transcode::{Form, Peer, Skip, Transcoder};
 
 use super::Replication;
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
+use super::role::Role;
 use super::stream::{Frames, Obstacle, put};
 use super::sync_source::{Making, Progress, Source};
 use crate::config::system_reason;
@@ -198,6 +199,13 @@ impl Link {
 
     fn run(&mut self) -> Result<(), Ended> {
         let (node, replication) = (Arc::clone(&self.node), &self.node.replication);
+        // The stream goes on from where the former primary's ended, once that is known.
+        while replication.role() == Role::TakingOver {
+            if self.attached.is_stopping() {
+                return Err(Ended::Done);
+            }
+            std::thread::sleep(LOOK);
+        }
         let log = replication.stream.begin(&node).map_err(Ended::Unable)?;
         let asked = self.request.from.as_ref();
         let wants_part = asked.is_some() && !self.request.is_old;
@@ -270,7 +278,7 @@ impl Link {
         decide(&history, &asked)
     }
 
-    /// Sends a checkpoint; from where the stream goes on behind it.
+    /// Sends a checkpoint; from where the stream goes on after it.
     fn give_everything(&mut self, log: &Arc<Log>, cause: FullCause) -> Result<Transcoder, Ended> {
         let node = Arc::clone(&self.node);
         node.log.notice(format_args!(

@@ -1,4 +1,4 @@
-//! The thread "follow": carries out orders one behind the other. It is there from the first order on.
+//! The thread "follow": carries out orders one after the other. It is there from the first order on.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -115,6 +115,7 @@ impl Replication {
         }
         let followed = self.following();
         let followed = followed.and_then(|following| following.stream_offset());
+        let followed = followed.filter(|_| !node.env.followed.is_broken());
         self.begin_term(node, followed);
         if let Some(offset) = followed {
             // Who followed that stream, too, goes on with this one; who followed this node's own does not.
@@ -127,6 +128,7 @@ impl Replication {
             }
         }
         self.own.take_over(node);
+        redis_link::end_following(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {

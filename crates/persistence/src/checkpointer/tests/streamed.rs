@@ -1,6 +1,6 @@
 //! Checkpoints as RDB streams, loaded again: what comes back is what the version can hold.
 
-use structures::FieldDeadline;
+use structures::{FieldDeadline, Kept as _};
 
 use super::*;
 use crate::environment::Environment;
@@ -41,7 +41,7 @@ fn stream(
 fn loaded(bytes: &[u8]) -> (Contents, Vec<Vec<u8>>) {
     let store = store();
     let clock = Arc::new(ManualClock::at_unix_ms(NOW_UNIX_MS));
-    let env = Environment::new(Arc::clone(&store), clock);
+    let env = Environment::new(testkit::table(), Arc::clone(&store), clock);
     let options = ImportOptions {
         keeps_expired: true,
     };

@@ -38,6 +38,8 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("repl-ping-replica-period", integer(1, INT_MAX), "10")
         .aliases(&["repl-ping-slave-period"]),
     Directive::new("repl-timeout", integer(1, INT_MAX), "60"),
+    Directive::new("replica-accept-older-primary", SWITCH, "no"),
+    Directive::new("replica-unknown-command", Kind::Choice(ON_UNKNOWN), "stop"),
     Directive::new("replica-read-only", SWITCH, "yes").fixed(READ_ONLY).aliases(&["slave-read-only"]),
     Directive::new("propagation-error-behavior", Kind::Choice(ON_ERROR), "ignore").fixed(NO_PANIC),
     accepted("replica-ignore-maxmemory", SWITCH, "yes", NEVER_EVICTS)
@@ -54,6 +56,7 @@ pub(super) const ROWS: &[Directive] = &[
 ];
 
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
+const ON_UNKNOWN: &[&str] = &["stop", "skip"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 
 /// A host and a port, or nobody.

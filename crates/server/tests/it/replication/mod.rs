@@ -1,5 +1,6 @@
 //! Replication between processes: what a replica has, what it is told, and who is which.
 
+mod follow_redis;
 mod redis_replica;
 mod roles;
 mod stream;

@@ -9,7 +9,7 @@ use super::{field, follow, iolite, must, redis, run, settle, until};
 
 /// Plays random requests of all commands. What they answer is no matter; those that wait are left out, and so are
 /// those that steer the connection or the server.
-fn play(client: &mut Client, seed: u64, count: u64) {
+pub(super) fn play(client: &mut Client, seed: u64, count: u64) {
     const LEFT_OUT: &[&str] = &[
         "BLPOP",
         "BRPOP",
