@@ -41,7 +41,10 @@ pub use files::{
     MANIFEST_NAME, free_directory, open_part, part_name, read_manifest, remove_checkpoint,
     remove_replaced, replace_manifest, verify,
 };
-pub use manifest::{Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, PartEntry};
+pub use manifest::{
+    History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, PartEntry, RespEntry, TERMS_MAX,
+    TermEntry,
+};
 pub use reader::{Block, PartReader};
 pub use record::{RECORD_BYTES_MIN, Record};
 pub use writer::{PartWriter, RUN_BYTES_MAX};

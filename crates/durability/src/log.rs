@@ -27,6 +27,20 @@
 //!
 //! Where memory is a ring that is mapped, it is with the system at once: then whoever syncs writes, too.
 //!
+//! Replication uses the same log at both ends; this room knows nothing of peers.
+//!
+//! ```text
+//!   primary   on_appended ─► arm ─► Cursor::read ─► bytes of frames ─► (link)
+//!             pin keeps the files that a replica needs, up to a limit
+//!   replica   (link) ─► Follower::append_frames ─► write_out ─► tail(): appended, durable(): durable
+//!             Cursor::read from what was applied last ─► frames() ─► effects and controls
+//! ```
+//!
+//! A sender arms its [`Waker`], reads with one [`Cursor`] for each replica until all are at the tail, and sleeps. A cursor
+//! that was lapped, or that found damage, means a full sync. A replica has one [`Follower`] and no [`Appender`], asks
+//! [`Log::has_room`] before it appends, and truncates where its history left that of its primary. A primary without files
+//! has a log [in memory](Log::in_memory). Terms and the like are [`Control`]s among the effects.
+//!
 //! Nobody waits for a device to append. Frames stay in memory until they are durable, so that those of
 //! a segment that failed are written again into another one.
 
@@ -40,6 +54,7 @@ mod follower;
 mod frame;
 mod memory;
 mod options;
+mod pins;
 mod place;
 mod reader;
 mod remainder;
@@ -68,6 +83,8 @@ pub use follower::{AppendError, Follower, TruncateError};
 pub use frame::{Effect, Effects, Frame, Parts, frame_bytes, frames};
 use memory::{Chunk, Memory};
 pub use options::{Level, Options};
+use pins::Pins;
+pub use pins::{Pin, PinState};
 use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail, bound, has_file_of, remove_from};
 use ring::Ring;
@@ -110,6 +127,8 @@ pub struct Log {
     group: Group,
     on_durable: OnceLock<DurableCallback>,
     wakers: Wakers,
+    /// Locked before the writer is.
+    pins: Pins,
     /// Nothing of it is kept in files.
     is_volatile: bool,
 }
@@ -214,6 +233,7 @@ impl Log {
             group: Group::default(),
             on_durable: OnceLock::new(),
             wakers: Wakers::default(),
+            pins: Pins::default(),
             is_volatile,
         }
     }
@@ -319,8 +339,8 @@ impl Log {
         self.memory.bytes()
     }
 
-    /// Removes the files that hold nothing from `sequence` on, or keeps some of them to be written again. Only
-    /// for what a verified checkpoint holds.
+    /// Removes the files that hold nothing from `sequence` on, or keeps some of them to be written again, but for what is
+    /// [pinned](Log::pin). Only for what a verified checkpoint holds.
     ///
     /// # Errors
     /// Those of the system. The log goes on nevertheless, and tries the files left again when it is next opened
@@ -329,11 +349,13 @@ impl Log {
         if self.is_volatile {
             return Ok(());
         }
-        let mut writer = lock(&self.writer);
-        let mut below = writer.cut(sequence);
-        self.files_version.fetch_add(1, Ordering::Release);
-        let (kept_count, mut gone) = writer.plan_spares(below.len());
-        drop(writer);
+        let (mut below, kept_count, mut gone) = self.pins.with_cut(sequence, |sequence| {
+            let mut writer = lock(&self.writer);
+            let below = writer.cut(sequence);
+            self.files_version.fetch_add(1, Ordering::Release);
+            let (kept_count, gone) = writer.plan_spares(below.len());
+            (below, kept_count, gone)
+        });
         if !below.is_empty() {
             // What is left may have a name that is not durable, and has to be found when what was before it is gone.
             self.disk.sync_directory(&self.directory)?;

@@ -40,7 +40,7 @@ use std::thread::JoinHandle;
 
 use base::clock::Clock;
 use base::courtesy::Courtesy;
-use durability::checkpoint::{Lineage, Manifest};
+use durability::checkpoint::{History, Lineage, Manifest};
 use durability::disk::Disk;
 use store::{Handle, SnapshotLimits, Store};
 
@@ -228,6 +228,13 @@ pub trait Surroundings: Send + Sync {
     /// The libraries of functions that there are. Asked right behind a cut.
     fn libraries(&self) -> Vec<Vec<u8>> {
         Vec::new()
+    }
+
+    /// What the manifest is to say about the history of the log, of which [`Surroundings::log_sequence`] was the given
+    /// one. Asked right behind a cut.
+    fn history(&self, log_sequence: Option<u64>) -> History {
+        let _ = log_sequence;
+        History::default()
     }
 
     /// Makes everything durable that the log has now: nothing is in a checkpoint that is in force and not

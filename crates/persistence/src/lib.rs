@@ -23,6 +23,7 @@ pub mod bodies;
 pub mod branch;
 pub mod check;
 pub mod checkpointer;
+pub mod controls;
 pub mod directory;
 pub mod environment;
 pub mod export;

@@ -19,6 +19,7 @@ use durability::log::{self, Control, Frame, LogError, Reader, Shape, Tail};
 use engine::scripts;
 
 use super::bodies::Existing;
+use super::controls::{Controls, NotApplied};
 use super::directory;
 use super::loader::{LoadFault, Source as Parts};
 use store::Source;
@@ -152,6 +153,8 @@ pub struct LogEnd {
     pub sequence: u64,
     /// How the log ends; none when the replay stopped before.
     pub tail: Option<Tail>,
+    /// What its controls say, of the frames that were applied.
+    pub controls: Controls,
 }
 
 impl LogEnd {
@@ -162,6 +165,7 @@ impl LogEnd {
             generation,
             sequence,
             tail: None,
+            controls: Controls::default(),
         }
     }
 }
@@ -221,6 +225,8 @@ pub enum RecoveryError {
     },
     /// The log holds what cannot be applied.
     Replay(ReplayFault),
+    /// And so does this.
+    Control(NotApplied),
     /// The place asked for is not in what is kept.
     Target {
         /// What was asked for.
@@ -277,6 +283,7 @@ impl fmt::Display for RecoveryError {
                 write!(f, "sequence {sequence} is not kept: the log ends at {end}")
             }
             Self::Replay(fault) => fault.fmt(f),
+            Self::Control(fault) => fault.fmt(f),
             Self::Target {
                 target,
                 sequence,
@@ -452,7 +459,12 @@ fn replay_log(
     let replay = Replay {
         env,
         reader,
-        first_generation: manifest.generation,
+        generation: manifest.generation,
+        // What a replica's checkpoint does not have is of any generation.
+        first_generation: match manifest.history.cut_sequence {
+            Some(_) => 0,
+            None => manifest.generation,
+        },
         from,
         target,
     };
@@ -493,6 +505,8 @@ fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
 struct Replay<'r> {
     env: &'r Environment,
     reader: Reader,
+    /// That of the checkpoint.
+    generation: u64,
     /// What is of an older generation is in the checkpoint.
     first_generation: u64,
     /// What is below it is in the checkpoint.
@@ -502,7 +516,7 @@ struct Replay<'r> {
 
 impl Replay<'_> {
     fn run(mut self, feed: &mut Feed) -> Result<LogEnd, RecoveryError> {
-        let mut end = LogEnd::at_checkpoint(self.first_generation, self.from);
+        let mut end = LogEnd::at_checkpoint(self.generation, self.from);
         let mut told = end.sequence;
         loop {
             let frame = match self.reader.next_frame() {
@@ -522,6 +536,10 @@ impl Replay<'_> {
                 return Ok(end);
             }
             note_stream(self.env, &frame);
+            if let Some(control) = frame.control() {
+                let noted = end.controls.note(frame.sequence, &control);
+                noted.map_err(RecoveryError::Control)?;
+            }
             for effect in frame.effects() {
                 end.generation = end.generation.max(effect.generation);
                 if effect.generation >= self.first_generation {
@@ -558,3 +576,6 @@ impl Replay<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

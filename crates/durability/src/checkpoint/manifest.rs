@@ -15,6 +15,18 @@
 //!   end 5ad9c2e1f0b3a487
 //! ```
 //!
+//! Version 2 has lines about the history of the log before `end`; a manifest without any is written as version 1, which
+//! older servers read.
+//!
+//! ```text
+//!   iolite-manifest 2
+//!   …
+//!   cut 41943040
+//!   term 7 3c0d8f5f4a2b1e6d7c8b9a0f1e2d3c4b5a697887 4096
+//!   resp 41943040 123456 0
+//!   end …
+//! ```
+//!
 //! There is one spelling of each manifest, and what is not spelled so is refused: that and the CRC-64 in
 //! the last line, which is over everything before that line, leave no byte that could change unnoticed.
 
@@ -25,8 +37,12 @@ use std::str::FromStr;
 use base::crc::crc64;
 use base::hex;
 
-/// The version of the format that is written.
-pub const MANIFEST_VERSION: u32 = 1;
+/// The version of the format that is written where there is a [`History`].
+pub const MANIFEST_VERSION: u32 = 2;
+/// And where there is none.
+const PLAIN_VERSION: u32 = 1;
+/// So many terms a manifest has, at most.
+pub const TERMS_MAX: usize = 1024;
 
 const TITLE: &str = "iolite-manifest";
 
@@ -66,6 +82,94 @@ pub struct PartEntry {
     pub digest: u64,
 }
 
+/// What a checkpoint keeps of the history of its log, for replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The checkpoint has exactly what is below this sequence, which is [`Manifest::log_sequence`]: that of a replica, which
+    /// cuts between two batches. Effects are then not told apart by their generations, which are the primary's.
+    pub cut_sequence: Option<u64>,
+    /// The terms that begin below the cut, oldest first; older ones may be left out.
+    pub terms: Vec<TermEntry>,
+    /// Where the stream for Redis replicas stands.
+    pub resp: Option<RespEntry>,
+}
+
+/// A term of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TermEntry {
+    /// Rises with each term.
+    pub number: u64,
+    /// Which term it is, among all that have this number anywhere.
+    pub id: [u8; 20],
+    /// The sequence of its frame.
+    pub start: u64,
+}
+
+/// A place in the stream for Redis replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RespEntry {
+    /// The sequence of the log there.
+    pub sequence: u64,
+    /// The offset of the stream.
+    pub offset: u64,
+    /// The database that the stream has selected.
+    pub database: u16,
+}
+
+impl History {
+    /// Whether there is anything to be kept of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn write(&self, text: &mut String) -> fmt::Result {
+        if let Some(sequence) = self.cut_sequence {
+            writeln!(text, "cut {sequence}")?;
+        }
+        for TermEntry { number, id, start } in &self.terms {
+            writeln!(text, "term {number} {} {start}", hex::text(id))?;
+        }
+        if let Some(resp) = &self.resp {
+            let (sequence, offset) = (resp.sequence, resp.offset);
+            writeln!(text, "resp {sequence} {offset} {}", resp.database)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a line, given in words; whether it is one.
+    fn parse(&mut self, words: &[&str]) -> Option<()> {
+        match words {
+            ["cut", sequence] => self.cut_sequence = Some(sequence.parse().ok()?),
+            ["term", number, id, start] => self.terms.push(TermEntry {
+                number: number.parse().ok()?,
+                id: bytes_of(id)?.try_into().ok()?,
+                start: start.parse().ok()?,
+            }),
+            ["resp", sequence, offset, database] => {
+                self.resp = Some(RespEntry {
+                    sequence: sequence.parse().ok()?,
+                    offset: offset.parse().ok()?,
+                    database: database.parse().ok()?,
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Whether terms follow each other, and the cut is where the log is needed from.
+    fn fits(&self, log_sequence: Option<u64>) -> bool {
+        let follows =
+            |pair: &[TermEntry]| pair[0].number < pair[1].number && pair[0].start < pair[1].start;
+        self.terms.len() <= TERMS_MAX
+            && self.terms.windows(2).all(follows)
+            && self
+                .cut_sequence
+                .is_none_or(|cut| Some(cut) == log_sequence)
+    }
+}
+
 /// The checkpoint that counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
@@ -86,6 +190,8 @@ pub struct Manifest {
     pub databases: BTreeMap<u16, u64>,
     /// The libraries of functions: what each was loaded from.
     pub libraries: Vec<Vec<u8>>,
+    /// What is known of the log's history.
+    pub history: History,
 }
 
 /// What is wrong with a manifest.
@@ -101,6 +207,8 @@ pub enum ManifestFlaw {
     Line,
     /// The parts have not as many records as the databases.
     Counts,
+    /// Its terms do not follow each other or are too many, or the cut is not where the log is needed from.
+    History,
 }
 
 impl fmt::Display for ManifestFlaw {
@@ -113,6 +221,9 @@ impl fmt::Display for ManifestFlaw {
             Self::Checksum => "damaged: its checksum is wrong",
             Self::Line => "damaged: a line is wrong",
             Self::Counts => "damaged: its counts contradict each other",
+            Self::History => {
+                "damaged: what it says about the history of the log contradicts itself"
+            }
         })
     }
 }
@@ -148,7 +259,7 @@ impl Manifest {
     }
 
     fn write(&self, text: &mut String) -> fmt::Result {
-        writeln!(text, "{TITLE} {MANIFEST_VERSION}")?;
+        writeln!(text, "{TITLE} {}", self.version())?;
         writeln!(text, "lineage {}", self.lineage)?;
         writeln!(text, "generation {}", self.generation)?;
         match self.log_sequence {
@@ -167,7 +278,15 @@ impl Manifest {
         for library in &self.libraries {
             writeln!(text, "library {}", hex::text(library))?;
         }
-        Ok(())
+        self.history.write(text)
+    }
+
+    fn version(&self) -> u32 {
+        if self.history.is_empty() {
+            PLAIN_VERSION
+        } else {
+            MANIFEST_VERSION
+        }
     }
 
     /// Reads one.
@@ -185,7 +304,7 @@ impl Manifest {
         let version = title.and_then(|rest| rest.strip_prefix(' '));
         let version = version.ok_or(ManifestFlaw::NoManifest)?;
         match version.parse() {
-            Ok(MANIFEST_VERSION) => {}
+            Ok(PLAIN_VERSION | MANIFEST_VERSION) => {}
             Ok(version) => return Err(ManifestFlaw::Version(version)),
             Err(_) => return Err(ManifestFlaw::NoManifest),
         }
@@ -195,6 +314,9 @@ impl Manifest {
             return Err(ManifestFlaw::Line);
         }
         manifest.check_counts()?;
+        if !manifest.history.fits(manifest.log_sequence) {
+            return Err(ManifestFlaw::History);
+        }
         Ok(manifest)
     }
 
@@ -226,7 +348,7 @@ impl Manifest {
                 }
                 ["library", digits] => manifest.libraries.push(bytes_of(digits)?),
                 ["end", _] => break,
-                _ => return None,
+                words => manifest.history.parse(words)?,
             }
         }
         Some(manifest)

@@ -108,6 +108,27 @@ fn open(path: &Path, entry: &PartEntry) -> Result<PartReader, CheckpointFault> {
     PartReader::open(&SystemDisk, path)?.expect(entry)
 }
 
+/// Of a replica in its second term.
+fn history() -> History {
+    let term = |number, id: &[u8; 20], start| TermEntry {
+        number,
+        id: *id,
+        start,
+    };
+    History {
+        cut_sequence: Some(41_943_040),
+        terms: vec![
+            term(6, b"the id of the former", 0),
+            term(7, b"the id of this term!", 4_096),
+        ],
+        resp: Some(RespEntry {
+            sequence: 41_943_000,
+            offset: 123_456,
+            database: 3,
+        }),
+    }
+}
+
 /// A whole checkpoint of two parts in `place`.
 fn checkpoint(place: &TestDirectory, generation: u64) -> Manifest {
     let directory = free_directory(&SystemDisk, &place.0, generation).unwrap();
@@ -444,6 +465,21 @@ proptest! {
             parts,
             databases: BTreeMap::from([(3, records)]),
             libraries: vec![b"#!lua name=a".to_vec(), Vec::new()],
+            history: History {
+                cut_sequence: (numbers[1] % 8 > 4).then_some(numbers[1]),
+                resp: (numbers[1] % 3 > 0).then_some(RespEntry {
+                    sequence: numbers[0],
+                    offset: numbers[2],
+                    database: u16::from(lineage[0]),
+                }),
+                terms: (0..lineage[1] % 4)
+                    .map(|at| TermEntry {
+                        number: u64::from(at) + 3,
+                        id: lineage,
+                        start: u64::from(at) * 8,
+                    })
+                    .collect(),
+            },
         };
         prop_assert_eq!(Manifest::decode(manifest.encode().as_bytes()), Ok(manifest));
     }

@@ -74,7 +74,7 @@ pub struct TermFrame {
 pub struct SourceFrame {
     /// The primary's replication id, as 40 characters.
     pub replid: [u8; 40],
-    /// Behind the last byte that was applied.
+    /// The offset after the last byte that was applied.
     pub offset: u64,
     /// The database that the stream has selected there.
     pub database: u16,

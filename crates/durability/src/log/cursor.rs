@@ -174,7 +174,7 @@ impl Cursor {
         Ok(None)
     }
 
-    /// Cuts what came out of memory behind the last whole frame; where that ends.
+    /// Cuts what came out of memory after the last whole frame; where that ends.
     fn keep_whole(&mut self, from: u64, bytes: &mut Vec<u8>) -> Result<u64, Refusal> {
         if self.long.is_some() {
             return self.next_piece(from, bytes);

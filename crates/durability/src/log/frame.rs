@@ -78,7 +78,7 @@ pub struct Frame<'a> {
     is_group: bool,
     /// Empty where there is none.
     control: &'a [u8],
-    /// Behind the control.
+    /// What follows the control.
     payload: &'a [u8],
 }
 

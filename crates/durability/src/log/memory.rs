@@ -330,7 +330,7 @@ impl Memory {
     ///
     /// Nobody waits for this. Words may be overwritten while they are copied, by those who take the chunk for
     /// other frames; then what was copied does not count. They take it with the line locked, before they write:
-    /// where it is not taken yet when the line is locked here, behind the copy, no word of theirs was seen.
+    /// where it is not taken yet when the line is locked here, after the copy, no word of theirs was seen.
     pub(super) fn copy(
         &self,
         from: u64,

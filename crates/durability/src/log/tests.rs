@@ -7,6 +7,7 @@ mod damage;
 mod failing;
 mod follower;
 mod golden;
+mod pins;
 mod power;
 mod ring;
 mod running;

@@ -120,6 +120,7 @@ fn log(path: &Path, from: u64, words: &mut Words) -> Result<(), Damage> {
     let reader = Reader::open(Arc::new(SystemDisk), path, from);
     let mut reader = reader.map_err(native)?;
     let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+    let mut controls: BTreeMap<&str, u64> = BTreeMap::new();
     let mut frames = 0_u64;
     let mut last_unix_ms = 0;
     let outcome = loop {
@@ -127,6 +128,9 @@ fn log(path: &Path, from: u64, words: &mut Words) -> Result<(), Damage> {
             Ok(Some(frame)) => {
                 frames += 1;
                 last_unix_ms = frame.unix_ms;
+                if let Some(control) = frame.control() {
+                    *controls.entry(control.name()).or_default() += 1;
+                }
                 for effect in frame.effects() {
                     *counts.entry(effect.database).or_default() += 1;
                 }
@@ -149,6 +153,12 @@ fn log(path: &Path, from: u64, words: &mut Words) -> Result<(), Damage> {
         tell(
             words,
             format_args!("database {database}: {count} commands in the log"),
+        );
+    }
+    for (name, count) in &controls {
+        tell(
+            words,
+            format_args!("{count} control frames in the log: {name}"),
         );
     }
     if let Some(Tail { end, shape, .. }) = reader.tail() {

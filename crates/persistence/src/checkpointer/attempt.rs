@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use durability::checkpoint::{
-    Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, remove_replaced,
+    History, Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, remove_replaced,
     replace_manifest,
 };
 use store::{Batch, Ending, Handle, SnapshotStep};
@@ -226,6 +226,7 @@ impl Checkpointer {
                     log_sequence,
                     created_unix_ms,
                     libraries: self.setup.surroundings.libraries(),
+                    history: self.setup.surroundings.history(log_sequence),
                     batches: Mutex::new(batches),
                 });
             }
@@ -299,6 +300,7 @@ impl Checkpointer {
             parts: Vec::new(),
             databases: BTreeMap::new(),
             libraries: cut.libraries.clone(),
+            history: cut.history.clone(),
         };
         for part in parts {
             manifest.parts.push(part.entry);
@@ -322,6 +324,7 @@ struct Cut {
     log_sequence: Option<u64>,
     created_unix_ms: u64,
     libraries: Vec<Vec<u8>>,
+    history: History,
     batches: Mutex<Receiver<Batch>>,
 }
 

@@ -373,10 +373,10 @@ impl PrimaryHome for AtPrimary {
         Ok(FullCopy {
             disk: Arc::clone(&place.disk),
             directory: place.directory,
-            manifest,
             terms,
             source,
-            pin: Box::new(()),
+            _pin: Box::new(log.pin("full sync", manifest.log_sequence.unwrap_or(0))),
+            manifest,
         })
     }
 

@@ -92,8 +92,8 @@ pub(crate) struct FullCopy {
     /// The terms that begin below its sequence, as text.
     pub(crate) terms: String,
     pub(crate) source: Source,
-    /// Dropped when all of it was sent.
-    pub(crate) pin: Box<dyn Any + Send>,
+    /// What keeps the log from its sequence on, until all of it was sent.
+    pub(crate) _pin: Box<dyn Any + Send>,
 }
 
 /// All links of this node to replicas of its own.
@@ -214,18 +214,6 @@ impl PrimaryLinks {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.end_term();
-    }
-
-    /// There is more log.
-    pub(crate) fn wake(&self) {
-        for outbox in lock(&self.hub).links.values() {
-            outbox.wake();
-        }
-    }
-
-    /// The lowest sequence that some replica has yet to be sent.
-    pub(crate) fn needed_from(&self) -> Option<u64> {
-        lock(&self.hub).primary.needed_from()
     }
 
     /// Whether another link may be taken.

@@ -205,11 +205,6 @@ impl Reader {
         Ok(message.map_or(Received::Unknown, Received::Message))
     }
 
-    /// Whether a whole message, or the beginning of one, was received and not given yet.
-    pub(crate) fn has_more(&self) -> bool {
-        self.end > self.start
-    }
-
     /// The next message with its body's place in the buffer; none where it did not come in time.
     fn whole(&mut self) -> Result<Option<(Header, Range<usize>)>, LinkFault> {
         loop {

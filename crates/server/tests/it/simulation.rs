@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use durability::checkpoint::{
-    Lineage, Manifest, PartHead, PartWriter, free_directory, part_name, remove_replaced,
+    History, Lineage, Manifest, PartHead, PartWriter, free_directory, part_name, remove_replaced,
     replace_manifest,
 };
 use durability::disk::Disk;
@@ -596,6 +596,7 @@ impl<'t> Life<'t> {
             parts: vec![entry],
             databases,
             libraries: Vec::new(),
+            history: History::default(),
         };
         make_durable(&self.log)?;
         self.disk.sync_directory(directory)?;

@@ -148,6 +148,48 @@ fn a_manifest_has_one_spelling() {
         Err(ManifestFlaw::Counts)
     );
     let title = |to: &str| spelled("iolite-manifest 1", to);
-    assert_eq!(title("iolite-manifest 2"), Err(ManifestFlaw::Version(2)));
+    assert_eq!(title("iolite-manifest 3"), Err(ManifestFlaw::Version(3)));
+    assert_eq!(title("iolite-manifest 2"), line, "there is no history");
     assert_eq!(title("other-manifest 1"), Err(ManifestFlaw::NoManifest));
+}
+
+#[test]
+fn a_history_has_one_spelling_and_fits() {
+    let place = TestDirectory::new();
+    let mut manifest = checkpoint(&place, 7);
+    manifest.log_sequence = Some(41_943_040);
+    manifest.history = history();
+    let text = manifest.encode();
+    assert!(text.starts_with("iolite-manifest 2\n"));
+    let content = &text[..text.len() - "end 0123456789abcdef\n".len()];
+    let spelled = |from: &str, to: &str| {
+        let changed = content.replacen(from, to, 1);
+        assert_ne!(changed, content, "{from}");
+        let sum = base::crc::crc64(0, changed.as_bytes());
+        Manifest::decode(format!("{changed}end {sum:016x}\n").as_bytes()).map(drop)
+    };
+    let (line, history) = (Err(ManifestFlaw::Line), Err(ManifestFlaw::History));
+    assert_eq!(spelled("iolite-manifest 2", "iolite-manifest 1"), line);
+    assert_eq!(spelled("term 6", "term 06"), line);
+    assert_eq!(spelled("term 6 74", "term 6 7"), line);
+    assert_eq!(spelled("resp 41943000", "resp"), line);
+    assert_eq!(spelled("123456 3\n", "123456 70000\n"), line);
+    assert_eq!(spelled("cut 41943040", "cut 41943040\ncut 41943040"), line);
+    assert_eq!(spelled("cut 41943040", "cut 41943048"), history);
+    assert_eq!(spelled("term 6", "term 7"), history);
+    assert_eq!(spelled(" 4096\n", " 0\n"), history);
+    assert_eq!(spelled("log-from 41943040", "log-from none"), history);
+    let term = manifest.history.terms[0];
+    manifest.history.terms = (0..=TERMS_MAX as u64)
+        .map(|at| TermEntry {
+            number: at,
+            start: at * 8,
+            ..term
+        })
+        .collect();
+    let flaw = Manifest::decode(manifest.encode().as_bytes());
+    assert_eq!(flaw, Err(ManifestFlaw::History));
+    manifest.history.terms.pop();
+    let decoded = Manifest::decode(manifest.encode().as_bytes());
+    assert_eq!(decoded, Ok(manifest));
 }

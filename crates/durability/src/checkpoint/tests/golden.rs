@@ -42,11 +42,14 @@ fn records() -> Vec<Kept> {
 }
 
 fn compare(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = vectors().join(name);
+    compare_at(vectors().join(name), bytes)
+}
+
+fn compare_at(path: PathBuf, bytes: &[u8]) -> PathBuf {
     if std::env::var_os("WRITE_VECTORS").is_some() {
         std::fs::write(&path, bytes).unwrap();
     }
-    assert_eq!(std::fs::read(&path).unwrap(), bytes, "{name}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "{path:?}");
     path
 }
 
@@ -81,10 +84,19 @@ fn golden_manifest() {
         ],
         databases: BTreeMap::from([(0, 17_000), (3, 100)]),
         libraries: Vec::new(),
+        history: History::default(),
     };
     let golden = compare("checkpoint.manifest", manifest.encode().as_bytes());
     let bytes = std::fs::read(golden).unwrap();
-    assert_eq!(Manifest::decode(&bytes), Ok(manifest));
+    assert_eq!(Manifest::decode(&bytes).as_ref(), Ok(&manifest));
+    let with_history = Manifest {
+        history: history(),
+        ..manifest
+    };
+    let second = vectors().join("../v2/checkpoint.manifest");
+    let golden = compare_at(second, with_history.encode().as_bytes());
+    let bytes = std::fs::read(golden).unwrap();
+    assert_eq!(Manifest::decode(&bytes), Ok(with_history));
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! What of a log is applied onto a checkpoint, and what its controls say.
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use base::clock::ManualClock;
+use durability::checkpoint::History;
+use durability::log::{Control, Log, Options, SlotRanges, SourceFrame, TermFrame};
+use durability::simulated::SimulatedDisk;
+use store::Store;
+
+use super::*;
+
+const TERM: TermFrame = TermFrame {
+    number: 7,
+    id: [1; 20],
+    previous: [2; 20],
+    node: [3; 20],
+    resp_offset: 4,
+    flags: 0,
+};
+const SOURCE: SourceFrame = SourceFrame {
+    replid: [b'a'; 40],
+    offset: 5678,
+    database: 3,
+};
+
+/// A log of a term, of an effect of the generation 2 and, with a source, of one of 9; where the second one begins.
+fn logged(place: &Place, last: Option<Control<'_>>) -> u64 {
+    let (disk, clock) = (
+        Arc::clone(&place.disk),
+        Arc::new(ManualClock::at_unix_ms(1)),
+    );
+    let log = Log::open(disk, clock, &place.log_directory, 0, Options::default()).unwrap();
+    let mut appender = log.appender();
+    appender.control(&Control::Term(TERM));
+    appender.generation(2);
+    appender.command(0, &[b"APPEND", b"key", b"old"]);
+    appender.control(&Control::Ping);
+    let source = log.tail();
+    appender.group_begin();
+    appender.generation(9);
+    appender.command(0, &[b"APPEND", b"key", b"new"]);
+    appender.control(&Control::Source(SOURCE));
+    appender.group_end();
+    if let Some(control) = last {
+        appender.control(&control);
+    }
+    log.close().unwrap();
+    source
+}
+
+fn place() -> Place {
+    Place {
+        disk: Arc::new(SimulatedDisk::new(1)),
+        directory: PathBuf::from("data"),
+        log_directory: PathBuf::from("data/log"),
+    }
+}
+
+/// A checkpoint without keys, of the generation 5.
+fn checkpoint(cut_sequence: Option<u64>) -> Manifest {
+    Manifest {
+        generation: 5,
+        log_sequence: Some(0),
+        history: History {
+            cut_sequence,
+            ..History::default()
+        },
+        ..Manifest::default()
+    }
+}
+
+fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryError>, String) {
+    let store = Store::new(&store::Options::default()).unwrap();
+    let clock = Arc::new(ManualClock::at_unix_ms(1));
+    let env = Environment::new(Arc::clone(&store), clock);
+    let recovered = recover(&env, place, manifest, Target::End, 1);
+    let mut handle = store.handle();
+    handle.begin(1);
+    let key = handle.key(0, b"key");
+    let value = handle.read(&key, |record| record.map(store::Record::to_vec));
+    let value = value.unwrap_or_default();
+    (recovered, String::from_utf8(value).unwrap())
+}
+
+/// A replica's checkpoint is cut between batches, and generations in its log are those of its primary.
+#[test]
+fn effects_are_told_from_those_of_a_checkpoint_by_generation_or_by_the_cut() {
+    let place = place();
+    let source = logged(&place, None);
+    for (cut_sequence, expected) in [(None, "new"), (Some(0), "oldnew")] {
+        let (recovered, value) = recovered(&place, checkpoint(cut_sequence));
+        let recovered = recovered.unwrap();
+        assert_eq!(value, expected);
+        assert_eq!(recovered.generation(), 9);
+        let controls = recovered.log.unwrap().controls;
+        assert_eq!(controls.terms, [(0, TERM)]);
+        assert_eq!(controls.source, Some((source, SOURCE)));
+    }
+}
+
+#[test]
+fn what_cannot_be_applied_is_refused_by_name() {
+    let place = place();
+    let ranges = SlotRanges::bytes_of(&[(1, 2)]);
+    logged(&place, SlotRanges::new(&ranges).map(Control::Trim));
+    let (recovered, _) = recovered(&place, checkpoint(None));
+    let text = recovered.unwrap_err().to_string();
+    assert!(
+        text.ends_with("that this server cannot apply: trim"),
+        "{text}"
+    );
+}
