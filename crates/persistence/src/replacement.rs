@@ -82,7 +82,9 @@ fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
     };
     let size = file.size().map_err(CheckpointFault::system(&path))?;
     let mut bytes = vec![0; usize::try_from(size.min(MANIFEST_BYTES_MAX)).unwrap_or(0)];
-    let count = file.read_at(&mut bytes, 0).map_err(CheckpointFault::system(&path))?;
+    let count = file
+        .read_at(&mut bytes, 0)
+        .map_err(CheckpointFault::system(&path))?;
     bytes.truncate(count);
     let manifest = Manifest::decode(&bytes);
     manifest
@@ -98,7 +100,8 @@ fn begin_log(place: &Place, clock: &Arc<dyn Clock>, sequence: u64) -> io::Result
     };
     let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(clock));
     let log = Log::open(disk, clock, &place.log_directory, sequence, options)?;
-    log.close().map_err(|fault| io::Error::new(fault.kind, fault.text))
+    log.close()
+        .map_err(|fault| io::Error::new(fault.kind, fault.text))
 }
 
 #[cfg(test)]
@@ -147,7 +150,9 @@ mod tests {
             let new = manifest("checkpoint-9-1", 8_000);
             let done = decide(&before, &new).and_then(|()| {
                 let finished = finish(&before, &clock);
-                finished.map(drop).map_err(|fault| io::Error::other(fault.to_string()))
+                finished
+                    .map(drop)
+                    .map_err(|fault| io::Error::other(fault.to_string()))
             });
             let is_over = !disk.is_off();
             assert!(is_over == done.is_ok() || disk.is_off());
@@ -157,8 +162,14 @@ mod tests {
             let sequence = found.log_sequence.unwrap();
             assert!(found == new || sequence == 64, "{found:?}");
             let has = |at| has_file_of(&*after.disk, &after.log_directory, at).unwrap();
-            assert!(has(sequence), "no log at {sequence} (power cut at {operation})");
-            assert!(sequence == 64 || !has(64), "the old log is there (power cut at {operation})");
+            assert!(
+                has(sequence),
+                "no log at {sequence} (power cut at {operation})"
+            );
+            assert!(
+                sequence == 64 || !has(64),
+                "the old log is there (power cut at {operation})"
+            );
             if is_over {
                 assert_eq!(found, new);
                 break;

@@ -37,8 +37,8 @@ use crate::lines::Level;
 use crate::log_in_use::LogInUse;
 use crate::log_owner::{self, LogOwner, LogWish};
 use crate::rdb_beside;
-use crate::replacement;
 use crate::recovery::{self, Place, Recovered, RecoveryError, Target};
+use crate::replacement;
 
 /// What the server gives.
 pub struct Setup {

@@ -89,7 +89,8 @@ pub fn suffix(
         ..Options::default()
     };
     let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(clock));
-    let copy = Log::open(disk, clock, &path, from, options).map_err(|error| system_reason(&error))?;
+    let copy =
+        Log::open(disk, clock, &path, from, options).map_err(|error| system_reason(&error))?;
     let mut follower = copy.follower(u64::MAX).ok_or("a log has other appenders")?;
     let (mut cursor, mut bytes, mut at) = (log.cursor(), Vec::new(), from);
     let (hasher, mut keys) = (RandomState::new(), HashSet::new());
@@ -116,7 +117,8 @@ pub fn suffix(
                 follower
                     .append_frames(at, &bytes)
                     .map_err(|error| error.to_string())?;
-                copy.write_out(copy.tail()).map_err(|fault| fault.to_string())?;
+                copy.write_out(copy.tail())
+                    .map_err(|fault| fault.to_string())?;
                 at = end;
             }
             Read::AtTail => break,

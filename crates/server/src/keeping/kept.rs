@@ -107,7 +107,9 @@ impl Host for Around {
     fn refuses_checkpoints(&self) -> Option<String> {
         let node = self.0.upgrade()?;
         let is_held = node.replication.own.holds_log();
-        is_held.then(|| "a replica of the own link goes on from the checkpoint it was given".to_owned())
+        is_held.then(|| {
+            "a replica of the own link goes on from the checkpoint it was given".to_owned()
+        })
     }
 
     fn checkpoint_ended(&self, outcome: &Outcome) {

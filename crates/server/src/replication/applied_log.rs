@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::os_error::system_reason;
-use engine::{ServerPort, scripts};
 use durability::checkpoint::{Manifest, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
 use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
+use engine::{ServerPort, scripts};
 use persistence::environment::Environment;
 use persistence::recovery::{Onto, Place, load_checkpoint};
 use persistence::set_aside;
@@ -139,7 +139,9 @@ impl<'h> AppliedLog<'h> {
     }
 
     fn follower(&mut self) -> Result<&mut Follower, String> {
-        self.follower.as_mut().ok_or_else(|| "there is no log".to_owned())
+        self.follower
+            .as_mut()
+            .ok_or_else(|| "there is no log".to_owned())
     }
 
     /// Applies what the log has from `applied` on.
@@ -149,7 +151,11 @@ impl<'h> AppliedLog<'h> {
         let mut piece = Vec::new();
         let done = loop {
             let from = self.applied + bytes.len() as u64;
-            let max = if bytes.is_empty() { APPLY_BYTES } else { READ_BYTES_MAX };
+            let max = if bytes.is_empty() {
+                APPLY_BYTES
+            } else {
+                READ_BYTES_MAX
+            };
             match cursor.read(from, max, &mut piece) {
                 Read::Frames { .. } if bytes.is_empty() => std::mem::swap(&mut bytes, &mut piece),
                 Read::Frames { .. } => bytes.extend_from_slice(&piece),
@@ -219,7 +225,9 @@ impl<'h> AppliedLog<'h> {
 
     /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has behind it.
     fn reload(&mut self, log: &Arc<Log>, base: &Manifest) -> Result<(), String> {
-        let from = base.log_sequence.ok_or("no log goes on from the checkpoint")?;
+        let from = base
+            .log_sequence
+            .ok_or("no log goes on from the checkpoint")?;
         self.home.set_loading(Some(base.bytes()));
         let loaded = self.load(base).and_then(|()| {
             self.applied = from;
@@ -247,7 +255,10 @@ impl<'h> AppliedLog<'h> {
         if sync.part.is_none() && is_next {
             let name = part_name(block.part.into());
             let path = place.directory.join(&sync.directory).join(name);
-            let file = place.disk.create(&path).map_err(|error| system_reason(&error))?;
+            let file = place
+                .disk
+                .create(&path)
+                .map_err(|error| system_reason(&error))?;
             sync.part = Some((block.part, file));
             sync.offset = 0;
         }
@@ -257,7 +268,13 @@ impl<'h> AppliedLog<'h> {
         let written = file.write_at(block.bytes, sync.offset);
         written.map_err(|error| system_reason(&error))?;
         // A primary that never ends does not fill the disk.
-        if sync.bytes > sync.full.bytes.saturating_mul(2).saturating_add(SLACK_BYTES) {
+        if sync.bytes
+            > sync
+                .full
+                .bytes
+                .saturating_mul(2)
+                .saturating_add(SLACK_BYTES)
+        {
             return Err("more comes than the primary said".to_owned());
         }
         sync.offset += block.bytes.len() as u64;
@@ -288,8 +305,9 @@ impl<'h> AppliedLog<'h> {
             && manifest.generation == sync.full.generation
             && manifest.parts.len() == usize::from(sync.parts)
             && manifest.parts.len() <= PARTS_MAX
-            && (manifest.parts.iter().enumerate())
-                .all(|(number, part)| u32::try_from(number).is_ok_and(|it| part.name == part_name(it)));
+            && (manifest.parts.iter().enumerate()).all(|(number, part)| {
+                u32::try_from(number).is_ok_and(|it| part.name == part_name(it))
+            });
         if !is_expected {
             return Err("the manifest is of another checkpoint".to_owned());
         }
@@ -400,10 +418,9 @@ impl ReplicaData for AppliedLog<'_> {
         let place = self.home.place();
         let log = Arc::clone(self.follower()?.log());
         let kept = set_aside::suffix(&log, &place, &self.home.env().clock, to)?;
-        self.home
-            .env()
-            .log
-            .warning(format_args!("{kept}; the log is truncated at sequence {to}"));
+        self.home.env().log.warning(format_args!(
+            "{kept}; the log is truncated at sequence {to}"
+        ));
         let base = base.ok_or("no checkpoint of its own is from before the fork")?;
         self.follower()?
             .truncate(to)
@@ -417,7 +434,9 @@ impl ReplicaData for AppliedLog<'_> {
         let place = self.home.place();
         let directory = free_directory(&*place.disk, &place.directory, full.generation);
         let directory = directory.map_err(|error| system_reason(&error))?;
-        let made = place.disk.create_directory(&place.directory.join(&directory));
+        let made = place
+            .disk
+            .create_directory(&place.directory.join(&directory));
         made.map_err(|error| system_reason(&error))?;
         self.sync = Some(Receiving {
             full: *full,
@@ -450,4 +469,3 @@ impl ReplicaData for AppliedLog<'_> {
         }
     }
 }
-

@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use base::clock::ManualClock;
 use base::random::Prng;
-use engine::{
-    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table, Waiters,
-};
 use durability::log::{Effect, Frame};
+use engine::{
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table,
+    Waiters,
+};
 use persistence::replay;
 use protocol::{Batch, ReplyBuffer};
 use store::{DatabaseId, Handle};

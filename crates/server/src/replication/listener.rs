@@ -63,7 +63,10 @@ impl Door {
     }
 
     /// Accepts links until `stop` is set.
-    #[allow(clippy::disallowed_methods, reason = "the one thread that accepts links")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one thread that accepts links"
+    )]
     pub(crate) fn serve(self, links: Arc<PrimaryLinks>, stop: Arc<AtomicBool>) -> io::Result<()> {
         let thread = std::thread::Builder::new().name("link-door".into());
         thread.spawn(move || {

@@ -18,12 +18,12 @@
 //!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
 //!     only after that.
 
+mod applied_log;
+mod applier;
 pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
-mod applied_log;
-mod applier;
 mod listener;
 mod own_link;
 mod primary_link;

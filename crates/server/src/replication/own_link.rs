@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
-use engine::ServerPort;
 use durability::checkpoint::Manifest;
 use durability::log::{Control, Log, TermFrame};
+use engine::ServerPort;
 use persistence::checkpointer::Why;
 use persistence::environment::Environment;
 use persistence::recovery::Place;
@@ -266,7 +266,8 @@ fn secret_of_primary(node: &Node) -> Vec<u8> {
 fn secret_of_replica(node: &Node) -> Vec<u8> {
     let replication = &node.config.current().replication;
     let own = replication.link_secret.clone();
-    own.or_else(|| replication.password.clone()).unwrap_or_default()
+    own.or_else(|| replication.password.clone())
+        .unwrap_or_default()
 }
 
 /// The node, as links to its replicas need it.
@@ -276,7 +277,9 @@ struct AtPrimary {
 
 impl AtPrimary {
     fn node(&self) -> Result<Arc<Node>, String> {
-        self.node.upgrade().ok_or_else(|| "the server stops".to_owned())
+        self.node
+            .upgrade()
+            .ok_or_else(|| "the server stops".to_owned())
     }
 
     fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<(Manifest, Source), String> {
@@ -320,7 +323,10 @@ impl PrimaryHome for AtPrimary {
         let node = self.node()?;
         let own = &node.replication.own;
         let log = own_log(&node).ok_or("there is no log on disk")?;
-        let following = node.replication.following().filter(|_| node.replication.follows());
+        let following = node
+            .replication
+            .following()
+            .filter(|_| node.replication.follows());
         match following {
             Some(one) if one.link() != Link::Connected => {
                 return Err("this replica is not connected with its own primary".to_owned());
@@ -361,7 +367,10 @@ impl PrimaryHome for AtPrimary {
     fn full_copy(&self, reason: FullReason) -> Result<FullCopy, String> {
         let node = self.node()?;
         let log = own_log(&node).ok_or("there is no log on disk")?;
-        node.replication.counts.full_syncs.fetch_add(1, Ordering::Relaxed);
+        node.replication
+            .counts
+            .full_syncs
+            .fetch_add(1, Ordering::Relaxed);
         let (manifest, source) = Self::checkpoint(&node, &log)?;
         node.log.notice(format_args!(
             "A replica is given checkpoint {} and the log from {} on ({reason:?})",
@@ -369,7 +378,11 @@ impl PrimaryHome for AtPrimary {
             manifest.log_sequence.unwrap_or(0)
         ));
         let place = place_of(&node);
-        let terms = node.replication.own.terms.below(manifest.log_sequence.unwrap_or(0));
+        let terms = node
+            .replication
+            .own
+            .terms
+            .below(manifest.log_sequence.unwrap_or(0));
         Ok(FullCopy {
             disk: Arc::clone(&place.disk),
             directory: place.directory,
@@ -391,7 +404,12 @@ impl PrimaryHome for AtPrimary {
         let attached = node.replication.replicas.register(NewReplica {
             client: None,
             kind: Kind::Own,
-            host: if announced.is_empty() { host } else { announced }.to_owned(),
+            host: if announced.is_empty() {
+                host
+            } else {
+                announced
+            }
+            .to_owned(),
             port: port.parse().unwrap_or(0),
         });
         attached.stop_with(Box::new(move || kill()));
@@ -456,7 +474,9 @@ impl Observer for Watcher {
 }
 
 fn timeout_ms(node: &Weak<Node>) -> u64 {
-    let seconds = node.upgrade().map_or(60, |node| node.config.current().replication.timeout_s);
+    let seconds = node
+        .upgrade()
+        .map_or(60, |node| node.config.current().replication.timeout_s);
     u64::from(seconds) * 1000
 }
 
@@ -511,8 +531,10 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     );
     let ended = match AppliedLog::new(&home, applier) {
         Ok(mut data) => {
-            let ended = replica_link::follow(&home, &mut data, following.take_discard());
-            own.generation.fetch_max(data.generation(), Ordering::Relaxed);
+            let may_discard = following.forces() || following.may_discard();
+            let ended = replica_link::follow(&home, &mut data, may_discard);
+            own.generation
+                .fetch_max(data.generation(), Ordering::Relaxed);
             ended
         }
         Err(reason) => {
@@ -618,6 +640,8 @@ impl ReplicaHome for AtReplica<'_> {
             // Its own replicas are answered in the term that it follows, again where that is another one.
             let term = own.terms.lineage().last_number();
             own.links(&self.node).begin_term(term);
+            // What REPLICAOF allowed was for this attachment.
+            let _used_up = self.following.take_discard();
         }
         if self.following.link() == link || link == Link::Refused {
             return;

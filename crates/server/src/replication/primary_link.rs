@@ -226,7 +226,11 @@ impl PrimaryLinks {
     /// # Errors
     /// When there is no thread to be had.
     #[allow(clippy::disallowed_methods, reason = "the threads of one link")]
-    pub(crate) fn serve(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: String) -> io::Result<()> {
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        conduit: Arc<dyn Conduit>,
+        address: String,
+    ) -> io::Result<()> {
         let counted = Counted::new(self);
         let links = Arc::clone(self);
         let thread = std::thread::Builder::new().name("link-in".into());
@@ -320,8 +324,10 @@ impl PrimaryLinks {
         if let Err(fault) = ended
             && !self.stopping.load(Ordering::Acquire)
         {
-            self.home
-                .tell(false, format_args!("The link to replica {address} ended: {fault}"));
+            self.home.tell(
+                false,
+                format_args!("The link to replica {address} ended: {fault}"),
+            );
         }
     }
 
@@ -408,9 +414,10 @@ impl Sender {
             && !self.outbox.is_closed()
         {
             let address = &self.address;
-            self.links
-                .home
-                .tell(false, format_args!("The link to replica {address} ended: {fault}"));
+            self.links.home.tell(
+                false,
+                format_args!("The link to replica {address} ended: {fault}"),
+            );
         }
         self.outbox.close();
     }
@@ -511,7 +518,9 @@ impl Sender {
                     }
                     self.send(&message)?;
                 }
-                Action::Read { from, bytes_max, .. } => next = self.send_piece(from, bytes_max)?,
+                Action::Read {
+                    from, bytes_max, ..
+                } => next = self.send_piece(from, bytes_max)?,
                 Action::BeginSync { reason, .. } => self.send_copy(reason)?,
                 Action::Close(_, CloseReason::Silent) => return Err(LinkFault::Silent),
                 Action::Close(_, reason) => {
@@ -525,13 +534,18 @@ impl Sender {
 
     fn tell_refused(&self, refusal: Refusal) {
         let address = &self.address;
-        self.links
-            .home
-            .tell(true, format_args!("Replica {address} is refused: {refusal}"));
+        self.links.home.tell(
+            true,
+            format_args!("Replica {address} is refused: {refusal}"),
+        );
     }
 
     /// Reads a piece of the log and sends it; what comes next.
-    fn send_piece(&mut self, from: u64, bytes_max: u64) -> Result<Option<Action<'static>>, LinkFault> {
+    fn send_piece(
+        &mut self,
+        from: u64,
+        bytes_max: u64,
+    ) -> Result<Option<Action<'static>>, LinkFault> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let reading = self.reading()?;
@@ -540,8 +554,9 @@ impl Sender {
         let now_ms = self.links.home.now_ms();
         let next = match read {
             Read::Frames { end: sent, .. } => {
-                let actions = self
-                    .with_primary(|primary, id| primary.on_read(id, Piece::Frames(&bytes), 0, now_ms));
+                let actions = self.with_primary(|primary, id| {
+                    primary.on_read(id, Piece::Frames(&bytes), 0, now_ms)
+                });
                 for action in actions.unwrap_or_default() {
                     if let Action::Send(_, message) = action {
                         self.send(&message)?;
@@ -586,12 +601,17 @@ impl Sender {
     /// Sends a checkpoint. The log goes on from it afterwards; what is needed of it is kept.
     fn send_copy(&mut self, reason: FullReason) -> Result<(), LinkFault> {
         self.tell_stage();
-        let copy = self.links.home.full_copy(reason).map_err(io::Error::other)?;
+        let copy = self
+            .links
+            .home
+            .full_copy(reason)
+            .map_err(io::Error::other)?;
         let term = self.with_primary(|primary, _| primary.term());
         let term = term.ok_or(LinkFault::Closed)?;
         let manifest = &copy.manifest;
         let log_from = manifest.log_sequence;
-        let log_from = log_from.ok_or_else(|| io::Error::other("no log goes on from the checkpoint"))?;
+        let log_from =
+            log_from.ok_or_else(|| io::Error::other("no log goes on from the checkpoint"))?;
         let full = Full {
             sync: self.links.syncs.fetch_add(1, Ordering::Relaxed) + 1,
             term,
@@ -610,7 +630,8 @@ impl Sender {
         self.tell_stage();
         for (number, part) in manifest.parts.iter().enumerate() {
             let path = copy.directory.join(&manifest.directory).join(&part.name);
-            let part_number = u16::try_from(number).map_err(|_| io::Error::other("too many parts"))?;
+            let part_number =
+                u16::try_from(number).map_err(|_| io::Error::other("too many parts"))?;
             self.send_part(&copy, &path, (full.sync, part_number), part.bytes)?;
         }
         let sequence = self.reading()?.log.tail_complete();
@@ -641,7 +662,9 @@ impl Sender {
         let mut bytes = vec![0; BLOCK_BYTES];
         let (mut at, mut number) = (0, 0_u32);
         while at < length {
-            let most = usize::try_from(length - at).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+            let most = usize::try_from(length - at)
+                .unwrap_or(usize::MAX)
+                .min(BLOCK_BYTES);
             let count = file.read_at(&mut bytes[..most], at)?;
             if count == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

@@ -20,7 +20,9 @@ use replication::attach::{Attach, Refusal};
 use replication::link::{Block, Full, Message, SyncEnd};
 use replication::replica::{Action, OwnLog, Replica, State};
 
-use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet};
+use super::session::{
+    Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
+};
 
 /// Received frames of so many bytes are acknowledged as appended before they are applied.
 const EARLY_ACK_BYTES: usize = 64 << 10;
@@ -223,8 +225,10 @@ impl Follow<'_> {
         if let Err(fault) = ended
             && !self.home.is_stopping()
         {
-            self.home
-                .tell(false, format_args!("The link to the primary ended: {fault}"));
+            self.home.tell(
+                false,
+                format_args!("The link to the primary ended: {fault}"),
+            );
         }
         self.machine.on_closed(self.home.now_ms());
     }
@@ -288,7 +292,10 @@ impl Follow<'_> {
         if log.applied >= log.appended {
             return 0;
         }
-        let now = self.home.now_ms().saturating_add_signed(self.primary_ahead_ms);
+        let now = self
+            .home
+            .now_ms()
+            .saturating_add_signed(self.primary_ahead_ms);
         u32::try_from(now.saturating_sub(self.data.applied_unix_ms())).unwrap_or(u32::MAX)
     }
 
@@ -361,8 +368,10 @@ impl Follow<'_> {
                 Ok(self.machine.on_synced(log))
             }
             Action::Report(refusal) => {
-                self.home
-                    .tell(true, format_args!("The primary refuses this replica: {refusal}"));
+                self.home.tell(
+                    true,
+                    format_args!("The primary refuses this replica: {refusal}"),
+                );
                 Ok(Vec::new())
             }
         }
@@ -396,8 +405,10 @@ impl Follow<'_> {
     fn check_data(&mut self, done: Result<(), String>, what: &str) -> Result<(), LinkFault> {
         done.map_err(|reason| {
             self.is_broken = true;
-            self.home
-                .tell(true, format_args!("{what}: {reason}. A full sync is asked for"));
+            self.home.tell(
+                true,
+                format_args!("{what}: {reason}. A full sync is asked for"),
+            );
             LinkFault::Io(io::Error::other(reason))
         })
     }
@@ -415,7 +426,10 @@ impl Follow<'_> {
 }
 
 /// Does something that may take long, while another thread says over the link that this node is alive.
-#[allow(clippy::disallowed_methods, reason = "a thread that ends with the step")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread that ends with the step"
+)]
 fn while_alive<R>(writer: &Mutex<Writer>, home: &dyn ReplicaHome, step: impl FnOnce() -> R) -> R {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

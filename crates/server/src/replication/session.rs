@@ -345,7 +345,9 @@ pub(crate) fn greet(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Session
     let mut link = Greeting::new(conduit);
     let ours = link.say_hello(own)?;
     let (peer, theirs) = link.hear_hello(own)?;
-    link.send(&Message::Proof(own.key.prove(&[OF_REPLICA, &ours, &theirs])))?;
+    link.send(&Message::Proof(
+        own.key.prove(&[OF_REPLICA, &ours, &theirs]),
+    ))?;
     let proof = link.hear_proof()?;
     if !own.key.is_proof(&proof, &[OF_PRIMARY, &ours, &theirs]) {
         return Err(LinkFault::Secret);
@@ -362,7 +364,9 @@ pub(crate) fn welcome(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Sessi
     if !own.key.is_proof(&proof, &[OF_REPLICA, &theirs, &ours]) {
         return Err(LinkFault::Secret);
     }
-    link.send(&Message::Proof(own.key.prove(&[OF_PRIMARY, &theirs, &ours])))?;
+    link.send(&Message::Proof(
+        own.key.prove(&[OF_PRIMARY, &theirs, &ours]),
+    ))?;
     link.finish(peer)
 }
 
@@ -437,7 +441,11 @@ fn check_versions(peer: &Hello) -> Result<(), LinkFault> {
     for (what, theirs, ours) in [
         ("link", peer.link_version, link::VERSION),
         ("log", peer.log_version, log),
-        ("parts of checkpoints", peer.part_version, durability::checkpoint::PART_VERSION),
+        (
+            "parts of checkpoints",
+            peer.part_version,
+            durability::checkpoint::PART_VERSION,
+        ),
     ] {
         if theirs != ours {
             return Err(LinkFault::Version { what, theirs, ours });

@@ -69,7 +69,9 @@ impl Node {
             panic!("{info:?}")
         };
         let text = String::from_utf8(bytes).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
         line.unwrap_or_default().to_owned()
     }
 
@@ -82,7 +84,12 @@ impl Node {
     fn wait_for(&self, name: &str, value: &str) {
         let patience = Patience::of(Duration::from_secs(60));
         while self.field(name) != value {
-            assert!(patience.lasts(), "{name} is {}\n{}", self.field(name), self.log());
+            assert!(
+                patience.lasts(),
+                "{name} is {}\n{}",
+                self.field(name),
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -130,7 +137,16 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     fill(&mut client);
     replica.follow(&primary);
     primary.wait_for_replica(&replica);
-    for line in ["MULTI", "SET one 1", "SELECT 2", "SET two 2", "EXEC", "FLUSHDB", "SELECT 0", "APPEND string s"] {
+    for line in [
+        "MULTI",
+        "SET one 1",
+        "SELECT 2",
+        "SET two 2",
+        "EXEC",
+        "FLUSHDB",
+        "SELECT 0",
+        "APPEND string s",
+    ] {
         assert!(!matches!(run(&mut client, line), Value::Error(_)), "{line}");
     }
     assert_eq!(run(&mut client, "WAIT 1 10000"), Value::Integer(1));
@@ -151,12 +167,20 @@ fn who_comes_back_goes_on_without_a_full_sync() {
         run(&mut primary.client(), &format!("SET while-away {round}"));
         replica.start(&["--replicaof", &format!("127.0.0.1 {follows}")]);
         primary.wait_for_replica(&replica);
-        assert!(!replica.log().contains("A full sync begins"), "{}", replica.log());
+        assert!(
+            !replica.log().contains("A full sync begins"),
+            "{}",
+            replica.log()
+        );
         primary.kill();
         primary.start(&[]);
         run(&mut primary.client(), &format!("SET after-start {round}"));
         primary.wait_for_replica(&replica);
-        assert!(!replica.log().contains("A full sync begins"), "{}", replica.log());
+        assert!(
+            !replica.log().contains("A full sync begins"),
+            "{}",
+            replica.log()
+        );
     }
 }
 
@@ -173,7 +197,11 @@ fn an_empty_primary_wipes_no_replica() {
     primary.start(&[]);
     replica.wait_for("iolite_state", "refused");
     assert_eq!(replica.digest(), before);
-    assert!(replica.field("master_link_refused_reason").contains("empty"));
+    assert!(
+        replica
+            .field("master_link_refused_reason")
+            .contains("empty")
+    );
 }
 
 #[test]
@@ -217,7 +245,10 @@ fn who_does_not_know_the_secret_gets_nothing() {
     fill(&mut primary.client());
     replica.follow(&primary);
     let patience = Patience::of(Duration::from_secs(60));
-    while !primary.log().contains("was refused: the peer does not know the secret") {
+    while !primary
+        .log()
+        .contains("was refused: the peer does not know the secret")
+    {
         assert!(patience.lasts(), "{}", primary.log());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -16,7 +16,10 @@ fn pair() -> (Arc<dyn Conduit>, Arc<dyn Conduit>) {
 }
 
 /// What a replica with one secret and a primary with another find out.
-fn meet(of_replica: &[u8], of_primary: &[u8]) -> (Result<Session, LinkFault>, Result<Session, LinkFault>) {
+fn meet(
+    of_replica: &[u8],
+    of_primary: &[u8],
+) -> (Result<Session, LinkFault>, Result<Session, LinkFault>) {
     let (one, other) = pair();
     let primary = identity(2, of_primary);
     let welcoming = thread::spawn(move || {
@@ -36,7 +39,10 @@ fn who_knows_the_secret_is_let_in() {
         let (greeted, welcomed) = meet(secret, secret);
         let (replica, primary) = (greeted.unwrap(), welcomed.unwrap());
         assert_eq!(replica.peer.node, TermId([2; 20]));
-        assert_eq!((primary.peer.node, &*primary.peer.name), (TermId([1; 20]), &b"node"[..]));
+        assert_eq!(
+            (primary.peer.node, &*primary.peer.name),
+            (TermId([1; 20]), &b"node"[..])
+        );
     }
 }
 
@@ -45,7 +51,10 @@ fn who_does_not_know_it_is_not_and_learns_no_proof() {
     for (of_replica, of_primary) in [(b"a".as_slice(), b"b".as_slice()), (b"", b"b"), (b"a", b"")] {
         let (greeted, welcomed) = meet(of_replica, of_primary);
         assert!(matches!(welcomed, Err(LinkFault::Secret)));
-        assert!(matches!(greeted, Err(LinkFault::Secret | LinkFault::Closed)));
+        assert!(matches!(
+            greeted,
+            Err(LinkFault::Secret | LinkFault::Closed)
+        ));
     }
 }
 
@@ -78,11 +87,19 @@ fn nothing_but_a_short_hello_is_parsed_before_the_proof() {
     for bytes in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         // A header that says a body of 513 bytes.
-        [513_u32.to_le_bytes().to_vec(), vec![128, 0, 0, 0, 0, 0, 0, 0]].concat(),
+        [
+            513_u32.to_le_bytes().to_vec(),
+            vec![128, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat(),
         // An attach.
         {
             let mut bytes = Vec::new();
-            link::encode(&Message::Attach(replication::Attach::default(), None), 0, &mut bytes);
+            link::encode(
+                &Message::Attach(replication::Attach::default(), None),
+                0,
+                &mut bytes,
+            );
             bytes
         },
     ] {
@@ -123,7 +140,10 @@ fn messages_of_all_lengths_arrive_in_order() {
                 committed: 0,
                 bytes: &bytes,
             };
-            primary.writer.send(&Message::Frames(frames), &|| true).unwrap();
+            primary
+                .writer
+                .send(&Message::Frames(frames), &|| true)
+                .unwrap();
         }
         primary
     });
