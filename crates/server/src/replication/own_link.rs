@@ -74,10 +74,15 @@ impl OwnLinks {
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
         self.read_terms(node);
+        if self.terms.lineage().last().is_none() {
+            return;
+        }
         // A node that was in office begins another term before it is heard of again: it may have been replaced meanwhile.
-        if !node.replication.follows() && self.terms.lineage().last().is_some() {
+        if !node.replication.follows() {
             self.begin_term(node);
         }
+        // Its replicas come back without asking.
+        let _port = self.offer();
     }
 
     fn read_terms(&self, node: &Node) {

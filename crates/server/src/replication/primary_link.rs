@@ -260,6 +260,14 @@ impl PrimaryLinks {
             writer,
             peer,
         } = session;
+        // A log that has no term begins one now; nobody is answered without.
+        if let Err(reason) = self.home.view() {
+            self.home.tell(
+                false,
+                format_args!("The link to replica {address} waits: {reason}"),
+            );
+            return;
+        }
         let outbox = Arc::new(Outbox {
             waiting: Mutex::default(),
             woken: Condvar::new(),

@@ -34,7 +34,7 @@ const BUSY_PING: Duration = Duration::from_secs(1);
 /// How often that thread looks whether it may end.
 const BUSY_LOOK: Duration = Duration::from_millis(5);
 /// So many connections in a row that came to nothing, and whoever runs this looks again what the primary is.
-const FAILURES_MAX: u32 = 8;
+const FAILURES_MAX: u32 = 4;
 
 /// What the link of a replica needs of the server.
 pub(crate) trait ReplicaHome: Send + Sync {
