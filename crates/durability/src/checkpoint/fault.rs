@@ -93,7 +93,6 @@ impl CheckpointFault {
     }
 
     /// Makes a fault of what the system said about `path`.
-    #[must_use]
     pub fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::System { path, cause }
