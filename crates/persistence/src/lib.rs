@@ -43,7 +43,7 @@ pub mod rdb_stream;
 pub mod recovery;
 pub mod replacement;
 pub mod replay;
+pub mod rewound;
 pub mod running;
-pub mod set_aside;
 pub mod sink;
 pub mod tail;

@@ -21,7 +21,7 @@ use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
 use persistence::environment::Environment;
 use persistence::recovery::{Onto, Place, load_checkpoint};
-use persistence::set_aside;
+use persistence::rewound;
 use replication::attach::Attach;
 use replication::link::{Block, Full, SyncEnd};
 use replication::replica::OwnLog;
@@ -417,7 +417,7 @@ impl ReplicaData for AppliedLog<'_> {
         let base = base.filter(|base| base.log_sequence.is_some_and(|from| from <= to));
         let place = self.home.place();
         let log = Arc::clone(self.follower()?.log());
-        let kept = set_aside::suffix(&log, &place, &self.home.env().clock, to)?;
+        let kept = rewound::suffix(&log, &place, &self.home.env().clock, to)?;
         self.home.env().log.warning(format_args!(
             "{kept}; the log is truncated at sequence {to}"
         ));

@@ -16,7 +16,7 @@ use super::session::conduit;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The sockets that links are accepted from.
-pub(crate) struct Door {
+pub(crate) struct Listeners {
     listeners: Vec<TcpListener>,
     /// The port of all of them.
     pub(crate) port: u16,
@@ -31,7 +31,7 @@ pub(crate) enum Reach {
     Everybody,
 }
 
-impl Door {
+impl Listeners {
     /// Binds the port.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Door {
         reason = "the one thread that accepts links"
     )]
     pub(crate) fn serve(self, links: Arc<PrimaryLinks>, stop: Arc<AtomicBool>) -> io::Result<()> {
-        let thread = std::thread::Builder::new().name("link-door".into());
+        let thread = std::thread::Builder::new().name("link-listen".into());
         thread.spawn(move || {
             while !stop.load(Ordering::Acquire) {
                 if !self.accept(&links) {

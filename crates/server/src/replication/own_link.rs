@@ -1,8 +1,8 @@
 //! The own link in a server: where its two ends meet the node, its log, its data and who shows all that.
 //!
 //! ```text
-//!   REPLCONF iolite-link 1 ──► OwnLinks::offer ──► the door, a first term
-//!   link ──► PrimaryLinks ──► replicas (INFO, WAIT)          log, checkpoint in force ◄── Keeper
+//!   REPLCONF iolite-link 1 ──► OwnLinks::offer ──► the listeners, a first term
+//!   link ──► PrimaryLinks ──► replicas (INFO, WAIT)          log, checkpoint in force ◄── persistence
 //!   REPLICAOF ──► follow ──► replica_link ──► AppliedLog ──► log, store
 //! ```
 //!
@@ -31,7 +31,7 @@ use replication::{PrimaryLog, TermId};
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
-use super::listener::{Door, Reach};
+use super::listener::{Listeners, Reach};
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
@@ -59,7 +59,7 @@ pub(crate) struct OwnLinks {
     links: OnceLock<Arc<PrimaryLinks>>,
     pub(crate) terms: Terms,
     /// The port that is listened at.
-    door: Mutex<Option<u16>>,
+    listeners: Mutex<Option<u16>>,
     /// Held while a term is begun.
     beginning: Mutex<()>,
     stop: Arc<AtomicBool>,
@@ -115,16 +115,16 @@ impl OwnLinks {
     pub(crate) fn offer(&self) -> Option<(u16, String)> {
         let node = self.node.get()?.upgrade()?;
         own_log(&node)?;
-        let mut door = lock(&self.door);
-        if door.is_none() {
-            *door = self.open_door(&node);
+        let mut listeners = lock(&self.listeners);
+        if listeners.is_none() {
+            *listeners = self.listen(&node);
         }
-        let port = (*door)?;
-        drop(door);
+        let port = (*listeners)?;
+        drop(listeners);
         Some((port, self.id().to_string()))
     }
 
-    fn open_door(&self, node: &Arc<Node>) -> Option<u16> {
+    fn listen(&self, node: &Arc<Node>) -> Option<u16> {
         let config = node.config.current();
         let port = match config.replication.link_port {
             0 => config.port.checked_add(PORT_DISTANCE)?,
@@ -135,9 +135,9 @@ impl OwnLinks {
             true => Reach::Everybody,
             false => Reach::Loopback,
         };
-        let opened = Door::open(port, reach).and_then(|door| {
-            let port = door.port;
-            door.serve(self.links(node), Arc::clone(&self.stop))?;
+        let opened = Listeners::open(port, reach).and_then(|listeners| {
+            let port = listeners.port;
+            listeners.serve(self.links(node), Arc::clone(&self.stop))?;
             Ok(port)
         });
         match opened {
@@ -417,7 +417,7 @@ impl PrimaryHome for AtPrimary {
             .to_owned(),
             port: port.parse().unwrap_or(0),
         });
-        attached.stop_with(Box::new(move || kill()));
+        attached.stop_with(kill);
         Box::new(Watcher {
             node: Weak::clone(&self.node),
             attached: Mutex::new(attached),
@@ -592,7 +592,8 @@ impl ReplicaHome for AtReplica<'_> {
         let in_plain = self.node.config.current().replication.links_in_plain;
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for address in (host, self.port).to_socket_addrs()? {
-            if !address.ip().is_loopback() && !(is_secret && in_plain) {
+            let is_open = is_secret && in_plain;
+            if !is_open && !address.ip().is_loopback() {
                 return Err(io::Error::other(
                     "the own link to another machine takes a secret (cluster-secret or masterauth) and \
                      repl-link-plaintext yes",

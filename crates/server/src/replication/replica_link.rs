@@ -95,7 +95,7 @@ pub(crate) trait ReplicaData {
     /// When the frame was written that was applied last, in milliseconds since 1970 UTC by the primary's clock.
     fn applied_unix_ms(&self) -> u64;
 
-    /// Sets aside what the log has from a sequence on, truncates it, and has the data as they were there.
+    /// Keeps apart what the log has from a sequence on, truncates it, and has the data as they were there.
     ///
     /// # Errors
     /// Why not: this node is given everything anew.

@@ -205,7 +205,7 @@ fn an_empty_primary_wipes_no_replica() {
 }
 
 #[test]
-fn a_deposed_primary_sets_aside_what_its_successor_has_not() {
+fn a_deposed_primary_keeps_what_its_successor_has_not() {
     let (mut old, new) = (Node::new(&[]), Node::new(&[]));
     fill(&mut old.client());
     new.follow(&old);

@@ -1,3 +1,5 @@
+//! Both ends of a link over real sockets: who is let in, and what is parsed of whom.
+
 use std::net::TcpListener;
 use std::thread;
 

@@ -23,7 +23,7 @@ const PREFIX: &str = "rewound-";
 /// So many different keys are told apart.
 const KEYS_MAX: usize = 1 << 20;
 
-/// What was set aside.
+/// What was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suffix {
     /// The directory that has it; none where there was nothing.
@@ -56,7 +56,7 @@ impl fmt::Display for Suffix {
         write!(
             f,
             "{frames} writes of {keys} keys, sequences {from} to {to}, made from {first} to {last} (ms since 1970), are \
-             not in the primary's history and were set aside in {}",
+             not in the primary's history and were kept in {}",
             path.display()
         )
     }
