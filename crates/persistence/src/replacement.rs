@@ -96,6 +96,8 @@ fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
 fn begin_log(place: &Place, clock: &Arc<dyn Clock>, sequence: u64) -> io::Result<()> {
     let options = Options {
         ring_bytes: 0,
+        // Little is written to it.
+        segment_bytes: 64 << 10,
         ..Options::default()
     };
     let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(clock));

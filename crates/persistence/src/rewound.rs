@@ -86,6 +86,8 @@ pub fn suffix(
     let path = free(place)?;
     let options = Options {
         ring_bytes: 0,
+        // Little is written to it.
+        segment_bytes: 1 << 20,
         ..Options::default()
     };
     let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(clock));
