@@ -24,6 +24,11 @@ pub trait Host: Send + Sync {
         false
     }
 
+    /// Why no checkpoint of this server's own may be made now, if so: what is in the log is of another one.
+    fn refuses_checkpoints(&self) -> Option<String> {
+        None
+    }
+
     /// A checkpoint was made, or was not. Called before anybody else hears of it.
     fn checkpoint_ended(&self, outcome: &Outcome) {
         let _ = outcome;

@@ -33,6 +33,7 @@ use crate::host::Host;
 use crate::log_in_use::LogInUse;
 use crate::log_tail::LogTail;
 use crate::recovery::Place;
+use crate::replacement;
 use table::{Action, Event, Next, Phase, State, Work};
 
 /// How often it is looked whether the log is durable.
@@ -346,6 +347,72 @@ impl LogOwner {
         }
         drop(life);
         while self.advance() == Progress::More {}
+    }
+
+    /// Has everybody let go of the log, so that another may append what a primary sends; the log, when they have. It stays
+    /// this owner's.
+    pub fn lend(&self) -> Option<Arc<Log>> {
+        let log = self.log()?;
+        let Setup {
+            env, host, in_use, ..
+        } = &self.setup;
+        in_use.set(None, env);
+        host.log_changed();
+        in_use.wait_until_taken_up(&|| host.is_stopping());
+        Some(log)
+    }
+
+    /// Has all effects go to the log again that was [lent](LogOwner::lend), which nobody else appends to any more; comes
+    /// back when they do.
+    pub fn take_back(&self) {
+        let Setup {
+            env, host, in_use, ..
+        } = &self.setup;
+        {
+            let life = self.life();
+            let Some(open) = &life.open else { return };
+            let tail = LogTail::new(Arc::clone(&open.log), Arc::clone(&open.counts));
+            in_use.set(Some(Arc::new(tail)), env);
+        }
+        host.log_changed();
+        in_use.wait_until_taken_up(&|| host.is_stopping());
+    }
+
+    /// Puts a checkpoint of another history in force, whose parts are durable, and begins the log anew after it, in place
+    /// of one that was [lent](LogOwner::lend). For a replica that was given everything.
+    ///
+    /// # Errors
+    /// Why not. There may be no log then.
+    pub fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
+        let _alone = lock(&self.files);
+        let mut life = self.life();
+        if life.state.phase != Phase::On {
+            return Err(CHANGING.to_owned());
+        }
+        let (taken, wish) = (life.open.take(), life.wish.clone());
+        drop(life);
+        if let Some(open) = taken {
+            open.stop.store(true, Ordering::Release);
+            open.log.wake_syncer();
+            if let Some(syncer) = open.syncer {
+                let _panicked = syncer.join();
+            }
+            // What it has is given up.
+            let _fault = open.log.close();
+        }
+        let place = self.place();
+        replacement::decide(&place, manifest).map_err(|error| system_reason(&error))?;
+        let finished = replacement::finish(&place, &self.setup.env.clock);
+        finished.map_err(|fault| fault.to_string())?;
+        let start = manifest.log_sequence.unwrap_or(0);
+        let open = self.open_at(&wish, start, true);
+        let open = open.map_err(|error| system_reason(&error))?;
+        open.counts.store(true, Ordering::Release);
+        let log = Arc::clone(&open.log);
+        let mut life = self.life();
+        life.set_base(manifest);
+        (life.end, life.open) = (start, Some(open));
+        Ok(log)
     }
 
     /// Makes everything durable that was appended.

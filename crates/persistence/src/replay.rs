@@ -485,7 +485,7 @@ impl Replayer {
 
 /// What is checked in a command that ran before: nothing that can be configured. Collections get the
 /// forms that they would get now, and functions go to where they are known.
-fn settings(like: &Settings) -> Settings {
+pub fn settings(like: &Settings) -> Settings {
     let settings = Settings {
         scripts: Arc::clone(&like.scripts),
         ..Settings::default()

@@ -38,6 +38,7 @@ use crate::log_in_use::LogInUse;
 use crate::log_owner::{self, LogOwner, LogWish};
 use crate::rdb_beside;
 use crate::recovery::{self, Place, Recovered, RecoveryError, Target};
+use crate::replacement;
 
 /// What the server gives.
 pub struct Setup {
@@ -158,13 +159,14 @@ impl Persistence {
     pub fn open(setup: Setup, target: Target) -> Result<Self, OpenError> {
         let place = Place::within(&setup.dir);
         let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
-        if there_is.is_none() {
+        if there_is.is_none() && !replacement::is_decided(&place) {
             return match target {
                 Target::End => Self::start(setup),
                 _ => Err(OpenError::NothingToRecover(place.directory)),
             };
         }
         let taken = DataDirectory::take(&setup.dir).map_err(OpenError::Directory)?;
+        replacement::finish(&place, &setup.env.clock).map_err(OpenError::Checkpoint)?;
         // Who had it before may have replaced it until now.
         let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
         Self::with(setup, Some((taken, manifest.unwrap_or_default())), target)
@@ -451,6 +453,9 @@ impl Around {
 
 impl Surroundings for Around {
     fn prepare(&self) -> Result<(), String> {
+        if let Some(reason) = self.host.refuses_checkpoints() {
+            return Err(reason);
+        }
         let mut taken = lock(&self.taken);
         if taken.is_some() {
             return Ok(());

@@ -134,6 +134,14 @@ pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
     if planted::is_on(Bug::SkipLineage) {
         return Verdict::Full(FullReason::Discards);
     }
+    let fork = |primary: &PrimaryLog| {
+        let lineage = &primary.lineage;
+        lineage.fork(primary.end, &replica.lineage, replica.end)
+    };
+    if !replica.has_data && fork(primary).is_none() {
+        // It began terms of its own, and has nothing that could be lost.
+        return Verdict::Full(FullReason::Empty);
+    }
     if !primary.has_data {
         return Verdict::Refuse(Refusal::PrimaryEmpty);
     }
@@ -209,6 +217,24 @@ mod tests {
             may_discard: false,
             is_damaged: false,
         }
+    }
+
+    #[test]
+    fn a_replica_that_was_a_primary_of_nothing_is_given_everything() {
+        let mut empty = replica(&[(3, 9, 0)], 64);
+        empty.has_data = false;
+        for has_data in [true, false] {
+            let mut primary = primary(&[(1, 1, 0)], 0, 100);
+            primary.has_data = has_data;
+            assert_eq!(judge(&primary, &empty), Verdict::Full(FullReason::Empty));
+        }
+        // What it has not is newer than what the primary has.
+        let mut emptied = replica(&[(1, 1, 0), (2, 2, 100)], 164);
+        emptied.has_data = false;
+        assert_eq!(
+            judge(&primary(&[(1, 1, 0)], 0, 100), &emptied),
+            Verdict::Refuse(Refusal::PrimaryOlder)
+        );
     }
 
     #[test]

@@ -392,6 +392,11 @@ impl Primary {
         pieces.flatten().collect()
     }
 
+    /// As [`Primary::on_log`], for the one who sends over a link.
+    pub fn on_log_of<'m>(&mut self, link: LinkId, log_end: u64) -> Option<Action<'m>> {
+        self.next_piece(link, log_end)
+    }
+
     /// A piece of the log was read.
     pub fn on_read<'m>(
         &mut self,
@@ -439,21 +444,29 @@ impl Primary {
 
     /// Time has passed. To be called every [`Times::ping_ms`] or so.
     pub fn on_tick<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        let links: Vec<LinkId> = self.peers.keys().copied().collect();
+        let due = links.into_iter().map(|link| self.on_tick_of(link, now_ms));
+        due.flatten().collect()
+    }
+
+    /// As [`Primary::on_tick`], for the one who sends over a link.
+    pub fn on_tick_of<'m>(&mut self, link: LinkId, now_ms: u64) -> Vec<Action<'m>> {
         let times = self.times;
-        let mut actions = Vec::new();
-        for (&link, peer) in &mut self.peers {
-            if now_ms.saturating_sub(peer.heard_ms) >= times.timeout_ms {
-                actions.push(Action::Close(link, CloseReason::Silent));
-            } else if now_ms.saturating_sub(peer.said_ms) >= times.ping_ms {
-                peer.said_ms = now_ms;
-                let ping = Message::Ping {
-                    unix_ms: now_ms,
-                    echo_unix_ms: 0,
-                };
-                actions.push(Action::Send(link, ping));
-            }
+        let Some(peer) = self.peers.get_mut(&link) else {
+            return Vec::new();
+        };
+        if now_ms.saturating_sub(peer.heard_ms) >= times.timeout_ms {
+            vec![Action::Close(link, CloseReason::Silent)]
+        } else if now_ms.saturating_sub(peer.said_ms) >= times.ping_ms {
+            peer.said_ms = now_ms;
+            let ping = Message::Ping {
+                unix_ms: now_ms,
+                echo_unix_ms: 0,
+            };
+            vec![Action::Send(link, ping)]
+        } else {
+            Vec::new()
         }
-        actions
     }
 
     fn next_piece<'m>(&mut self, link: LinkId, log_end: u64) -> Option<Action<'m>> {

@@ -120,6 +120,7 @@ pub struct Replica {
     acked: Ack,
     resume: Option<Resume>,
     target: u64,
+    lag_ms: u32,
 }
 
 impl Replica {
@@ -140,6 +141,7 @@ impl Replica {
             acked: Ack::default(),
             resume: None,
             target: 0,
+            lag_ms: 0,
         }
     }
 
@@ -229,8 +231,8 @@ impl Replica {
                 vec![Action::Truncate { to }]
             }
             (Message::Full(full), State::Attaching | State::Following) => {
+                // What was allowed holds until the full sync is in force: its link may break.
                 self.state = State::Syncing { sync: full.sync };
-                self.may_discard = false;
                 (self.expected, self.term) = (full.log_from, full.term);
                 (self.log, self.acked) = (OwnLog::default(), Ack::default());
                 vec![Action::BeginSync(full)]
@@ -292,6 +294,7 @@ impl Replica {
             return Vec::new();
         }
         self.state = State::Following;
+        self.may_discard = false;
         (self.resume, self.failures) = (None, 0);
         self.on_log(log)
     }
@@ -320,6 +323,11 @@ impl Replica {
         self.fail(now_ms)
     }
 
+    /// How old what was applied last is, for the acknowledgements that follow.
+    pub fn note_lag(&mut self, lag_ms: u32) {
+        self.lag_ms = lag_ms;
+    }
+
     fn note_log(&mut self, log: OwnLog) {
         if log.appended > self.failed_at {
             self.failures = 0;
@@ -333,7 +341,7 @@ impl Replica {
             appended: log.appended,
             durable: log.durable,
             applied: log.applied,
-            lag_ms: 0,
+            lag_ms: self.lag_ms,
         };
         if ack == self.acked {
             return Vec::new();

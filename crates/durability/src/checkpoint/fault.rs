@@ -93,7 +93,7 @@ impl CheckpointFault {
     }
 
     /// Makes a fault of what the system said about `path`.
-    pub(super) fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::System { path, cause }
     }

@@ -72,7 +72,7 @@ fn checkpoint(cut_sequence: Option<u64>) -> Manifest {
 fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryError>, String) {
     let store = Store::new(&store::Options::default()).unwrap();
     let clock = Arc::new(ManualClock::at_unix_ms(1));
-    let env = Environment::new(Arc::clone(&store), clock);
+    let env = Environment::new(testkit::table(), Arc::clone(&store), clock);
     let recovered = recover(&env, place, manifest, Target::End, 1);
     let mut handle = store.handle();
     handle.begin(1);

@@ -23,6 +23,12 @@ pub struct Replication {
     pub backlog_bytes: u64,
     /// Seconds for which that is kept after the last replica; 0 means for ever.
     pub backlog_ttl_s: u64,
+    /// The port of the own link; 0 means the one of clients and 10,000 more.
+    pub link_port: u16,
+    /// What both ends of an own link have to know; otherwise the password of clients.
+    pub link_secret: Option<Vec<u8>>,
+    /// Whether own links to other machines may be in plain text.
+    pub links_in_plain: bool,
     /// Seconds between two pings of replicas.
     pub ping_period_s: u32,
     /// Seconds of silence after which a link is lost.

@@ -104,8 +104,17 @@ impl Host for Around {
         self.0.upgrade().is_none_or(|node| node.is_stopping())
     }
 
+    fn refuses_checkpoints(&self) -> Option<String> {
+        let node = self.0.upgrade()?;
+        let is_held = node.replication.own.holds_log();
+        is_held.then(|| {
+            "a replica of the own link goes on from the checkpoint it was given".to_owned()
+        })
+    }
+
     fn checkpoint_ended(&self, outcome: &Outcome) {
         if let Some(node) = self.0.upgrade() {
+            node.replication.own.checkpoint_ended(&node);
             node.note_checkpoint(outcome);
         }
     }

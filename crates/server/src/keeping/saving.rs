@@ -206,6 +206,9 @@ impl Node {
         if self.settings.refusals.is_loading() || self.is_stopping() {
             return;
         }
+        if self.replication.own.holds_log() {
+            return;
+        }
         let deferred = self.saving.known().deferred.take();
         if let Some(kind) = deferred {
             // Where something is being saved already that is as good.

@@ -18,17 +18,24 @@
 //!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
 //!     only after that.
 
+mod applied_log;
+mod applier;
 pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod listener;
 mod own_link;
+mod primary_link;
 mod redis_link;
 mod redis_replica;
+mod replica_link;
 pub mod replicas;
 pub mod role;
+mod session;
 mod stream;
 mod sync_source;
+mod terms;
 mod thread;
 
 use std::fmt;
@@ -112,7 +119,8 @@ pub struct Replication {
     sources: Arc<Sources>,
     on_term: OnceLock<OnTerm>,
     offset_of: OnceLock<OffsetOf>,
-    own_link: OnceLock<(u16, String)>,
+    /// The own link.
+    pub(crate) own: own_link::OwnLinks,
     node: OnceLock<Weak<Node>>,
 }
 
@@ -144,7 +152,7 @@ impl Default for Replication {
             sources: Arc::default(),
             on_term: OnceLock::new(),
             offset_of: OnceLock::new(),
-            own_link: OnceLock::new(),
+            own: own_link::OwnLinks::default(),
             node: OnceLock::new(),
         }
     }
@@ -238,6 +246,7 @@ impl Replication {
 
     /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
+        self.own.begin(node);
         let standing = self.standing();
         if standing.order.is_some() {
             self.wake_thread(standing, node);
@@ -257,6 +266,7 @@ impl Replication {
         drop(standing);
         self.ordered.notify_all();
         self.replicas.stop(|_| true);
+        self.own.stop();
     }
 
     /// REPLICAOF.
@@ -583,15 +593,10 @@ impl Replication {
             .stop(|one| one.client.as_ref().is_some_and(|own| own.id == client.id));
     }
 
-    /// Says that the own link is served, at this port, by the node of this name; once.
-    pub fn set_own_link(&self, port: u16, node_name: String) {
-        let _already_set = self.own_link.set((port, node_name));
-    }
-
     /// Where the own link is served.
     #[must_use]
     pub fn own_link(&self) -> Option<(u16, String)> {
-        self.own_link.get().cloned()
+        self.own.offer()
     }
 
     /// What is done now and again, `hz` times a second.

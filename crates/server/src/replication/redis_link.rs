@@ -32,6 +32,7 @@ use persistence::tail::Appended;
 
 use super::following::{Ended, Following, Link, Primary};
 use super::history::{History, ReplicationId};
+use super::own_link;
 use crate::config::system_reason;
 use crate::node::Node;
 use applier::{Applier, Stop};
@@ -180,7 +181,7 @@ impl<'f> Connection<'f> {
             },
             ip_address: replication.announce_host.clone(),
             version: Some(VERSION),
-            asks_for_link: true,
+            asks_for_link: own_link::can_follow(&node, following),
             from: from.map(|from| (id_of(&from), from.offset)),
             is_failover: following.fails_over(),
             timeout_ms: u64::from(replication.timeout_s) * 1000,

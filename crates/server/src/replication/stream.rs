@@ -387,6 +387,11 @@ impl Stream {
         }
     }
 
+    /// Lets go of the log: somebody else appends to it from now on.
+    pub(super) fn let_go(&self) {
+        *self.counting() = None;
+    }
+
     /// Bytes of the log in memory, while there is one for replicas alone.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let memory = lock(&self.memory);

@@ -130,6 +130,7 @@ impl Replication {
                 self.set_history(History::new(&mut Prng::from_os()));
             }
         }
+        self.own.take_over(node);
         redis_link::end_following(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.

@@ -34,6 +34,7 @@ mod loading;
 mod logged;
 mod memory;
 mod notifications;
+mod own_link;
 mod payloads;
 mod point_in_time;
 mod power_cuts;

@@ -1,0 +1,182 @@
+//! A checkpoint and a log that take the place of others of another history, both at once: what a full sync of a replica
+//! leaves.
+//!
+//! ```text
+//!   parts durable ─► MANIFEST.sync ─► the old log goes ─► MANIFEST ─► the new log begins ─► MANIFEST.sync goes
+//!                    └── from here on a start does the rest ([`finish`])
+//! ```
+//!
+//! The old log and the new one use the same sequences for other frames. So neither manifest may ever be found beside the
+//! other one's log: the step that decides is that `MANIFEST.sync` is there, and everything behind it may be done again.
+
+use std::io;
+use std::sync::Arc;
+
+use base::clock::Clock;
+use durability::checkpoint::{CheckpointFault, Manifest, remove_replaced, replace_manifest};
+use durability::log::{Log, Options};
+
+use crate::recovery::Place;
+
+/// A manifest that is about to be in force.
+const DECIDED_NAME: &str = "MANIFEST.sync";
+/// One that is being written.
+const DECIDED_NEW_NAME: &str = "MANIFEST.sync.new";
+/// A manifest is not longer than this.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// Decides that a checkpoint takes the place of everything that is kept. Its parts are durable. Nothing may go before that,
+/// and the old log may not be read any more afterwards.
+///
+/// # Errors
+/// Those of the system: then it may be decided or not, which a start finds out.
+pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
+    let (disk, new) = (&place.disk, place.directory.join(DECIDED_NEW_NAME));
+    match disk.remove(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(&new)?;
+    file.write_at(manifest.encode().as_bytes(), 0)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&new, &place.directory.join(DECIDED_NAME))?;
+    disk.sync_directory(&place.directory)
+}
+
+/// Whether a replacement was [decided](decide) that is not finished.
+#[must_use]
+pub fn is_decided(place: &Place) -> bool {
+    place.disk.open(&place.directory.join(DECIDED_NAME)).is_ok()
+}
+
+/// Does what is left of a replacement that was [decided](decide); whether there was one. Nobody has the log open.
+///
+/// # Errors
+/// Those of the system; it is to be tried again before anything is read.
+pub fn finish(place: &Place, clock: &Arc<dyn Clock>) -> Result<bool, CheckpointFault> {
+    let path = place.directory.join(DECIDED_NAME);
+    let Some(manifest) = decided(place)? else {
+        return Ok(false);
+    };
+    let done = || -> io::Result<()> {
+        place.remove_log()?;
+        replace_manifest(&*place.disk, &place.directory, &manifest)?;
+        if let Some(sequence) = manifest.log_sequence {
+            begin_log(place, clock, sequence)?;
+        }
+        place.disk.remove(&path)?;
+        place.disk.sync_directory(&place.directory)?;
+        remove_replaced(&*place.disk, &place.directory, &manifest)
+    };
+    done().map_err(CheckpointFault::system(&path))?;
+    Ok(true)
+}
+
+/// The manifest that was decided on; none when none was.
+fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
+    let path = place.directory.join(DECIDED_NAME);
+    let file = match place.disk.open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(CheckpointFault::system(&path))?,
+    };
+    let size = file.size().map_err(CheckpointFault::system(&path))?;
+    let mut bytes = vec![0; usize::try_from(size.min(MANIFEST_BYTES_MAX)).unwrap_or(0)];
+    let count = file
+        .read_at(&mut bytes, 0)
+        .map_err(CheckpointFault::system(&path))?;
+    bytes.truncate(count);
+    let manifest = Manifest::decode(&bytes);
+    manifest
+        .map(Some)
+        .map_err(|flaw| CheckpointFault::Manifest { path, flaw })
+}
+
+/// Makes a log that begins at a sequence and has nothing.
+fn begin_log(place: &Place, clock: &Arc<dyn Clock>, sequence: u64) -> io::Result<()> {
+    let options = Options {
+        ring_bytes: 0,
+        // Little is written to it.
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let (disk, clock) = (Arc::clone(&place.disk), Arc::clone(clock));
+    let log = Log::open(disk, clock, &place.log_directory, sequence, options)?;
+    log.close()
+        .map_err(|fault| io::Error::new(fault.kind, fault.text))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use base::clock::ManualClock;
+    use durability::disk::Disk;
+    use durability::log::has_file_of;
+    use durability::simulated::SimulatedDisk;
+
+    use super::*;
+
+    fn place(disk: &SimulatedDisk) -> Place {
+        Place {
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("data/log"),
+        }
+    }
+
+    fn manifest(directory: &str, sequence: u64) -> Manifest {
+        Manifest {
+            generation: sequence,
+            log_sequence: Some(sequence),
+            directory: directory.to_owned(),
+            ..Manifest::default()
+        }
+    }
+
+    /// A power cut at any operation leaves the old checkpoint and the old log, or the new ones.
+    #[test]
+    fn a_power_cut_never_leaves_a_manifest_beside_the_log_of_another() {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(1));
+        let mut operation = 0;
+        loop {
+            let disk = SimulatedDisk::new(operation);
+            let before = place(&disk);
+            disk.create_directory(Path::new("data")).unwrap();
+            begin_log(&before, &clock, 64).unwrap();
+            replace_manifest(&disk, Path::new("data"), &manifest("checkpoint-1-1", 64)).unwrap();
+            disk.settle();
+            let started = disk.operations();
+            disk.cut_power_at(started + operation);
+            let new = manifest("checkpoint-9-1", 8_000);
+            let done = decide(&before, &new).and_then(|()| {
+                let finished = finish(&before, &clock);
+                finished
+                    .map(drop)
+                    .map_err(|fault| io::Error::other(fault.to_string()))
+            });
+            let is_over = !disk.is_off();
+            assert!(is_over == done.is_ok() || disk.is_off());
+            let after = place(&disk.crash(operation + 1));
+            let _finished = finish(&after, &clock).unwrap();
+            let found = after.manifest().unwrap().unwrap();
+            let sequence = found.log_sequence.unwrap();
+            assert!(found == new || sequence == 64, "{found:?}");
+            let has = |at| has_file_of(&*after.disk, &after.log_directory, at).unwrap();
+            assert!(
+                has(sequence),
+                "no log at {sequence} (power cut at {operation})"
+            );
+            assert!(
+                sequence == 64 || !has(64),
+                "the old log is there (power cut at {operation})"
+            );
+            if is_over {
+                assert_eq!(found, new);
+                break;
+            }
+            operation += 1;
+        }
+    }
+}

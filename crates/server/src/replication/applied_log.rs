@@ -1,0 +1,471 @@
+//! The log and the data of a replica: what comes over its own link is appended, applied, rewound and replaced here.
+//!
+//! ```text
+//!   frames ──► Follower::append_frames ──► log ──► cursor ──► Applier ──► store
+//!   blocks ──► part files in a directory of their own ──► loaded ──► the checkpoint in force, a new log behind it
+//! ```
+//!
+//! Invariants
+//!  1. What is applied was appended before, and is the log's beginning up to `applied`.
+//!  2. The checkpoint in force and the log behind it are always those of one history: a full sync replaces both at once
+//!     ([`persistence::replacement`]).
+//!  3. What a rewind takes back is in a file before it is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::os_error::system_reason;
+use durability::checkpoint::{Manifest, free_directory, part_name, remove_checkpoint};
+use durability::disk::DiskFile;
+use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
+use engine::{ServerPort, scripts};
+use persistence::environment::Environment;
+use persistence::recovery::{Onto, Place, load_checkpoint};
+use persistence::rewound;
+use replication::attach::Attach;
+use replication::link::{Block, Full, SyncEnd};
+use replication::replica::OwnLog;
+
+use super::applier::Applier;
+use super::primary_link::BLOCK_BYTES;
+use super::replica_link::ReplicaData;
+use super::terms::{self, Terms};
+
+/// Of a frame that comes in pieces so much is kept until it is whole.
+const FRAME_BYTES_MAX: u64 = 1 << 32;
+/// So much of the log is applied at once.
+const APPLY_BYTES: usize = 256 << 10;
+/// How often it is looked whether the log has room.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// A full sync may be so much longer than twice what was said of it.
+const SLACK_BYTES: u64 = 64 << 20;
+/// A manifest names so many parts at most.
+const PARTS_MAX: usize = 1 << 12;
+
+/// What the data of a replica needs of the server around them.
+pub(crate) trait LogHome: Send + Sync {
+    /// What loading works in.
+    fn env(&self) -> &Arc<Environment>;
+
+    /// Where everything is kept.
+    fn place(&self) -> Place;
+
+    /// The checkpoint in force, if there is one.
+    fn base(&self) -> Option<Manifest>;
+
+    /// The log, which nobody appends to who is not a follower.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn log(&self) -> Result<Arc<Log>, String>;
+
+    /// Puts a checkpoint in force whose parts are durable, and begins the log anew behind it. What was kept before
+    /// goes. The log of before was let go of by the caller.
+    ///
+    /// # Errors
+    /// Why not.
+    fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String>;
+
+    /// The history of the log.
+    fn terms(&self) -> &Terms;
+
+    /// Does something with the server as commands see it.
+    fn with_port(&self, act: &mut dyn FnMut(&mut dyn ServerPort));
+
+    /// Whether nobody waits for this any more.
+    fn is_stopping(&self) -> bool;
+
+    /// So much of a full sync was received.
+    fn note_sync(&self, total: u64, received: u64);
+
+    /// Clients are told that data is being loaded, or no longer.
+    fn set_loading(&self, bytes: Option<u64>);
+}
+
+/// See the module.
+pub(crate) struct AppliedLog<'h> {
+    home: &'h dyn LogHome,
+    applier: Applier,
+    /// None only while the log is replaced, or where that failed.
+    follower: Option<Follower>,
+    applied: u64,
+    applied_unix_ms: u64,
+    /// Effects of an older generation are in the checkpoint that the log goes on from.
+    first_generation: u64,
+    /// The highest that was met.
+    generation: u64,
+    bytes: Vec<u8>,
+    sync: Option<Receiving>,
+}
+
+/// A full sync that is being received.
+struct Receiving {
+    full: Full,
+    /// The directory of its parts, by name.
+    directory: String,
+    part: Option<(u16, Box<dyn DiskFile>)>,
+    /// Of the part that is open: where the next bytes go.
+    offset: u64,
+    parts: u16,
+    bytes: u64,
+}
+
+impl<'h> AppliedLog<'h> {
+    /// The data as they are, all of the log applied.
+    ///
+    /// # Errors
+    /// Why there is no log to append to.
+    pub(crate) fn new(home: &'h dyn LogHome, applier: Applier) -> Result<Self, String> {
+        let log = home.log()?;
+        home.terms().catch_up(&log);
+        let follower = log.follower(FRAME_BYTES_MAX);
+        let follower = follower.ok_or("others append to the log")?;
+        Ok(Self {
+            home,
+            applier,
+            applied: log.tail(),
+            applied_unix_ms: 0,
+            first_generation: home.base().map_or(0, |base| base.generation),
+            generation: home.base().map_or(0, |base| base.generation),
+            follower: Some(follower),
+            bytes: Vec::new(),
+            sync: None,
+        })
+    }
+
+    /// The highest generation of what this node has.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn follower(&mut self) -> Result<&mut Follower, String> {
+        self.follower
+            .as_mut()
+            .ok_or_else(|| "there is no log".to_owned())
+    }
+
+    /// Applies what the log has from `applied` on.
+    fn apply_log(&mut self, log: &Arc<Log>, notes_terms: bool) -> Result<(), String> {
+        let mut cursor = log.cursor();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let mut piece = Vec::new();
+        let done = loop {
+            let from = self.applied + bytes.len() as u64;
+            let max = if bytes.is_empty() {
+                APPLY_BYTES
+            } else {
+                READ_BYTES_MAX
+            };
+            match cursor.read(from, max, &mut piece) {
+                Read::Frames { .. } if bytes.is_empty() => std::mem::swap(&mut bytes, &mut piece),
+                Read::Frames { .. } => bytes.extend_from_slice(&piece),
+                Read::AtTail => break Ok(()),
+                Read::Lapped { oldest } => break Err(format!("the log begins at {oldest}")),
+                Read::Damaged(error) => break Err(error.to_string()),
+            }
+            let length = frame_bytes(&bytes).unwrap_or(u64::MAX);
+            if length <= bytes.len() as u64 {
+                if let Err(reason) = self.apply_bytes(&bytes, notes_terms) {
+                    break Err(reason);
+                }
+                bytes.clear();
+            }
+        };
+        bytes.clear();
+        bytes.shrink_to(2 * APPLY_BYTES);
+        self.bytes = bytes;
+        done
+    }
+
+    fn apply_bytes(&mut self, bytes: &[u8], notes_terms: bool) -> Result<(), String> {
+        let (home, first) = (self.home, self.applied);
+        let mut done = Ok(());
+        home.with_port(&mut |server| {
+            done = frames(first, bytes)
+                .try_for_each(|frame| {
+                    if notes_terms {
+                        home.terms().note(&frame);
+                    }
+                    for effect in frame.effects() {
+                        self.generation = self.generation.max(effect.generation);
+                    }
+                    self.applier.frame(&frame, self.first_generation, server)?;
+                    self.applied = frame.sequence + frame.length;
+                    self.applied_unix_ms = frame.unix_ms;
+                    Ok(())
+                })
+                .and_then(|()| self.applier.flush(server));
+        });
+        self.applier.store().tell_memory();
+        done
+    }
+
+    /// Has the store hold what a checkpoint holds, and nothing else.
+    fn load(&mut self, manifest: &Manifest) -> Result<(), String> {
+        let (home, env) = (self.home, self.home.env());
+        let databases = env.store.databases();
+        if let Some((database, _)) = manifest.databases.range(databases..).next() {
+            return Err(format!(
+                "there are keys in database {database}, and only {databases} databases (directive databases)"
+            ));
+        }
+        let applier = &mut self.applier;
+        home.with_port(&mut |server| {
+            applier.store().exclusive(|handle| {
+                server.tell_flush(handle);
+                handle.flush(None);
+            });
+        });
+        let installed = scripts::install(&env.settings, &manifest.libraries);
+        installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
+        let threads = env.threads.max(1);
+        load_checkpoint(env, &home.place(), manifest, threads, Onto::Empty)
+            .map_err(|fault| fault.to_string())
+    }
+
+    /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has behind it.
+    fn reload(&mut self, log: &Arc<Log>, base: &Manifest) -> Result<(), String> {
+        let from = base
+            .log_sequence
+            .ok_or("no log goes on from the checkpoint")?;
+        self.home.set_loading(Some(base.bytes()));
+        let loaded = self.load(base).and_then(|()| {
+            self.applied = from;
+            self.first_generation = base.generation;
+            self.apply_log(log, false)
+        });
+        self.home.set_loading(None);
+        loaded
+    }
+
+    fn has_keys(&mut self) -> bool {
+        let handle = self.applier.store();
+        let databases = handle.store().databases();
+        (0..databases).any(|database| handle.len(database) > 0)
+    }
+
+    fn receive(&mut self, block: &Block<'_>) -> Result<(), String> {
+        let place = self.home.place();
+        let sync = self.sync.as_mut().ok_or("no full sync goes on")?;
+        let is_next = match &sync.part {
+            Some((part, _)) => block.part == *part,
+            None => block.part == sync.parts,
+        };
+        let at = u64::from(block.number) * BLOCK_BYTES as u64;
+        if sync.part.is_none() && is_next {
+            let name = part_name(block.part.into());
+            let path = place.directory.join(&sync.directory).join(name);
+            let file = place
+                .disk
+                .create(&path)
+                .map_err(|error| system_reason(&error))?;
+            sync.part = Some((block.part, file));
+            sync.offset = 0;
+        }
+        let Some((_, file)) = sync.part.as_ref().filter(|_| is_next && at == sync.offset) else {
+            return Err("a piece of a part is missing".to_owned());
+        };
+        let written = file.write_at(block.bytes, sync.offset);
+        written.map_err(|error| system_reason(&error))?;
+        // A primary that never ends does not fill the disk.
+        if sync.bytes
+            > sync
+                .full
+                .bytes
+                .saturating_mul(2)
+                .saturating_add(SLACK_BYTES)
+        {
+            return Err("more comes than the primary said".to_owned());
+        }
+        sync.offset += block.bytes.len() as u64;
+        sync.bytes += block.bytes.len() as u64;
+        self.home.note_sync(sync.full.bytes, sync.bytes);
+        Ok(())
+    }
+
+    fn finish_part(&mut self, part: u16) -> Result<(), String> {
+        let sync = self.sync.as_mut().ok_or("no full sync goes on")?;
+        let Some((_, file)) = sync.part.take().filter(|(open, _)| *open == part) else {
+            return Err("a part ends that did not begin".to_owned());
+        };
+        file.sync().map_err(|error| system_reason(&error))?;
+        sync.parts += 1;
+        Ok(())
+    }
+
+    fn finish_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
+        let sync = self.sync.take().ok_or("no full sync goes on")?;
+        let place = self.home.place();
+        let directory = place.directory.join(&sync.directory);
+        let synced = place.disk.sync_directory(&directory);
+        let synced = synced.and_then(|()| place.disk.sync_directory(&place.directory));
+        synced.map_err(|error| system_reason(&error))?;
+        let (manifest, lineage) = split_manifest(end.manifest)?;
+        let is_expected = manifest.log_sequence == Some(sync.full.log_from)
+            && manifest.generation == sync.full.generation
+            && manifest.parts.len() == usize::from(sync.parts)
+            && manifest.parts.len() <= PARTS_MAX
+            && (manifest.parts.iter().enumerate()).all(|(number, part)| {
+                u32::try_from(number).is_ok_and(|it| part.name == part_name(it))
+            });
+        if !is_expected {
+            return Err("the manifest is of another checkpoint".to_owned());
+        }
+        let manifest = Manifest {
+            directory: sync.directory,
+            ..manifest
+        };
+        let kept = terms::keep(&place, &manifest, lineage);
+        kept.map_err(|error| system_reason(&error))?;
+        self.home.set_loading(Some(manifest.bytes()));
+        let replaced = self.load(&manifest).and_then(|()| {
+            // Nobody reads or appends to the log of before any more.
+            self.follower = None;
+            self.home.replace(&manifest)
+        });
+        self.home.set_loading(None);
+        let log = replaced?;
+        self.follower = log.follower(FRAME_BYTES_MAX);
+        self.applied = log.tail();
+        self.first_generation = manifest.generation;
+        self.generation = self.generation.max(manifest.generation);
+        let known = terms::parse(lineage).unwrap_or_default();
+        self.home.terms().begin(known, log.tail());
+        self.follower().map(|_| ())
+    }
+
+    fn forget_sync(&mut self) {
+        if let Some(sync) = self.sync.take() {
+            let place = self.home.place();
+            // What is left is removed with the next checkpoint.
+            let _left = remove_checkpoint(&*place.disk, &place.directory.join(sync.directory));
+        }
+    }
+}
+
+/// The manifest of a full sync, and the terms behind it.
+fn split_manifest(bytes: &[u8]) -> Result<(Manifest, &str), String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let end = text.find("\nend ").and_then(|at| {
+        let rest = &text[at + 1..];
+        rest.find('\n').map(|line| at + 1 + line + 1)
+    });
+    let (manifest, lineage) = text.split_at(end.ok_or("the manifest is cut off")?);
+    let manifest = Manifest::decode(manifest.as_bytes()).map_err(|flaw| flaw.to_string())?;
+    if terms::parse(lineage).is_none() {
+        return Err("the terms of the log are malformed".to_owned());
+    }
+    Ok((manifest, lineage))
+}
+
+impl ReplicaData for AppliedLog<'_> {
+    fn attach(&mut self) -> Attach {
+        let log = self.log();
+        let lineage = self.home.terms().lineage();
+        let start = lineage.last().map_or(0, |term| term.start);
+        Attach {
+            // A term that is not in the log any more begins at its end at most.
+            end: log.appended.max(start),
+            durable: log.durable.min(log.appended),
+            has_data: self.has_keys(),
+            lineage,
+            may_discard: false,
+            is_damaged: self.follower.is_none(),
+        }
+    }
+
+    fn log(&self) -> OwnLog {
+        let Some(follower) = &self.follower else {
+            return OwnLog::default();
+        };
+        let log = follower.log();
+        let appended = log.tail();
+        OwnLog {
+            appended,
+            durable: log.durable().min(appended),
+            applied: self.applied.min(appended),
+        }
+    }
+
+    fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
+        let home = self.home;
+        let follower = self.follower()?;
+        while !follower.log().has_room() {
+            if home.is_stopping() {
+                return Err("the server stops".to_owned());
+            }
+            std::thread::sleep(ROOM_LOOK);
+        }
+        let tail = follower
+            .append_frames(first, bytes)
+            .map_err(|error| error.to_string())?;
+        let written = follower.log().write_out(tail);
+        written.map_err(|fault| fault.to_string())
+    }
+
+    fn apply(&mut self) -> Result<(), String> {
+        let log = Arc::clone(self.follower()?.log());
+        self.apply_log(&log, true)
+    }
+
+    fn applied_unix_ms(&self) -> u64 {
+        self.applied_unix_ms
+    }
+
+    fn rewind(&mut self, to: u64) -> Result<(), String> {
+        let base = self.home.base();
+        let base = base.filter(|base| base.log_sequence.is_some_and(|from| from <= to));
+        let place = self.home.place();
+        let log = Arc::clone(self.follower()?.log());
+        let kept = rewound::suffix(&log, &place, &self.home.env().clock, to)?;
+        self.home.env().log.warning(format_args!(
+            "{kept}; the log is truncated at sequence {to}"
+        ));
+        let base = base.ok_or("no checkpoint of its own is from before the fork")?;
+        self.follower()?
+            .truncate(to)
+            .map_err(|error| error.to_string())?;
+        self.home.terms().truncate(to);
+        self.reload(&log, &base)
+    }
+
+    fn begin_sync(&mut self, full: &Full) -> Result<(), String> {
+        self.forget_sync();
+        let place = self.home.place();
+        let directory = free_directory(&*place.disk, &place.directory, full.generation);
+        let directory = directory.map_err(|error| system_reason(&error))?;
+        let made = place
+            .disk
+            .create_directory(&place.directory.join(&directory));
+        made.map_err(|error| system_reason(&error))?;
+        self.sync = Some(Receiving {
+            full: *full,
+            directory,
+            part: None,
+            offset: 0,
+            parts: 0,
+            bytes: 0,
+        });
+        self.home.note_sync(full.bytes, 0);
+        Ok(())
+    }
+
+    fn block(&mut self, block: &Block<'_>) -> Result<(), String> {
+        self.receive(block)
+    }
+
+    fn end_part(&mut self, end: &Block<'_>) -> Result<(), String> {
+        self.finish_part(end.part)
+    }
+
+    fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
+        self.finish_sync(end)
+    }
+
+    fn forget_piece(&mut self) {
+        self.forget_sync();
+        if let Some(follower) = &mut self.follower {
+            follower.forget_piece();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Applies frames of a primary's log to the store of a server that serves readers meanwhile.
+//!
+//! It is what `persistence`'s `Replayer` is at a start, with others in the store: listeners are told (WATCH, tracking,
+//! keyspace events, clients that wait for keys), and what a frame holds together becomes visible at once.
+//!
+//! Invariants
+//!  1. Time stands still, at 0: nothing is due for what is applied; that a key is over is the primary's to say.
+//!  2. Memory is not limited, and nothing is stated to a log: the log has the frame already.
+//!  3. Frames are applied in their order. A group is run as a transaction, so readers see all of it or nothing.
+//!  4. None of our own commands fails, or the store is not what it was at the primary: the first that does is told, and
+//!     nothing is applied after it.
+
+use std::sync::Arc;
+
+use base::clock::ManualClock;
+use base::random::Prng;
+use durability::log::{Effect, Frame};
+use engine::{
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table,
+    Waiters,
+};
+use persistence::replay;
+use protocol::{Batch, ReplyBuffer};
+use store::{DatabaseId, Handle};
+
+/// Commands of so many bytes are applied together.
+const BATCH_BYTES: usize = 32 << 10;
+/// Places in a batch are of 32 bits.
+const PLACES_MAX: usize = u32::MAX as usize - 2;
+/// So much of an error's text is told.
+const TOLD_BYTES_MAX: usize = 200;
+
+/// See the module.
+pub(crate) struct Applier {
+    engine: Engine,
+    counters: Arc<EngineCounters>,
+    session: Session,
+    databases: DatabaseId,
+    /// What waits to be applied, about the session's database.
+    bytes: Vec<u8>,
+    batch: Batch,
+    output: ReplyBuffer,
+    errors_seen: u64,
+}
+
+impl Applier {
+    /// One that applies through `handle`, as a server with these settings would.
+    pub(crate) fn new(
+        table: &'static Table,
+        mut handle: Handle,
+        waiters: &Arc<Waiters>,
+        like: &Settings,
+    ) -> Self {
+        handle.set_unlimited(true);
+        let databases = handle.store().databases();
+        let clock = Arc::new(ManualClock::at_unix_ms(0));
+        let settings = Arc::new(replay::settings(like));
+        let engine = Engine::new(table, handle, settings, clock, Prng::from_os())
+            .among(Arc::clone(waiters))
+            .of_log();
+        let address = || String::from("primary");
+        let client = ClientRecord::new(0, address(), address(), 0, -1, 0);
+        Self {
+            counters: engine.counters(),
+            engine,
+            session: Session::new(Arc::new(client), true),
+            databases,
+            bytes: Vec::with_capacity(2 * BATCH_BYTES),
+            batch: Batch::new(),
+            output: ReplyBuffer::new(),
+            errors_seen: 0,
+        }
+    }
+
+    /// Applies a frame soon, or with [`Applier::flush`]; effects of a generation below `first_generation` are in the
+    /// store already.
+    pub(crate) fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        first_generation: u64,
+        server: &mut dyn ServerPort,
+    ) -> Result<(), String> {
+        let mut effects = frame
+            .effects()
+            .filter(|effect| effect.generation >= first_generation);
+        let Some(first) = effects.next() else {
+            return Ok(());
+        };
+        let Some(second) = effects.next() else {
+            self.select(first.database, server)?;
+            return self.effect(&first, server);
+        };
+        self.select(first.database, server)?;
+        self.command(&[b"MULTI"], server)?;
+        let mut database = first.database;
+        for effect in [first, second].into_iter().chain(effects) {
+            if effect.database != database {
+                self.check(effect.database)?;
+                database = effect.database;
+                self.command(&[b"SELECT", database.to_string().as_bytes()], server)?;
+            }
+            self.effect(&effect, server)?;
+        }
+        self.command(&[b"EXEC"], server)?;
+        self.flush(server)
+    }
+
+    /// Applies what waits.
+    pub(crate) fn flush(&mut self, server: &mut dyn ServerPort) -> Result<(), String> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let count = self.batch.len();
+        let (executed, next) = self.engine.run_batch(
+            &mut self.session,
+            server,
+            (&self.batch, &self.bytes),
+            &mut self.output,
+        );
+        self.batch.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * BATCH_BYTES);
+        let failed = self.counters.errors_count() != self.errors_seen;
+        let told = failed.then(|| first_error(&self.output.to_vec()));
+        self.output.clear();
+        if let Some(reason) = told {
+            self.errors_seen = self.counters.errors_count();
+            return Err(format!("a command of the primary fails: {reason}"));
+        }
+        if executed != count || next != Next::Read {
+            return Err("what the primary sent is no command".to_owned());
+        }
+        self.engine.serve(server);
+        Ok(())
+    }
+
+    /// The handle that changes are made through.
+    pub(crate) fn store(&mut self) -> &mut Handle {
+        self.engine.store()
+    }
+
+    fn check(&self, database: DatabaseId) -> Result<(), String> {
+        let databases = self.databases;
+        if database < databases {
+            return Ok(());
+        }
+        Err(format!(
+            "a command is about database {database}, and there are {databases} (directive databases)"
+        ))
+    }
+
+    fn select(&mut self, database: DatabaseId, server: &mut dyn ServerPort) -> Result<(), String> {
+        // A transaction may have left the session in another one.
+        if database != self.session.database {
+            self.flush(server)?;
+            self.check(database)?;
+            self.session.select(database);
+        }
+        Ok(())
+    }
+
+    fn effect(&mut self, effect: &Effect<'_>, server: &mut dyn ServerPort) -> Result<(), String> {
+        let (batch, mut told) = (&mut self.batch, 0);
+        effect.parts.copy_to(&mut self.bytes, |start, len| {
+            batch.add_argument(start, len);
+            told += 1;
+        });
+        if told != effect.parts.len() || told == 0 {
+            return Err("a command of the log is cut off".to_owned());
+        }
+        self.end(told, server)
+    }
+
+    fn command(&mut self, parts: &[&[u8]], server: &mut dyn ServerPort) -> Result<(), String> {
+        for part in parts {
+            self.batch.add_argument(self.bytes.len(), part.len());
+            self.bytes.extend_from_slice(part);
+        }
+        self.end(parts.len(), server)
+    }
+
+    fn end(&mut self, count: usize, server: &mut dyn ServerPort) -> Result<(), String> {
+        if self.bytes.len() > PLACES_MAX {
+            return Err("a command is too long".to_owned());
+        }
+        self.batch.end_added(count, &self.bytes);
+        if self.batch.len() == BATCH_MAX || self.bytes.len() >= BATCH_BYTES {
+            return self.flush(server);
+        }
+        Ok(())
+    }
+}
+
+/// The first error among replies.
+fn first_error(replies: &[u8]) -> String {
+    let lines = replies.split(|&byte| byte == b'\n');
+    let error = lines.into_iter().find_map(|line| line.strip_prefix(b"-"));
+    let error = error.unwrap_or(b"unknown");
+    let shown = &error[..error.len().min(TOLD_BYTES_MAX)];
+    shown.trim_ascii_end().escape_ascii().to_string()
+}

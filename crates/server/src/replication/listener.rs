@@ -1,0 +1,102 @@
+//! The port of the own link: one thread that accepts, and hands each connection to threads of its own.
+//!
+//! Without a secret it is bound to the loopback addresses alone. Beyond them a peer needs the secret, and what is sent is
+//! not encrypted yet: it takes `repl-link-plaintext yes` to open the port to other machines.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::primary_link::PrimaryLinks;
+use super::session::conduit;
+
+/// How long is waited behind an error of `accept` (no descriptors), and how often it is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The sockets that links are accepted from.
+pub(crate) struct Listeners {
+    listeners: Vec<TcpListener>,
+    /// The port of all of them.
+    pub(crate) port: u16,
+}
+
+/// Who may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Processes of this machine.
+    Loopback,
+    /// Everybody who knows the secret.
+    Everybody,
+}
+
+impl Listeners {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// Those of the system; where there is no IPv6, IPv4 is enough.
+    pub(crate) fn open(port: u16, reach: Reach) -> io::Result<Self> {
+        let addresses: [IpAddr; 2] = match reach {
+            Reach::Loopback => [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            // One socket takes both.
+            Reach::Everybody => [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
+        };
+        let bound: Vec<io::Result<TcpListener>> = addresses
+            .into_iter()
+            .map(|address| TcpListener::bind(SocketAddr::new(address, port)))
+            .collect();
+        let (mut listeners, mut refused) = (Vec::new(), None);
+        for one in bound {
+            match one {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    listeners.push(listener);
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        match (listeners.is_empty(), refused) {
+            (true, Some(error)) => Err(error),
+            _ => Ok(Self { listeners, port }),
+        }
+    }
+
+    /// Accepts links until `stop` is set.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one thread that accepts links"
+    )]
+    pub(crate) fn serve(self, links: Arc<PrimaryLinks>, stop: Arc<AtomicBool>) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("link-listen".into());
+        thread.spawn(move || {
+            while !stop.load(Ordering::Acquire) {
+                if !self.accept(&links) {
+                    std::thread::sleep(LOOK);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Takes what waits; whether anything did.
+    fn accept(&self, links: &Arc<PrimaryLinks>) -> bool {
+        let mut any = false;
+        for listener in &self.listeners {
+            let Ok((stream, address)) = listener.accept() else {
+                continue;
+            };
+            any = true;
+            if !links.has_room() {
+                continue;
+            }
+            let served = stream
+                .set_nonblocking(false)
+                .and_then(|()| conduit(stream))
+                .and_then(|conduit| links.serve(conduit, address.to_string()));
+            // It is closed then, and comes again.
+            let _refused = served;
+        }
+        any
+    }
+}

@@ -1,0 +1,705 @@
+//! The primary's end of its links: two threads a link, and the one state machine of all of them.
+//!
+//! ```text
+//!   replica ─► reader thread ─ attach, ack ─► Primary (one lock, held for a step) ─ actions ─► outbox
+//!                                                                                      │
+//!   replica ◄─ sender thread ◄── pieces of the log, by its own cursor ◄────────────────┘
+//!                             ◄── part files of a checkpoint
+//! ```
+//!
+//! A sender holds a cursor and one piece of at most 256 KiB. It blocks in the socket of its own replica and nowhere else: a
+//! replica that stands still costs two threads that sleep, and nobody waits for it. Nothing of the log waits in memory for a
+//! replica; one that the log does not reach back to any more is given a full sync, over the same link.
+//!
+//! An acknowledgement is taken by the reader at once, while the sender may be blocked.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use durability::checkpoint::Manifest;
+use durability::disk::Disk;
+use durability::log::{Cursor, Log, Read};
+use replication::attach::FullReason;
+use replication::link::{Ack, Block, Full, Hello, Message, Source, SyncEnd};
+use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
+use replication::{PrimaryLog, Refusal};
+
+use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Writer, welcome};
+
+/// Bytes of a part file that go in one message.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+/// How long a sender sleeps at most.
+const TICK: Duration = Duration::from_millis(100);
+/// Links at once, those that have not proved themselves included.
+pub(crate) const LINKS_MAX: usize = 256;
+
+/// What the links of a primary need of the server.
+pub(crate) trait PrimaryHome: Send + Sync {
+    /// Who this node is, and the key of its links.
+    fn identity(&self) -> Identity;
+
+    /// The log that is sent; none where none can be had just now.
+    fn log(&self) -> Option<Arc<Log>>;
+
+    /// What this node has, for who attaches. Its term frame is durable when this returns.
+    ///
+    /// # Errors
+    /// Why nobody can be answered now: the link is closed, and the replica tries again.
+    fn view(&self) -> Result<PrimaryLog, String>;
+
+    /// A checkpoint that the log goes on from: the one in force, or a new one.
+    ///
+    /// # Errors
+    /// Why there is none: the link is closed, and the replica tries again.
+    fn full_copy(&self, reason: FullReason) -> Result<FullCopy, String>;
+
+    /// A replica came. What becomes of it is told to what this gives.
+    fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer>;
+
+    /// `repl-timeout`.
+    fn timeout_ms(&self) -> u64;
+
+    /// Milliseconds since 1970 UTC.
+    fn now_ms(&self) -> u64;
+
+    /// A line for the operator.
+    fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
+}
+
+/// Ends a link.
+pub(crate) type Kill = Box<dyn Fn() + Send + Sync>;
+
+/// Who is told what becomes of one replica.
+pub(crate) trait Observer: Send + Sync {
+    fn stage(&self, stage: Stage);
+    fn acked(&self, ack: &Ack);
+    fn sent(&self, sequence: u64);
+}
+
+/// A checkpoint that is sent, and what keeps it and the log behind it while it is.
+pub(crate) struct FullCopy {
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Where the directory of the manifest is.
+    pub(crate) directory: PathBuf,
+    pub(crate) manifest: Manifest,
+    /// The terms that begin below its sequence, as text.
+    pub(crate) terms: String,
+    pub(crate) source: Source,
+    /// What keeps the log from its sequence on, until all of it was sent.
+    pub(crate) _pin: Box<dyn Any + Send>,
+}
+
+/// All links of this node to replicas of its own.
+pub(crate) struct PrimaryLinks {
+    home: Arc<dyn PrimaryHome>,
+    hub: Mutex<Hub>,
+    next: AtomicU64,
+    /// Links whose peers have not proved themselves, too.
+    count: AtomicU64,
+    syncs: AtomicU64,
+    stopping: AtomicBool,
+}
+
+struct Hub {
+    primary: Primary,
+    /// It may answer: there is a term.
+    is_open: bool,
+    links: BTreeMap<LinkId, Arc<Outbox>>,
+}
+
+/// What a sender is to do.
+struct Outbox {
+    waiting: Mutex<Waiting>,
+    woken: Condvar,
+    conduit: Arc<dyn Conduit>,
+    heard_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    actions: VecDeque<Action<'static>>,
+    has_news: bool,
+    is_closed: bool,
+}
+
+impl Outbox {
+    fn put(&self, actions: Vec<Action<'static>>) {
+        if !actions.is_empty() {
+            lock(&self.waiting).actions.extend(actions);
+            self.woken.notify_one();
+        }
+    }
+
+    fn wake(&self) {
+        lock(&self.waiting).has_news = true;
+        self.woken.notify_one();
+    }
+
+    fn close(&self) {
+        lock(&self.waiting).is_closed = true;
+        self.woken.notify_one();
+        self.conduit.end();
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.waiting).is_closed
+    }
+
+    /// What is to be done; nothing when it is only that time passed or that there is more log. None at the end.
+    fn take(&self) -> Option<VecDeque<Action<'static>>> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.actions.is_empty() && !waiting.has_news && !waiting.is_closed {
+            let woken = self.woken.wait_timeout(waiting, TICK);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiting.has_news = false;
+        (!waiting.is_closed).then(|| std::mem::take(&mut waiting.actions))
+    }
+}
+
+impl PrimaryLinks {
+    /// No links; nobody is answered before [`PrimaryLinks::begin_term`].
+    pub(crate) fn new(home: Arc<dyn PrimaryHome>) -> Arc<Self> {
+        Arc::new(Self {
+            home,
+            hub: Mutex::new(Hub {
+                primary: Primary::new(0, Times::default()),
+                is_open: false,
+                links: BTreeMap::new(),
+            }),
+            next: AtomicU64::new(1),
+            count: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Answers replicas in a term from now on. Links of another term end: their replicas attach again.
+    pub(crate) fn begin_term(&self, term: u64) {
+        let mut hub = lock(&self.hub);
+        if hub.is_open && hub.primary.term() == term {
+            return;
+        }
+        let times = Times {
+            timeout_ms: self.home.timeout_ms(),
+            ..Times::default()
+        };
+        hub.primary = Primary::new(term, times);
+        hub.is_open = true;
+        Self::close_all(&mut hub);
+    }
+
+    /// Ends all links, and answers nobody until the next term begins: what this node has is being replaced.
+    pub(crate) fn end_term(&self) {
+        let mut hub = lock(&self.hub);
+        hub.is_open = false;
+        Self::close_all(&mut hub);
+    }
+
+    fn close_all(hub: &mut Hub) {
+        for (id, outbox) in std::mem::take(&mut hub.links) {
+            hub.primary.on_closed(id);
+            outbox.close();
+        }
+    }
+
+    /// Ends everything, for good.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.end_term();
+    }
+
+    /// Whether another link may be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.count.load(Ordering::Relaxed) < LINKS_MAX as u64
+    }
+
+    /// Serves a connection on threads of its own.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    #[allow(clippy::disallowed_methods, reason = "the threads of one link")]
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        conduit: Arc<dyn Conduit>,
+        address: String,
+    ) -> io::Result<()> {
+        let counted = Counted::new(self);
+        let links = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("link-in".into());
+        let _detached: JoinHandle<()> = thread.spawn(move || {
+            let _counted = counted;
+            links.run(conduit, &address);
+        })?;
+        Ok(())
+    }
+
+    /// The reading thread of a link.
+    fn run(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: &str) {
+        let session = match welcome(conduit, &self.home.identity()) {
+            Ok(session) => session,
+            Err(fault) => {
+                let is_warning = matches!(fault, LinkFault::Secret | LinkFault::Version { .. });
+                self.home.tell(
+                    is_warning,
+                    format_args!("A replication link from {address} was refused: {fault}"),
+                );
+                return;
+            }
+        };
+        let Session {
+            conduit,
+            mut reader,
+            writer,
+            peer,
+        } = session;
+        // A log that has no term begins one now; nobody is answered without.
+        if let Err(reason) = self.home.view() {
+            self.home.tell(
+                false,
+                format_args!("The link to replica {address} waits: {reason}"),
+            );
+            return;
+        }
+        let outbox = Arc::new(Outbox {
+            waiting: Mutex::default(),
+            woken: Condvar::new(),
+            conduit,
+            heard_ms: AtomicU64::new(self.home.now_ms()),
+        });
+        let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
+        {
+            let mut hub = lock(&self.hub);
+            if !hub.is_open || self.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            hub.primary.on_connected(id, self.home.now_ms());
+            hub.links.insert(id, Arc::clone(&outbox));
+        }
+        let kill: Kill = {
+            let outbox = Arc::downgrade(&outbox);
+            Box::new(move || {
+                if let Some(outbox) = Weak::upgrade(&outbox) {
+                    outbox.close();
+                }
+            })
+        };
+        let observer: Arc<dyn Observer> = self.home.observe(&peer, address, kill).into();
+        let sender = Sender {
+            links: Arc::clone(self),
+            id,
+            outbox: Arc::clone(&outbox),
+            writer,
+            observer: Arc::clone(&observer),
+            log: None,
+            bytes: Vec::new(),
+            stage: None,
+            address: address.to_owned(),
+        };
+        self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the threads of one link")]
+    fn run_both(
+        &self,
+        id: LinkId,
+        outbox: &Arc<Outbox>,
+        (reader, sender): (&mut Reader, Sender),
+        observer: &dyn Observer,
+        address: &str,
+    ) {
+        let thread = std::thread::Builder::new().name("link-out".into());
+        let ended = match thread.spawn(move || sender.run()) {
+            Ok(sending) => {
+                let ended = self.read(id, reader, outbox, observer);
+                outbox.close();
+                let _panicked = sending.join();
+                ended
+            }
+            Err(error) => Err(error.into()),
+        };
+        let mut hub = lock(&self.hub);
+        hub.primary.on_closed(id);
+        hub.links.remove(&id);
+        drop(hub);
+        if let Err(fault) = ended
+            && !self.stopping.load(Ordering::Acquire)
+        {
+            self.home.tell(
+                false,
+                format_args!("The link to replica {address} ended: {fault}"),
+            );
+        }
+    }
+
+    fn read(
+        &self,
+        id: LinkId,
+        reader: &mut Reader,
+        outbox: &Outbox,
+        observer: &dyn Observer,
+    ) -> Result<(), LinkFault> {
+        while !outbox.is_closed() {
+            let message = match reader.next()? {
+                Received::Message(message) => message,
+                Received::Unknown | Received::Nothing => continue,
+            };
+            let now_ms = self.home.now_ms();
+            outbox.heard_ms.store(now_ms, Ordering::Relaxed);
+            // Found out with nothing locked: it may wait for the disk.
+            let view = match message {
+                Message::Attach(..) => self.home.view().map_err(io::Error::other)?,
+                _ => PrimaryLog::default(),
+            };
+            let ack = match &message {
+                Message::Ack(ack) => Some(*ack),
+                _ => None,
+            };
+            let mut hub = lock(&self.hub);
+            if !hub.links.contains_key(&id) {
+                return Ok(());
+            }
+            let actions = hub.primary.on_message(id, message, &view, now_ms);
+            let counts = ack.filter(|ack| {
+                hub.primary.term() == ack.term && hub.primary.stage(id) == Some(Stage::Streaming)
+            });
+            drop(hub);
+            outbox.put(actions);
+            if let Some(ack) = counts {
+                observer.acked(&ack);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts a link as long as its thread lives.
+struct Counted(Arc<PrimaryLinks>);
+
+impl Counted {
+    fn new(links: &Arc<PrimaryLinks>) -> Self {
+        links.count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(links))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The sending thread of a link.
+struct Sender {
+    links: Arc<PrimaryLinks>,
+    id: LinkId,
+    outbox: Arc<Outbox>,
+    writer: Writer,
+    observer: Arc<dyn Observer>,
+    /// The log that is read, and what wakes this thread when it grows.
+    log: Option<Reading>,
+    bytes: Vec<u8>,
+    stage: Option<Stage>,
+    address: String,
+}
+
+struct Reading {
+    log: Arc<Log>,
+    cursor: Cursor,
+    waker: durability::log::Waker,
+}
+
+impl Sender {
+    fn run(mut self) {
+        if let Err(fault) = self.work()
+            && !self.outbox.is_closed()
+        {
+            let address = &self.address;
+            self.links.home.tell(
+                false,
+                format_args!("The link to replica {address} ended: {fault}"),
+            );
+        }
+        self.outbox.close();
+    }
+
+    fn work(&mut self) -> Result<(), LinkFault> {
+        while let Some(actions) = self.outbox.take() {
+            for action in actions {
+                self.perform(action)?;
+            }
+            self.look_for_log()?;
+            let now_ms = self.links.home.now_ms();
+            let due = self.with_primary(|primary, id| primary.on_tick_of(id, now_ms));
+            for action in due.unwrap_or_default() {
+                self.perform(action)?;
+            }
+            self.tell_stage();
+        }
+        Ok(())
+    }
+
+    /// Does a step of the state machine; none once the link is not one of it any more.
+    fn with_primary<R>(&self, step: impl FnOnce(&mut Primary, LinkId) -> R) -> Option<R> {
+        let mut hub = lock(&self.links.hub);
+        hub.links
+            .contains_key(&self.id)
+            .then(|| step(&mut hub.primary, self.id))
+    }
+
+    fn tell_stage(&mut self) {
+        let stage = self.with_primary(|primary, id| primary.stage(id)).flatten();
+        if let Some(now) = stage
+            && stage != self.stage
+        {
+            self.stage = stage;
+            self.observer.stage(now);
+        }
+    }
+
+    /// The log that is sent now, and a cursor in it.
+    fn reading(&mut self) -> Result<&mut Reading, LinkFault> {
+        let log = self.links.home.log();
+        let log = log.ok_or_else(|| io::Error::other("there is no log just now"))?;
+        match &mut self.log {
+            Some(reading) if Arc::ptr_eq(&reading.log, &log) => {}
+            slot => {
+                let outbox = Arc::downgrade(&self.outbox);
+                let waker = log.on_appended(move || {
+                    if let Some(outbox) = Weak::upgrade(&outbox) {
+                        outbox.wake();
+                    }
+                });
+                *slot = Some(Reading {
+                    cursor: log.cursor(),
+                    waker,
+                    log,
+                });
+            }
+        }
+        self.log.as_mut().ok_or(LinkFault::Closed)
+    }
+
+    /// Sends what the log has more, if the replica is sent the log.
+    fn look_for_log(&mut self) -> Result<(), LinkFault> {
+        let stage = self.with_primary(|primary, id| primary.stage(id)).flatten();
+        let is_sent_log = matches!(
+            stage,
+            Some(Stage::Sending { .. } | Stage::Finishing { .. } | Stage::Streaming)
+        );
+        if !is_sent_log {
+            return Ok(());
+        }
+        let reading = self.reading()?;
+        reading.waker.arm();
+        let end = reading.log.tail_complete();
+        let next = self.with_primary(|primary, id| primary.on_log_of(id, end));
+        match next.flatten() {
+            Some(action) => self.perform(action),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&mut self, message: &Message<'_>) -> Result<(), LinkFault> {
+        let (links, outbox) = (&self.links, &self.outbox);
+        let timeout_ms = links.home.timeout_ms();
+        self.writer.send(message, &|| {
+            let heard_ms = outbox.heard_ms.load(Ordering::Relaxed);
+            !outbox.is_closed() && links.home.now_ms().saturating_sub(heard_ms) < timeout_ms
+        })
+    }
+
+    fn perform(&mut self, action: Action<'static>) -> Result<(), LinkFault> {
+        let mut next = Some(action);
+        while let Some(action) = next.take() {
+            match action {
+                Action::Send(_, message) => {
+                    if let Message::Refuse(refusal) = &message {
+                        self.tell_refused(*refusal);
+                    }
+                    self.send(&message)?;
+                }
+                Action::Read {
+                    from, bytes_max, ..
+                } => next = self.send_piece(from, bytes_max)?,
+                Action::BeginSync { reason, .. } => self.send_copy(reason)?,
+                Action::Close(_, CloseReason::Silent) => return Err(LinkFault::Silent),
+                Action::Close(_, reason) => {
+                    let text = format!("{reason:?}").to_lowercase();
+                    return Err(io::Error::other(text).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_refused(&self, refusal: Refusal) {
+        let address = &self.address;
+        self.links.home.tell(
+            true,
+            format_args!("Replica {address} is refused: {refusal}"),
+        );
+    }
+
+    /// Reads a piece of the log and sends it; what comes next.
+    fn send_piece(
+        &mut self,
+        from: u64,
+        bytes_max: u64,
+    ) -> Result<Option<Action<'static>>, LinkFault> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let reading = self.reading()?;
+        let read = reading.cursor.read(from, max, &mut bytes);
+        let end = reading.log.tail_complete();
+        let now_ms = self.links.home.now_ms();
+        let next = match read {
+            Read::Frames { end: sent, .. } => {
+                let actions = self.with_primary(|primary, id| {
+                    primary.on_read(id, Piece::Frames(&bytes), 0, now_ms)
+                });
+                for action in actions.unwrap_or_default() {
+                    if let Action::Send(_, message) = action {
+                        self.send(&message)?;
+                    }
+                }
+                self.observer.sent(sent);
+                self.with_primary(|primary, id| primary.on_sent(id, end))
+                    .and_then(|mut actions| actions.pop())
+            }
+            // A piece of it is read again when there is more.
+            Read::AtTail => {
+                let _later = self.with_primary(|primary, id| primary.on_sent(id, from));
+                None
+            }
+            Read::Lapped { oldest } => {
+                let address = &self.address;
+                self.links.home.tell(
+                    false,
+                    format_args!(
+                        "Replica {address} is at sequence {from}, and the log begins at {oldest}: it is given a full sync"
+                    ),
+                );
+                self.recover()
+            }
+            Read::Damaged(error) => {
+                self.links.home.tell(
+                    true,
+                    format_args!("The log cannot be sent from sequence {from} on: {error}"),
+                );
+                self.recover()
+            }
+        };
+        self.bytes = bytes;
+        Ok(next)
+    }
+
+    fn recover(&self) -> Option<Action<'static>> {
+        let gone = self.with_primary(|primary, id| primary.on_read(id, Piece::Gone, 0, 0));
+        gone.and_then(|mut actions| actions.pop())
+    }
+
+    /// Sends a checkpoint. The log goes on from it afterwards; what is needed of it is kept.
+    fn send_copy(&mut self, reason: FullReason) -> Result<(), LinkFault> {
+        self.tell_stage();
+        let copy = self
+            .links
+            .home
+            .full_copy(reason)
+            .map_err(io::Error::other)?;
+        let term = self.with_primary(|primary, _| primary.term());
+        let term = term.ok_or(LinkFault::Closed)?;
+        let manifest = &copy.manifest;
+        let log_from = manifest.log_sequence;
+        let log_from =
+            log_from.ok_or_else(|| io::Error::other("no log goes on from the checkpoint"))?;
+        let full = Full {
+            sync: self.links.syncs.fetch_add(1, Ordering::Relaxed) + 1,
+            term,
+            streams: 1,
+            source: copy.source,
+            generation: manifest.generation,
+            log_from,
+            records: manifest.records(),
+            bytes: manifest.bytes(),
+        };
+        // The log beside it comes when all parts are sent: it is kept here meanwhile.
+        let begun = self.with_primary(|primary, id| primary.on_sync_begun(id, full, log_from));
+        for action in begun.unwrap_or_default() {
+            self.perform(action)?;
+        }
+        self.tell_stage();
+        for (number, part) in manifest.parts.iter().enumerate() {
+            let path = copy.directory.join(&manifest.directory).join(&part.name);
+            let part_number =
+                u16::try_from(number).map_err(|_| io::Error::other("too many parts"))?;
+            self.send_part(&copy, &path, (full.sync, part_number), part.bytes)?;
+        }
+        let sequence = self.reading()?.log.tail_complete();
+        let text = manifest.encode() + &copy.terms;
+        let end = SyncEnd {
+            sync: full.sync,
+            sequence,
+            manifest: text.as_bytes(),
+        };
+        let sent = self.with_primary(|primary, id| primary.on_sync_sent(id, end));
+        for action in sent.unwrap_or_default() {
+            if let Action::Send(_, message) = action {
+                self.send(&message)?;
+            }
+        }
+        self.tell_stage();
+        Ok(())
+    }
+
+    fn send_part(
+        &mut self,
+        copy: &FullCopy,
+        path: &std::path::Path,
+        (sync, part): (u64, u16),
+        length: u64,
+    ) -> Result<(), LinkFault> {
+        let file = copy.disk.open(path)?;
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let (mut at, mut number) = (0, 0_u32);
+        while at < length {
+            let most = usize::try_from(length - at)
+                .unwrap_or(usize::MAX)
+                .min(BLOCK_BYTES);
+            let count = file.read_at(&mut bytes[..most], at)?;
+            if count == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            // All but the last are of one length, so that a number is a place.
+            if count < most {
+                return Err(io::Error::other("a part file is read in pieces").into());
+            }
+            let bytes = &bytes[..count];
+            self.send(&Message::Block(Block {
+                sync,
+                part,
+                number,
+                bytes,
+            }))?;
+            at += count as u64;
+            number += 1;
+        }
+        self.send(&Message::PartEnd(Block {
+            sync,
+            part,
+            number,
+            bytes: &[],
+        }))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

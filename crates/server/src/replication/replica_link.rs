@@ -1,0 +1,460 @@
+//! The replica's end of its link: one thread that connects, receives, appends and applies.
+//!
+//! ```text
+//!   primary ─► messages ─► Replica (state machine) ─ actions ─► log: append ─► store: apply
+//!      ▲                                                              │            │
+//!      └──────────────── ack: appended, durable, applied ◄───────────┴────────────┘
+//! ```
+//!
+//! What is received is appended and applied before more is read: what waits is in the sockets, and its memory is theirs.
+//! While the thread is long in one step (a checkpoint is loaded), another one says that this node is alive.
+
+use std::fmt;
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use replication::attach::{Attach, Refusal};
+use replication::link::{Block, Full, Message, SyncEnd};
+use replication::replica::{Action, OwnLog, Replica, State};
+
+use super::session::{
+    Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
+};
+
+/// Received frames of so many bytes are acknowledged as appended before they are applied.
+const EARLY_ACK_BYTES: usize = 64 << 10;
+/// How long a message is waited for while something appended is not durable yet, and otherwise.
+const SHORT_LOOK: Duration = Duration::from_millis(20);
+const LONG_LOOK: Duration = Duration::from_millis(200);
+/// How often a node that is busy says that it is alive.
+const BUSY_PING: Duration = Duration::from_secs(1);
+/// How often that thread looks whether it may end.
+const BUSY_LOOK: Duration = Duration::from_millis(5);
+/// So many connections in a row that came to nothing, and whoever runs this looks again what the primary is.
+const FAILURES_MAX: u32 = 4;
+
+/// What the link of a replica needs of the server.
+pub(crate) trait ReplicaHome: Send + Sync {
+    /// Who this node is, and the key of its links.
+    fn identity(&self) -> Identity;
+
+    /// A connection to the port of the primary's links.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn dial(&self) -> io::Result<TcpStream>;
+
+    /// The connection by which the primary is followed now, for who wants to end it.
+    fn connected(&self, conduit: Option<Arc<dyn Conduit>>);
+
+    /// Whether to follow no longer.
+    fn is_stopping(&self) -> bool;
+
+    /// Sleeps; whether to go on.
+    fn pause(&self, time: Duration) -> bool;
+
+    /// `repl-timeout`.
+    fn timeout_ms(&self) -> u64;
+
+    /// Milliseconds since 1970 UTC.
+    fn now_ms(&self) -> u64;
+
+    /// Where the replica stands now, and what of its log.
+    fn note(&self, state: State, log: OwnLog, is_online: bool);
+
+    /// A message came.
+    fn heard(&self);
+
+    /// A line for the operator.
+    fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
+}
+
+/// The log and the data of a replica.
+pub(crate) trait ReplicaData {
+    /// What this node has.
+    fn attach(&mut self) -> Attach;
+
+    /// How far it is.
+    fn log(&self) -> OwnLog;
+
+    /// Appends frames to the log, as they are.
+    ///
+    /// # Errors
+    /// Why they are not: nothing was appended.
+    fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String>;
+
+    /// Applies what was appended.
+    ///
+    /// # Errors
+    /// Why no more can be applied: this node is given everything anew.
+    fn apply(&mut self) -> Result<(), String>;
+
+    /// When the frame was written that was applied last, in milliseconds since 1970 UTC by the primary's clock.
+    fn applied_unix_ms(&self) -> u64;
+
+    /// Keeps apart what the log has from a sequence on, truncates it, and has the data as they were there.
+    ///
+    /// # Errors
+    /// Why not: this node is given everything anew.
+    fn rewind(&mut self, to: u64) -> Result<(), String>;
+
+    /// A full sync begins.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn begin_sync(&mut self, full: &Full) -> Result<(), String>;
+
+    /// A piece of a part file.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    fn block(&mut self, block: &Block<'_>) -> Result<(), String>;
+
+    /// A part is whole.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    fn end_part(&mut self, end: &Block<'_>) -> Result<(), String>;
+
+    /// All is there: it replaces what this node had.
+    ///
+    /// # Errors
+    /// Why it does not; then this node has what it had, or is given everything anew.
+    fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String>;
+
+    /// The link ended: what is half received is forgotten.
+    fn forget_piece(&mut self);
+}
+
+/// Why following ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was to.
+    Stopped,
+    /// The primary refused this replica.
+    Refused(Refusal),
+    /// Nothing came of several connections in a row: it may be no such primary any more.
+    Unreachable,
+}
+
+/// Follows a primary over its own link until that is to end, or comes to nothing. `may_discard`: an operator asked for it,
+/// so unrelated data may be given up, once.
+pub(crate) fn follow(
+    home: &dyn ReplicaHome,
+    data: &mut dyn ReplicaData,
+    may_discard: bool,
+) -> Ended {
+    let mut following = Follow {
+        home,
+        data,
+        machine: Replica::new(home.timeout_ms()),
+        failures: 0,
+        is_broken: false,
+        primary_ahead_ms: 0,
+    };
+    // The one action is to connect.
+    let _connect = following.machine.follow(may_discard, home.now_ms());
+    let ended = following.run();
+    home.connected(None);
+    ended
+}
+
+struct Follow<'f> {
+    home: &'f dyn ReplicaHome,
+    data: &'f mut dyn ReplicaData,
+    machine: Replica,
+    /// Connections in a row that came to nothing.
+    failures: u32,
+    /// What this node has is no use: it asks for everything.
+    is_broken: bool,
+    /// How far the primary's clock is before the own one.
+    primary_ahead_ms: i64,
+}
+
+/// A link while it stands.
+struct Link {
+    reader: Reader,
+    writer: Mutex<Writer>,
+}
+
+impl Follow<'_> {
+    fn run(&mut self) -> Ended {
+        loop {
+            if self.home.is_stopping() {
+                return Ended::Stopped;
+            }
+            match self.machine.state() {
+                State::Connecting => self.connect(),
+                State::Refused(refusal) => return Ended::Refused(refusal),
+                _ if self.failures >= FAILURES_MAX => return Ended::Unreachable,
+                _ => {
+                    if !self.home.pause(SHORT_LOOK) {
+                        return Ended::Stopped;
+                    }
+                    // A pause that is over: the one action is to connect.
+                    let _connect = self.machine.on_tick(self.home.now_ms());
+                }
+            }
+            self.note();
+        }
+    }
+
+    fn note(&self) {
+        let (state, log) = (self.machine.state(), self.data.log());
+        self.home.note(state, log, self.machine.is_online());
+    }
+
+    /// Connects, and follows as long as the link stands.
+    fn connect(&mut self) {
+        self.note();
+        let ended = match self.open() {
+            Ok(mut link) => {
+                let ended = self.receive(&mut link);
+                self.home.connected(None);
+                self.data.forget_piece();
+                ended
+            }
+            Err(fault) => {
+                self.failures += 1;
+                Err(fault)
+            }
+        };
+        if let Err(fault) = ended
+            && !self.home.is_stopping()
+        {
+            self.home.tell(
+                false,
+                format_args!("The link to the primary ended: {fault}"),
+            );
+        }
+        self.machine.on_closed(self.home.now_ms());
+    }
+
+    fn open(&self) -> Result<Link, LinkFault> {
+        let conduit = conduit(self.home.dial()?)?;
+        self.home.connected(Some(Arc::clone(&conduit)));
+        let session = greet(conduit, &self.home.identity())?;
+        let Session { reader, writer, .. } = session;
+        let writer = Mutex::new(writer);
+        Ok(Link { reader, writer })
+    }
+
+    fn receive(&mut self, link: &mut Link) -> Result<(), LinkFault> {
+        let Link { reader, writer } = link;
+        let mut attach = self.data.attach();
+        attach.is_damaged |= self.is_broken;
+        let actions = self
+            .machine
+            .on_connected(attach, self.data.log(), self.home.now_ms());
+        self.perform(actions, writer)?;
+        loop {
+            if self.home.is_stopping() {
+                return Ok(());
+            }
+            let log = self.data.log();
+            let is_synced = log.durable == log.appended;
+            reader.set_time(if is_synced { LONG_LOOK } else { SHORT_LOOK })?;
+            let now_ms = self.home.now_ms();
+            let actions = match reader.next()? {
+                Received::Message(message) => {
+                    self.home.heard();
+                    self.note_clock(&message);
+                    self.machine.on_message(message, self.home.now_ms())
+                }
+                Received::Unknown => Vec::new(),
+                Received::Nothing => {
+                    let mut actions = self.machine.on_log(log);
+                    actions.extend(self.machine.on_tick(now_ms));
+                    actions
+                }
+            };
+            self.perform(actions, writer)?;
+            self.note();
+            if matches!(self.machine.state(), State::Following) {
+                self.failures = 0;
+            }
+        }
+    }
+
+    fn note_clock(&mut self, message: &Message<'_>) {
+        if let Message::Ping { unix_ms, .. } = message {
+            let (theirs, ours) = (i64::try_from(*unix_ms), i64::try_from(self.home.now_ms()));
+            self.primary_ahead_ms = theirs.unwrap_or(0).saturating_sub(ours.unwrap_or(0));
+        }
+    }
+
+    /// How old what is applied is, where more was received.
+    fn lag_ms(&self) -> u32 {
+        let log = self.data.log();
+        if log.applied >= log.appended {
+            return 0;
+        }
+        let now = self
+            .home
+            .now_ms()
+            .saturating_add_signed(self.primary_ahead_ms);
+        u32::try_from(now.saturating_sub(self.data.applied_unix_ms())).unwrap_or(u32::MAX)
+    }
+
+    fn send(&self, message: &Message<'_>, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
+        let began_ms = self.home.now_ms();
+        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.send(message, &|| {
+            let waited_ms = self.home.now_ms().saturating_sub(began_ms);
+            !self.home.is_stopping() && waited_ms < self.home.timeout_ms()
+        })
+    }
+
+    /// Does what the state machine asks for, and tells it what came of it.
+    fn perform<'m>(
+        &mut self,
+        actions: Vec<Action<'m>>,
+        writer: &Mutex<Writer>,
+    ) -> Result<(), LinkFault> {
+        let mut waiting: Vec<Action<'m>> = actions;
+        while !waiting.is_empty() {
+            let mut next = Vec::new();
+            for action in waiting {
+                next.extend(self.act(action, writer)?);
+            }
+            waiting = next;
+        }
+        Ok(())
+    }
+
+    fn act<'m>(
+        &mut self,
+        action: Action<'m>,
+        writer: &Mutex<Writer>,
+    ) -> Result<Vec<Action<'m>>, LinkFault> {
+        match action {
+            Action::Connect => Ok(Vec::new()),
+            Action::Close => Err(LinkFault::Closed),
+            Action::Send(message) => self.send(&message, writer).map(|()| Vec::new()),
+            Action::Append { first, bytes } => self.append(first, bytes, writer),
+            Action::Truncate { to } => {
+                let rewound = while_alive(writer, self.home, || self.data.rewind(to));
+                self.check_data(rewound, "The log was not rewound")?;
+                let (attach, log) = (self.data.attach(), self.data.log());
+                Ok(self.machine.on_truncated(attach, log))
+            }
+            Action::BeginSync(full) => {
+                self.home.tell(
+                    false,
+                    format_args!(
+                        "A full sync begins: {} records in {} bytes, the log from sequence {}",
+                        full.records, full.bytes, full.log_from
+                    ),
+                );
+                let begun = self.data.begin_sync(&full);
+                self.check_sync(begun)
+            }
+            Action::Load(block) => {
+                let kept = self.data.block(&block);
+                self.check_sync(kept)
+            }
+            Action::EndPart(end) => {
+                let kept = self.data.end_part(&end);
+                self.check_sync(kept)
+            }
+            Action::EndSync(end) => {
+                let loaded = while_alive(writer, self.home, || self.data.end_sync(&end));
+                self.check_sync(loaded)?;
+                self.is_broken = false;
+                let log = self.data.log();
+                Ok(self.machine.on_synced(log))
+            }
+            Action::Report(refusal) => {
+                self.home.tell(
+                    true,
+                    format_args!("The primary refuses this replica: {refusal}"),
+                );
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn append<'m>(
+        &mut self,
+        first: u64,
+        bytes: &[u8],
+        writer: &Mutex<Writer>,
+    ) -> Result<Vec<Action<'m>>, LinkFault> {
+        if let Err(reason) = self.data.append(first, bytes) {
+            self.home.tell(
+                true,
+                format_args!("What the primary sent is not appended: {reason}"),
+            );
+            return Ok(self.machine.on_append_failed(self.home.now_ms()));
+        }
+        if bytes.len() >= EARLY_ACK_BYTES {
+            self.machine.note_lag(self.lag_ms());
+            let early = self.machine.on_log(self.data.log());
+            self.perform(early, writer)?;
+        }
+        let applied = self.data.apply();
+        self.check_data(applied, "What the primary sent cannot be applied")?;
+        self.machine.note_lag(self.lag_ms());
+        Ok(self.machine.on_log(self.data.log()))
+    }
+
+    /// What this node has is no use any more: the link ends, and the next one asks for everything.
+    fn check_data(&mut self, done: Result<(), String>, what: &str) -> Result<(), LinkFault> {
+        done.map_err(|reason| {
+            self.is_broken = true;
+            self.home.tell(
+                true,
+                format_args!("{what}: {reason}. A full sync is asked for"),
+            );
+            LinkFault::Io(io::Error::other(reason))
+        })
+    }
+
+    fn check_sync<'m>(&mut self, done: Result<(), String>) -> Result<Vec<Action<'m>>, LinkFault> {
+        match done {
+            Ok(()) => Ok(Vec::new()),
+            Err(reason) => {
+                self.home
+                    .tell(true, format_args!("The full sync failed: {reason}"));
+                Ok(self.machine.on_sync_failed(None, self.home.now_ms()))
+            }
+        }
+    }
+}
+
+/// Does something that may take long, while another thread says over the link that this node is alive.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread that ends with the step"
+)]
+fn while_alive<R>(writer: &Mutex<Writer>, home: &dyn ReplicaHome, step: impl FnOnce() -> R) -> R {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let speak = || {
+            let mut waited = Duration::ZERO;
+            while !is_done.load(Ordering::Acquire) {
+                std::thread::sleep(BUSY_LOOK);
+                waited += BUSY_LOOK;
+                if waited >= BUSY_PING {
+                    waited = Duration::ZERO;
+                    let ping = Message::Ping {
+                        unix_ms: home.now_ms(),
+                        echo_unix_ms: 0,
+                    };
+                    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Whoever reads next finds out that the link is gone.
+                    let _gone = writer.send(&ping, &|| !is_done.load(Ordering::Acquire));
+                }
+            }
+        };
+        let speaker = std::thread::Builder::new().name("link-alive".into());
+        // Without one the primary may lose patience, which costs a connection.
+        let _refused = speaker.spawn_scoped(scope, speak);
+        let result = step();
+        is_done.store(true, Ordering::Release);
+        result
+    })
+}

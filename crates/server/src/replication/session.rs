@@ -1,0 +1,460 @@
+//! One link as bytes: messages over a socket that blocks, and the proof of both ends that they know the secret.
+//!
+//! ```text
+//!   replica                                 primary
+//!      │ ── hello (nonce) ───────────────────► │   at most 512 bytes each, until both have proved themselves:
+//!      │ ◄─────────────── hello (nonce) ────── │   nothing else is parsed
+//!      │ ── proof over both hellos ──────────► │
+//!      │ ◄────────────── proof likewise ────── │   only for a replica whose proof was right
+//! ```
+//!
+//! A proof is HMAC-SHA-256 under the key that the secret gives, over the role of who proves and both hellos whole: what one
+//! end sent is of no worth for the other role, another pair of nonces or other versions.
+//!
+//! A link has a thread that reads and one that writes. Each blocks in the socket, with a time: who reads gets a moment
+//! for what is due, and who writes gives up where the peer takes nothing for too long.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::ProofKey;
+use base::random::fill_from_os;
+use replication::TermId;
+use replication::link::{
+    self, BODY_BYTES_MAX, HEADER_BYTES, HELLO_BYTES_MAX, Header, Hello, LinkError, Message,
+};
+
+use crate::config::system_reason;
+
+/// What keys of links are derived for.
+const USAGE: &[u8] = b"iolite link";
+const OF_REPLICA: &[u8] = b"iolite link 1 replica";
+const OF_PRIMARY: &[u8] = b"iolite link 1 primary";
+
+/// So much is read at once.
+const READ_BYTES: usize = 256 << 10;
+/// A hello and a proof come in so many pieces at most.
+const GREETING_RECEIVES_MAX: u32 = 16;
+/// How long the first bytes of a peer are waited for.
+pub(crate) const HELLO_TIME: Duration = Duration::from_secs(10);
+/// How long a call of the socket blocks at most, so that whoever made it looks up.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A socket, or what stands for one, as both threads of a link have it.
+pub(crate) trait Conduit: Send + Sync {
+    /// Reads some bytes; 0 at the end. `WouldBlock` or `TimedOut` where none came in time.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn receive(&self, bytes: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes some bytes, as [`Conduit::receive`] reads them.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// How long a read may take.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn set_receive_time(&self, time: Duration) -> io::Result<()>;
+
+    /// Ends the connection: whoever waits in it comes back.
+    fn end(&self);
+}
+
+impl Conduit for TcpStream {
+    fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read(bytes)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write(bytes)
+    }
+
+    fn set_receive_time(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+
+    fn end(&self) {
+        let _gone = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// A socket that links may use.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn conduit(stream: TcpStream) -> io::Result<Arc<dyn Conduit>> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(LOOK))?;
+    Ok(Arc::new(stream))
+}
+
+/// Why a link ended.
+#[derive(Debug)]
+pub(crate) enum LinkFault {
+    /// The peer closed it.
+    Closed,
+    /// The system did.
+    Io(io::Error),
+    /// What came is no message.
+    Malformed(LinkError),
+    /// The peer speaks another version.
+    Version {
+        /// What of.
+        what: &'static str,
+        /// Its version, and ours.
+        theirs: u16,
+        ours: u16,
+    },
+    /// The peer does not know the secret, or no hello came.
+    Secret,
+    /// It is this very node.
+    Own,
+    /// Nothing was taken or heard for too long.
+    Silent,
+}
+
+impl fmt::Display for LinkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the peer closed the link"),
+            Self::Io(error) => f.write_str(&system_reason(error)),
+            Self::Malformed(error) => error.fmt(f),
+            Self::Version { what, theirs, ours } => {
+                write!(f, "the peer speaks version {theirs} of the {what}, and this server {ours}")
+            }
+            Self::Secret => f.write_str(
+                "the peer does not know the secret of links (cluster-secret, or masterauth there and requirepass here)",
+            ),
+            Self::Own => f.write_str("the peer is this server itself"),
+            Self::Silent => f.write_str("nothing was heard of the peer for repl-timeout"),
+        }
+    }
+}
+
+impl From<io::Error> for LinkFault {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<LinkError> for LinkFault {
+    fn from(error: LinkError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+/// What a look at the link gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received<'b> {
+    Message(Message<'b>),
+    /// One that may be passed over.
+    Unknown,
+    /// Nothing whole came in time.
+    Nothing,
+}
+
+/// The reading end.
+pub(crate) struct Reader {
+    conduit: Arc<dyn Conduit>,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    body_bytes_max: usize,
+    /// So many more times something is received before both have proved themselves: who sends a hello byte by byte does
+    /// not keep a thread.
+    receives_left: u32,
+}
+
+impl Reader {
+    fn new(conduit: Arc<dyn Conduit>) -> Self {
+        Self {
+            conduit,
+            bytes: vec![0; HEADER_BYTES + HELLO_BYTES_MAX],
+            start: 0,
+            end: 0,
+            body_bytes_max: HELLO_BYTES_MAX,
+            receives_left: GREETING_RECEIVES_MAX,
+        }
+    }
+
+    /// How long [`Reader::next`] waits.
+    pub(crate) fn set_time(&self, time: Duration) -> Result<(), LinkFault> {
+        Ok(self.conduit.set_receive_time(time)?)
+    }
+
+    /// The next message.
+    pub(crate) fn next(&mut self) -> Result<Received<'_>, LinkFault> {
+        let Some((header, body)) = self.whole()? else {
+            return Ok(Received::Nothing);
+        };
+        let message = header.message(&self.bytes[body])?;
+        Ok(message.map_or(Received::Unknown, Received::Message))
+    }
+
+    /// The next message with its body's place in the buffer; none where it did not come in time.
+    fn whole(&mut self) -> Result<Option<(Header, Range<usize>)>, LinkFault> {
+        loop {
+            let there = &self.bytes[self.start..self.end];
+            let mut needed = HEADER_BYTES;
+            if let Some(head) = there.first_chunk::<HEADER_BYTES>() {
+                let header = Header::decode(head, self.body_bytes_max)?;
+                needed += header.length;
+                if there.len() >= needed {
+                    let body = self.start + HEADER_BYTES..self.start + needed;
+                    self.start += needed;
+                    return Ok(Some((header, body)));
+                }
+            }
+            if !self.receive(needed)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Receives more of a message of so many bytes; whether anything came.
+    fn receive(&mut self, needed: usize) -> Result<bool, LinkFault> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.start + needed > self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            // The length was checked against what may be sent now.
+            if needed > self.bytes.len() {
+                self.bytes.resize(needed, 0);
+            }
+        }
+        let left = self.receives_left.checked_sub(1);
+        self.receives_left = left.ok_or(LinkFault::Silent)?;
+        match self.conduit.receive(&mut self.bytes[self.end..]) {
+            Ok(0) => Err(LinkFault::Closed),
+            Ok(count) => {
+                self.end += count;
+                if self.body_bytes_max == BODY_BYTES_MAX {
+                    self.receives_left = u32::MAX;
+                }
+                Ok(true)
+            }
+            Err(error) if is_time(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes messages of all lengths from now on.
+    fn open_up(&mut self) {
+        self.body_bytes_max = BODY_BYTES_MAX;
+        self.receives_left = u32::MAX;
+        self.bytes.resize(READ_BYTES, 0);
+    }
+}
+
+fn is_time(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// The writing end.
+pub(crate) struct Writer {
+    conduit: Arc<dyn Conduit>,
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// Sends a message: comes back when the system has it. `goes_on` is asked every second that the peer takes nothing.
+    pub(crate) fn send(
+        &mut self,
+        message: &Message<'_>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), LinkFault> {
+        self.bytes.clear();
+        link::encode(message, 0, &mut self.bytes);
+        let mut rest = self.bytes.as_slice();
+        while !rest.is_empty() {
+            match self.conduit.send(rest) {
+                Ok(0) => return Err(LinkFault::Closed),
+                Ok(count) => rest = &rest[count..],
+                Err(error) if is_time(&error) && goes_on() => {}
+                Err(error) if is_time(&error) => return Err(LinkFault::Silent),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A link whose both ends have proved themselves.
+pub(crate) struct Session {
+    pub(crate) conduit: Arc<dyn Conduit>,
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    /// What the peer said of itself.
+    pub(crate) peer: Hello,
+}
+
+/// What this node says of itself, and the key of its links.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) node: TermId,
+    pub(crate) name: Vec<u8>,
+    pub(crate) key: ProofKey,
+}
+
+impl Identity {
+    /// `secret` is what both ends know; an empty one is none.
+    pub(crate) fn new(node: TermId, name: &[u8], secret: &[u8]) -> Self {
+        Self {
+            node,
+            name: name[..name.len().min(link::NODE_NAME_BYTES_MAX)].to_owned(),
+            key: ProofKey::derive(secret, USAGE),
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        let mut nonce = [0; 32];
+        fill_from_os(&mut nonce);
+        Hello {
+            link_version: link::VERSION,
+            log_version: u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX),
+            part_version: durability::checkpoint::PART_VERSION,
+            features: 0,
+            node: self.node,
+            nonce,
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// Begins a link as its replica: the peer accepted this connection.
+pub(crate) fn greet(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Session, LinkFault> {
+    let mut link = Greeting::new(conduit);
+    let ours = link.say_hello(own)?;
+    let (peer, theirs) = link.hear_hello(own)?;
+    link.send(&Message::Proof(
+        own.key.prove(&[OF_REPLICA, &ours, &theirs]),
+    ))?;
+    let proof = link.hear_proof()?;
+    if !own.key.is_proof(&proof, &[OF_PRIMARY, &ours, &theirs]) {
+        return Err(LinkFault::Secret);
+    }
+    link.finish(peer)
+}
+
+/// Begins a link as its primary.
+pub(crate) fn welcome(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Session, LinkFault> {
+    let mut link = Greeting::new(conduit);
+    let (peer, theirs) = link.hear_hello(own)?;
+    let ours = link.say_hello(own)?;
+    let proof = link.hear_proof()?;
+    if !own.key.is_proof(&proof, &[OF_REPLICA, &theirs, &ours]) {
+        return Err(LinkFault::Secret);
+    }
+    link.send(&Message::Proof(
+        own.key.prove(&[OF_PRIMARY, &theirs, &ours]),
+    ))?;
+    link.finish(peer)
+}
+
+/// A link before both have proved themselves.
+struct Greeting {
+    conduit: Arc<dyn Conduit>,
+    reader: Reader,
+    writer: Writer,
+}
+
+impl Greeting {
+    fn new(conduit: Arc<dyn Conduit>) -> Self {
+        Self {
+            reader: Reader::new(Arc::clone(&conduit)),
+            writer: Writer {
+                conduit: Arc::clone(&conduit),
+                bytes: Vec::new(),
+            },
+            conduit,
+        }
+    }
+
+    fn send(&mut self, message: &Message<'_>) -> Result<(), LinkFault> {
+        self.writer.send(message, &|| false)
+    }
+
+    /// Says who this is; the bytes that were said.
+    fn say_hello(&mut self, own: &Identity) -> Result<Vec<u8>, LinkFault> {
+        self.send(&Message::Hello(own.hello()))?;
+        Ok(self.writer.bytes.clone())
+    }
+
+    /// Hears who the peer is; and the bytes that it said.
+    fn hear_hello(&mut self, own: &Identity) -> Result<(Hello, Vec<u8>), LinkFault> {
+        self.reader.set_time(HELLO_TIME)?;
+        let (header, body) = self.reader.whole()?.ok_or(LinkFault::Silent)?;
+        let said = self.reader.bytes[body.start - HEADER_BYTES..body.end].to_vec();
+        let Some(Message::Hello(peer)) = header.message(&said[HEADER_BYTES..])? else {
+            return Err(LinkFault::Secret);
+        };
+        check_versions(&peer)?;
+        if peer.node == own.node {
+            return Err(LinkFault::Own);
+        }
+        Ok((peer, said))
+    }
+
+    fn hear_proof(&mut self) -> Result<[u8; 32], LinkFault> {
+        match self.reader.next() {
+            Ok(Received::Message(Message::Proof(proof))) => Ok(proof),
+            Ok(Received::Nothing) => Err(LinkFault::Silent),
+            // Who does not like our proof says no more.
+            Ok(_) | Err(LinkFault::Closed) => Err(LinkFault::Secret),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn finish(mut self, peer: Hello) -> Result<Session, LinkFault> {
+        self.reader.open_up();
+        self.reader.set_time(LOOK)?;
+        Ok(Session {
+            conduit: self.conduit,
+            reader: self.reader,
+            writer: self.writer,
+            peer,
+        })
+    }
+}
+
+fn check_versions(peer: &Hello) -> Result<(), LinkFault> {
+    let log = u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX);
+    for (what, theirs, ours) in [
+        ("link", peer.link_version, link::VERSION),
+        ("log", peer.log_version, log),
+        (
+            "parts of checkpoints",
+            peer.part_version,
+            durability::checkpoint::PART_VERSION,
+        ),
+    ] {
+        if theirs != ours {
+            return Err(LinkFault::Version { what, theirs, ours });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#[path = "session/tests.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! Both ends of a link over real sockets: who is let in, and what is parsed of whom.
+
+use std::net::TcpListener;
+use std::thread;
+
+use super::*;
+
+fn identity(id: u8, secret: &[u8]) -> Identity {
+    Identity::new(TermId([id; 20]), b"node", secret)
+}
+
+/// Both ends of a connection.
+fn pair() -> (Arc<dyn Conduit>, Arc<dyn Conduit>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    (conduit(one).unwrap(), conduit(other).unwrap())
+}
+
+/// What a replica with one secret and a primary with another find out.
+fn meet(
+    of_replica: &[u8],
+    of_primary: &[u8],
+) -> (Result<Session, LinkFault>, Result<Session, LinkFault>) {
+    let (one, other) = pair();
+    let primary = identity(2, of_primary);
+    let welcoming = thread::spawn(move || {
+        let welcomed = welcome(Arc::clone(&other), &primary);
+        if welcomed.is_err() {
+            other.end();
+        }
+        welcomed
+    });
+    let greeted = greet(one, &identity(1, of_replica));
+    (greeted, welcoming.join().unwrap())
+}
+
+#[test]
+fn who_knows_the_secret_is_let_in() {
+    for secret in [b"".as_slice(), b"secret"] {
+        let (greeted, welcomed) = meet(secret, secret);
+        let (replica, primary) = (greeted.unwrap(), welcomed.unwrap());
+        assert_eq!(replica.peer.node, TermId([2; 20]));
+        assert_eq!(
+            (primary.peer.node, &*primary.peer.name),
+            (TermId([1; 20]), &b"node"[..])
+        );
+    }
+}
+
+#[test]
+fn who_does_not_know_it_is_not_and_learns_no_proof() {
+    for (of_replica, of_primary) in [(b"a".as_slice(), b"b".as_slice()), (b"", b"b"), (b"a", b"")] {
+        let (greeted, welcomed) = meet(of_replica, of_primary);
+        assert!(matches!(welcomed, Err(LinkFault::Secret)));
+        assert!(matches!(
+            greeted,
+            Err(LinkFault::Secret | LinkFault::Closed)
+        ));
+    }
+}
+
+#[test]
+fn a_node_does_not_follow_itself() {
+    let (one, other) = pair();
+    let welcoming = thread::spawn(move || welcome(other, &identity(1, b"")));
+    let greeted = greet(one, &identity(1, b""));
+    assert!(matches!(welcoming.join().unwrap(), Err(LinkFault::Own)));
+    assert!(greeted.is_err());
+}
+
+/// The same bytes again, as who listens in could send them.
+#[test]
+fn what_was_said_once_is_of_no_worth_again() {
+    let (one, other) = pair();
+    let own = identity(1, b"secret");
+    let welcoming = thread::spawn(move || welcome(other, &identity(2, b"secret")));
+    let mut greeting = Greeting::new(one);
+    let hello = greeting.say_hello(&own).unwrap();
+    let (_, theirs) = greeting.hear_hello(&own).unwrap();
+    // Of the other role, and of other nonces.
+    let wrong = own.key.prove(&[OF_PRIMARY, &hello, &theirs]);
+    greeting.send(&Message::Proof(wrong)).unwrap();
+    assert!(matches!(welcoming.join().unwrap(), Err(LinkFault::Secret)));
+}
+
+#[test]
+fn nothing_but_a_short_hello_is_parsed_before_the_proof() {
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        // A header that says a body of 513 bytes.
+        [
+            513_u32.to_le_bytes().to_vec(),
+            vec![128, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat(),
+        // An attach.
+        {
+            let mut bytes = Vec::new();
+            link::encode(
+                &Message::Attach(replication::Attach::default(), None),
+                0,
+                &mut bytes,
+            );
+            bytes
+        },
+    ] {
+        let (one, other) = pair();
+        let welcoming = thread::spawn(move || welcome(other, &identity(2, b"")));
+        one.send(&bytes).unwrap();
+        assert!(welcoming.join().unwrap().is_err());
+    }
+}
+
+/// Who sends a hello byte by byte keeps no thread.
+#[test]
+fn a_hello_in_many_pieces_is_given_up() {
+    let (one, other) = pair();
+    let welcoming = thread::spawn(move || welcome(other, &identity(2, b"")));
+    let mut bytes = Vec::new();
+    link::encode(&Message::Hello(identity(1, b"").hello()), 0, &mut bytes);
+    for byte in bytes.chunks(1) {
+        if one.send(byte).is_err() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(matches!(welcoming.join().unwrap(), Err(LinkFault::Silent)));
+}
+
+#[test]
+fn messages_of_all_lengths_arrive_in_order() {
+    let (greeted, welcomed) = meet(b"", b"");
+    let (mut replica, mut primary) = (greeted.unwrap(), welcomed.unwrap());
+    let lengths = [0, 1, 300, 256 << 10, 1_000_000, 5];
+    let sending = thread::spawn(move || {
+        for length in lengths {
+            let bytes = vec![7; length];
+            let frames = link::Frames {
+                term: 1,
+                first: length as u64,
+                committed: 0,
+                bytes: &bytes,
+            };
+            primary
+                .writer
+                .send(&Message::Frames(frames), &|| true)
+                .unwrap();
+        }
+        primary
+    });
+    let mut seen = Vec::new();
+    while seen.len() < lengths.len() {
+        match replica.reader.next().unwrap() {
+            Received::Message(Message::Frames(frames)) => seen.push(frames.bytes.len()),
+            Received::Message(other) => panic!("{other:?}"),
+            Received::Unknown | Received::Nothing => {}
+        }
+    }
+    assert_eq!(seen, lengths);
+    drop(sending.join().unwrap());
+}

@@ -1,0 +1,256 @@
+//! Replication over the own link, between built servers: what a replica has, what it keeps, and what it gives up.
+
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
+
+use crate::recovery::run;
+
+/// A node whose data outlives its process.
+struct Node {
+    directory: TemporaryDirectory,
+    port: u16,
+    args: Vec<String>,
+    server: Option<Server>,
+}
+
+impl Node {
+    fn new(args: &[&str]) -> Self {
+        let mut node = Self {
+            directory: TemporaryDirectory::new("own-link").unwrap(),
+            port: free_port().unwrap(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            server: None,
+        };
+        node.start(&[]);
+        node
+    }
+
+    fn start(&mut self, more: &[&str]) {
+        let directory = self.directory.join("");
+        let port = self.port.to_string();
+        let link_port = free_port().unwrap().to_string();
+        let builder = ServerBuilder::iolite().args(&[
+            "--dir",
+            directory.to_str().unwrap(),
+            "--port",
+            &port,
+            "--repl-port",
+            &link_port,
+            "--durability",
+            "os",
+            "--log-segment-size",
+            "64kb",
+            "--enable-debug-command",
+            "yes",
+        ]);
+        self.server = Some(builder.args(&self.args).args(more).start().unwrap());
+    }
+
+    /// Ends the process as a crash does.
+    fn kill(&mut self) {
+        self.server = None;
+    }
+
+    fn client(&self) -> Client {
+        self.server.as_ref().unwrap().client().unwrap()
+    }
+
+    fn log(&self) -> String {
+        self.server.as_ref().unwrap().log()
+    }
+
+    fn field(&self, name: &str) -> String {
+        let info = run(&mut self.client(), "INFO replication");
+        let Value::Bulk(bytes) = info else {
+            panic!("{info:?}")
+        };
+        let text = String::from_utf8(bytes).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.unwrap_or_default().to_owned()
+    }
+
+    fn follow(&self, primary: &Self) {
+        let port = primary.port.to_string();
+        let done = self.client().command(&["REPLICAOF", "127.0.0.1", &port]);
+        assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
+    }
+
+    fn wait_for(&self, name: &str, value: &str) {
+        let patience = Patience::of(Duration::from_secs(60));
+        while self.field(name) != value {
+            assert!(
+                patience.lasts(),
+                "{name} is {}\n{}",
+                self.field(name),
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn digest(&self) -> Value {
+        run(&mut self.client(), "DEBUG DIGEST")
+    }
+
+    /// Waits until a replica has what this node has.
+    fn wait_for_replica(&self, replica: &Self) {
+        replica.wait_for("master_link_status", "up");
+        let patience = Patience::of(Duration::from_secs(60));
+        while self.digest() != replica.digest() {
+            assert!(patience.lasts(), "they differ\n{}", replica.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+const ALL_TYPES: &[&str] = &[
+    "SET string value",
+    "SET due later EX 1000",
+    "RPUSH list a b c",
+    "HSET hash f v g w",
+    "SADD set a b 1",
+    "ZADD sorted 1 a 2.5 b",
+    "XADD stream 1-1 f v",
+    "PFADD counted a b c",
+    "SETBIT bits 100 1",
+];
+
+fn fill(client: &mut Client) {
+    for line in ALL_TYPES {
+        assert!(!matches!(run(client, line), Value::Error(_)), "{line}");
+    }
+    run(client, "SELECT 3");
+    run(client, "SET elsewhere 3");
+    run(client, "SELECT 0");
+}
+
+#[test]
+fn a_replica_has_all_that_was_there_and_all_that_comes() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    for line in [
+        "MULTI",
+        "SET one 1",
+        "SELECT 2",
+        "SET two 2",
+        "EXEC",
+        "FLUSHDB",
+        "SELECT 0",
+        "APPEND string s",
+    ] {
+        assert!(!matches!(run(&mut client, line), Value::Error(_)), "{line}");
+    }
+    assert_eq!(run(&mut client, "WAIT 1 10000"), Value::Integer(1));
+    assert_eq!(primary.digest(), replica.digest());
+    let refused = run(&mut replica.client(), "SET x 1");
+    assert!(matches!(refused, Value::Error(text) if text.starts_with(b"READONLY")));
+}
+
+#[test]
+fn who_comes_back_goes_on_without_a_full_sync() {
+    let (mut primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut primary.client());
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let follows = primary.port.to_string();
+    for round in 0..3 {
+        replica.kill();
+        run(&mut primary.client(), &format!("SET while-away {round}"));
+        replica.start(&["--replicaof", &format!("127.0.0.1 {follows}")]);
+        primary.wait_for_replica(&replica);
+        assert!(
+            !replica.log().contains("A full sync begins"),
+            "{}",
+            replica.log()
+        );
+        primary.kill();
+        primary.start(&[]);
+        run(&mut primary.client(), &format!("SET after-start {round}"));
+        primary.wait_for_replica(&replica);
+        assert!(
+            !replica.log().contains("A full sync begins"),
+            "{}",
+            replica.log()
+        );
+    }
+}
+
+/// Redis 7.0 would take the primary's nothing.
+#[test]
+fn an_empty_primary_wipes_no_replica() {
+    let (mut primary, replica) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut primary.client());
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let before = replica.digest();
+    primary.kill();
+    std::fs::remove_dir_all(primary.directory.join("iolite-data")).unwrap();
+    primary.start(&[]);
+    replica.wait_for("iolite_state", "refused");
+    assert_eq!(replica.digest(), before);
+    assert!(
+        replica
+            .field("master_link_refused_reason")
+            .contains("empty")
+    );
+}
+
+#[test]
+fn a_deposed_primary_keeps_what_its_successor_has_not() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    // What is written to the old one now is nobody else's.
+    for key in 0..10 {
+        run(&mut old.client(), &format!("SET lost:{key} 1"));
+    }
+    run(&mut new.client(), "SET kept 1");
+    old.kill();
+    let port = new.port.to_string();
+    old.start(&["--replicaof", &format!("127.0.0.1 {port}")]);
+    new.wait_for_replica(&old);
+    assert_eq!(run(&mut old.client(), "EXISTS lost:0"), Value::Integer(0));
+    assert!(old.log().contains("10 writes of 10 keys"), "{}", old.log());
+    assert!(old.directory.join("iolite-data/rewound-1").is_dir());
+}
+
+#[test]
+fn a_replica_serves_replicas_of_its_own() {
+    let (primary, middle, last) = (Node::new(&[]), Node::new(&[]), Node::new(&[]));
+    fill(&mut primary.client());
+    middle.follow(&primary);
+    primary.wait_for_replica(&middle);
+    last.follow(&middle);
+    primary.wait_for_replica(&last);
+    run(&mut primary.client(), "SET through both");
+    primary.wait_for_replica(&last);
+}
+
+#[test]
+fn who_does_not_know_the_secret_gets_nothing() {
+    let primary = Node::new(&["--cluster-secret", "one"]);
+    let replica = Node::new(&["--cluster-secret", "other"]);
+    fill(&mut primary.client());
+    replica.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    while !primary
+        .log()
+        .contains("was refused: the peer does not know the secret")
+    {
+        assert!(patience.lasts(), "{}", primary.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(0));
+}
