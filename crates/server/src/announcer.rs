@@ -82,9 +82,9 @@ impl Announcer {
     #[must_use]
     pub fn new(node: &Node, is_crowded: &Arc<AtomicBool>) -> Self {
         Self {
-            exchange: Arc::clone(&node.exchange),
-            channels: Arc::clone(&node.event_channels),
-            tracker: Arc::clone(&node.tracker),
+            exchange: Arc::clone(&node.sessions.exchange),
+            channels: Arc::clone(&node.sessions.event_channels),
+            tracker: Arc::clone(&node.sessions.tracker),
             is_crowded: Arc::clone(is_crowded),
             name: Vec::new(),
         }

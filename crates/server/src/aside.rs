@@ -111,16 +111,16 @@ impl Aside {
     pub fn start(node: &Arc<Node>) -> io::Result<Self> {
         let (jobs, received): (Sender<Job>, _) = channel();
         let engine = Engine::new(
-            node.env.table,
+            node.core.env.table,
             node.handle(&Arc::default()),
-            Arc::clone(&node.settings),
-            Arc::clone(&node.clock),
+            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.clock),
             Prng::from_os(),
         );
-        let engine = engine.among(Arc::clone(&node.waiters)).aside();
+        let engine = engine.among(Arc::clone(&node.sessions.waiters)).aside();
         node.set_aside(jobs, engine.counters());
         let node = Arc::clone(node);
-        let log_user = node.log_in_use.join();
+        let log_user = node.keeping.log_in_use.join();
         log_user.set_idle(true);
         let thread = std::thread::Builder::new()
             .name("aside".into())
@@ -187,9 +187,9 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
             // Whoever waits for a key of the job is not to wait for this, too.
             node.broadcast(&Message::KeysFree);
             // Who had the log begun hears of it when all effects go to it; but a script may have no end.
-            let scripts = &node.settings.scripts.running;
+            let scripts = &node.core.settings.scripts.running;
             let is_given_up = || node.is_stopping() || scripts.busy().is_some();
-            node.log_in_use.wait_until_taken_up(&is_given_up);
+            node.keeping.log_in_use.wait_until_taken_up(&is_given_up);
         }
         engine.store().tell_memory();
         if let Some(worker) = node.workers().get(job.client.worker) {
@@ -211,7 +211,7 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
         requests_max: 1,
         reply_bytes_max: usize::MAX,
     };
-    engine.begin_turn(node.clock.monotonic_ns());
+    engine.begin_turn(node.core.clock.monotonic_ns());
     announcer::work_for(job.client.id);
     engine.run(&mut session, &mut port, &job.request, &mut output, share);
     engine.end_transaction(&mut session);
@@ -220,7 +220,7 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
     match &session.wait {
         Some(wait) => {
             let timeout_ms = wait.timeout_ms;
-            if node.clients.find(job.client.id).is_none() {
+            if node.sessions.clients.find(job.client.id).is_none() {
                 engine.end_wait(&mut session);
             }
             Message::Waits {

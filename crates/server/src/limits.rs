@@ -97,7 +97,7 @@ pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> usize {
     if node.clients_held_bytes() <= bytes_max {
         return 0;
     }
-    let mut clients = node.clients.matching(&ClientFilter::default(), 0);
+    let mut clients = node.sessions.clients.matching(&ClientFilter::default(), 0);
     // Who is on the way out already frees what it holds without our help.
     clients.retain(|client| {
         !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)

@@ -1,109 +1,55 @@
 //! One running server: everything its workers share.
 
+mod groups;
+
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::Defaults;
 use base::clock::Clock;
-use base::courtesy::Courtesy;
-use base::random::Prng;
 use engine::observer::AuditSink;
 use engine::{
-    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings, Table,
-    Threshold, UseClock, Waiters,
+    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Table,
+    Threshold, UseClock,
 };
 use reactor::{ConnectionId, Waker};
 use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::allocator::{self, AllocatorMemory};
-use crate::announcer::{self, Announcer, Channels};
+use crate::announcer::{self, Announcer};
 use crate::aside::{Answer, Job};
 use crate::audit::AuditWriter;
-use crate::clients::Clients;
-use crate::config::{
-    ApplyError, AuditConfig, Change, Config, EvictionPolicy, SharedConfig, system_reason,
-};
-use crate::counters::{Count, Rates, Sums, WorkerCounters};
+use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
+use crate::counters::{Count, Sums, WorkerCounters};
 use crate::daemon::Supervisor;
 use crate::doors::{Doors, Fault};
-use crate::exchange::Exchange;
 use crate::keeping::kept;
-use crate::keeping::saving::Saving;
 use crate::log::Log;
 use crate::mail::{Address, Letter, Mail};
-use crate::oom_score::OomRank;
-use crate::secret::{self, Secret};
+use crate::secret;
 use crate::tracker::Tracker;
 use crate::{identity, limits, open_files, process};
 use persistence::environment::Environment;
-use persistence::log_in_use::LogInUse;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
 
-/// What the workers of one server share.
+pub use groups::{Core, Keeping, Process, Sessions, Work};
+
+/// What the workers of one server share, in five groups.
 pub struct Node {
-    /// The keyspace.
-    pub store: Arc<Store>,
-    /// Limits that commands check.
-    pub settings: Arc<Settings>,
-    /// Directives.
-    pub config: Arc<SharedConfig>,
-    /// Where lines for the operator go.
-    pub log: Arc<Log>,
-    /// Who waits for this process to be ready.
-    pub supervisor: Supervisor,
-    /// Who is connected.
-    pub clients: Clients,
-    /// Who is told of changes of which keys.
-    pub tracker: Arc<Tracker>,
-    /// Who is subscribed to what.
-    pub exchange: Arc<Exchange>,
-    /// Those of them that wait for keys.
-    pub waiters: Arc<Waiters>,
-    /// To which channels events go.
-    pub(crate) event_channels: Arc<Channels>,
-    /// Held while it is found out which events are wanted.
-    wanting: Mutex<()>,
-    /// The log, while there is one.
-    pub log_in_use: Arc<LogInUse>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Between workers and those who save in the background.
-    pub background: Arc<Courtesy>,
-    /// What loading and writing data works in.
-    pub env: Arc<Environment>,
-    /// What is known of checkpoints.
-    pub saving: Saving,
-    persistence: OnceLock<Persistence>,
-    /// Rates of the last moments.
-    pub rates: Rates,
-    /// Identity of this run: 40 hexadecimal digits.
-    pub run_id: String,
-    /// Identity of this history of writes: 40 hexadecimal digits.
-    pub replication_id: String,
-    /// When it started.
-    pub started_unix_ms: u64,
-    workers: OnceLock<Arc<[WorkerLink]>>,
-    jobs: Mutex<Option<Sender<Job>>>,
-    aside_counters: OnceLock<Arc<EngineCounters>>,
-    started_ns: u64,
-    /// What the process took at its start beside the store: code that was changed, stacks, heap.
-    doors: OnceLock<Doors>,
-    /// Encrypted connections.
-    pub secret: Secret,
-    program_bytes: AtomicU64,
-    store_startup_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    stopping: AtomicBool,
-    main_waker: OnceLock<Waker>,
-    oom_rank: OomRank,
-    /// What was counted up to the last CONFIG RESETSTAT.
-    /// What the audit log is written by.
-    audited: Mutex<Option<AuditConfig>>,
-    counted_before: Mutex<(Counts, Sums, Latencies)>,
+    /// What everything works with.
+    pub core: Core,
+    /// Who is connected, and what of them others have to know.
+    pub sessions: Sessions,
+    /// Who does the work.
+    pub work: Work,
+    /// What is kept.
+    pub keeping: Keeping,
+    /// The process.
+    pub process: Process,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -252,7 +198,6 @@ impl Node {
         config: Arc<SharedConfig>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let mut random = Prng::from_os();
         let current = config.current();
         let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
         let env = Environment {
@@ -262,47 +207,27 @@ impl Node {
             ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
-            log,
-            supervisor: Supervisor::find(current.supervised),
-            store,
-            settings: Arc::clone(&env.settings),
-            env: Arc::new(env),
-            config,
-            clients: Clients::default(),
-            exchange: Arc::default(),
-            waiters: Arc::default(),
-            event_channels: Arc::default(),
-            wanting: Mutex::default(),
-            log_in_use: Arc::default(),
-            tracker: Arc::default(),
-            saving: Saving::default(),
-            persistence: OnceLock::new(),
-            rates: Rates::default(),
-            run_id: random.hex_id(),
-            replication_id: random.hex_id(),
-            started_unix_ms: clock.now_unix_ms(),
-            workers: OnceLock::new(),
-            jobs: Mutex::default(),
-            aside_counters: OnceLock::new(),
-            started_ns: clock.monotonic_ns(),
-            doors: OnceLock::new(),
-            secret: Secret::default(),
-            program_bytes: AtomicU64::new(0),
-            store_startup_bytes: AtomicU64::new(0),
-            peak_bytes: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-            main_waker: OnceLock::new(),
-            oom_rank: OomRank::default(),
-            audited: Mutex::default(),
-            counted_before: Mutex::default(),
-            background: Arc::new(Courtesy::of_machine(Arc::clone(&clock))),
-            clock,
+            sessions: Sessions::default(),
+            work: Work::new(&clock),
+            keeping: Keeping::default(),
+            process: Process::new(&clock, Supervisor::find(current.supervised)),
+            core: Core {
+                store,
+                settings: Arc::clone(&env.settings),
+                config,
+                log,
+                clock,
+                env: Arc::new(env),
+            },
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
         let _refused = node.rank(&current);
         if let Some(password) = &current.password {
-            node.settings.users.set_default_password(Some(password));
+            node.core
+                .settings
+                .users
+                .set_default_password(Some(password));
         }
         node
     }
@@ -331,14 +256,14 @@ impl Node {
         self.apply_limits(change.new);
         if change.names.contains(&"requirepass") {
             let password = change.new.password.as_deref();
-            self.settings.users.set_default_password(password);
+            self.core.settings.users.set_default_password(password);
         }
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::usable_bytes());
             limits::enforce_client_memory(self, bytes_max);
         }
         self.apply_durability(change.new);
-        self.log.set_level(change.new.log_level);
+        self.core.log.set_level(change.new.log_level);
         Ok(())
     }
 
@@ -356,9 +281,10 @@ impl Node {
 
     /// Has the kernel rank the process as a configuration asks for, or tells the operator why not.
     fn rank(&self, config: &Config) -> io::Result<()> {
-        self.oom_rank.apply(config).inspect_err(|error| {
+        self.process.oom_rank.apply(config).inspect_err(|error| {
             let cause = system_reason(error);
-            self.log
+            self.core
+                .log
                 .warning(format_args!("Unable to write oom_score_adj: {cause}"));
         })
     }
@@ -369,7 +295,7 @@ impl Node {
             != (change.new.oom_score, change.new.oom_adjustment)
         {
             // It was so a moment ago.
-            let _as_before = self.oom_rank.apply(change.old);
+            let _as_before = self.process.oom_rank.apply(change.old);
         }
     }
 
@@ -385,7 +311,7 @@ impl Node {
         let (old, new) = (&change.old.durability, &change.new.durability);
         let persistence = self.persistence().filter(|_| old.level != new.level);
         let is_about_log = old.level.has_log() || new.level.has_log();
-        if persistence.is_some() && is_about_log && self.settings.refusals.is_loading() {
+        if persistence.is_some() && is_about_log && self.core.settings.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.
             return Err(ApplyError {
                 name: "durability",
@@ -400,7 +326,7 @@ impl Node {
     }
 
     fn apply_durability(&self, config: &Config) {
-        self.env.load_delay.set(config.key_load_delay);
+        self.core.env.load_delay.set(config.key_load_delay);
         if let Some(persistence) = self.persistence() {
             let bytes = config.durability.checkpoint_buffer_bytes_max;
             let checkpointer = &persistence.checkpointer;
@@ -413,13 +339,13 @@ impl Node {
 
     /// Says what keeps the data; once.
     pub fn set_persistence(&self, persistence: Persistence) {
-        let _already_set = self.persistence.set(persistence);
+        let _already_set = self.keeping.persistence.set(persistence);
     }
 
     /// What keeps the data.
     #[must_use]
     pub fn persistence(&self) -> Option<&Persistence> {
-        self.persistence.get()
+        self.keeping.persistence.get()
     }
 
     /// Refuses another working directory where data is kept in this one.
@@ -448,13 +374,15 @@ impl Node {
     ) -> Result<(), ApplyError> {
         let refuse = |(name, reason): (&'static str, &str), fault: Fault| {
             let cause = system_reason(&fault.cause);
-            self.log.warning(format_args!("{}: {cause}", fault.what));
+            self.core
+                .log
+                .warning(format_args!("{}: {cause}", fault.what));
             ApplyError {
                 name,
                 reason: reason.to_owned(),
             }
         };
-        let enforced = self.secret.enforce(secret).map_err(|cause| {
+        let enforced = self.process.secret.enforce(secret).map_err(|cause| {
             let what = "cannot make handshakes".to_owned();
             refuse(("tls-port", SECRET_REFUSED), Fault { what, cause })
         });
@@ -471,7 +399,7 @@ impl Node {
         } else {
             return Ok(());
         };
-        let doors = self.doors.get();
+        let doors = self.process.doors.get();
         let changed = doors.map(|doors| doors.change(change.new, porter.as_ref()));
         changed
             .unwrap_or(Ok(()))
@@ -496,27 +424,30 @@ impl Node {
         if old.rules == new.rules && (old.is_on() || !new.is_on()) {
             return Ok(None);
         }
-        self.secret.prepare(&self.clock, new).map_err(|error| {
-            self.log.warning(format_args!("{error}"));
-            let mut names = change.names.iter();
-            let name = names.find(|name| name.starts_with("tls-"));
-            ApplyError {
-                name: name.copied().unwrap_or("tls-port"),
-                reason: SECRET_REFUSED.to_owned(),
-            }
-        })
+        self.process
+            .secret
+            .prepare(&self.core.clock, new)
+            .map_err(|error| {
+                self.core.log.warning(format_args!("{error}"));
+                let mut names = change.names.iter();
+                let name = names.find(|name| name.starts_with("tls-"));
+                ApplyError {
+                    name: name.copied().unwrap_or("tls-port"),
+                    reason: SECRET_REFUSED.to_owned(),
+                }
+            })
     }
 
     /// Says where clients come in; once, before they do.
     pub(crate) fn set_doors(&self, doors: Doors) {
         // Workers start once.
-        let _already_set = self.doors.set(doors);
+        let _already_set = self.process.doors.set(doors);
     }
 
     /// A way into the store whose events clients hear of (see [`Announcer::new`]).
     #[must_use]
     pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
-        let mut handle = self.store.handle();
+        let mut handle = self.core.store.handle();
         let announcer = Announcer::new(self, is_crowded);
         handle.set_event_sink(Some(Box::new(announcer)));
         handle
@@ -524,32 +455,41 @@ impl Node {
 
     /// Takes a client in that tracks keys, or what it asks for now.
     pub fn follow(&self, follower: &Arc<Follower>) {
-        self.tracker.follow(follower);
-        self.want_events(&self.config.current());
+        self.sessions.tracker.follow(follower);
+        self.want_events(&self.core.config.current());
     }
 
     /// Lets a client go that tracked keys.
     pub fn unfollow(&self, store: &mut Handle, follower: &Follower) {
-        self.tracker
+        self.sessions
+            .tracker
             .unfollow(store, &self.tracking_listener(), follower);
-        self.want_events(&self.config.current());
+        self.want_events(&self.core.config.current());
     }
 
     /// Has the store state the events that somebody wants.
     fn want_events(&self, config: &Config) {
-        let _alone = self.wanting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self
+            .sessions
+            .wanting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut wanted = config.notifications.in_force();
-        self.event_channels.set(config.notifications);
-        if self.tracker.has_prefixes() {
+        self.sessions.event_channels.set(config.notifications);
+        if self.sessions.tracker.has_prefixes() {
             wanted = wanted.and(announcer::CHANGES);
         }
-        self.store.set_wanted_events(wanted);
+        self.core.store.set_wanted_events(wanted);
     }
 
     /// Has the audit log written as the configuration says.
     fn apply_audit(&self, config: &Config) {
-        let audit = &self.settings.observer.audit;
-        let mut applied = self.audited.lock().unwrap_or_else(PoisonError::into_inner);
+        let audit = &self.core.settings.observer.audit;
+        let mut applied = self
+            .process
+            .audited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if *applied == config.audit {
             return;
         }
@@ -561,7 +501,7 @@ impl Node {
         });
         match opened.transpose() {
             Ok(rules) => audit.set(rules),
-            Err(error) => self.log.warning(format_args!(
+            Err(error) => self.core.log.warning(format_args!(
                 "The audit log cannot be written: {}",
                 system_reason(&error)
             )),
@@ -572,44 +512,51 @@ impl Node {
         let defaults = Defaults {
             all_channels: config.opens_channels,
         };
-        self.settings.users.set_defaults(defaults);
-        self.settings.denials.set_entries_max(config.denials_max);
+        self.core.settings.users.set_defaults(defaults);
+        self.core
+            .settings
+            .denials
+            .set_entries_max(config.denials_max);
         self.apply_audit(config);
         self.want_events(config);
-        self.tracker.set_keys_max(config.tracked_keys_max);
-        let threshold_ms = &self.settings.scripts.running.threshold_ms;
+        self.sessions.tracker.set_keys_max(config.tracked_keys_max);
+        let threshold_ms = &self.core.settings.scripts.running.threshold_ms;
         threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
-        let refuses_all = &self.settings.scripts.running.refuses_all;
+        let refuses_all = &self.core.settings.scripts.running.refuses_all;
         refuses_all.store(config.busy_refuses_all, Ordering::Relaxed);
-        self.settings
+        self.core
+            .settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
         let replies_bytes_max = limits::replies_bytes_max(&config.output_limits.normal);
-        self.settings
+        self.core
+            .settings
             .replies_bytes_max
             .store(replies_bytes_max, Ordering::Relaxed);
-        self.settings
+        self.core
+            .settings
             .compresses_dumps
             .store(config.compresses_dumps, Ordering::Relaxed);
         for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
-            self.settings.thresholds.set(threshold, value);
+            self.core.settings.thresholds.set(threshold, value);
         }
-        self.settings.observer.set_thresholds(&config.noticed);
+        self.core.settings.observer.set_thresholds(&config.noticed);
         let policy = policy_of(config.eviction_policy);
-        self.settings.set_use_clock(match policy {
+        self.core.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
         });
         let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
-        self.store
+        self.core
+            .store
             .set_memory_limit(config.memory_bytes_max, policy, samples);
-        self.store.set_tenacity(config.eviction_tenacity);
+        self.core.store.set_tenacity(config.eviction_tenacity);
         let moving = config.defragmentation.map(|own| {
             let percent = u64::from(own.idle_percent_min);
             (own.idle_bytes_min, percent)
         });
-        self.store.set_moving(moving);
-        self.store.set_lfu_tuning(LfuTuning {
+        self.core.store.set_moving(moving);
+        self.core.store.set_lfu_tuning(LfuTuning {
             log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
             decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),
         });
@@ -618,33 +565,33 @@ impl Node {
     /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
-        self.env.begin_loading(total_bytes);
+        self.core.env.begin_loading(total_bytes);
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        self.env.end_loading();
+        self.core.env.end_loading();
     }
 
     /// Whether who connects is a user that has to say no password.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let default_user = self.settings.users.default_user();
+        let default_user = self.core.settings.users.default_user();
         default_user.rules().needs_no_password()
     }
 
     /// Says how the workers are reached; called once, before they start.
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
         let workers: Arc<[WorkerLink]> = workers.into();
-        self.exchange.set_workers(Arc::clone(&workers));
-        self.tracker.set_workers(Arc::clone(&workers));
-        let _already_set = self.workers.set(workers);
+        self.sessions.exchange.set_workers(Arc::clone(&workers));
+        self.sessions.tracker.set_workers(Arc::clone(&workers));
+        let _already_set = self.work.workers.set(workers);
     }
 
     /// The workers.
     #[must_use]
     pub fn workers(&self) -> &[WorkerLink] {
-        self.workers.get().map_or(&[], |workers| workers)
+        self.work.workers.get().map_or(&[], |workers| workers)
     }
 
     /// Leaves a message with every worker.
@@ -657,20 +604,20 @@ impl Node {
     /// Says how requests reach the thread that runs what takes long, and what its engine counts.
     pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
         *self.jobs() = Some(jobs);
-        let _already_set = self.aside_counters.set(counters);
+        let _already_set = self.work.aside_counters.set(counters);
     }
 
     /// Uses another log, or none, from now on, as the [owner of the log](persistence::log_owner) does. For tests with a
     /// log of their own.
     pub fn use_log(&self, log: Option<Arc<dyn Tail>>) {
-        self.log_in_use.set(log, &self.env);
+        self.keeping.log_in_use.set(log, &self.core.env);
         self.broadcast(&Message::LogChanged);
     }
 
     /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
     /// what waits for that, and the operator know of the fault. For such a log.
     pub fn log_moved(&self) {
-        self.log_in_use.look_for_fault(&self.env);
+        self.keeping.log_in_use.look_for_fault(&self.core.env);
         self.wake_workers();
     }
 
@@ -700,20 +647,23 @@ impl Node {
     }
 
     fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how the main thread is woken when the server stops; called once.
     pub fn set_main_waker(&self, waker: Waker) {
-        let _already_set = self.main_waker.set(waker);
+        let _already_set = self.process.main_waker.set(waker);
     }
 
     /// Asks all workers to stop; whether this call was the first to do so.
     pub fn stop(&self) -> bool {
-        let first = !self.stopping.swap(true, Ordering::AcqRel);
+        let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
             self.broadcast(&Message::Stop);
-            if let Some(waker) = self.main_waker.get() {
+            if let Some(waker) = self.process.main_waker.get() {
                 waker.wake();
             }
         }
@@ -723,19 +673,19 @@ impl Node {
     /// Whether the server is going down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.process.stopping.load(Ordering::Acquire)
     }
 
     /// Milliseconds since it started.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {
-        self.uptime_ms_at(self.clock.monotonic_ns())
+        self.uptime_ms_at(self.core.clock.monotonic_ns())
     }
 
     /// Milliseconds from its start to a reading of the monotonic clock.
     #[must_use]
     pub fn uptime_ms_at(&self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_sub(self.started_ns) / 1_000_000
+        monotonic_ns.saturating_sub(self.process.started_ns) / 1_000_000
     }
 
     /// What the workers counted since the last CONFIG RESETSTAT.
@@ -768,7 +718,7 @@ impl Node {
 
     fn engines(&self) -> impl Iterator<Item = &EngineCounters> {
         let workers = self.workers().iter().map(|one| &one.engine);
-        let engines = workers.chain([&self.aside_counters]);
+        let engines = workers.chain([&self.work.aside_counters]);
         engines.filter_map(|engine| engine.get().map(Arc::as_ref))
     }
 
@@ -787,7 +737,8 @@ impl Node {
     }
 
     fn counted_before(&self) -> MutexGuard<'_, (Counts, Sums, Latencies)> {
-        self.counted_before
+        self.work
+            .counted_before
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -799,8 +750,8 @@ impl Node {
         for worker in self.workers() {
             worker.counters.forget_most();
         }
-        self.saving.reset_counters();
-        self.rates.reset();
+        self.keeping.saving.reset_counters();
+        self.work.rates.reset();
     }
 
     /// What one worker does for all of them, `hz` times a second.
@@ -813,7 +764,7 @@ impl Node {
             sums.of(Count::Turns),
             sums.of(Count::BusyNs),
         ];
-        self.rates.sample(self.uptime_ms(), sample);
+        self.work.rates.sample(self.uptime_ms(), sample);
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
         self.note_peak();
@@ -822,13 +773,16 @@ impl Node {
 
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
-        let program_bytes = self.program_bytes.load(Ordering::Relaxed);
+        let program_bytes = self.process.program_bytes.load(Ordering::Relaxed);
         let used_bytes = program_bytes + self.clients_held_bytes();
         // The log may have been opened with a higher limit: it is not to take all from the keys.
-        let limit_bytes = self.config.current().memory_bytes_max;
+        let limit_bytes = self.core.config.current().memory_bytes_max;
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
-        self.store.set_other_bytes(used_bytes + log_bytes);
-        self.env.other_bytes.store(used_bytes, Ordering::Relaxed);
+        self.core.store.set_other_bytes(used_bytes + log_bytes);
+        self.core
+            .env
+            .other_bytes
+            .store(used_bytes, Ordering::Relaxed);
     }
 
     /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.
@@ -839,23 +793,26 @@ impl Node {
 
     /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).
     pub fn pause_clients(&self, until_unix_ms: u64, writes_only: bool) {
-        let now_unix_ms = self.clock.now_unix_ms();
-        let gate = &self.settings.gate;
-        self.env
+        let now_unix_ms = self.core.clock.now_unix_ms();
+        let gate = &self.core.settings.gate;
+        self.core
+            .env
             .hold_removals_after(|| gate.pause(until_unix_ms, writes_only, now_unix_ms));
     }
 
     /// Lets them go on (CLIENT UNPAUSE).
     pub fn unpause_clients(&self) {
-        let gate = &self.settings.gate;
-        self.env.hold_removals_after(|| gate.unpause());
+        let gate = &self.core.settings.gate;
+        self.core.env.hold_removals_after(|| gate.unpause());
         self.broadcast(&Message::Resume);
     }
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
-        let gate = &self.settings.gate;
-        self.env.hold_removals_after(|| gate.end_pause(now_unix_ms));
+        let gate = &self.core.settings.gate;
+        self.core
+            .env
+            .hold_removals_after(|| gate.end_pause(now_unix_ms));
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.
@@ -873,7 +830,7 @@ impl Node {
     /// What the store tells of changes of tracked keys.
     #[must_use]
     pub fn tracking_listener(&self) -> Arc<dyn Listener> {
-        Arc::<Tracker>::clone(&self.tracker)
+        Arc::<Tracker>::clone(&self.sessions.tracker)
     }
 
     /// Leaves a push with the worker of a client; a client for whose worker too much waits already is
@@ -893,33 +850,34 @@ impl Node {
     pub fn clients_held_bytes(&self) -> u64 {
         let buffers = self.workers().iter();
         let buffers: u64 = buffers.map(|one| one.counters.client_bytes.get()).sum();
-        buffers + limits::CLIENT_BYTES * (self.clients.len() as u64)
+        buffers + limits::CLIENT_BYTES * (self.sessions.clients.len() as u64)
     }
 
     /// Remembers what the process held before the first client; called before the threads start, and once
     /// all of them run.
     pub fn note_startup_memory(&self) {
-        let store_bytes = self.store.statistics().used_bytes;
-        self.program_bytes.store(
+        let store_bytes = self.core.store.statistics().used_bytes;
+        self.process.program_bytes.store(
             process::memory().private_bytes.saturating_sub(store_bytes),
             Ordering::Relaxed,
         );
-        self.store_startup_bytes
+        self.process
+            .store_startup_bytes
             .store(store_bytes, Ordering::Relaxed);
     }
 
     /// Notes how much is held, if it is more than ever. Does not ask the system what is resident, which
     /// takes it a fraction of a millisecond.
     fn note_peak(&self) {
-        let program = self.program_bytes.load(Ordering::Relaxed);
-        let used = program + self.clients_held_bytes() + self.store.statistics().used_bytes;
-        self.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        let program = self.process.program_bytes.load(Ordering::Relaxed);
+        let used = program + self.clients_held_bytes() + self.core.store.statistics().used_bytes;
+        self.process.peak_bytes.fetch_max(used, Ordering::Relaxed);
     }
 
     /// What the server holds now.
     pub fn memory(&self) -> ServerMemory {
-        let store = self.store.statistics();
-        let program = self.program_bytes.load(Ordering::Relaxed);
+        let store = self.core.store.statistics();
+        let program = self.process.program_bytes.load(Ordering::Relaxed);
         let clients = self.clients_held_bytes();
         let used = program + clients + store.used_bytes;
         let resident = process::memory().resident_bytes;
@@ -945,8 +903,12 @@ impl Node {
             used,
             allocator,
             log: self.log_memory_bytes(),
-            peak: self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used),
-            startup: program + self.store_startup_bytes.load(Ordering::Relaxed),
+            peak: self
+                .process
+                .peak_bytes
+                .fetch_max(used, Ordering::Relaxed)
+                .max(used),
+            startup: program + self.process.store_startup_bytes.load(Ordering::Relaxed),
             clients,
             overhead: program + clients + store.memory.index_bytes.min(store.used_bytes),
         }

@@ -85,17 +85,17 @@ impl<'a> Port<'a> {
 
 impl ServerPort for Port<'_> {
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
-        self.node.config.get(patterns, emit);
+        self.node.core.config.get(patterns, emit);
     }
 
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
         let (node, is_local) = (self.node, self.peer_is_local);
         let mut apply = |change: &Change<'_>| node.apply(change);
         let set = if may_wait {
-            node.config.set(pairs, is_local, &mut apply)
+            node.core.config.set(pairs, is_local, &mut apply)
         } else {
             let is_slow = |change: &Change<'_>| node.begins_log(change);
-            let config = &node.config;
+            let config = &node.core.config;
             let set = config.set_unless_slow(pairs, is_local, &is_slow, &mut apply);
             set.ok_or(CommandError::Aside)?
         };
@@ -104,12 +104,12 @@ impl ServerPort for Port<'_> {
 
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {
         let users = self.node.configured_user_lines();
-        self.node.config.rewrite(&users, all).map_err(as_reply)
+        self.node.core.config.rewrite(&users, all).map_err(as_reply)
     }
 
     fn reset_statistics(&mut self) {
         self.node.reset_counters();
-        self.node.store.reset_statistics();
+        self.node.core.store.reset_statistics();
     }
 
     fn latencies(&mut self) -> Latencies {
@@ -122,20 +122,20 @@ impl ServerPort for Port<'_> {
     }
 
     fn clients(&mut self, filter: &ClientFilter) -> String {
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let mut text = String::new();
-        for client in self.node.clients.matching(filter, now_unix_ms) {
+        for client in self.node.sessions.clients.matching(filter, now_unix_ms) {
             let _ = writeln!(
                 text,
                 "{}",
-                clients::describe(self.node.env.table, &client, now_unix_ms)
+                clients::describe(self.node.core.env.table, &client, now_unix_ms)
             );
         }
         text
     }
 
     fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>> {
-        self.node.clients.find(id)
+        self.node.sessions.clients.find(id)
     }
 
     fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
@@ -154,8 +154,9 @@ impl ServerPort for Port<'_> {
         let mut count = KillCount::default();
         for client in self
             .node
+            .sessions
             .clients
-            .matching(filter, self.node.clock.now_unix_ms())
+            .matching(filter, self.node.core.clock.now_unix_ms())
         {
             count.clients += 1;
             if client.id == session.client.id {
@@ -189,7 +190,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        self.node.exchange.publish(kind, channel, message)
+        self.node.sessions.exchange.publish(kind, channel, message)
     }
 
     fn subscribe(
@@ -233,15 +234,15 @@ impl ServerPort for Port<'_> {
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>> {
-        self.node.exchange.channels(kind)
+        self.node.sessions.exchange.channels(kind)
     }
 
     fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize {
-        self.node.exchange.subscribers(kind, channel)
+        self.node.sessions.exchange.subscribers(kind, channel)
     }
 
     fn patterns_count(&self) -> usize {
-        self.node.exchange.patterns_count()
+        self.node.sessions.exchange.patterns_count()
     }
 
     fn follow(&mut self, follower: &Arc<Follower>) {
@@ -254,12 +255,15 @@ impl ServerPort for Port<'_> {
 
     fn track(&mut self, store: &mut Handle, follower: &Arc<Follower>, keys: &[Key<'_>]) {
         let listener = &self.node.tracking_listener();
-        self.node.tracker.track(store, listener, follower, keys);
+        self.node
+            .sessions
+            .tracker
+            .track(store, listener, follower, keys);
     }
 
     fn tell_flush(&mut self, store: &mut Handle) {
         let listener = &self.node.tracking_listener();
-        self.node.tracker.tell_flush(store, listener);
+        self.node.sessions.tracker.tell_flush(store, listener);
     }
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {
@@ -277,6 +281,7 @@ impl ServerPort for Port<'_> {
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
         if !request.abort {
             self.node
+                .core
                 .log
                 .warning(format_args!("User requested shutdown..."));
         }
@@ -303,7 +308,7 @@ impl ServerPort for Port<'_> {
         if let Some(local) = &self.local {
             return local.log.as_ref().map(LogView::position);
         }
-        let log = self.node.log_in_use.get()?;
+        let log = self.node.keeping.log_in_use.get()?;
         Some(LogPosition {
             wrote: log.tail().max(BEFORE_LOG),
             durable: log.durable(),
@@ -311,13 +316,13 @@ impl ServerPort for Port<'_> {
     }
 
     fn request_log_sync(&mut self, up_to: u64) {
-        if let Some(log) = self.node.log_in_use.get() {
+        if let Some(log) = self.node.keeping.log_in_use.get() {
             log.request_sync(up_to);
         }
     }
 
     fn log_durable(&self) -> u64 {
-        let log = self.node.log_in_use.get();
+        let log = self.node.keeping.log_in_use.get();
         log.map_or(0, |log| log.durable())
     }
 
@@ -331,7 +336,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn debug_allowed(&self, _session: &Session) -> bool {
-        match self.node.config.current().debug_command {
+        match self.node.core.config.current().debug_command {
             Permission::No => false,
             Permission::Yes => true,
             Permission::Local => self.peer_is_local,
@@ -339,7 +344,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn now_unix_us(&self) -> u64 {
-        self.node.clock.now_unix_us()
+        self.node.core.clock.now_unix_us()
     }
 
     fn sleep_seconds(&mut self, seconds: f64) {
@@ -351,7 +356,7 @@ impl ServerPort for Port<'_> {
     }
 
     fn set_active_expire(&mut self, on: bool) {
-        self.node.store.set_active_expire(on);
+        self.node.core.store.set_active_expire(on);
     }
 
     fn log_line(&mut self, level: LogLevel, text: &[u8]) {
@@ -362,18 +367,21 @@ impl ServerPort for Port<'_> {
             LogLevel::Warning => Level::Warning,
         };
         let text = String::from_utf8_lossy(text);
-        self.node.log.log(level, format_args!("{text}"));
+        self.node.core.log.log(level, format_args!("{text}"));
     }
 
     fn script_is_late(&mut self, is_news: bool) {
         if is_news {
             self.node
+                .core
                 .log
                 .warning(format_args!("Slow script detected: still in execution."));
             // Who waits for its keys looks again, and is told.
             self.node.broadcast(&Message::KeysFree);
         }
-        if let (Some(queue), Some(text)) = (self.queue, self.node.settings.scripts.running.busy()) {
+        if let (Some(queue), Some(text)) =
+            (self.queue, self.node.core.settings.scripts.running.busy())
+        {
             queue.refuse(self.node, text);
         }
     }

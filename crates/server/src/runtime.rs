@@ -65,7 +65,7 @@ impl Workers {
     /// # Errors
     /// When the process may have no more descriptors or threads.
     pub fn start(node: Arc<Node>, listeners: Vec<Listener>) -> io::Result<Self> {
-        let count = usize::from(node.config.current().threads_count.max(1));
+        let count = usize::from(node.core.config.current().threads_count.max(1));
         let balancer = Balancer::new(count)?;
         node.set_workers(
             (0..count)
@@ -76,7 +76,7 @@ impl Workers {
         if !listeners.is_empty() {
             node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
         }
-        node.secret.start(&balancer)?;
+        node.process.secret.start(&balancer)?;
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -110,8 +110,8 @@ impl Workers {
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
         self.node.stop();
-        self.node.settings.scripts.running.stop();
-        self.node.secret.stop();
+        self.node.core.settings.scripts.running.stop();
+        self.node.process.secret.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
             let ended = thread
@@ -148,7 +148,7 @@ fn spawn_worker(
             let worker = Worker::new(Arc::clone(&node), index);
             let output = Arena::new(ReplyBuffer::with_capacity(0));
             let options = reactor::Options {
-                spin: spin(&node.config.current(), available_cores()),
+                spin: spin(&node.core.config.current(), available_cores()),
                 ..reactor::Options::default()
             };
             let event_loop =
@@ -246,9 +246,9 @@ fn serve(
     };
     node.load_users_at_start(current)
         .map_err(cannot_load_users)?;
-    node.supervisor.introduce(&node.log);
+    node.process.supervisor.introduce(&node.core.log);
     for remark in remarks {
-        node.log.notice(format_args!("{remark}"));
+        node.core.log.notice(format_args!("{remark}"));
     }
     let pid_file = write_pid_file(&node, current);
     let listeners = open_doors(&node, current)?;
@@ -278,13 +278,14 @@ fn serve(
     };
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
-    node.supervisor.stopping();
+    node.process.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(persistence) = node.persistence() {
         persistence.log().end();
     }
     drop(pid_file);
-    node.log
+    node.core
+        .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
 }
@@ -292,7 +293,8 @@ fn serve(
 fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose();
     pid_file.unwrap_or_else(|error| {
-        node.log
+        node.core
+            .log
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     })
@@ -301,7 +303,8 @@ fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
 /// Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
 fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
     drop(pid_file);
-    node.log
+    node.core
+        .log
         .warning(format_args!("Stopped while loading, exiting now."));
     std::process::exit(0)
 }
@@ -327,10 +330,10 @@ impl Loading {
 /// Loads what is kept.
 fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     let load = |node: &Arc<Node>| {
-        let wanted = kept::wanted(&node.config.current());
+        let wanted = kept::wanted(&node.core.config.current());
         node.persistence().map_or(Ok(()), |it| it.load(&wanted))
     };
-    if !node.settings.refusals.is_loading() {
+    if !node.core.settings.refusals.is_loading() {
         return Loading::ended(load(node), None);
     }
     let (sender, loaded) = sync_channel(1);
@@ -353,8 +356,8 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
             Err(_) => return Loading::Stopped,
         };
         let is_asked_to_stop = signal.is_some() || node.is_stopping();
-        if is_asked_to_stop && node.settings.refusals.is_loading() {
-            node.supervisor.stopping();
+        if is_asked_to_stop && node.core.settings.refusals.is_loading() {
+            node.process.supervisor.stopping();
             return Loading::Stopped;
         }
         if is_asked_to_stop {
@@ -400,19 +403,19 @@ fn open_doors(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunErr
 
 /// Reads what encrypted connections need, if there are any.
 fn open_secret(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
-    node.secret.join(node);
-    let prepared = node.secret.prepare(&node.clock, &config.tls);
+    node.process.secret.join(node);
+    let prepared = node.process.secret.prepare(&node.core.clock, &config.tls);
     let prepared = prepared.map_err(|error| RunError {
         what: "Failed to configure TLS".into(),
         cause: io::Error::other(error),
     })?;
-    let enforced = node.secret.enforce(prepared);
+    let enforced = node.process.secret.enforce(prepared);
     enforced.map_err(because("cannot make handshakes"))
 }
 
 fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     banner::show(node, config, endpoints);
-    node.log.notice(format_args!(
+    node.core.log.notice(format_args!(
         "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
         identity::IOLITE_VERSION,
         identity::REDIS_VERSION,
@@ -427,11 +430,12 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     };
     for (is_there, kind) in [(has(true), "tcp"), (has(false), "unix")] {
         if is_there {
-            node.log
+            node.core
+                .log
                 .notice(format_args!("Ready to accept connections {kind}"));
         }
     }
-    node.supervisor.ready();
+    node.process.supervisor.ready();
 }
 
 /// Sleeps until a signal, maybe one that came before, or a command asks the server to stop.
@@ -444,7 +448,8 @@ fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
             Ok(Wakening::Signal(signal)) if heed(node, signal) => return,
             Ok(_) => {}
             Err(error) => {
-                node.log
+                node.core
+                    .log
                     .warning(format_args!("Cannot wait for signals: {error}"));
                 return;
             }
@@ -454,16 +459,17 @@ fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
 
 /// Shuts down as a signal asks for; whether that can be done.
 fn heed(node: &Node, signal: Signal) -> bool {
-    let durability = &node.config.current().durability;
+    let durability = &node.core.config.current().durability;
     let (name, request) = match signal {
         Signal::Terminate => ("SIGTERM", durability.at_terminate),
         Signal::Interrupt => ("SIGINT", durability.at_interrupt),
     };
-    node.log
+    node.core
+        .log
         .warning(format_args!("Received {name} scheduling shutdown..."));
     let is_done = node.shut_down(request).is_ok();
     if !is_done {
-        node.log.warning(format_args!(
+        node.core.log.warning(format_args!(
             "{name} received but errors trying to shut down the server, check the logs for more \
              information"
         ));

@@ -81,9 +81,9 @@ impl Bench {
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
         let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
         let engine = Engine::new(
-            node.env.table,
-            node.store.handle(),
-            Arc::clone(&node.settings),
+            node.core.env.table,
+            node.core.store.handle(),
+            Arc::clone(&node.core.settings),
             clock,
             Prng::seeded(1),
         );

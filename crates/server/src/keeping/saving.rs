@@ -113,15 +113,15 @@ impl Node {
     /// Everything was deleted. Has that saved behind what is being saved, if save points alone say when
     /// something is: where there is a log, that says what is gone.
     pub(crate) fn flushed_all(&self) {
-        let durability = &self.config.current().durability;
+        let durability = &self.core.config.current().durability;
         let saves = !durability.save_points.is_empty() && !durability.level.has_log();
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if !saves || self.settings.refusals.is_loading() {
+        if !saves || self.core.settings.refusals.is_loading() {
             return;
         }
-        self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
+        self.keeping.saving.known().changes_at_flush = Some(self.core.store.statistics().changes);
         // Refused on the way down only, where everything is saved anyway.
         let _scheduled = persistence.checkpointer.schedule(Why::Flushed);
     }
@@ -129,8 +129,9 @@ impl Node {
     /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
     /// more: nothing of them is left.
     pub(crate) fn changes_to_save(&self, figures: &Figures) -> u64 {
-        let at_flush = self.saving.known().changes_at_flush;
-        let since_flush = at_flush.map(|at| self.store.statistics().changes.saturating_sub(at));
+        let at_flush = self.keeping.saving.known().changes_at_flush;
+        let since_flush =
+            at_flush.map(|at| self.core.store.statistics().changes.saturating_sub(at));
         since_flush.map_or(figures.changes_since_save, |since| {
             since.min(figures.changes_since_save)
         })
@@ -162,7 +163,7 @@ impl Node {
             (Some(current), _) if current == kind => return Err(SaveRefusal::Busy(kind)),
             (Some(current), SaveTime::Now) => return Err(SaveRefusal::Busy(current)),
             (_, SaveTime::Later) => {
-                self.saving.known().deferred = Some(kind);
+                self.keeping.saving.known().deferred = Some(kind);
                 return Ok(SaveStart::Scheduled);
             }
             (None, _) | (Some(_), SaveTime::WhenFree) => {}
@@ -188,17 +189,17 @@ impl Node {
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if self.settings.refusals.is_loading() || self.is_stopping() {
+        if self.core.settings.refusals.is_loading() || self.is_stopping() {
             return;
         }
-        let deferred = self.saving.known().deferred.take();
+        let deferred = self.keeping.saving.known().deferred.take();
         if let Some(kind) = deferred {
             // Where something is being saved already that is as good.
             let _begun = self.begin_save(kind, SaveTime::WhenFree);
         }
-        let config = self.config.current();
+        let config = self.core.config.current();
         let figures = persistence.checkpointer.figures();
-        let tried_unix_ms = self.saving.known().tried_unix_ms;
+        let tried_unix_ms = self.keeping.saving.known().tried_unix_ms;
         let log = persistence.log();
         let state = log.state();
         if figures.last_failure.is_some()
@@ -206,8 +207,8 @@ impl Node {
             && !state.names_log
             && may_try(&figures, now_unix_ms, tried_unix_ms)
         {
-            self.saving.known().tried_unix_ms = now_unix_ms;
-            self.log.notice(format_args!(
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
+            self.core.log.notice(format_args!(
                 "The log has no checkpoint before it. Making one..."
             ));
             let _begun = persistence.checkpointer.request(Why::Rewrite);
@@ -222,8 +223,8 @@ impl Node {
                 has_rested(&figures, now_unix_ms),
             )
         {
-            self.saving.known().tried_unix_ms = now_unix_ms;
-            self.log.notice(format_args!(
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
+            self.core.log.notice(format_args!(
                 "The log has grown to {bytes} bytes. Making a checkpoint..."
             ));
             let _begun = persistence.checkpointer.request(Why::LongLog);
@@ -236,9 +237,9 @@ impl Node {
             tried_unix_ms,
         );
         if let Some(point) = reached {
-            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
             let SavePoint { seconds, changes } = point;
-            self.log.notice(format_args!(
+            self.core.log.notice(format_args!(
                 "{changes} changes in {seconds} seconds. Saving..."
             ));
             let _begun = persistence.checkpointer.request(Why::SavePoint);
@@ -248,14 +249,14 @@ impl Node {
     /// When everything was saved last; when the server started, before.
     pub(crate) fn last_save_unix_ms(&self) -> u64 {
         self.persistence()
-            .map_or(self.started_unix_ms, |persistence| {
+            .map_or(self.process.started_unix_ms, |persistence| {
                 persistence.checkpointer.figures().last_save_unix_ms
             })
     }
 
     /// Notes what a checkpoint came to.
     pub(crate) fn note_checkpoint(&self, outcome: &Outcome) {
-        let mut known = self.saving.known();
+        let mut known = self.keeping.saving.known();
         known.changes_at_flush = None;
         let record = match kind_of(outcome.why) {
             SaveKind::Snapshot => &mut known.snapshots,
@@ -269,7 +270,7 @@ impl Node {
             record.failures_in_a_row += 1;
         }
         drop(known);
-        self.judge_writes(&self.config.current());
+        self.judge_writes(&self.core.config.current());
     }
 
     /// Refuses writes, or does so no longer: they shall not go on as if they were kept while the last
@@ -278,17 +279,17 @@ impl Node {
         let durability = &config.durability;
         let refuses = durability.refuses_writes_after_failed_save
             && !durability.save_points.is_empty()
-            && self.saving.known().snapshots.failures_in_a_row > 0;
-        self.settings.refusals.set_save_failed(refuses);
+            && self.keeping.saving.known().snapshots.failures_in_a_row > 0;
+        self.core.settings.refusals.set_save_failed(refuses);
     }
 
     /// Whether a shutdown would save first.
     pub(crate) fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        if request.abort || self.settings.refusals.is_loading() {
+        if request.abort || self.core.settings.refusals.is_loading() {
             return false;
         }
         request.save.unwrap_or_else(|| {
-            let has_points = !self.config.current().durability.save_points.is_empty();
+            let has_points = !self.core.config.current().durability.save_points.is_empty();
             let changes = |it: &Persistence| it.checkpointer.figures().changes_since_save;
             has_points && self.persistence().is_some_and(|it| changes(it) > 0)
         })
@@ -301,10 +302,12 @@ impl Node {
             return self.abort_shutdown();
         }
         if self.saves_at_shutdown(request) {
-            self.log
+            self.core
+                .log
                 .notice(format_args!("Saving everything before exiting."));
             if self.save_at_shutdown().is_err() && !request.force {
-                self.log
+                self.core
+                    .log
                     .warning(format_args!("Nothing was saved, so the server goes on."));
                 return Err(CommandError::fixed(
                     "ERR Errors trying to SHUTDOWN. Check logs.",
@@ -319,10 +322,16 @@ impl Node {
         let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
         // Nothing is acknowledged that would be missing.
         self.pause_clients(u64::MAX, true);
-        self.saving.is_shutting_down.store(true, Ordering::Release);
+        self.keeping
+            .saving
+            .is_shutting_down
+            .store(true, Ordering::Release);
         persistence.checkpointer.cancel();
         let saved = self.save_for(Why::Shutdown);
-        self.saving.is_shutting_down.store(false, Ordering::Release);
+        self.keeping
+            .saving
+            .is_shutting_down
+            .store(false, Ordering::Release);
         if saved.is_err() {
             self.unpause_clients();
         }
@@ -330,7 +339,7 @@ impl Node {
     }
 
     fn abort_shutdown(&self) -> Result<(), CommandError> {
-        let is_saving = self.saving.is_shutting_down.load(Ordering::Acquire);
+        let is_saving = self.keeping.saving.is_shutting_down.load(Ordering::Acquire);
         let aborted = is_saving
             && self
                 .persistence()

@@ -112,6 +112,7 @@ impl Deliveries {
         let node = Arc::clone(&self.node);
         let worker = self.worker;
         let topic = node
+            .sessions
             .exchange
             .enter(kind, name, worker, || self.collect_mail());
         self.catch_up(session, reply);
@@ -131,7 +132,9 @@ impl Deliveries {
     ) {
         let node = Arc::clone(&self.node);
         let worker = self.worker;
-        node.exchange.leave(topic, worker, || self.collect_mail());
+        node.sessions
+            .exchange
+            .leave(topic, worker, || self.collect_mail());
         self.catch_up(session, reply);
         self.remove_member(topic, connection);
     }
@@ -140,7 +143,10 @@ impl Deliveries {
     pub(super) fn forget(&mut self, session: &Session, connection: ConnectionId) {
         let subscriptions = session.subscriptions.as_ref();
         for topic in subscriptions.into_iter().flat_map(|own| own.all()) {
-            self.node.exchange.leave(&topic, self.worker, || ());
+            self.node
+                .sessions
+                .exchange
+                .leave(&topic, self.worker, || ());
             self.remove_member(&topic, connection);
         }
     }
