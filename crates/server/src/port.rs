@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::{
-    ClientFilter, ClientRecord, CommandError, Follower, KillCount, Latencies, LogLevel,
-    LogPosition, Published, Push, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, ServerPort, Session, ShutdownRequest, Topic, TopicKind,
+    ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Follower, KillCount,
+    Latencies, LogLevel, LogPosition, PersistencePort, ProcessPort, PubSubPort, Published, Push,
+    ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, Session,
+    ShutdownRequest, Topic, TopicKind, TrackingPort, UsersPort,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -83,7 +84,7 @@ impl<'a> Port<'a> {
     }
 }
 
-impl ServerPort for Port<'_> {
+impl ConfigPort for Port<'_> {
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
         self.node.core.config.get(patterns, emit);
     }
@@ -107,20 +108,16 @@ impl ServerPort for Port<'_> {
         self.node.core.config.rewrite(&users, all).map_err(as_reply)
     }
 
-    fn reset_statistics(&mut self) {
-        self.node.reset_counters();
-        self.node.core.store.reset_statistics();
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        match self.node.core.config.current().debug_command {
+            Permission::No => false,
+            Permission::Yes => true,
+            Permission::Local => self.peer_is_local,
+        }
     }
+}
 
-    fn latencies(&mut self) -> Latencies {
-        self.node.latencies()
-    }
-
-    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
-        store.tell_memory();
-        info::report(self.node, store, sections)
-    }
-
+impl ClientsPort for Port<'_> {
     fn clients(&mut self, filter: &ClientFilter) -> String {
         let now_unix_ms = self.node.core.clock.now_unix_ms();
         let mut text = String::new();
@@ -174,6 +171,20 @@ impl ServerPort for Port<'_> {
         count
     }
 
+    fn push(&mut self, to: &ClientRecord, push: &Push) {
+        self.node.push(to, push);
+    }
+
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
+        self.node.pause_clients(until_unix_ms, writes_only);
+    }
+
+    fn unpause_clients(&mut self) {
+        self.node.unpause_clients();
+    }
+}
+
+impl UsersPort for Port<'_> {
     fn end_subscribers(&mut self, user: &Arc<User>) {
         let message = Message::RulesChanged {
             user: user.name().into(),
@@ -188,7 +199,9 @@ impl ServerPort for Port<'_> {
     fn save_users(&mut self) -> Result<(), CommandError> {
         self.node.save_users()
     }
+}
 
+impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
         self.node.sessions.exchange.publish(kind, channel, message)
     }
@@ -244,7 +257,9 @@ impl ServerPort for Port<'_> {
     fn patterns_count(&self) -> usize {
         self.node.sessions.exchange.patterns_count()
     }
+}
 
+impl TrackingPort for Port<'_> {
     fn follow(&mut self, follower: &Arc<Follower>) {
         self.node.follow(follower);
     }
@@ -265,33 +280,9 @@ impl ServerPort for Port<'_> {
         let listener = &self.node.tracking_listener();
         self.node.sessions.tracker.tell_flush(store, listener);
     }
+}
 
-    fn push(&mut self, to: &ClientRecord, push: &Push) {
-        self.node.push(to, push);
-    }
-
-    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
-        self.node.pause_clients(until_unix_ms, writes_only);
-    }
-
-    fn unpause_clients(&mut self) {
-        self.node.unpause_clients();
-    }
-
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
-        if !request.abort {
-            self.node
-                .core
-                .log
-                .warning(format_args!("User requested shutdown..."));
-        }
-        self.node.shut_down(request)
-    }
-
-    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        self.node.saves_at_shutdown(request)
-    }
-
+impl PersistencePort for Port<'_> {
     fn flushed_all(&mut self) {
         self.node.flushed_all();
     }
@@ -302,6 +293,10 @@ impl ServerPort for Port<'_> {
 
     fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
         self.node.begin_save(kind, time)
+    }
+
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        self.node.saves_at_shutdown(request)
     }
 
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
@@ -315,15 +310,15 @@ impl ServerPort for Port<'_> {
         })
     }
 
+    fn log_durable(&self) -> u64 {
+        let log = self.node.keeping.log_in_use.get();
+        log.map_or(0, |log| log.durable())
+    }
+
     fn request_log_sync(&mut self, up_to: u64) {
         if let Some(log) = self.node.keeping.log_in_use.get() {
             log.request_sync(up_to);
         }
-    }
-
-    fn log_durable(&self) -> u64 {
-        let log = self.node.keeping.log_in_use.get();
-        log.map_or(0, |log| log.durable())
     }
 
     fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
@@ -334,13 +329,42 @@ impl ServerPort for Port<'_> {
         let unix_ms = self.node.last_save_unix_ms();
         i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX)
     }
+}
 
-    fn debug_allowed(&self, _session: &Session) -> bool {
-        match self.node.core.config.current().debug_command {
-            Permission::No => false,
-            Permission::Yes => true,
-            Permission::Local => self.peer_is_local,
+impl ProcessPort for Port<'_> {
+    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
+        store.tell_memory();
+        info::report(self.node, store, sections)
+    }
+
+    fn latencies(&mut self) -> Latencies {
+        self.node.latencies()
+    }
+
+    fn reset_statistics(&mut self) {
+        self.node.reset_counters();
+        self.node.core.store.reset_statistics();
+    }
+
+    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
+        let level = match level {
+            LogLevel::Debug => Level::Debug,
+            LogLevel::Verbose => Level::Verbose,
+            LogLevel::Notice => Level::Notice,
+            LogLevel::Warning => Level::Warning,
+        };
+        let text = String::from_utf8_lossy(text);
+        self.node.core.log.log(level, format_args!("{text}"));
+    }
+
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
+        if !request.abort {
+            self.node
+                .core
+                .log
+                .warning(format_args!("User requested shutdown..."));
         }
+        self.node.shut_down(request)
     }
 
     fn now_unix_us(&self) -> u64 {
@@ -357,17 +381,6 @@ impl ServerPort for Port<'_> {
 
     fn set_active_expire(&mut self, on: bool) {
         self.node.core.store.set_active_expire(on);
-    }
-
-    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
-        let level = match level {
-            LogLevel::Debug => Level::Debug,
-            LogLevel::Verbose => Level::Verbose,
-            LogLevel::Notice => Level::Notice,
-            LogLevel::Warning => Level::Warning,
-        };
-        let text = String::from_utf8_lossy(text);
-        self.node.core.log.log(level, format_args!("{text}"));
     }
 
     fn script_is_late(&mut self, is_news: bool) {

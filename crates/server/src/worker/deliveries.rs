@@ -101,7 +101,7 @@ impl Deliveries {
         !self.inbox.is_empty() || self.node.workers()[self.worker].mail.waits()
     }
 
-    /// Subscribes a connection to a topic; see [`engine::ServerPort::subscribe`].
+    /// Subscribes a connection to a topic; see [`engine::PubSubPort::subscribe`].
     pub(crate) fn subscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),
@@ -123,7 +123,7 @@ impl Deliveries {
         topic
     }
 
-    /// Ends a subscription; see [`engine::ServerPort::unsubscribe`].
+    /// Ends a subscription; see [`engine::PubSubPort::unsubscribe`].
     pub(crate) fn unsubscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),
