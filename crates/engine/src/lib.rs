@@ -20,6 +20,7 @@ pub mod error;
 pub mod histogram;
 pub mod identity;
 pub mod key_places;
+pub mod keys;
 pub mod observer;
 pub mod permission;
 pub mod port;

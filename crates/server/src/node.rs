@@ -203,7 +203,7 @@ impl Node {
         let env = Environment {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),
-            redis_version: identity::REDIS_VERSION,
+            redis_version: identity::redis_version(),
             ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
@@ -754,6 +754,25 @@ impl Node {
         self.work.rates.reset();
     }
 
+    /// Whoever sends HTTP can fill the log with nothing but that: it is told once a minute at most.
+    fn tell_of_browsers(&self, uptime_ms: u64) {
+        if let Some((count, address)) = self.core.settings.observer.browsers.take_news(uptime_ms) {
+            let requests = if count == 1 { "A request" } else { "Requests" };
+            self.core.log.warning(format_args!(
+                "{requests} of HTTP ({count} since this was told last) came to a port of this server, the                  last from {address}. The connection was closed, and nothing behind POST or Host: was run.                  A page in a browser may try to send commands here (cross protocol scripting)."
+            ));
+        }
+    }
+
+    /// systemd waits for as long as the loading goes on.
+    fn tell_of_loading(&self, uptime_ms: u64) {
+        let progress = self.core.env.loading.progress();
+        if progress.goes_on {
+            let (bytes, percent) = (progress.loaded_bytes, progress.percent());
+            self.process.supervisor.loading(uptime_ms, bytes, percent);
+        }
+    }
+
     /// What one worker does for all of them, `hz` times a second.
     pub fn upkeep(&self, now_unix_ms: u64) {
         let sums = self.all_sums();
@@ -764,7 +783,16 @@ impl Node {
             sums.of(Count::Turns),
             sums.of(Count::BusyNs),
         ];
-        self.work.rates.sample(self.uptime_ms(), sample);
+        let uptime_ms = self.uptime_ms();
+        self.work.rates.sample(uptime_ms, sample);
+        let held = self.core.store.held();
+        self.work.rates.moving.note(uptime_ms, held.is_moving);
+        self.work
+            .rates
+            .over_limit
+            .note(uptime_ms, held.is_over_limit);
+        self.tell_of_browsers(uptime_ms);
+        self.tell_of_loading(uptime_ms);
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
         self.note_peak();
@@ -783,6 +811,16 @@ impl Node {
             .env
             .other_bytes
             .store(used_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the operation log's memory that do not count for `maxmemory`.
+    pub fn uncounted_log_bytes(&self) -> u64 {
+        match self.core.config.current().memory_bytes_max {
+            0 => 0,
+            limit_bytes => self
+                .log_memory_bytes()
+                .saturating_sub(limit_bytes / LOG_PART_MAX),
+        }
     }
 
     /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.

@@ -25,7 +25,7 @@ use crate::doors::{self, Doors};
 use crate::keeping::kept;
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
-use crate::{identity, open_files};
+use crate::{allocator, identity, open_files};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
@@ -185,6 +185,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
     open_files::make_room(&mut startup.settings, &log);
     let config = Arc::new(SharedConfig::new(startup.settings, startup.origin));
     let current = config.current();
+    identity::say_redis_version(&current.redis_version);
     if current.daemonize
         && !Supervisor::find(current.supervised).is_there()
         && let Err(error) = daemon::daemonize()
@@ -195,6 +196,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
         });
         return ExitCode::FAILURE;
     }
+    allocator::installed().begin();
     match serve(&config, &current, &startup.remarks, startup.recover_to) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -418,7 +420,7 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     node.core.log.notice(format_args!(
         "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
         identity::IOLITE_VERSION,
-        identity::REDIS_VERSION,
+        identity::redis_version(),
         usize::BITS,
         std::process::id()
     ));

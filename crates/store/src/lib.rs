@@ -106,7 +106,7 @@ pub use snapshot::{
     Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,
 };
-pub use store::{MemoryUsage, Options, Statistics, Store};
+pub use store::{Held, MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};
 pub use waiting::{Attempt, WaitedKeys, Waiter, Waiters, Wanted};
 

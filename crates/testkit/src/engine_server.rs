@@ -58,6 +58,12 @@ pub struct TestServer {
     pub port: TestPort,
 }
 
+impl Default for TestServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TestServer {
     /// One with an empty store and a client that may do everything.
     pub fn new() -> Self {
