@@ -13,7 +13,6 @@ use engine::TopicKind;
 use store::{Event, EventClass, EventSink};
 
 use crate::exchange::Exchange;
-use crate::node::Node;
 use crate::notifications::Notifications;
 use crate::tracker::Tracker;
 
@@ -77,14 +76,19 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// A sink that publishes through the exchange of `node`. It sets `is_crowded` when so much waits to be
+    /// A sink that publishes to these channels through this exchange. It sets `is_crowded` when so much waits to be
     /// delivered that whoever makes more should wait.
     #[must_use]
-    pub fn new(node: &Node, is_crowded: &Arc<AtomicBool>) -> Self {
+    pub fn new(
+        exchange: &Arc<Exchange>,
+        channels: &Arc<Channels>,
+        tracker: &Arc<Tracker>,
+        is_crowded: &Arc<AtomicBool>,
+    ) -> Self {
         Self {
-            exchange: Arc::clone(&node.sessions.exchange),
-            channels: Arc::clone(&node.sessions.event_channels),
-            tracker: Arc::clone(&node.sessions.tracker),
+            exchange: Arc::clone(exchange),
+            channels: Arc::clone(channels),
+            tracker: Arc::clone(tracker),
             is_crowded: Arc::clone(is_crowded),
             name: Vec::new(),
         }

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use base::glob::{self, Case};
 use engine::{Published, Push, Topic, TopicKind};
 
+use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
-use crate::node::WorkerLink;
 
 /// Tables of channels have so many parts, each with a lock.
 const PARTS: usize = 64;

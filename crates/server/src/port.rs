@@ -15,12 +15,14 @@ use reactor::ConnectionId;
 use store::{Handle, Key};
 
 use crate::allocator;
-use crate::aside::{Queue, in_pieces};
+use crate::aside::Queue;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
+use crate::job::in_pieces;
+use crate::link::{Message, own_posts};
 use crate::log::Level;
-use crate::node::{Message, Node, own_posts};
+use crate::node::Node;
 use crate::worker::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;

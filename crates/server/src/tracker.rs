@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use engine::{ClientRecord, Follower, Push, TrackingMode};
 use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 
+use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
-use crate::node::WorkerLink;
 
 /// The table has so many parts, each with a lock.
 const PARTS: usize = 16;

@@ -30,11 +30,13 @@ use reactor::{
 };
 
 use crate::announcer;
-use crate::aside::{Answer, Job, Piece};
+use crate::client_memory;
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
+use crate::job::{Answer, Job, Piece};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
-use crate::node::{Message, Node};
+use crate::link::Message;
+use crate::node::Node;
 use crate::port::Port;
 use crate::process;
 use crate::secret;
@@ -614,7 +616,7 @@ impl Worker {
     fn limit_clients_memory(&self) {
         self.counters.client_bytes.set(self.buffers.held_bytes());
         let bytes_max = limits::clients_bytes_max(self.config.config(), self.usable_bytes);
-        limits::enforce_client_memory(&self.node, bytes_max);
+        client_memory::enforce(&self.node, bytes_max);
     }
 
     fn since_turn_started_ns(&self) -> u64 {

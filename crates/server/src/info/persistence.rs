@@ -3,7 +3,8 @@
 use engine::SaveKind;
 
 use super::Report;
-use crate::keeping::saving::{Record, kind_of};
+use crate::keeping::records::Record;
+use crate::keeping::saving::kind_of;
 use persistence::checkpointer::{Figures, Progress};
 use persistence::loading;
 use persistence::log_owner::LogOwner;

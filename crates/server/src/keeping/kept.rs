@@ -3,17 +3,17 @@
 
 use std::sync::{Arc, Weak};
 
-use durability::log::{Level, Options};
 use persistence::checkpointer::Outcome;
 use persistence::host::Host;
-use persistence::log_owner::LogWish;
 use persistence::rdb_beside::RdbBeside;
 use persistence::recovery::Target;
 use persistence::running::{ForeignNames, OpenError, Persistence, Setup, Wanted};
 use reactor::workers::available_cores;
 
-use crate::config::{Config, Durability, DurabilityLevel};
-use crate::node::{Message, Node};
+use super::wish::log_wish;
+use crate::config::Config;
+use crate::link::Message;
+use crate::node::Node;
 use crate::process;
 
 /// What keeps the data of a node that loads nothing.
@@ -65,23 +65,6 @@ pub fn wanted(config: &Config) -> Wanted {
             accepts_torn: durability.accepts_torn_log,
         },
     }
-}
-
-/// What it asks for of the log.
-#[must_use]
-pub(crate) fn log_wish(durability: &Durability) -> LogWish {
-    let level = match durability.level {
-        DurabilityLevel::None => Level::None,
-        DurabilityLevel::Checkpoint => Level::Checkpoint,
-        DurabilityLevel::Os => Level::Os,
-        DurabilityLevel::EverySecond => Level::EverySecond,
-        DurabilityLevel::Always => Level::Always,
-    };
-    let options = Options {
-        segment_bytes: durability.log_segment_bytes,
-        ..Options::default()
-    };
-    LogWish { level, options }
 }
 
 /// The node, which owns what it is told by.

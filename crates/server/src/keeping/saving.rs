@@ -6,8 +6,7 @@
 //!   save points ─────────────── upkeep ─────────┘
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
 use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
@@ -25,57 +24,6 @@ const REST_TIMES: u64 = 30;
 
 /// With so many bytes of log that rest is over: reading them at a start takes some seconds.
 const LOG_BYTES_UNRESTED: u64 = 1 << 30;
-
-/// What is known of checkpoints besides the checkpointer's own figures.
-#[derive(Default)]
-pub struct Saving {
-    known: Mutex<Known>,
-    /// A shutdown saves, and may still be aborted.
-    is_shutting_down: AtomicBool,
-}
-
-#[derive(Default)]
-struct Known {
-    snapshots: Record,
-    rewrites: Record,
-    /// What a transaction asked for, to be begun behind it.
-    deferred: Option<SaveKind>,
-    /// When a save point was reached last.
-    tried_unix_ms: u64,
-    /// The store's count of changes at the last FLUSHALL, until the save behind it has ended.
-    changes_at_flush: Option<u64>,
-}
-
-/// What is known of the checkpoints that were made for one purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// How many were made since the last CONFIG RESETSTAT.
-    pub count: u64,
-    /// How many failed since the last that did not.
-    pub failures_in_a_row: u64,
-    /// How long the last one took.
-    pub last_duration_ms: Option<u64>,
-}
-
-impl Saving {
-    /// Checkpoints that were made to have everything saved, and those to have the log become short.
-    #[must_use]
-    pub fn records(&self) -> [Record; 2] {
-        let known = self.known();
-        [known.snapshots, known.rewrites]
-    }
-
-    /// Forgets what was counted (CONFIG RESETSTAT).
-    pub(crate) fn reset_counters(&self) {
-        let mut known = self.known();
-        known.snapshots.count = 0;
-        known.rewrites.count = 0;
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What somebody had in mind who had a checkpoint made.
 #[must_use]

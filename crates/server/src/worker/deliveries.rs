@@ -29,8 +29,9 @@ use protocol::{Reply, Resp};
 use reactor::{ConnectionId, Io};
 
 use super::{Arena, Sessions, bump};
+use crate::link::Message;
 use crate::mail::{Address, Letter};
-use crate::node::{Message, Node};
+use crate::node::Node;
 
 /// Connections that are sent something in one turn: about a third of a millisecond.
 const SENDS_MAX: usize = 64;

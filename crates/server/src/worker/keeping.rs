@@ -6,7 +6,7 @@ use engine::refusals::log_fault_text;
 use reactor::{ConnectionId, Io, Then};
 
 use super::{Arena, Worker};
-use crate::aside::Piece;
+use crate::job::Piece;
 use persistence::held_replies::{HeldReplies, Wrote};
 use persistence::log_in_use::TakenUp;
 
