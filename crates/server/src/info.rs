@@ -238,7 +238,10 @@ fn clients(report: &mut Report<'_>) {
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
     report.field("blocked_clients", node.sessions.clients.blocked());
-    report.field("tracking_clients", node.sessions.tracker.clients_count());
+    report.field(
+        "tracking_clients",
+        node.sessions.client_cache.clients_count(),
+    );
     report.field("pubsub_clients", node.sessions.clients.subscribed());
     let (watching, watched) = node.sessions.clients.watching();
     report.field("watching_clients", watching);
@@ -406,7 +409,7 @@ fn stats(report: &mut Report<'_>) {
         "slave_expires_tracked_keys",
     ]);
     defragmentation(report);
-    let [keys, items, prefixes] = node.sessions.tracker.counts();
+    let [keys, items, prefixes] = node.sessions.client_cache.counts();
     report.field("tracking_total_keys", keys);
     report.field("tracking_total_items", items);
     report.field("tracking_total_prefixes", prefixes);
@@ -727,10 +730,10 @@ fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) 
 
 /// What is subscribed to.
 fn subscriptions(report: &mut Report<'_>) {
-    let exchange = &report.node.sessions.exchange;
-    let channels = exchange.channels_count(TopicKind::Channel);
-    let shard_channels = exchange.channels_count(TopicKind::ShardChannel);
-    let patterns = exchange.patterns_count();
+    let pubsub = &report.node.sessions.pubsub;
+    let channels = pubsub.channels_count(TopicKind::Channel);
+    let shard_channels = pubsub.channels_count(TopicKind::ShardChannel);
+    let patterns = pubsub.patterns_count();
     report.field("pubsub_channels", channels);
     report.field("pubsub_patterns", patterns);
     report.field("pubsubshard_channels", shard_channels);

@@ -20,17 +20,17 @@ use store::{Handle, LfuTuning, Listener, Policy, Store};
 use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
+use crate::client_cache::ClientCache;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::doors::{Doors, Fault};
 use crate::job::Job;
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
+use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::secret;
-use crate::tracker::Tracker;
 use crate::{client_memory, identity, limits, open_files, process};
 use persistence::environment::Environment;
 use persistence::running::Persistence;
@@ -114,9 +114,9 @@ impl Node {
         }
         let secret = self.prepare_secret(change)?;
         self.change_rank(change)?;
-        let changed = self.change_doors(change, secret).and_then(|()| {
+        let changed = self.change_listeners(change, secret).and_then(|()| {
             self.change_level(change)
-                .inspect_err(|_| self.keep_doors(change))
+                .inspect_err(|_| self.keep_listeners(change))
         });
         if let Err(error) = changed {
             self.keep_rank(change);
@@ -236,7 +236,7 @@ impl Node {
     }
 
     /// Listens elsewhere, if that is what a change asks for.
-    fn change_doors(
+    fn change_listeners(
         &self,
         change: &Change<'_>,
         secret: Option<secret::Prepared>,
@@ -268,15 +268,15 @@ impl Node {
         } else {
             return Ok(());
         };
-        let doors = self.process.doors.get();
-        let changed = doors.map(|doors| doors.change(change.new, porter.as_ref()));
+        let listeners = self.process.listeners.get();
+        let changed = listeners.map(|listeners| listeners.change(change.new, porter.as_ref()));
         changed
             .unwrap_or(Ok(()))
             .map_err(|fault| refuse(about, fault))
     }
 
     /// Listens where it did before a change that failed.
-    fn keep_doors(&self, change: &Change<'_>) {
+    fn keep_listeners(&self, change: &Change<'_>) {
         let before = Change {
             old: change.new,
             new: change.old,
@@ -284,7 +284,7 @@ impl Node {
         };
         let secret = self.prepare_secret(&before);
         // The operator was told; where it listened a moment ago there is room.
-        let _kept = secret.and_then(|secret| self.change_doors(&before, secret));
+        let _kept = secret.and_then(|secret| self.change_listeners(&before, secret));
     }
 
     /// Reads what encrypted connections need, if a change is about that.
@@ -308,9 +308,9 @@ impl Node {
     }
 
     /// Says where clients come in; once, before they do.
-    pub(crate) fn set_doors(&self, doors: Doors) {
+    pub(crate) fn set_listeners(&self, listeners: Listeners) {
         // Workers start once.
-        let _already_set = self.process.doors.set(doors);
+        let _already_set = self.process.listeners.set(listeners);
     }
 
     /// A way into the store whose events clients hear of (see [`Announcer::new`]).
@@ -318,26 +318,26 @@ impl Node {
     pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
         let mut handle = self.core.store.handle();
         let Sessions {
-            exchange,
+            pubsub,
             event_channels,
-            tracker,
+            client_cache,
             ..
         } = &self.sessions;
-        let announcer = Announcer::new(exchange, event_channels, tracker, is_crowded);
+        let announcer = Announcer::new(pubsub, event_channels, client_cache, is_crowded);
         handle.set_event_sink(Some(Box::new(announcer)));
         handle
     }
 
     /// Takes a client in that tracks keys, or what it asks for now.
     pub fn follow(&self, follower: &Arc<Follower>) {
-        self.sessions.tracker.follow(follower);
+        self.sessions.client_cache.follow(follower);
         self.want_events(&self.core.config.current());
     }
 
     /// Lets a client go that tracked keys.
     pub fn unfollow(&self, store: &mut Handle, follower: &Follower) {
         self.sessions
-            .tracker
+            .client_cache
             .unfollow(store, &self.tracking_listener(), follower);
         self.want_events(&self.core.config.current());
     }
@@ -351,7 +351,7 @@ impl Node {
             .unwrap_or_else(PoisonError::into_inner);
         let mut wanted = config.notifications.in_force();
         self.sessions.event_channels.set(config.notifications);
-        if self.sessions.tracker.has_prefixes() {
+        if self.sessions.client_cache.has_prefixes() {
             wanted = wanted.and(announcer::CHANGES);
         }
         self.core.store.set_wanted_events(wanted);
@@ -394,7 +394,9 @@ impl Node {
             .set_entries_max(config.denials_max);
         self.apply_audit(config);
         self.want_events(config);
-        self.sessions.tracker.set_keys_max(config.tracked_keys_max);
+        self.sessions
+            .client_cache
+            .set_keys_max(config.tracked_keys_max);
         let threshold_ms = &self.core.settings.scripts.running.threshold_ms;
         threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
         let refuses_all = &self.core.settings.scripts.running.refuses_all;
@@ -458,8 +460,8 @@ impl Node {
     /// Says how the workers are reached; called once, before they start.
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
         let workers: Arc<[WorkerLink]> = workers.into();
-        self.sessions.exchange.set_workers(Arc::clone(&workers));
-        self.sessions.tracker.set_workers(Arc::clone(&workers));
+        self.sessions.pubsub.set_workers(Arc::clone(&workers));
+        self.sessions.client_cache.set_workers(Arc::clone(&workers));
         let _already_set = self.work.workers.set(workers);
     }
 
@@ -743,7 +745,7 @@ impl Node {
     /// What the store tells of changes of tracked keys.
     #[must_use]
     pub fn tracking_listener(&self) -> Arc<dyn Listener> {
-        Arc::<Tracker>::clone(&self.sessions.tracker)
+        Arc::<ClientCache>::clone(&self.sessions.client_cache)
     }
 
     /// Leaves a push with the worker of a client; a client for whose worker too much waits already is

@@ -205,7 +205,7 @@ impl UsersPort for Port<'_> {
 
 impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        self.node.sessions.exchange.publish(kind, channel, message)
+        self.node.sessions.pubsub.publish(kind, channel, message)
     }
 
     fn subscribe(
@@ -249,15 +249,15 @@ impl PubSubPort for Port<'_> {
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>> {
-        self.node.sessions.exchange.channels(kind)
+        self.node.sessions.pubsub.channels(kind)
     }
 
     fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize {
-        self.node.sessions.exchange.subscribers(kind, channel)
+        self.node.sessions.pubsub.subscribers(kind, channel)
     }
 
     fn patterns_count(&self) -> usize {
-        self.node.sessions.exchange.patterns_count()
+        self.node.sessions.pubsub.patterns_count()
     }
 }
 
@@ -274,13 +274,13 @@ impl TrackingPort for Port<'_> {
         let listener = &self.node.tracking_listener();
         self.node
             .sessions
-            .tracker
+            .client_cache
             .track(store, listener, follower, keys);
     }
 
     fn tell_flush(&mut self, store: &mut Handle) {
         let listener = &self.node.tracking_listener();
-        self.node.sessions.tracker.tell_flush(store, listener);
+        self.node.sessions.client_cache.tell_flush(store, listener);
     }
 }
 

@@ -21,9 +21,9 @@ use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
-use crate::doors::{self, Doors};
 use crate::keeping::kept;
 use crate::link::WorkerLink;
+use crate::listeners::{self, Listeners};
 use crate::node::Node;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files};
@@ -75,7 +75,10 @@ impl Workers {
         );
         let listeners: Arc<[Listener]> = listeners.into();
         if !listeners.is_empty() {
-            node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
+            node.set_listeners(Listeners::new(
+                Arc::clone(&balancer),
+                Arc::clone(&listeners),
+            ));
         }
         node.process.secret.start(&balancer)?;
         let aside = Aside::start(&node)?;
@@ -254,7 +257,7 @@ fn serve(
         node.core.log.notice(format_args!("{remark}"));
     }
     let pid_file = write_pid_file(&node, current);
-    let listeners = open_doors(&node, current)?;
+    let listeners = open_listeners(&node, current)?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let cannot_load = |error: OpenError| RunError {
         what: "cannot load the data".into(),
@@ -396,9 +399,9 @@ fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<(
 }
 
 /// Opens the sockets that the configuration names, plain and encrypted ones.
-fn open_doors(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
+fn open_listeners(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
     let porter = open_secret(node, config)?;
-    doors::open(config, porter.as_ref()).map_err(|fault| RunError {
+    listeners::open(config, porter.as_ref()).map_err(|fault| RunError {
         what: fault.what,
         cause: fault.cause,
     })

@@ -559,7 +559,10 @@ impl Worker {
             store.enter();
             store.begin(now_unix_ms);
             let listener = self.node.tracking_listener();
-            self.node.sessions.tracker.keep_limits(store, &listener);
+            self.node
+                .sessions
+                .client_cache
+                .keep_limits(store, &listener);
             store.leave();
         }
     }
@@ -573,7 +576,7 @@ impl Worker {
         let listener = self.node.tracking_listener();
         self.node
             .sessions
-            .tracker
+            .client_cache
             .enforce_new_limit(store, &listener);
         store.leave();
     }
@@ -901,8 +904,8 @@ impl Service for Worker {
         }
         self.end_overdue_waits(io, output);
         self.look_after_log(io);
-        self.node.sessions.tracker.tell_changes();
-        if self.node.sessions.tracker.has_new_limit() {
+        self.node.sessions.client_cache.tell_changes();
+        if self.node.sessions.client_cache.has_new_limit() {
             self.enforce_tracking_limit();
         }
         self.deliver(io, output);

@@ -11,7 +11,8 @@ use engine::observer::AuditFilter;
 use engine::Threshold;
 use engine::observer;
 
-use super::{Durability, Tls};
+use super::durability::Durability;
+use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
 

@@ -15,19 +15,19 @@ use reactor::Waker;
 use store::Store;
 
 use crate::announcer::Channels;
+use crate::client_cache::ClientCache;
 use crate::clients::Clients;
 use crate::config::{AuditConfig, SharedConfig};
 use crate::counters::{Rates, Sums};
 use crate::daemon::Supervisor;
-use crate::doors::Doors;
-use crate::exchange::Exchange;
 use crate::job::Job;
 use crate::keeping::records::Saving;
 use crate::link::WorkerLink;
+use crate::listeners::Listeners;
 use crate::log::Log;
 use crate::oom_score::OomRank;
+use crate::pubsub::PubSub;
 use crate::secret::Secret;
-use crate::tracker::Tracker;
 
 /// What everything works with.
 pub struct Core {
@@ -51,9 +51,9 @@ pub struct Sessions {
     /// Who is connected.
     pub clients: Clients,
     /// Who is told of changes of which keys.
-    pub tracker: Arc<Tracker>,
+    pub client_cache: Arc<ClientCache>,
     /// Who is subscribed to what.
-    pub exchange: Arc<Exchange>,
+    pub pubsub: Arc<PubSub>,
     /// Those of them that wait for keys.
     pub waiters: Arc<Waiters>,
     /// To which channels events go.
@@ -111,7 +111,7 @@ pub struct Process {
     /// Who waits for this process to be ready.
     pub supervisor: Supervisor,
     /// Where clients come in.
-    pub(super) doors: OnceLock<Doors>,
+    pub(super) listeners: OnceLock<Listeners>,
     /// Encrypted connections.
     pub secret: Secret,
     /// What it took at its start beside the store: code that was changed, stacks, heap.
@@ -134,7 +134,7 @@ impl Process {
             started_unix_ms: clock.now_unix_ms(),
             started_ns: clock.monotonic_ns(),
             supervisor,
-            doors: OnceLock::new(),
+            listeners: OnceLock::new(),
             secret: Secret::default(),
             program_bytes: AtomicU64::new(0),
             store_startup_bytes: AtomicU64::new(0),

@@ -114,7 +114,7 @@ impl Deliveries {
         let worker = self.worker;
         let topic = node
             .sessions
-            .exchange
+            .pubsub
             .enter(kind, name, worker, || self.collect_mail());
         self.catch_up(session, reply);
         self.members
@@ -134,7 +134,7 @@ impl Deliveries {
         let node = Arc::clone(&self.node);
         let worker = self.worker;
         node.sessions
-            .exchange
+            .pubsub
             .leave(topic, worker, || self.collect_mail());
         self.catch_up(session, reply);
         self.remove_member(topic, connection);
@@ -144,10 +144,7 @@ impl Deliveries {
     pub(super) fn forget(&mut self, session: &Session, connection: ConnectionId) {
         let subscriptions = session.subscriptions.as_ref();
         for topic in subscriptions.into_iter().flat_map(|own| own.all()) {
-            self.node
-                .sessions
-                .exchange
-                .leave(&topic, self.worker, || ());
+            self.node.sessions.pubsub.leave(&topic, self.worker, || ());
             self.remove_member(&topic, connection);
         }
     }
