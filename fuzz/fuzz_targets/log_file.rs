@@ -18,7 +18,17 @@ const DIRECTORY: &str = "log";
 const FIRST: &str = "0000000000000000.log";
 const SECOND: &str = "0000000000000538.log";
 /// The golden files of each version that is read.
-const VERSIONS: [[(&str, &[u8]); 2]; 2] = [
+const VERSIONS: [[(&str, &[u8]); 2]; 3] = [
+    [
+        (
+            FIRST,
+            include_bytes!("../../crates/durability/tests/vectors/v4/log/0000000000000000.log"),
+        ),
+        (
+            SECOND,
+            include_bytes!("../../crates/durability/tests/vectors/v4/log/0000000000000538.log"),
+        ),
+    ],
     [
         (
             FIRST,
@@ -42,7 +52,16 @@ const VERSIONS: [[(&str, &[u8]); 2]; 2] = [
 ];
 const UNSUMMED: u8 = 1;
 const WHOLE_FILE: u8 = 2;
-const OLDER: u8 = 4;
+const VERSION_2: u8 = 4;
+const VERSION_4: u8 = 8;
+
+/// A control as text, or the parts of an effect.
+#[derive(PartialEq)]
+struct Found {
+    sequence: u64,
+    is_control: bool,
+    content: Vec<u8>,
+}
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, rest)) = input.split_first() else {
@@ -50,13 +69,20 @@ fuzz_target!(|input: &[u8]| {
     };
     if choice & WHOLE_FILE != 0 {
         let (frames, _) = read(&[(FIRST, rest.to_vec())]);
-        assert!(frames.iter().map(|frame| frame.1.len()).sum::<usize>() <= rest.len());
+        let effects = frames.iter().filter(|found| !found.is_control);
+        assert!(effects.map(|found| found.content.len()).sum::<usize>() <= rest.len());
         return;
     }
-    let files = VERSIONS[usize::from(choice & OLDER != 0)];
+    // Inputs that were kept say version 3 with neither.
+    let (version, count) = match choice & (VERSION_2 | VERSION_4) {
+        0 => (1, 5),
+        VERSION_2 => (2, 5),
+        _ => (0, 14),
+    };
+    let files = VERSIONS[version];
     let mut files = files.map(|(name, bytes)| (name, bytes.to_vec()));
     let (good, end) = read(&files);
-    assert!(good.len() == 5 && end.is_ok());
+    assert!(good.len() == count && end.is_ok());
     rest.chunks_exact(4)
         .for_each(|change| apply(&mut files, change));
     if choice & UNSUMMED != 0 {
@@ -80,8 +106,8 @@ fn apply(files: &mut [(&str, Vec<u8>); 2], change: &[u8]) {
     }
 }
 
-/// Sequence and content of every effect.
-fn read(files: &[(&str, Vec<u8>)]) -> (Vec<(u64, Vec<u8>)>, Result<u64, LogError>) {
+/// Every control and every effect.
+fn read(files: &[(&str, Vec<u8>)]) -> (Vec<Found>, Result<u64, LogError>) {
     let disk = SimulatedDisk::new(1);
     let done = disk.create_directory(Path::new(DIRECTORY));
     done.expect("a new device has room");
@@ -95,9 +121,16 @@ fn read(files: &[(&str, Vec<u8>)]) -> (Vec<(u64, Vec<u8>)>, Result<u64, LogError
     (found, end)
 }
 
-fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<(u64, Vec<u8>)>) -> Result<u64, LogError> {
+fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<Found>) -> Result<u64, LogError> {
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0)?;
     while let Some(frame) = reader.next_frame()? {
+        if let Some(control) = frame.control() {
+            found.push(Found {
+                sequence: frame.sequence,
+                is_control: true,
+                content: format!("{control:?}").into_bytes(),
+            });
+        }
         for effect in frame.effects() {
             assert_eq!(
                 effect.parts.len(),
@@ -105,7 +138,11 @@ fn read_all(disk: Arc<dyn Disk>, found: &mut Vec<(u64, Vec<u8>)>) -> Result<u64,
                 "as many as it says"
             );
             let parts = effect.parts.collect::<Vec<_>>();
-            found.push((frame.sequence, parts.concat()));
+            found.push(Found {
+                sequence: frame.sequence,
+                is_control: false,
+                content: parts.concat(),
+            });
         }
     }
     Ok(reader.sequence())

@@ -31,8 +31,12 @@
 //! a segment that failed are written again into another one.
 
 mod appender;
+mod backlog;
 mod builder;
+mod control;
+mod cursor;
 mod fault;
+mod follower;
 mod frame;
 mod memory;
 mod options;
@@ -42,6 +46,7 @@ mod remainder;
 mod ring;
 mod segment;
 mod syncer;
+mod wakers;
 mod writer;
 
 use std::fmt;
@@ -55,10 +60,13 @@ use base::sync::{CachePadded, Mutex, MutexGuard};
 
 use crate::disk::Disk;
 pub use appender::Appender;
+pub use control::{Control, SlotRanges, SourceFrame, TermFrame};
+pub use cursor::{Cursor, READ_BYTES_MAX, Read};
 use fault::Faults;
 pub use fault::LogFault;
-pub use frame::{Effect, Effects, Frame, Parts};
-use memory::Memory;
+pub use follower::{AppendError, Follower, TruncateError};
+pub use frame::{Effect, Effects, Frame, Parts, frame_bytes, frames};
+use memory::{Chunk, Memory};
 pub use options::{Level, Options};
 use place::Places;
 pub use reader::{LogError, Reader, Shape, Tail, bound, has_file_of, remove_from};
@@ -66,6 +74,8 @@ use ring::Ring;
 pub use ring::{ring_end, salvage};
 pub use segment::VERSION;
 use syncer::{Bell, Group};
+pub use wakers::Waker;
+use wakers::Wakers;
 use writer::{SPARE_EXTENSION, Writer};
 
 /// An operation log that is open for writing. See the module for what it is.
@@ -81,7 +91,7 @@ pub struct Log {
     /// Below: in segments; with the system, where it was not in the ring. So once it is above the last memory that is not of
     /// the ring, the ring has the rest. Changed with the writer held.
     stored: AtomicU64,
-    /// Below: made durable. Raised by [`Log::sync_step`] alone.
+    /// Below: made durable. Raised by [`Log::sync_step`] alone, and lowered by [`Follower::truncate`].
     durable: CachePadded<AtomicU64>,
     /// Somebody asked that everything below be made durable.
     wanted: AtomicU64,
@@ -92,11 +102,27 @@ pub struct Log {
     is_called: AtomicBool,
     faults: Faults,
     writer: Mutex<Writer>,
+    /// Rises whenever a file gets its name or loses it. Changed with the writer held.
+    files_version: AtomicU64,
     /// Held by the one who syncs. Never waited for with the writer held.
     syncing: Mutex<()>,
     bell: Bell,
     group: Group,
     on_durable: OnceLock<DurableCallback>,
+    wakers: Wakers,
+    /// Nothing of it is kept in files.
+    is_volatile: bool,
+}
+
+/// What a log is made of.
+struct Make {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    directory: PathBuf,
+    options: Options,
+    memory: Memory,
+    writer: Writer,
+    is_volatile: bool,
 }
 
 /// A segment holds so many pieces of a ring at least.
@@ -136,27 +162,16 @@ impl Log {
             let most = ring.bytes() - ring.bytes() / RING_SPARE;
             options.held_bytes_max = options.held_bytes_max.min(most);
         }
-        let log = Arc::new(Self {
-            directory: directory.to_owned(),
+        let make = Make {
             memory: Memory::new(durable, options.chunk_bytes, ring),
-            stored: AtomicU64::new(durable),
-            places: Places::new(start),
-            written: CachePadded::new(AtomicU64::new(durable)),
-            durable: CachePadded::new(AtomicU64::new(durable)),
-            wanted: AtomicU64::new(0),
-            unsynced_since_ns: AtomicU64::new(0),
-            level: AtomicU8::new(Level::EverySecond as u8),
-            is_called: AtomicBool::new(false),
-            faults: Faults::default(),
-            writer: Mutex::new(writer),
-            syncing: Mutex::default(),
-            bell: Bell::default(),
-            group: Group::default(),
-            on_durable: OnceLock::new(),
+            directory: directory.to_owned(),
+            is_volatile: false,
             disk,
             clock,
             options,
-        });
+            writer,
+        };
+        let log = Arc::new(Self::make(make, start, durable));
         log.write_remainder(start)?;
         if !log.faults.is_any()
             && let Err(error) = log.prepare()
@@ -165,6 +180,42 @@ impl Log {
             return Err(error);
         }
         Ok(log)
+    }
+
+    fn make(make: Make, start: u64, durable: u64) -> Self {
+        let Make {
+            disk,
+            clock,
+            directory,
+            options,
+            memory,
+            writer,
+            is_volatile,
+        } = make;
+        Self {
+            disk,
+            clock,
+            directory,
+            options,
+            memory,
+            places: Places::new(start),
+            written: CachePadded::new(AtomicU64::new(durable)),
+            stored: AtomicU64::new(durable),
+            durable: CachePadded::new(AtomicU64::new(durable)),
+            wanted: AtomicU64::new(0),
+            unsynced_since_ns: AtomicU64::new(0),
+            level: AtomicU8::new(Level::EverySecond as u8),
+            is_called: AtomicBool::new(false),
+            faults: Faults::default(),
+            writer: Mutex::new(writer),
+            files_version: AtomicU64::new(0),
+            syncing: Mutex::default(),
+            bell: Bell::default(),
+            group: Group::default(),
+            on_durable: OnceLock::new(),
+            wakers: Wakers::default(),
+            is_volatile,
+        }
     }
 
     /// An appender for one thread.
@@ -187,6 +238,16 @@ impl Log {
         self.written.load(Ordering::Acquire)
     }
 
+    /// The chunk of a number, for who has a place in it that is not filled yet.
+    #[cold]
+    fn chunk(&self, index: u64) -> Arc<Chunk> {
+        if self.is_volatile {
+            // The own place is not complete, nor is what is above it.
+            self.memory.release(self.places.complete());
+        }
+        self.memory.chunk(index)
+    }
+
     fn has_ring(&self) -> bool {
         self.memory.has_ring()
     }
@@ -196,7 +257,7 @@ impl Log {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// Everything below comes back after a power cut. Never falls.
+    /// Everything below comes back after a power cut. Never falls, but by [`Follower::truncate`].
     #[inline]
     #[must_use]
     pub fn durable(&self) -> u64 {
@@ -245,6 +306,9 @@ impl Log {
     /// Bytes of frames that are kept because they are not durable.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
+        if self.is_volatile {
+            return 0;
+        }
         let durable = self.durable();
         self.tail().saturating_sub(durable)
     }
@@ -262,8 +326,12 @@ impl Log {
     /// Those of the system. The log goes on nevertheless, and tries the files left again when it is next opened
     /// and cut.
     pub fn cut(&self, sequence: u64) -> io::Result<()> {
+        if self.is_volatile {
+            return Ok(());
+        }
         let mut writer = lock(&self.writer);
         let mut below = writer.cut(sequence);
+        self.files_version.fetch_add(1, Ordering::Release);
         let (kept_count, mut gone) = writer.plan_spares(below.len());
         drop(writer);
         if !below.is_empty() {

@@ -25,7 +25,7 @@ use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::waiting::{Turn, Waiters};
+use crate::waiting::{Progress, Turn, Waiters};
 use lap::Lap;
 pub use lap::Ledger;
 pub use series::{Series, SeriesLoop};
@@ -111,6 +111,8 @@ pub enum Next {
     LogFull,
     /// Send the replies, then close.
     Close,
+    /// Send the replies, then give the connection the stream that [`Session::sync`] asks for.
+    HandOver,
 }
 
 impl Engine {
@@ -305,6 +307,7 @@ impl Engine {
             ledger,
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.looks_at_each(),
+            looks_at_writes: self.settings.looks_at_writes(),
             arguments_left: 0,
             started_ns: now.ns,
             unserved: &mut self.unserved,
@@ -351,13 +354,13 @@ impl Engine {
     }
 
     /// Ends the wait of a session whose time is over, or that waited for the log; what it is sent, or
-    /// `None` when its answer is on the way. `durable` is up to where the log is on disk.
-    pub fn give_up(&mut self, session: &mut Session, durable: u64) -> Option<Vec<u8>> {
+    /// `None` when its answer is on the way. `progress` says how far the log is.
+    pub fn give_up(&mut self, session: &mut Session, progress: &dyn Progress) -> Option<Vec<u8>> {
         let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
         if !waiter.claim() {
             return None;
         }
-        let reply = waiter.subject.in_vain(durable);
+        let reply = waiter.subject.in_vain(progress);
         self.end_answered_wait(session, &reply);
         Some(reply)
     }

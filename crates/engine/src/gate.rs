@@ -1,9 +1,9 @@
 //! What requests have to wait for though nothing is wrong with them, in one word that is zero in
-//! ordinary times: the end of a pause of clients, room in the log.
+//! ordinary times: the end of a pause of clients, room in the log, another role of the server.
 //!
 //! ```text
-//!   63 ........................... 2 |      1      |    0
-//!    paused until, ms since 1970 UTC | writes only | log full
+//!   63 ........................... 3 |      2      |      1      |    0
+//!    paused until, ms since 1970 UTC | role changes | writes only | log full
 //! ```
 //!
 //! While it is zero a series of requests pays one load and one branch for all of it; otherwise each
@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LOG_FULL: u64 = 1;
 const WRITES_ONLY: u64 = 1 << 1;
-const PAUSE_SHIFT: u32 = 2;
+/// Another server takes over from this one, or this one from another: until that is over writes wait.
+const ROLE_CHANGES: u64 = 1 << 2;
+const PAUSE_SHIFT: u32 = 3;
 
 /// See the module. Written by whoever learns of something, read by any worker.
 #[derive(Debug, Default)]
@@ -40,6 +42,21 @@ impl Gate {
             self.0.fetch_or(LOG_FULL, Ordering::SeqCst);
         } else {
             self.0.fetch_and(!LOG_FULL, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether writes wait until the server has another role, or keeps the one that it has.
+    #[must_use]
+    pub fn changes_role(&self) -> bool {
+        self.0.load(Ordering::Acquire) & ROLE_CHANGES != 0
+    }
+
+    /// Says so. Who waits is to be resumed after its end.
+    pub fn set_changes_role(&self, on: bool) {
+        if on {
+            self.0.fetch_or(ROLE_CHANGES, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!ROLE_CHANGES, Ordering::SeqCst);
         }
     }
 
@@ -103,7 +120,7 @@ impl Gate {
 }
 
 fn without_pause(word: u64) -> u64 {
-    word & LOG_FULL
+    word & (LOG_FULL | ROLE_CHANGES)
 }
 
 #[cfg(test)]

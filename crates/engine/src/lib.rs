@@ -26,6 +26,7 @@ pub mod permission;
 pub mod port;
 pub mod push;
 pub mod refusals;
+pub mod replication;
 pub mod scripts;
 pub mod session;
 pub mod settings;
@@ -61,6 +62,10 @@ pub use port::{
 };
 pub use push::Push;
 pub use refusals::Refusals;
+pub use replication::{
+    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport,
+    SyncRequest,
+};
 pub use scripts::Scripts;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
@@ -71,5 +76,5 @@ pub use thresholds::{Threshold, Thresholds};
 pub use topic::{Topic, TopicKind};
 pub use tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 pub use transaction::Transaction;
-pub use waiting::{Wait, Waiter, Waiters, Waiting};
+pub use waiting::{Progress, Wait, Waiter, Waiters, Waiting};
 pub use watch::Watches;

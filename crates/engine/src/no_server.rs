@@ -14,6 +14,7 @@ use crate::port::{
     Published, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
 };
 use crate::push::Push;
+use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -27,6 +28,8 @@ pub struct NoServer {
     /// Whether DEBUG may be used.
     pub allows_debug: bool,
 }
+
+impl ReplicationPort for NoServer {}
 
 impl ConfigPort for NoServer {
     fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}

@@ -13,6 +13,7 @@ use store::{Handle, Key};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
+use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -26,7 +27,14 @@ pub const NO_USERS_FILE: CommandError = CommandError::fixed(
 
 /// The server, seen from a command: the ports of all who use it.
 pub trait ServerPort:
-    ConfigPort + ClientsPort + UsersPort + PubSubPort + TrackingPort + PersistencePort + ProcessPort
+    ConfigPort
+    + ClientsPort
+    + UsersPort
+    + PubSubPort
+    + TrackingPort
+    + PersistencePort
+    + ProcessPort
+    + ReplicationPort
 {
 }
 
@@ -38,6 +46,7 @@ impl<T> ServerPort for T where
         + TrackingPort
         + PersistencePort
         + ProcessPort
+        + ReplicationPort
 {
 }
 
@@ -304,13 +313,15 @@ pub struct LogPosition {
     pub wrote: u64,
     /// Up to here it is on disk.
     pub durable: u64,
+    /// Whether anything of it ever is: otherwise it is in memory, for replicas.
+    pub is_kept: bool,
 }
 
 impl LogPosition {
     /// Whether all that the client wrote is on disk.
     #[must_use]
     pub fn is_durable(self) -> bool {
-        self.wrote <= self.durable
+        self.is_kept && self.wrote <= self.durable
     }
 }
 

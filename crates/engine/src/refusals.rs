@@ -1,5 +1,6 @@
 //! What keeps commands from running though nothing is wrong with them: the data set is being loaded,
-//! the last save failed and writes shall not go on as if they were kept, or the log cannot be written.
+//! the last save failed and writes shall not go on as if they were kept, the log cannot be written, the server
+//! is a replica, or has too few.
 //!
 //! The server says so; engines look once a visit, as one load, and take the long way for every request
 //! while there is something to refuse.
@@ -7,7 +8,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::session::Session;
 use crate::spec::{CommandSpec, Flags, InTransaction};
 
@@ -25,6 +26,9 @@ const LOADING: u8 = 1;
 const SAVE_FAILED: u8 = 2;
 const LOG_FAULT: u8 = 4;
 const BUSY: u8 = 8;
+const READ_ONLY: u8 = 16;
+const STALE: u8 = 32;
+const FEW_REPLICAS: u8 = 64;
 
 impl Refusals {
     /// None.
@@ -76,6 +80,41 @@ impl Refusals {
         self.set(BUSY, answer.is_some());
     }
 
+    /// Says whether the server is a replica: what its primary did not do is not done here.
+    pub fn set_read_only(&self, on: bool) {
+        self.set(READ_ONLY, on);
+    }
+
+    /// Whether the server is a replica.
+    #[inline]
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & READ_ONLY != 0
+    }
+
+    /// Says whether what a replica has may be old, and shall not be shown then: only commands that need none of
+    /// it run ([`Flags::STALE`]).
+    pub fn set_stale(&self, on: bool) {
+        self.set(STALE, on);
+    }
+
+    /// Whether what there is may be old, and is not shown.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & STALE != 0
+    }
+
+    /// Says whether there are too few replicas for writes.
+    pub fn set_few_replicas(&self, on: bool) {
+        self.set(FEW_REPLICAS, on);
+    }
+
+    /// Whether there are too few replicas for writes.
+    #[must_use]
+    pub fn has_few_replicas(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & FEW_REPLICAS != 0
+    }
+
     /// Whether writes are refused because the log cannot be written.
     #[must_use]
     pub fn is_log_faulty(&self) -> bool {
@@ -96,6 +135,12 @@ impl Refusals {
         }
     }
 
+    /// Whether some commands are refused that change nothing.
+    #[inline]
+    pub(crate) fn concern_reads(&self) -> bool {
+        self.kinds.load(Ordering::Relaxed) & !(READ_ONLY | FEW_REPLICAS) != 0
+    }
+
     /// Whether some commands are refused.
     #[inline]
     pub(crate) fn are_any(&self) -> bool {
@@ -112,8 +157,49 @@ impl Refusals {
         }
     }
 
+    /// Lets a command pass that was queued before something was refused.
+    #[inline]
+    pub(crate) fn pass_queued(&self, spec: &CommandSpec, session: &Session) -> CommandResult {
+        // A transaction may make the server a replica.
+        let is_refused = self.are_any() && self.is_read_only() && !session.is_of_primary;
+        if is_refused && spec.flags.has(Flags::WRITE) {
+            Err(CommandError::fixed(NO_WRITES))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Lets a script or a function pass that says of itself what it does.
+    pub fn pass_flagged(
+        &self,
+        (changes_nothing, runs_stale): (bool, bool),
+        session: &Session,
+    ) -> CommandResult {
+        if !self.are_any() || session.is_of_primary {
+            return Ok(());
+        }
+        let shut = self.kinds.load(Ordering::Acquire);
+        if shut & STALE != 0 && !runs_stale {
+            return Err(CommandError::fixed(MASTER_DOWN));
+        }
+        if changes_nothing {
+            return Ok(());
+        }
+        if shut & READ_ONLY != 0 {
+            return Err(CommandError::fixed(NO_WRITES));
+        }
+        if shut & FEW_REPLICAS != 0 {
+            return Err(CommandError::fixed(TOO_FEW));
+        }
+        Ok(())
+    }
+
     #[cold]
     fn judge(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
+        // Who says what goes is refused nothing: otherwise the server would not be what it follows.
+        if session.is_of_primary {
+            return Ok(());
+        }
         let shut = self.kinds.load(Ordering::Acquire);
         let queue = match &session.transaction {
             Some(transaction) if spec.in_transaction == InTransaction::Runs => transaction.queue(),
@@ -131,6 +217,20 @@ impl Refusals {
         }
         if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
+        }
+        let changes_data = |spec: &CommandSpec| spec.flags.has(Flags::WRITE);
+        if shut & FEW_REPLICAS != 0 && specs.clone().any(changes_data) {
+            return Err(CommandError::fixed(TOO_FEW));
+        }
+        if shut & READ_ONLY != 0 && specs.clone().any(changes_data) {
+            return Err(CommandError::fixed(NO_WRITES));
+        }
+        if shut & STALE != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::STALE)) {
+            return Err(CommandError::fixed(if session.in_script {
+                STALE_IN_SCRIPT
+            } else {
+                MASTER_DOWN
+            }));
         }
         if shut & LOADING != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::LOADING)) {
             return Err(CommandError::fixed(
@@ -155,6 +255,16 @@ pub fn log_fault_text(reason: &str) -> String {
          can be written again."
     )
 }
+
+/// What a replica answers to writes.
+pub const NO_WRITES: &str = "READONLY You can't write against a read only replica.";
+/// What writes are answered where there are too few replicas.
+pub const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
+/// What is answered where data may be old and is not shown.
+pub const MASTER_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+/// The same of a command in a script that runs.
+pub const STALE_IN_SCRIPT: &str = "ERR Can not execute the command on a stale replica";
 
 /// Clients know it by its words.
 pub const NOT_SAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \

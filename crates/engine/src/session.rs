@@ -10,6 +10,7 @@ use store::{DatabaseId, Handle, Key};
 
 use crate::arrival::Arrival;
 use crate::push::Push;
+use crate::replication::{ReplicaHello, SyncRequest};
 use crate::spec::CommandSpec;
 use crate::subscriptions::Subscriptions;
 use crate::table::CommandIndex;
@@ -40,6 +41,8 @@ pub enum Fate {
     Stay,
     /// It is closed once its replies are sent.
     Close,
+    /// It is given the stream ([`Session::sync`]) once its replies are sent.
+    HandOver,
 }
 
 /// Protocol state of one client.
@@ -91,6 +94,13 @@ pub struct Session {
     pub waits_for_disk: bool,
     /// What its running script ran, as MONITOR shows it.
     pub script_shown: Vec<String>,
+    /// Its requests are those of the primary that the server follows: nothing is refused to it because the server
+    /// is a replica, and nobody asks whether it may.
+    pub is_of_primary: bool,
+    /// What it said of itself as a replica.
+    pub replica: Option<Box<ReplicaHello>>,
+    /// The stream that it is to be given ([`Fate::HandOver`]).
+    pub sync: Option<Box<SyncRequest>>,
 }
 
 impl Session {
@@ -122,6 +132,9 @@ impl Session {
             wait: None,
             waits_for_disk: false,
             script_shown: Vec::new(),
+            is_of_primary: false,
+            replica: None,
+            sync: None,
         }
     }
 
@@ -367,6 +380,10 @@ impl ClientRecord {
     pub const GONE: u32 = 1 << 23;
     /// CLIENT CAPA REDIRECT.
     pub const REDIRECTS: u32 = 1 << 24;
+    /// It is a replica of ours (`S`).
+    pub const REPLICA: u32 = 1 << 25;
+    /// It is the primary that the server follows (`M`).
+    pub const PRIMARY: u32 = 1 << 26;
     /// A key that it watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 

@@ -84,7 +84,13 @@ impl Settings {
     /// Whether every request has to be looked at by itself.
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
-        self.observer.looks_at_each() || self.refusals.are_any()
+        self.observer.looks_at_each() || self.refusals.concern_reads()
+    }
+
+    /// Whether every request that changes something has to be looked at by itself.
+    #[inline]
+    pub(crate) fn looks_at_writes(&self) -> bool {
+        self.refusals.are_any()
     }
 
     /// What a value of the dump format is read into.

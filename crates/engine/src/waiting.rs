@@ -23,6 +23,7 @@ use structures::Structure;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
+use crate::replication::Copies;
 use crate::session::{ClientRecord, ReplyMode};
 use crate::table::Found;
 
@@ -61,11 +62,32 @@ pub struct Wait {
 pub enum InVain {
     /// A null array.
     Nothing,
-    /// The number of replicas that have everything: none.
-    NoReplica,
-    /// Whether the log is on the local disk up to here, and the number of replicas that have it on
-    /// theirs: none. Without a log nothing is.
-    OnDisks(Option<u64>),
+    /// How many replicas have the log up to here.
+    Copies {
+        /// Up to where.
+        sequence: u64,
+        /// How many are enough.
+        wanted: usize,
+    },
+    /// Whether the log is on the local disk up to here, and how many replicas have it on theirs. Without a log
+    /// nothing is.
+    OnDisks {
+        /// Up to where.
+        sequence: Option<u64>,
+        /// Whether the local disk is waited for.
+        wants_local: bool,
+        /// How many replicas are enough.
+        wanted: usize,
+    },
+}
+
+/// How far the log is on the disk and at replicas, for who waits for that.
+pub trait Progress {
+    /// Up to where it is on disk here.
+    fn durable(&self) -> u64;
+
+    /// How many replicas have it up to a sequence.
+    fn copies(&self, sequence: u64) -> Copies;
 }
 
 /// What each argument of a request that waits takes beside its bytes, about: most are keys, and
@@ -80,20 +102,40 @@ impl Waiting {
         size_of::<Self>() + request.wire_bytes() + request.len() * ARGUMENT_BYTES
     }
 
-    /// What the client gets when it waits no longer and nothing came; `durable` is up to where the log
-    /// is on disk.
+    /// What the client gets when it waits no longer: that nothing came, or how far the log is.
     #[must_use]
-    pub fn in_vain(&self, durable: u64) -> Vec<u8> {
+    pub fn in_vain(&self, progress: &dyn Progress) -> Vec<u8> {
         self.encoded(|reply| match self.in_vain {
             InVain::Nothing => reply.null_array(),
-            InVain::NoReplica => reply.integer(0),
-            InVain::OnDisks(log_end) => {
-                let is_on_disk = log_end.is_some_and(|end| end <= durable);
+            InVain::Copies { sequence, .. } => {
+                reply.integer(as_integer(progress.copies(sequence).applied));
+            }
+            InVain::OnDisks { sequence, .. } => {
+                let is_on_disk = sequence.is_some_and(|end| end <= progress.durable());
+                let copies = progress.copies(sequence.unwrap_or(0)).durable;
                 reply.array(2);
                 reply.integer(i64::from(is_on_disk));
-                reply.integer(0);
+                reply.integer(as_integer(copies));
             }
         })
+    }
+
+    /// Whether the log is as far as the client waits for; never, where it waits for something else.
+    #[must_use]
+    pub fn is_reached(&self, progress: &dyn Progress) -> bool {
+        match self.in_vain {
+            InVain::Nothing => false,
+            InVain::Copies { sequence, wanted } => progress.copies(sequence).applied >= wanted,
+            InVain::OnDisks {
+                sequence,
+                wants_local,
+                wanted,
+            } => {
+                let is_on_disk = sequence.is_some_and(|end| end <= progress.durable());
+                (is_on_disk || !wants_local)
+                    && progress.copies(sequence.unwrap_or(0)).durable >= wanted
+            }
+        }
     }
 
     /// What the client gets when somebody ends its wait with an error.
@@ -248,18 +290,23 @@ impl Context<'_> {
         log_end: u64,
         args: &Args<'_>,
     ) -> CommandResult {
-        let result = self.wait_in_vain(timeout_ms, InVain::OnDisks(Some(log_end)), args);
+        let in_vain = InVain::OnDisks {
+            sequence: Some(log_end),
+            wants_local: true,
+            wanted: 0,
+        };
+        let result = self.wait_in_vain(timeout_ms, in_vain, args);
         if let Some(wait) = &mut self.session.wait {
             wait.log_end = Some(log_end);
         }
         result
     }
 
-    /// Lets the client wait until time is over, for nothing that could come.
+    /// Lets the client wait until time is over, or somebody else ends that.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
-    pub fn wait_in_vain(
+    fn wait_in_vain(
         &mut self,
         timeout_ms: Option<u64>,
         in_vain: InVain,
@@ -268,6 +315,24 @@ impl Context<'_> {
         let request = OwnedRequest::from(args.request());
         self.begin_wait(&[], Wanted::List, timeout_ms, (request, in_vain));
         Err(CommandError::Blocks)
+    }
+
+    /// Lets the client wait until replicas, and maybe the local disk, have the log as far as `in_vain` says, or time
+    /// is over.
+    ///
+    /// # Errors
+    /// Always [`CommandError::Blocks`].
+    pub fn wait_for_copies(
+        &mut self,
+        timeout_ms: Option<u64>,
+        in_vain: InVain,
+        args: &Args<'_>,
+    ) -> CommandResult {
+        let result = self.wait_in_vain(timeout_ms, in_vain, args);
+        if let Some(wait) = &self.session.wait {
+            self.server.await_copies(&wait.waiter);
+        }
+        result
     }
 
     fn begin_wait(
@@ -300,6 +365,10 @@ impl Context<'_> {
             log_end: None,
         }));
     }
+}
+
+fn as_integer(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// A timeout in seconds, in milliseconds and rounded up; `None` for 0, which means for ever.

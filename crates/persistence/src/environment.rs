@@ -10,6 +10,7 @@ use base::clock::Clock;
 use engine::{Settings, Table};
 use store::Store;
 
+use crate::followed::FollowedStream;
 use crate::key_delay::KeyDelay;
 use crate::lines::Lines;
 use crate::loading::Loading;
@@ -36,6 +37,8 @@ pub struct Environment {
     pub redis_version: &'static str,
     /// Bytes that the process holds outside of the store.
     pub other_bytes: AtomicU64,
+    /// Which stream of a Redis primary the data is of.
+    pub followed: FollowedStream,
     /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
     pub removal_turn: RemovalTurn,
 }
@@ -59,6 +62,7 @@ impl Environment {
             threads: 1,
             redis_version: "",
             other_bytes: AtomicU64::new(0),
+            followed: FollowedStream::default(),
             removal_turn: RemovalTurn::default(),
         }
     }
@@ -76,14 +80,15 @@ impl Environment {
         self.loading.end();
     }
 
-    /// Makes a change to whether data is loaded or clients are paused, then has the store hold removals exactly
+    /// Makes a change to whether data is loaded, clients are paused or the role changes, then has the store hold removals exactly
     /// while either is so. Every such change comes through here, one at a time: a thread that saw no pause would
     /// otherwise let removals go on after the OK of another thread's CLIENT PAUSE.
     pub fn hold_removals_after<T>(&self, change: impl FnOnce() -> T) -> T {
         let turn = self.removal_turn.0.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let changed = change();
-        let is_paused = self.settings.gate.paused_until_unix_ms() > 0;
+        let gate = &self.settings.gate;
+        let is_paused = gate.paused_until_unix_ms() > 0 || gate.changes_role();
         let is_loading = self.settings.refusals.is_loading();
         self.store.hold_removals(is_paused || is_loading);
         changed

@@ -345,6 +345,7 @@ impl<'a> LogView<'a> {
             // What was written before the log is kept when the log counts.
             wrote: wrote.max(BEFORE_LOG),
             durable: self.log.durable(),
+            is_kept: self.log.is_kept(),
         }
     }
 }

@@ -15,14 +15,17 @@ use std::sync::Arc;
 
 use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
 use durability::disk::{Disk, SystemDisk};
-use durability::log::{self, LogError, Reader, Shape, Tail};
+use durability::log::{self, Control, Frame, LogError, Reader, Shape, Tail};
 use engine::scripts;
 
 use super::bodies::Existing;
 use super::directory;
-use super::loader::{LoadFault, Source};
+use super::loader::{LoadFault, Source as Parts};
+use store::Source;
+
 use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
 use crate::environment::Environment;
+use crate::followed::OWN;
 use crate::lines::Lines;
 use base::os_error::system_reason;
 
@@ -396,7 +399,7 @@ pub fn load_checkpoint(
     onto: Onto,
 ) -> Result<(), LoadFault> {
     let limits = env.settings.value_limits();
-    let source = Source {
+    let source = Parts {
         disk: &*place.disk,
         directory: &place.directory,
         manifest,
@@ -460,6 +463,22 @@ fn replay_log(
     Ok(end)
 }
 
+/// Takes note of which stream the data is of, as the log says.
+fn note_stream(env: &Environment, frame: &Frame<'_>) {
+    match frame.control() {
+        Some(Control::Source(source)) => {
+            env.followed.set(Source {
+                id: source.replid,
+                offset: source.offset,
+                database: source.database,
+            });
+            env.followed.set_logged(true);
+        }
+        Some(Control::Term(_)) => env.followed.set(OWN),
+        _ => {}
+    }
+}
+
 /// Why a log without a file at or below `from` is refused.
 fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
     // It may have files behind, of which the reader says what they are.
@@ -502,6 +521,7 @@ impl Replay<'_> {
             if self.target.leaves_out(behind, frame.unix_ms) {
                 return Ok(end);
             }
+            note_stream(self.env, &frame);
             for effect in frame.effects() {
                 end.generation = end.generation.max(effect.generation);
                 if effect.generation >= self.first_generation {

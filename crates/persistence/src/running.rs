@@ -21,7 +21,7 @@ use base::courtesy::Courtesy;
 use base::os_error::system_reason;
 use base::random::Prng;
 use durability::checkpoint::{CheckpointFault, Lineage, Manifest, remove_replaced};
-use durability::log::Level as LogLevel;
+use durability::log::{Control, Level as LogLevel, SourceFrame};
 use store::SnapshotLimits;
 
 use crate::aof::{self, AofFault, Source};
@@ -430,6 +430,25 @@ impl Around {
     }
 }
 
+impl Around {
+    /// Says again which stream the data is of, where that is a followed one: what the log has of it may be before the cut,
+    /// and go.
+    fn restate_stream(&self) {
+        let _between_batches = self.env.store.batch_turn();
+        let followed = &self.env.followed;
+        if let Some((source, log)) = followed.logged().zip(self.log.log()) {
+            let mut appender = log.appender();
+            appender.control(&Control::Source(SourceFrame {
+                replid: source.id,
+                offset: source.offset,
+                database: source.database,
+            }));
+            // Made durable next, or the checkpoint is not put in force.
+            let _seen_there = log.write_out(appender.end());
+        }
+    }
+}
+
 impl Surroundings for Around {
     fn prepare(&self) -> Result<(), String> {
         let mut taken = lock(&self.taken);
@@ -455,6 +474,7 @@ impl Surroundings for Around {
     }
 
     fn make_log_durable(&self) -> io::Result<()> {
+        self.restate_stream();
         self.log.make_durable()
     }
 

@@ -5,8 +5,8 @@
 //! that would have done it.
 
 use base::number::IntegerText;
-use durability::log::Appender;
-use store::{Cause, DatabaseId, EffectSink};
+use durability::log::{Appender, Control, SourceFrame};
+use store::{Cause, DatabaseId, EffectSink, Source};
 
 use super::tail::Appended;
 
@@ -52,6 +52,14 @@ impl EffectSink for LogSink {
     fn stands(&mut self, generation: u64, now_unix_ms: u64) {
         self.appender.generation(generation);
         self.appender.set_time(now_unix_ms);
+    }
+
+    fn source(&mut self, source: &Source) {
+        self.appender.control(&Control::Source(SourceFrame {
+            replid: source.id,
+            offset: source.offset,
+            database: source.database,
+        }));
     }
 
     fn group_begin(&mut self) {

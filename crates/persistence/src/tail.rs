@@ -24,6 +24,11 @@ pub trait Tail: Send + Sync {
     /// says so to whoever began it.
     fn durable(&self) -> u64;
 
+    /// Whether anything of it is kept: a log in memory is for replicas alone, and nothing waits for it.
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     /// Whether all replies wait until what they show is on disk.
     fn holds_replies(&self) -> bool;
 

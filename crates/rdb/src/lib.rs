@@ -11,7 +11,7 @@
 //!                       listpack, ziplist, zipmap                listpack, ziplist, zipmap
 //! ```
 //!
-//! Versions 1 to 12 and that of Valkey 9 are read, 9 to 12 are written. All is pure memory but for the
+//! Versions 1 to 12 and that of Valkey 9 are read, 9 to 12 and that of Valkey 9 are written. All is pure memory but for the
 //! stream that [`mod@file`] is given.
 //!
 //! Invariants

@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn bodies_come_back_in_every_version(value in value(limits(16)), compresses: bool) {
-        for version in VERSION_MIN..=VERSION_MAX {
+        for version in (VERSION_MIN..=VERSION_MAX).chain([VERSION_VALKEY]) {
             let style = Style { version, compresses };
             if version < value::version_needed(&value) {
                 continue;

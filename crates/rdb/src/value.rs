@@ -2,18 +2,18 @@
 //!
 //! Which codes there are depends on the version that is written:
 //!
-//! | Value | 9 | 10 | 11 | 12 |
-//! |---|---|---|---|---|
-//! | string | 0 | 0 | 0 | 0 |
-//! | list | 1 | 18 | 18 | 18 |
-//! | set: numbers, block, table | 11, 2, 2 | 11, 2, 2 | 11, 20, 2 | 11, 20, 2 |
-//! | sorted set: block, tree | 5, 5 | 17, 5 | 17, 5 | 17, 5 |
-//! | hash: block, table | 4, 4 | 16, 4 | 16, 4 | 16, 4 |
-//! | hash with deadlines: few, many | – | – | – | 25, 24 |
-//! | stream | 15 | 19 | 21 | 21 |
+//! | Value | 9 | 10 | 11 | 12 | 80 |
+//! |---|---|---|---|---|---|
+//! | string | 0 | 0 | 0 | 0 | 0 |
+//! | list | 1 | 18 | 18 | 18 | 18 |
+//! | set: numbers, block, table | 11, 2, 2 | 11, 2, 2 | 11, 20, 2 | 11, 20, 2 | 11, 20, 2 |
+//! | sorted set: block, tree | 5, 5 | 17, 5 | 17, 5 | 17, 5 | 17, 5 |
+//! | hash: block, table | 4, 4 | 16, 4 | 16, 4 | 16, 4 | 16, 4 |
+//! | hash with deadlines: few, many | – | – | – | 25, 24 | 22, 22 |
+//! | stream | 15 | 19 | 21 | 21 | 21 |
 //!
 //! All of these are read, and besides them 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14
-//! (ziplists), 22 and 23 (deadlines before they were published), and Valkey's 22.
+//! (ziplists), 22 and 23 of Redis (deadlines before they were published).
 
 use structures::Object;
 
@@ -147,6 +147,21 @@ pub fn type_code_of(object: &Object, style: Style) -> u8 {
         Object::SortedSet(set) => sorted_sets::type_code(set, style),
         Object::Hash(hash) => hashes::type_code(hash, style),
         Object::Stream(_) => streams::type_code(style),
+    }
+}
+
+/// Whether a body of this type, as it is written in some version, is also one of this version: [`write()`] could
+/// have written it.
+#[must_use]
+pub fn is_type_of(type_code: u8, version: u16) -> bool {
+    match type_code {
+        code::STRING | code::SET | code::SET_INTSET | code::SORTED_SET | code::HASH => true,
+        code::LIST_LISTPACKS | code::SORTED_SET_LISTPACK | code::HASH_LISTPACK => version >= 10,
+        code::SET_LISTPACK | code::STREAM => version >= 11,
+        code::HASH_DEADLINES | code::HASH_LISTPACK_DEADLINES => {
+            version == hashes::DEADLINES_VERSION
+        }
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::lzf;
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The version of the format, from 9 to 12: which types there are.
+    /// The version of the format, from 9 to 12, or that of Valkey: which types there are.
     pub version: u16,
     /// Whether long texts are compressed (`rdbcompression`).
     pub compresses: bool,

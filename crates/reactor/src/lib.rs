@@ -17,6 +17,7 @@
 
 mod balancer;
 mod connections;
+mod detached;
 mod event_loop;
 mod holding;
 mod in_process;
@@ -33,6 +34,7 @@ pub mod workers;
 
 pub use balancer::Balancer;
 pub use connections::ConnectionId;
+pub use detached::{Breaker, Detached};
 pub use event_loop::{EventLoop, FLUSH_BYTES, Options, READ_BUFFER_BYTES};
 pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;

@@ -89,6 +89,16 @@ impl LoopState {
         Some(connection)
     }
 
+    /// Takes a connection out whose transport goes on elsewhere.
+    pub(crate) fn detach(&mut self, id: ConnectionId) -> Option<Connection> {
+        let connection = self.remove(id)?;
+        if let Source::Fd(fd) = connection.carrier.source() {
+            // It was watched since it came.
+            let _unwatched = epoll::delete(&self.epoll, fd);
+        }
+        Some(connection)
+    }
+
     /// Ends a connection at the end of the turn, whatever still waits to be sent.
     pub(crate) fn doom(&mut self, id: ConnectionId, reason: CloseReason) {
         self.close(id, Phase::Doomed(reason));

@@ -2,7 +2,7 @@
 //! server's worker implements.
 //!
 //! What a service may rely on
-//!  1. `opened` comes first, `closed` comes last, each exactly once per connection, and nothing is
+//!  1. `opened` comes first, `closed` (or `handed_over`) comes last, each exactly once per connection, and nothing is
 //!     called with an id after its `closed`.
 //!  2. `received` is never called for a connection that is paused, closing, of which much is held, or
 //!     whose output did not fit into its socket: a peer that does not read is not read from.
@@ -18,6 +18,7 @@ use std::time::Duration;
 use base::shared_bytes::Attachment;
 
 use crate::connections::ConnectionId;
+use crate::detached::Detached;
 use crate::io::Io;
 
 /// Output of one connection that is sent without asking [`Service::replies_limit`].
@@ -92,6 +93,13 @@ pub trait Service {
 
     /// A connection is gone; its id is stale from now on.
     fn closed(&mut self, id: ConnectionId, reason: CloseReason);
+
+    /// A connection has left the loop ([`Then::HandOver`]), with all its output sent: `closed` is not called for
+    /// it, and its id is stale from now on. Ends it unless implemented.
+    fn handed_over(&mut self, id: ConnectionId, connection: Detached) {
+        drop(connection);
+        self.closed(id, CloseReason::Requested);
+    }
 
     /// The [`Waker`](crate::Waker) of this loop rang since the last turn; may also be called
     /// without cause. What is written to `output` is addressed by [`Io::address`].
@@ -249,6 +257,8 @@ pub enum Then {
     CloseAfterFlush,
     /// It is closed without waiting for a slow reader; what its socket takes at once is sent.
     CloseNow,
+    /// It leaves the loop once all its output was taken ([`Service::handed_over`]), with unconsumed input.
+    HandOver,
 }
 
 /// What follows bytes that the service received into its own memory.
@@ -325,6 +335,8 @@ pub enum CloseReason {
     InputLimit,
     /// The loop ended.
     Stopped,
+    /// The service takes it out of the loop.
+    HandedOver,
 }
 
 /// Who is at the other end of a connection.

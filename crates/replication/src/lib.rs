@@ -11,6 +11,10 @@
 //! rewinds, is given a full sync, or is refused. [`primary`] and [`replica`] are the two ends of a link as
 //! state machines: they take events and return actions. [`link`] is the wire format.
 //!
+//! Redis and Valkey nodes speak PSYNC instead. For their replicas [`transcode`] makes the stream of commands from the
+//! log, [`offset_index`] finds an offset of it in the log, and [`psync`] decides what they are answered;
+//! [`redis_follower`] is the replica's end of a link to such a primary.
+//!
 //! This room knows no socket, no thread, no file and no clock: time is an argument. The server performs the
 //! actions, and a simulation performs them under one seed.
 //!
@@ -26,9 +30,13 @@
 pub mod attach;
 pub mod lineage;
 pub mod link;
+pub mod offset_index;
 pub mod planted;
 pub mod primary;
+pub mod psync;
+pub mod redis_follower;
 pub mod replica;
+pub mod transcode;
 
 #[cfg(test)]
 mod simulation;

@@ -66,6 +66,25 @@ impl Clients {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Shows one that no worker serves: the primary, or a replica whose link has a thread of its own.
+    pub fn add_foreign(&self, client: Arc<ClientRecord>) {
+        client.set_flag(ClientRecord::GONE, false);
+        self.lock().insert(client.id, client);
+    }
+
+    /// Shows it no more.
+    pub fn leave_foreign(&self, id: u64) {
+        if let Some(client) = self.lock().remove(&id) {
+            client.set_flag(ClientRecord::GONE, true);
+        }
+    }
+
+    /// All that are shown, oldest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<ClientRecord>> {
+        self.lock().values().cloned().collect()
+    }
+
     /// The client with this id.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<Arc<ClientRecord>> {
@@ -77,7 +96,9 @@ impl Clients {
     #[must_use]
     pub fn staying(&self) -> usize {
         let clients = self.lock();
-        let going = clients.values().filter(|client| is_going(client)).count();
+        let going = clients.values();
+        let going = going.filter(|client| is_going(client) && !is_foreign(client));
+        let going = going.count();
         self.len().saturating_sub(going)
     }
 
@@ -139,6 +160,11 @@ impl Clients {
     }
 }
 
+/// Whether no worker serves it.
+fn is_foreign(client: &ClientRecord) -> bool {
+    client.has_flag(ClientRecord::REPLICA | ClientRecord::PRIMARY)
+}
+
 fn is_going(client: &ClientRecord) -> bool {
     client.has_flag(ClientRecord::KILLED)
 }
@@ -182,7 +208,11 @@ fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -
 }
 
 fn kind_of(client: &ClientRecord) -> ClientKind {
-    if client.has_flag(ClientRecord::PUBSUB) {
+    if client.has_flag(ClientRecord::PRIMARY) {
+        ClientKind::Primary
+    } else if client.has_flag(ClientRecord::REPLICA) {
+        ClientKind::Replica
+    } else if client.has_flag(ClientRecord::PUBSUB) {
         ClientKind::PubSub
     } else {
         ClientKind::Normal
@@ -241,7 +271,9 @@ pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> Strin
 /// Letters for what is special about a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
+        (client.has_flag(ClientRecord::REPLICA), 'S'),
         (client.has_flag(ClientRecord::MONITOR), 'O'),
+        (client.has_flag(ClientRecord::PRIMARY), 'M'),
         (client.has_flag(ClientRecord::PUBSUB), 'P'),
         (client.transaction.load(Ordering::Relaxed) > 0, 'x'),
         (client.has_flag(ClientRecord::BLOCKED), 'b'),

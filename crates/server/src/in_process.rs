@@ -32,6 +32,7 @@ impl InProcessServer {
         let node = Arc::new(Node::new(commands::table(), store, config, clock));
         node.set_persistence(kept::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
+        node.replication.begin(&node);
         Ok(Self { node, workers })
     }
 

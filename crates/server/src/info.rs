@@ -6,6 +6,7 @@
 mod persistence;
 
 use std::fmt::{Display, Write as _};
+use std::sync::atomic::Ordering;
 
 use access::Reason;
 use base::memory_size::human;
@@ -264,11 +265,10 @@ fn memory(report: &mut Report<'_>) {
         "mem_not_counted_for_evict",
         report.node.uncounted_log_bytes(),
     );
-    report.zeros(&[
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-    ]);
+    let backlog = report.node.replication.stream.memory_bytes();
+    report.field("mem_replication_backlog", backlog);
+    report.field("mem_total_replication_buffers", backlog);
+    report.zeros(&["mem_clients_slaves"]);
     let memory = report.memory;
     report.field("mem_clients_normal", memory.clients);
     report.zeros(&["mem_cluster_links"]);
@@ -388,7 +388,13 @@ fn stats(report: &mut Report<'_>) {
     report.field("instantaneous_ops_per_sec", format!("{requests:.0}"));
     report.field("total_net_input_bytes", sums.of(Count::InputBytes));
     report.field("total_net_output_bytes", sums.of(Count::OutputBytes));
-    report.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    let replication = &node.replication.counts;
+    for (name, count) in [
+        ("total_net_repl_input_bytes", &replication.input_bytes),
+        ("total_net_repl_output_bytes", &replication.output_bytes),
+    ] {
+        report.field(name, count.load(Ordering::Relaxed));
+    }
     report.field("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
     report.field(
         "instantaneous_output_kbps",
@@ -397,7 +403,13 @@ fn stats(report: &mut Report<'_>) {
     report.field("instantaneous_input_repl_kbps", "0.00");
     report.field("instantaneous_output_repl_kbps", "0.00");
     report.field("rejected_connections", sums.of(Count::Rejections));
-    report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    for (name, count) in [
+        ("sync_full", &replication.full_syncs),
+        ("sync_partial_ok", &replication.partial_syncs),
+        ("sync_partial_err", &replication.refused_partial_syncs),
+    ] {
+        report.field(name, count.load(Ordering::Relaxed));
+    }
     removals(report, &sums);
     report.field("keyspace_hits", report.statistics.hits);
     report.field("keyspace_misses", report.statistics.misses);
@@ -533,16 +545,10 @@ fn debug(report: &mut Report<'_>) {
 }
 
 fn replication(report: &mut Report<'_>) {
-    report.field("role", "master");
-    report.field("connected_slaves", 0);
-    report.field("master_failover_state", "no-failover");
-    report.field("master_replid", &report.node.process.replication_id);
-    report.field("master_replid2", "0000000000000000000000000000000000000000");
-    report.field("master_repl_offset", 0);
-    report.field("second_repl_offset", -1);
-    report.field("repl_backlog_active", 0);
-    report.field("repl_backlog_size", 1_048_576);
-    report.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+    let node = report.node;
+    for (name, value) in node.replication.fields(node) {
+        report.field(&name, value);
+    }
 }
 
 fn cpu(report: &mut Report<'_>) {

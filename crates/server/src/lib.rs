@@ -30,6 +30,7 @@ pub mod open_files;
 pub mod port;
 pub mod process;
 pub mod pubsub;
+pub mod replication;
 pub mod runtime;
 #[cfg(feature = "tls")]
 pub mod secret;

@@ -24,12 +24,13 @@ use crate::client_cache::ClientCache;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::job::Job;
+use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
 use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
+use crate::replication::Replication;
 use crate::secret;
 use crate::{client_memory, identity, limits, open_files, process};
 use persistence::environment::Environment;
@@ -50,6 +51,8 @@ pub struct Node {
     pub keeping: Keeping,
     /// The process.
     pub process: Process,
+    /// Who follows whom.
+    pub replication: Replication,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -88,6 +91,7 @@ impl Node {
                 clock,
                 env: Arc::new(env),
             },
+            replication: Replication::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
@@ -132,6 +136,7 @@ impl Node {
             client_memory::enforce(self, bytes_max);
         }
         self.apply_durability(change.new);
+        self.replication.apply(self, change.new);
         self.core.log.set_level(change.new.log_level);
         Ok(())
     }
@@ -503,6 +508,38 @@ impl Node {
         for worker in self.workers() {
             worker.wake();
         }
+        self.replication.log_moved(self);
+    }
+
+    /// Answers a client that waits, and lets it go on.
+    pub(crate) fn answer(&self, client: &ClientRecord, reply: Vec<u8>) {
+        // Before who ended the wait is answered, though its worker hears of it later.
+        client.set_flag(ClientRecord::BLOCKED, false);
+        if let Some(worker) = self.workers().get(client.worker) {
+            worker.post(Message::Served {
+                client: client.id,
+                place: client.place,
+                reply: in_pieces(&reply),
+            });
+        }
+    }
+
+    /// Ends the waits of all clients with an error, and their connections behind it.
+    pub(crate) fn unblock_all(&self, text: &str) {
+        for client in self.sessions.clients.all() {
+            let Some(waiter) = client.waiter().filter(|waiter| waiter.claim()) else {
+                continue;
+            };
+            let reply = waiter.subject.refusal(text);
+            self.answer(&client, reply);
+            if let Some(worker) = self.workers().get(client.worker) {
+                client.set_flag(ClientRecord::KILLED, true);
+                worker.post(Message::Kill {
+                    client: client.id,
+                    place: client.place,
+                });
+            }
+        }
     }
 
     /// Whether there is a thread that runs what takes long.
@@ -539,6 +576,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
+            self.replication.stop();
             self.broadcast(&Message::Stop);
             if let Some(waker) = self.process.main_waker.get() {
                 waker.wake();
@@ -672,6 +710,7 @@ impl Node {
         self.tell_of_loading(uptime_ms);
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
+        self.replication.upkeep(self);
         self.note_peak();
         self.tell_held_bytes();
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::{
-    ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Follower, KillCount,
-    Latencies, LogLevel, LogPosition, PersistencePort, ProcessPort, PubSubPort, Published, Push,
-    ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, Session,
-    ShutdownRequest, Topic, TopicKind, TrackingPort, UsersPort,
+    ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Copies, FailoverOrder,
+    Followed, Follower, KillCount, Latencies, LogLevel, LogPosition, PersistencePort, ProcessPort,
+    PubSubPort, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort, RoleReport, SaveKind,
+    SaveRefusal, SaveStart, SaveTime, ServerMemory, Session, ShutdownRequest, SyncRequest, Topic,
+    TopicKind, TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -19,7 +20,6 @@ use crate::aside::Queue;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
-use crate::job::in_pieces;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
@@ -86,6 +86,46 @@ impl<'a> Port<'a> {
     }
 }
 
+impl ReplicationPort for Port<'_> {
+    fn role(&mut self) -> RoleReport {
+        self.node.replication.report(self.node)
+    }
+
+    fn is_replica(&self) -> bool {
+        self.node.replication.follows()
+    }
+
+    fn replica_of(
+        &mut self,
+        session: &Session,
+        order: &ReplicaOf,
+    ) -> Result<Followed, CommandError> {
+        self.node.replication.replica_of(self.node, session, order)
+    }
+
+    fn fail_over(&mut self, order: &FailoverOrder) -> Result<(), CommandError> {
+        self.node.replication.fail_over(self.node, order)
+    }
+
+    fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
+        self.node
+            .replication
+            .admit_sync(self.node, session, request)
+    }
+
+    fn own_link(&mut self) -> Option<(u16, String)> {
+        self.node.replication.own_link()
+    }
+
+    fn copies(&self, sequence: u64) -> Copies {
+        self.node.replication.replicas.copies(sequence)
+    }
+
+    fn await_copies(&mut self, waiter: &Arc<Waiter>) {
+        self.node.replication.await_copies(self.node, waiter);
+    }
+}
+
 impl ConfigPort for Port<'_> {
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
         self.node.core.config.get(patterns, emit);
@@ -138,15 +178,7 @@ impl ClientsPort for Port<'_> {
     }
 
     fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
-        // Before who ended the wait is answered, though its worker hears of it later.
-        client.set_flag(ClientRecord::BLOCKED, false);
-        if let Some(worker) = self.node.workers().get(client.worker) {
-            worker.post(Message::Served {
-                client: client.id,
-                place: client.place,
-                reply: in_pieces(&reply),
-            });
-        }
+        self.node.answer(client, reply);
     }
 
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount {
@@ -160,6 +192,8 @@ impl ClientsPort for Port<'_> {
             count.clients += 1;
             if client.id == session.client.id {
                 count.caller = true;
+            } else if client.has_flag(ClientRecord::REPLICA | ClientRecord::PRIMARY) {
+                self.node.replication.kill(&client);
             } else if let Some(worker) = self.node.workers().get(client.worker) {
                 client.set_flag(ClientRecord::KILLED, true);
                 // From now on nothing is taken for it.
@@ -309,11 +343,17 @@ impl PersistencePort for Port<'_> {
         Some(LogPosition {
             wrote: log.tail().max(BEFORE_LOG),
             durable: log.durable(),
+            is_kept: log.is_kept(),
         })
     }
 
     fn log_durable(&self) -> u64 {
-        let log = self.node.keeping.log_in_use.get();
+        let log = self
+            .node
+            .keeping
+            .log_in_use
+            .get()
+            .filter(|log| log.is_kept());
         log.map_or(0, |log| log.durable())
     }
 

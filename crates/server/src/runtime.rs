@@ -81,6 +81,7 @@ impl Workers {
             ));
         }
         node.process.secret.start(&balancer)?;
+        node.replication.set_node(&node);
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -282,6 +283,7 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
+    node.replication.begin(&node);
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();

@@ -25,8 +25,8 @@ use base::random::Prng;
 use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
-    CloseReason, ConnectionId, Departure, Endpoint, Filled, Io, PeerInfo, Received, Service, Then,
-    Verdict,
+    CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received,
+    Service, Then, Verdict,
 };
 
 use crate::announcer;
@@ -39,6 +39,7 @@ use crate::link::Message;
 use crate::node::Node;
 use crate::port::Port;
 use crate::process;
+use crate::replication::{self, Watermarks};
 use crate::secret;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
 use persistence::log_in_use::LogUser;
@@ -346,6 +347,7 @@ impl Worker {
             Next::Yield => Then::Yield,
             Next::Receive => Then::Receive,
             Next::Close => Then::CloseAfterFlush,
+            Next::HandOver => Then::HandOver,
             Next::LogFull => self.wait_for_room(id),
             Next::Busy => {
                 connected.begin_to_wait();
@@ -427,6 +429,30 @@ impl Worker {
         }
     }
 
+    /// Takes back all that was noted of a connection, which is gone from this worker.
+    fn forget(&mut self, id: ConnectionId) -> Option<Connected> {
+        let mut connected = self.sessions.remove(id)?;
+        self.buffers.forget(&mut connected);
+        if let Some(end) = connected.wait_end {
+            self.waits.remove(end);
+        }
+        if let Some(replies) = &mut self.held_replies {
+            replies.forget(id, &mut connected.wrote, connected.disk_wait);
+        }
+        // In this order: what a thread aside begins for a client that is known is ended here.
+        self.node
+            .sessions
+            .clients
+            .remove(connected.session.client.id);
+        self.engine.close(&mut connected.session);
+        self.deliveries.forget(&connected.session, id);
+        if let Some(tracking) = connected.session.tracking.take() {
+            self.node.unfollow(self.engine.store(), &tracking.follower);
+        }
+        self.paused_count -= usize::from(connected.is_paused);
+        Some(connected)
+    }
+
     /// Lets publishers go on that wait until what they published is delivered.
     fn resume_throttled(&mut self, io: &mut Io<'_>) {
         for id in std::mem::take(&mut self.throttled) {
@@ -439,14 +465,15 @@ impl Worker {
 
     /// Answers those who have waited long enough for keys.
     fn end_overdue_waits(&mut self, io: &mut Io<'_>, output: &mut Arena) {
-        let durable = self.durable();
+        let node = Arc::clone(&self.node);
+        let progress = Watermarks(&node);
         while let Some(id) = self.waits.take_over(&*self.node.core.clock) {
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
             connected.wait_end = None;
             // Somebody else may just have answered.
-            if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
+            if let Some(reply) = self.engine.give_up(&mut connected.session, &progress) {
                 self.forget_wait_end(id);
                 self.answer(io, output, id, vec![Piece::Short(reply)]);
             }
@@ -504,7 +531,12 @@ impl Worker {
         if self.paused_count == 0 {
             return None;
         }
-        let until_unix_ms = self.node.core.settings.gate.paused_until_unix_ms();
+        let gate = &self.node.core.settings.gate;
+        let until_unix_ms = gate.paused_until_unix_ms();
+        if until_unix_ms == 0 && gate.changes_role() {
+            // Who ends that says so.
+            return None;
+        }
         let left_ms = until_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());
         Some(Duration::from_millis(left_ms))
     }
@@ -849,25 +881,17 @@ impl Service for Worker {
             CloseReason::InputLimit => self.counters.bump(Count::QueryLimitCloses),
             _ => {}
         }
-        if let Some(mut connected) = self.sessions.remove(id) {
-            self.buffers.forget(&mut connected);
-            if let Some(end) = connected.wait_end {
-                self.waits.remove(end);
-            }
-            if let Some(replies) = &mut self.held_replies {
-                replies.forget(id, &mut connected.wrote, connected.disk_wait);
-            }
-            // In this order: what a thread aside begins for a client that is known is ended here.
-            self.node
-                .sessions
-                .clients
-                .remove(connected.session.client.id);
-            self.engine.close(&mut connected.session);
-            self.deliveries.forget(&connected.session, id);
-            if let Some(tracking) = connected.session.tracking.take() {
-                self.node.unfollow(self.engine.store(), &tracking.follower);
-            }
-            self.paused_count -= usize::from(connected.is_paused);
+        // What a connection was to be given that ends with its loop, nobody gives it.
+        let _session = self.forget(id);
+    }
+
+    fn handed_over(&mut self, id: ConnectionId, connection: Detached) {
+        let Some(mut connected) = self.forget(id) else {
+            return;
+        };
+        if let Some(request) = connected.session.sync.take() {
+            let client = Arc::clone(&connected.session.client);
+            replication::serve(&self.node, client, *request, connection);
         }
     }
 

@@ -41,6 +41,21 @@ pub trait EffectSink: Send {
 
     /// Ends what [`EffectSink::group_begin`] began.
     fn group_end(&mut self) {}
+
+    /// The effects of the open group are what a followed stream says up to this place. The last one said in a group
+    /// counts.
+    fn source(&mut self, _source: &Source) {}
+}
+
+/// A place in the stream of a Redis primary that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The name of the stream: 40 characters.
+    pub id: [u8; 40],
+    /// Bytes of it that were applied.
+    pub offset: u64,
+    /// The database that it has selected there.
+    pub database: DatabaseId,
 }
 
 /// Handed to the closure that states an effect; knows the database already.

@@ -165,7 +165,7 @@ impl Indexed {
 
     #[cold]
     fn evict_for(&mut self, bytes: usize) -> Result<(), StoreError> {
-        if self.shared.holds_removals.load(Ordering::Relaxed) {
+        if self.shared.holds_removals() {
             return Ok(());
         }
         if self.evict_over(bytes) > 0 || self.over_bytes(bytes) == 0 || self.is_being_freed(bytes) {
@@ -180,7 +180,7 @@ impl Indexed {
     pub(crate) fn evict_in_passing(&mut self) -> bool {
         self.shared.before_writes.get() & BeforeWrites::LIMIT != 0
             && self.over_bytes(0) > 0
-            && !self.shared.holds_removals.load(Ordering::Relaxed)
+            && !self.shared.holds_removals()
             && self.evict_over(0) > 0
             && self.over_bytes(0) > 0
     }

@@ -78,7 +78,7 @@ impl Indexed {
     #[cold]
     #[inline(never)]
     pub(crate) fn remove_expired(&mut self, key: &Key<'_>) {
-        if self.shared.holds_removals.load(Ordering::Relaxed) {
+        if self.shared.holds_removals() {
             return;
         }
         if !self.local.held.is_empty() {

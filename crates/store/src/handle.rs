@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::sync::atomic::Ordering;
 
 use crate::blob::Incoming;
-use crate::effect::{Effect, EffectSink};
+use crate::effect::{Effect, EffectSink, Source};
 use crate::entry::Entry;
 use crate::event::{EventClass, EventSink};
 use crate::free_memory::FreeMemory;
@@ -80,7 +80,7 @@ impl Handle {
     #[inline]
     pub fn begin(&mut self, now_unix_ms: u64) {
         match &mut self.way {
-            Way::Indexed(way) => way.local.now_unix_ms = now_unix_ms,
+            Way::Indexed(way) => way.local.set_time(now_unix_ms),
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.now_unix_ms = now_unix_ms,
         }
@@ -91,7 +91,7 @@ impl Handle {
     #[must_use]
     pub fn now_unix_ms(&self) -> u64 {
         match &self.way {
-            Way::Indexed(way) => way.local.now_unix_ms,
+            Way::Indexed(way) => way.local.stated_unix_ms,
             #[cfg(any(test, feature = "naive"))]
             Way::Naive(way) => way.now_unix_ms,
         }
@@ -662,6 +662,22 @@ impl Handle {
         self.exclusive(|handle| with_way!(&mut handle.way, way => way.swap(one, other)));
     }
 
+    /// Effects that are stated from here to [`Handle::end_group`] apply together or not at all. Their keys are not
+    /// locked together: for who is the only one that writes.
+    pub fn begin_group(&mut self) {
+        with_way!(&mut self.way, way => way.group(true));
+    }
+
+    /// Ends what [`Handle::begin_group`] began.
+    pub fn end_group(&mut self) {
+        with_way!(&mut self.way, way => way.group(false));
+    }
+
+    /// States, within a group, which place in a followed stream its effects lead to.
+    pub fn state_source(&mut self, source: &Source) {
+        with_way!(&mut self.way, way => way.state_source(source));
+    }
+
     /// States an effect of the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
     pub fn effect(&mut self, database: DatabaseId, state: impl FnOnce(&mut Effect<'_>)) {
         let sink = match &mut self.way {
@@ -766,6 +782,16 @@ impl Handle {
         }
     }
 
+    /// Says whether nothing is due to this handle, whatever the time: for who applies what another server says,
+    /// which found it when it ran. Effects are marked with the time all the same. It is not so in the beginning.
+    pub fn set_ageless(&mut self, on: bool) {
+        match &mut self.way {
+            Way::Indexed(way) => way.local.set_ageless(on),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => {}
+        }
+    }
+
     /// Makes a cut: from now on `sink` is given every record as it is at this moment, while the store
     /// is read and written. Somebody has to call [`Handle::advance_snapshot`] until it is over.
     /// Returns the generation that begins with the cut. Waits for who has the store for itself. Not
@@ -778,7 +804,21 @@ impl Handle {
         sink: Box<dyn SnapshotSink>,
         limits: SnapshotLimits,
     ) -> Result<u64, SnapshotInProgress> {
-        with_way!(&mut self.way, way => way.begin_snapshot(sink, limits))
+        let store = Arc::clone(&self.store);
+        let (is_alone, was_inside) = self
+            .indexed_mut()
+            .map_or((false, false), |way| (way.is_alone(), way.is_inside()));
+        // Whoever has the turn may want everybody outside.
+        if was_inside && !is_alone {
+            self.leave();
+        }
+        let turn = (!is_alone).then(|| store.batch_turn());
+        let begun = with_way!(&mut self.way, way => way.begin_snapshot(sink, limits));
+        drop(turn);
+        if was_inside && !is_alone {
+            self.enter();
+        }
+        begun
     }
 
     /// Goes on with the snapshot in progress: passes at most `buckets` buckets (some five records

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::bucket::Link;
 use crate::databases::Seen;
+use crate::effect::Source;
 use crate::event::{EventClass, Outlet};
 use crate::gate::Member;
 use crate::growth::Split;
@@ -229,6 +230,13 @@ impl Indexed {
             Some(sink) if begins => sink.group_begin(),
             Some(sink) => sink.group_end(),
             None => {}
+        }
+    }
+
+    /// Says which place in a followed stream the group leads to.
+    pub(crate) fn state_source(&mut self, source: &Source) {
+        if let Some(sink) = self.local.sink.as_deref_mut() {
+            sink.source(source);
         }
     }
 

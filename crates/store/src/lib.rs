@@ -89,7 +89,7 @@ mod writer;
 pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
 pub use arena::HugePages;
 pub use blob::{BlobRef, INCOMING_BYTES_MIN, Incoming};
-pub use effect::{Effect, EffectSink};
+pub use effect::{Effect, EffectSink, Source};
 pub use entry::Entry;
 pub use event::{Event, EventClass, EventSink};
 pub use free_memory::FreeMemory;
@@ -106,7 +106,7 @@ pub use snapshot::{
     Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,
 };
-pub use store::{Held, MemoryUsage, Options, Statistics, Store};
+pub use store::{BatchTurn, Held, MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};
 pub use waiting::{Attempt, WaitedKeys, Waiter, Waiters, Wanted};
 

@@ -31,7 +31,12 @@ pub(crate) struct Local {
     pub(crate) cell: Arc<tally::Cell>,
     pub(crate) sink: Option<Box<dyn EffectSink>>,
     pub(crate) events: Outlet,
+    /// What deadlines are held against: the time of the running command, or 0 for a thread that is ageless.
     pub(crate) now_unix_ms: u64,
+    /// What effects and uses are marked with: the time of the running command.
+    pub(crate) stated_unix_ms: u64,
+    /// All ones, or 0 for a thread to which nothing is due.
+    time_mask: u64,
     pub(crate) held: Vec<Held>,
     /// Records that came or went while `held` is, by database.
     held_counts: Vec<(DatabaseId, Records)>,
@@ -72,6 +77,8 @@ impl Local {
             sink: None,
             events: Outlet::default(),
             now_unix_ms: 0,
+            stated_unix_ms: 0,
+            time_mask: u64::MAX,
             held: Vec::new(),
             held_counts: Vec::new(),
             deadlines: Deadlines::default(),
@@ -89,10 +96,22 @@ impl Local {
         }
     }
 
+    /// Sets the time of the running command.
+    #[inline]
+    pub(crate) fn set_time(&mut self, now_unix_ms: u64) {
+        self.stated_unix_ms = now_unix_ms;
+        self.now_unix_ms = now_unix_ms & self.time_mask;
+    }
+
+    /// Says whether nothing is due to this thread, whatever the time.
+    pub(crate) fn set_ageless(&mut self, on: bool) {
+        self.time_mask = if on { 0 } else { u64::MAX };
+    }
+
     /// The clock that records get which are written or used now.
     #[inline]
     pub(crate) fn clock(&self) -> Clock {
-        Clock::new(self.in_force, self.now_unix_ms)
+        Clock::new(self.in_force, self.stated_unix_ms)
     }
 
     /// Which of the buckets held is the one of `hash`.
@@ -248,7 +267,7 @@ impl Local {
     #[inline]
     pub(crate) fn told_sink(&mut self) -> Option<&mut (dyn EffectSink + 'static)> {
         let sink = self.sink.as_deref_mut()?;
-        sink.stands(self.generation, self.now_unix_ms);
+        sink.stands(self.generation, self.stated_unix_ms);
         Some(sink)
     }
 

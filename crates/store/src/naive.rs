@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use structures::{Object, Structure};
 
-use crate::effect::{Effect, EffectSink};
+use crate::effect::{Effect, EffectSink, Source};
 use crate::entry::Entry;
 use crate::event::{Event, EventClass, Outlet, Wanted};
 use crate::key::{DatabaseId, Key};
@@ -516,6 +516,13 @@ impl NaiveHandle {
             Some(sink) if begins => sink.group_begin(),
             Some(sink) => sink.group_end(),
             None => {}
+        }
+    }
+
+    /// Says which place in a followed stream the group leads to.
+    pub(crate) fn state_source(&mut self, source: &Source) {
+        if let Some(sink) = self.sinks.effects.as_deref_mut() {
+            sink.source(source);
         }
     }
 

@@ -7,8 +7,6 @@
 
 use std::sync::Arc;
 
-use base::sync::atomic::Ordering;
-
 use crate::bucket::Bucket;
 use crate::expire::look_once;
 use crate::index::{Home, Index};
@@ -53,7 +51,7 @@ impl Indexed {
                         let next = at.home.end_position();
                         let removes = seen.expired && at.is_own && held_long == HeldLong::Awaited;
                         drop(at);
-                        if removes && !self.shared.holds_removals.load(Ordering::Relaxed) {
+                        if removes && !self.shared.holds_removals() {
                             look_once(&self.shared, &mut self.local, &index, database, hash);
                         }
                         visited += seen.count;

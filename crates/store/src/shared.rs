@@ -27,6 +27,11 @@ use crate::snapshot::Snapshots;
 use crate::tally::Tallies;
 use crate::upkeep::LastTime;
 
+/// Removals are held because that was asked for, for a while.
+const HELD_ASKED: u32 = 1;
+/// Removals are held because another server says what goes.
+const HELD_FOLLOWER: u32 = 2;
+
 /// What all threads share of a store.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -52,8 +57,8 @@ pub(crate) struct Shared {
     pub(crate) parking: Parking,
     pub(crate) listeners: Listeners,
     pub(crate) active_expire: AtomicBool,
-    /// Nothing goes unasked for now, neither expired nor for want of memory.
-    pub(crate) holds_removals: AtomicBool,
+    /// Why nothing goes unasked for now, neither expired nor for want of memory: bits, 0 when it may.
+    removals_held: AtomicU32,
     /// Whether any structure ever had members with deadlines: nobody looks for them before.
     pub(crate) has_member_deadlines: AtomicBool,
 }
@@ -91,7 +96,7 @@ impl Shared {
             parking: Parking::default(),
             listeners: Listeners::default(),
             active_expire: AtomicBool::new(true),
-            holds_removals: AtomicBool::new(false),
+            removals_held: AtomicU32::new(0),
             has_member_deadlines: AtomicBool::new(false),
         })
     }
@@ -131,7 +136,37 @@ impl Shared {
 
     /// Whether expired records are removed before anyone asks for them.
     pub(crate) fn expires_actively(&self) -> bool {
-        self.active_expire.load(Ordering::Relaxed) && !self.holds_removals.load(Ordering::Relaxed)
+        self.active_expire.load(Ordering::Relaxed) && !self.holds_removals()
+    }
+
+    /// Whether nothing goes unasked for now.
+    #[inline]
+    pub(crate) fn holds_removals(&self) -> bool {
+        self.removals_held.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says whether removals are held because that was asked for.
+    pub(crate) fn set_holds_removals(&self, on: bool) {
+        self.hold(HELD_ASKED, on);
+    }
+
+    /// Whether another server says what goes.
+    #[inline]
+    pub(crate) fn is_follower(&self) -> bool {
+        self.removals_held.load(Ordering::Relaxed) & HELD_FOLLOWER != 0
+    }
+
+    /// Says whether another server says what goes.
+    pub(crate) fn set_follower(&self, on: bool) {
+        self.hold(HELD_FOLLOWER, on);
+    }
+
+    fn hold(&self, reason: u32, on: bool) {
+        if on {
+            self.removals_held.fetch_or(reason, Ordering::Relaxed);
+        } else {
+            self.removals_held.fetch_and(!reason, Ordering::Relaxed);
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc as StdArc;
 
 use base::hash::KeyHasher;
 use base::sync::atomic::Ordering;
-use std::sync::Arc;
+use base::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, PoisonError};
 
 use crate::event::EventClass;
 use crate::evict;
@@ -38,6 +39,14 @@ impl Default for Options {
 pub struct Store {
     pub(crate) backend: Backend,
     count: DatabaseId,
+    /// Held while a cut is made, and by who wants none meanwhile.
+    batches: Mutex<()>,
+}
+
+/// While it lives no snapshot begins; see [`Store::batch_turn`].
+#[derive(Debug)]
+pub struct BatchTurn<'s> {
+    _held: MutexGuard<'s, ()>,
 }
 
 /// What is behind the surface.
@@ -136,6 +145,7 @@ impl Store {
         Ok(StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
             count: options.databases,
+            batches: Mutex::new(()),
         }))
     }
 
@@ -148,6 +158,7 @@ impl Store {
         StdArc::new(Self {
             backend: Backend::Indexed(Arc::new(shared)),
             count: 1,
+            batches: Mutex::new(()),
         })
     }
 
@@ -160,6 +171,7 @@ impl Store {
         StdArc::new(Self {
             backend: Backend::Naive(databases, Hasher::new(KeyHasher::from_os())),
             count: options.databases,
+            batches: Mutex::new(()),
         })
     }
 
@@ -199,19 +211,42 @@ impl Store {
         }
     }
 
+    /// Waits for the turn to apply what belongs together: all of it lies on one side of every cut. A follower
+    /// applies its primary's stream so, in which a cut names one place. To be taken outside of all operations.
+    pub fn batch_turn(&self) -> BatchTurn<'_> {
+        let held = self.batches.lock();
+        BatchTurn {
+            _held: held.unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
     /// Whether removals are [held](Self::hold_removals).
     #[must_use]
     pub fn holds_removals(&self) -> bool {
-        self.shared()
-            .is_some_and(|shared| shared.holds_removals.load(Ordering::Relaxed))
+        self.shared().is_some_and(|shared| shared.holds_removals())
     }
 
     /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):
     /// readers do not see the expired ones, and a write to such a key still removes it.
     pub fn hold_removals(&self, on: bool) {
         if let Some(shared) = self.shared() {
-            shared.holds_removals.store(on, Ordering::Relaxed);
+            shared.set_holds_removals(on);
         }
+    }
+
+    /// Says whether another server says what goes (a replica): nothing expires and nothing is evicted, and neither
+    /// readers nor writers remove what is due. Readers do not see it; who [applies](crate::Handle::set_ageless)
+    /// what that server says does.
+    pub fn set_follower(&self, on: bool) {
+        if let Some(shared) = self.shared() {
+            shared.set_follower(on);
+        }
+    }
+
+    /// Whether another server says what goes.
+    #[must_use]
+    pub fn is_follower(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.is_follower())
     }
 
     /// Says what the process holds besides the store, which counts for the limit of memory.

@@ -5,6 +5,7 @@ mod etags;
 mod events;
 mod eviction;
 mod expiry;
+mod following;
 mod growing;
 mod listening;
 mod locking;

@@ -24,7 +24,7 @@ impl Indexed {
     /// One bounded step; whether more is waiting.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) -> bool {
         let entered = self.enter();
-        self.local.now_unix_ms = now_unix_ms;
+        self.local.set_time(now_unix_ms);
         self.local.cache.settle();
         let more = self.expire_due()
             | self.evict_in_passing()

@@ -149,7 +149,8 @@ impl Drop for Writer<'_> {
 }
 
 impl<'a> Writer<'a> {
-    /// Locks the key's bucket, finds its record and removes it if it has expired. With a `value` that is all that
+    /// Locks the key's bucket, finds its record and removes it if it has expired, unless another server says what
+    /// goes: who writes then finds it as it is. With a `value` that is all that
     /// will be done: to set it, without a deadline.
     #[inline]
     fn open(
@@ -203,6 +204,7 @@ impl<'a> Writer<'a> {
             && self
                 .view()
                 .is_some_and(|view| view.is_expired(self.local.now_unix_ms))
+            && !self.shared.is_follower()
         {
             let database = self.key.database();
             let (home, cause) = (self.home, Cause::Expired);

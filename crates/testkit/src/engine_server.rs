@@ -20,10 +20,12 @@ use engine::port::{
     ShutdownRequest, TrackingPort, UsersPort,
 };
 use engine::push::Push;
+use engine::replication::{Copies, ReplicationPort, SyncRequest};
 use engine::session::{ClientRecord, Session};
 use engine::settings::Settings;
 use engine::topic::{Topic, TopicKind};
 use engine::tracking::Follower;
+use engine::waiting::Progress;
 
 /// What the clock shows when a test begins.
 pub const START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -310,8 +312,7 @@ impl TestServer {
 
     /// Ends the wait of the client, whose time is over; what it is sent.
     pub fn gives_up_with(&mut self) -> Option<Vec<u8>> {
-        let durable = self.port.log_durable();
-        self.engine.give_up(&mut self.session, durable)
+        self.engine.give_up(&mut self.session, &self.port)
     }
 
     /// Ends the wait of the client, whose time is over; whether it did.
@@ -332,6 +333,11 @@ impl TestServer {
     /// The client.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Says whether the client is the primary that the server follows.
+    pub fn set_primary(&mut self, on: bool) {
+        self.session.is_of_primary = on;
     }
 
     /// Does what a worker does between commands.
@@ -465,6 +471,12 @@ pub struct TestPort {
     pub saves: Option<Result<SaveStart, SaveRefusal>>,
     /// How far the log is, if there is one.
     pub log: Option<LogPosition>,
+    /// Whether connections may be given the stream.
+    pub admits_sync: bool,
+    /// Whether the server is a replica.
+    pub is_replica: bool,
+    /// How many replicas have everything.
+    pub copies: Copies,
 }
 
 impl TestPort {
@@ -475,6 +487,35 @@ impl TestPort {
             push.write(&mut Reply::new(&mut buffer, Resp::V2));
         }
         String::from_utf8(buffer.to_vec()).expect("text")
+    }
+}
+
+impl Progress for TestPort {
+    fn durable(&self) -> u64 {
+        self.log_durable()
+    }
+
+    fn copies(&self, _sequence: u64) -> Copies {
+        self.copies
+    }
+}
+
+impl ReplicationPort for TestPort {
+    fn is_replica(&self) -> bool {
+        self.is_replica
+    }
+
+    fn admit_sync(
+        &mut self,
+        _session: &Session,
+        _request: &SyncRequest,
+    ) -> Result<(), CommandError> {
+        let refused = CommandError::fixed("ERR not allowed without a server");
+        self.admits_sync.then_some(()).ok_or(refused)
+    }
+
+    fn copies(&self, _sequence: u64) -> Copies {
+        self.copies
     }
 }
 

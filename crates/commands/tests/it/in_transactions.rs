@@ -31,6 +31,9 @@ const OTHERS: &[&str] = &[
     "SUNSUBSCRIBE",
     "MONITOR",
     "SAVE",
+    "PSYNC",
+    "REPLCONF",
+    "SYNC",
 ];
 
 /// Whether a request asks for a password.

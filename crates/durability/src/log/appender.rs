@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Log;
 use super::builder::Builder;
+use super::control::Control;
 use super::frame::WORD_BYTES;
 use super::memory::Chunk;
 use super::place::Claimant;
@@ -68,6 +69,17 @@ impl Appender {
         }
     }
 
+    /// Something about the log itself: a frame, or, where a group is open, a part of that, in place of what was stated so
+    /// in the same group before.
+    pub fn control(&mut self, control: &Control<'_>) {
+        if self.groups > 0 {
+            self.builder.set_control(control);
+        } else {
+            self.builder.control(control);
+            self.publish();
+        }
+    }
+
     /// What is stated up to the end of the group is one frame.
     pub fn group_begin(&mut self) {
         self.groups += 1;
@@ -78,6 +90,9 @@ impl Appender {
         self.groups = self.groups.saturating_sub(1);
         if self.groups == 0 && self.builder.has_group() {
             self.builder.end_group();
+            self.publish();
+        } else if self.groups == 0 && self.builder.has_control() {
+            self.builder.end_control();
             self.publish();
         }
     }
@@ -118,7 +133,7 @@ pub(super) fn write_across(
     let (mut rest, mut sequence) = (words, sequence);
     loop {
         let (index, at, left) = log.memory.place_of(sequence);
-        let chunk = log.memory.chunk(index);
+        let chunk = log.chunk(index);
         let (here, behind) = rest.split_at(rest.len().min(left));
         chunk.write(at, here);
         if behind.is_empty() {

@@ -1,10 +1,11 @@
 //! Builds frames, one after the other, in a buffer that is used again. What they look like is told by
 //! [`super::frame`].
 
+use super::control::Control;
 use super::frame::{
-    EFFECT, EffectHead, GENERATION_BITS, GENERATION_LOW_BITS, GROUP, HEAD_BYTES, KIND_MASK, MEMBER,
-    NUMBER_MAX, NUMBER_OF_2, NUMBER_OF_4, NUMBER_OF_8, OTHER_DATABASE, OTHER_GENERATION, TIME_BITS,
-    WIDE, WIDE_HEAD_BYTES, WORD_BYTES,
+    CONTROL, CONTROL_AND_GROUP, EFFECT, EffectHead, GENERATION_BITS, GENERATION_LOW_BITS, GROUP,
+    HEAD_BYTES, KIND_MASK, MEMBER, NUMBER_MAX, NUMBER_OF_2, NUMBER_OF_4, NUMBER_OF_8,
+    OTHER_DATABASE, OTHER_GENERATION, TIME_BITS, WIDE, WIDE_HEAD_BYTES, WORD_BYTES,
 };
 use crate::checksum;
 use crate::planted::{self, Bug};
@@ -31,6 +32,8 @@ pub(super) struct Builder {
     /// And the last one; and where that begins.
     last: EffectHead,
     last_start: usize,
+    /// What goes in front of the group; empty for nothing.
+    control: Vec<u8>,
 }
 
 /// A time and a generation, as a short head has them: put together once for many frames.
@@ -120,6 +123,43 @@ impl Builder {
         self.last = own;
     }
 
+    /// A frame that says something about the log itself. [`Builder::words`] gives it.
+    pub(super) fn control(&mut self, control: &Control<'_>) {
+        self.set_control(control);
+        self.end_control();
+    }
+
+    /// The frame of several has this in front, in place of what it had there.
+    pub(super) fn set_control(&mut self, control: &Control<'_>) {
+        self.control.clear();
+        control.encode(&mut self.control);
+    }
+
+    /// Whether there is something to be put in front of the frame of several.
+    pub(super) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// A frame of what was to go in front of several, without any. [`Builder::words`] gives it.
+    pub(super) fn end_control(&mut self) {
+        self.len = HEAD_BYTES;
+        self.put_control();
+        self.widen(CONTROL, 0, self.stamp.generation);
+    }
+
+    /// Puts the control in front of what there is, and ends the frame.
+    fn put_control(&mut self) {
+        let added = self.control.len();
+        let end = self.len + added;
+        self.grow_to(end + WORD_BYTES);
+        self.bytes
+            .copy_within(HEAD_BYTES..self.len, HEAD_BYTES + added);
+        self.bytes[HEAD_BYTES..HEAD_BYTES + added].copy_from_slice(&self.control);
+        self.bytes[end..end + WORD_BYTES].fill(0);
+        self.len = end.next_multiple_of(WORD_BYTES);
+        self.control.clear();
+    }
+
     /// Whether the frame of several has any.
     pub(super) fn has_group(&self) -> bool {
         self.len > 0
@@ -135,6 +175,10 @@ impl Builder {
             database,
             generation,
         } = self.first;
+        if self.has_control() {
+            self.put_control();
+            return self.widen(CONTROL_AND_GROUP, database, generation);
+        }
         let stamp = Stamp::new(self.stamp.unix_ms, generation);
         let kind = u64::from(EFFECT ^ GROUP) << 56;
         let first = (stamp.first != 0).then_some(stamp.first ^ kind);
@@ -454,6 +498,72 @@ mod tests {
             assert!(parts.all(|parts| parts == [b"SET".to_vec(), b"0".to_vec()]));
             builder.clear();
         }
+    }
+
+    /// Alone, and in front of a group.
+    #[test]
+    fn controls_come_back() {
+        let mut builder = Builder::default();
+        builder.set_time(5);
+        for control in super::super::control::tests::all() {
+            builder.control(&control);
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!((frame.control(), frame.unix_ms), (Some(control), 5));
+            assert_eq!(frame.effects().count(), 0);
+            builder.clear();
+            builder.set_control(&Control::Ping);
+            builder.add(3, &[b"SET", b"key", b"value"]);
+            builder.set_control(&control);
+            builder.add(300, &[b"DEL", b"key"]);
+            builder.end_group();
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!((frame.control(), frame.is_group()), (Some(control), true));
+            let found: Vec<_> = frame
+                .effects()
+                .map(|one| (one.database, parts_of(one).concat()))
+                .collect();
+            let wanted = [(3, b"SETkeyvalue".to_vec()), (300, b"DELkey".to_vec())];
+            assert_eq!(found, wanted);
+            builder.clear();
+            builder.effect(0, &[b"PING"]);
+            let frame = Frame::decode(builder.words(16).as_flattened(), 16).unwrap();
+            assert_eq!(frame.control(), None);
+            builder.clear();
+        }
+    }
+
+    /// With the right sum, too.
+    #[test]
+    fn what_is_no_control_is_refused() {
+        let mut builder = Builder::default();
+        let mut wrong = |is_group: bool, change: &dyn Fn(&mut [u8])| {
+            builder.set_control(&Control::DigestPoint { number: 9 });
+            if is_group {
+                builder.add(0, &[b"SET", b"key", b"value"]);
+                builder.end_group();
+            } else {
+                builder.end_control();
+            }
+            change(&mut builder.bytes);
+            let found = Frame::decode(builder.words(8).as_flattened(), 8).map(|_| ());
+            builder.clear();
+            found
+        };
+        for is_group in [false, true] {
+            assert_eq!(wrong(is_group, &|_| ()), Ok(()));
+            let unknown = Err("a frame is of no known kind");
+            assert_eq!(wrong(is_group, &|bytes| bytes[6] = 5), unknown);
+            assert_eq!(wrong(is_group, &|bytes| bytes[32] = 8), unknown);
+            let cut_off = Err("a control frame is cut off");
+            assert_eq!(wrong(is_group, &|bytes| bytes[32] = 1), cut_off);
+            let end = Err("a control frame does not end where what it holds does");
+            let other = if is_group { CONTROL } else { CONTROL_AND_GROUP };
+            assert_eq!(wrong(is_group, &|bytes| bytes[6] = other), end);
+        }
+        let end = Err("a control frame does not end where what it holds does");
+        assert_eq!(wrong(false, &|bytes| bytes[47] = 1), end);
+        let end = Err("a frame does not end where what it holds does");
+        assert_eq!(wrong(true, &|bytes| bytes[41] = 0), end);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //!
 //! This module reads frames; [`super::builder`] makes them.
 
+use super::control::Control;
 use crate::checksum;
 use crate::planted::{self, Bug};
 
@@ -21,9 +22,9 @@ pub(super) const HEAD_BYTES: usize = 16;
 pub(super) const WIDE_HEAD_BYTES: usize = 32;
 /// Frames are whole numbers of these.
 pub(super) const WORD_BYTES: usize = 8;
-const SUM_BYTES: usize = 4;
+pub(super) const SUM_BYTES: usize = 4;
 /// The sum of as many zeroes as a sum takes.
-const SUM_OF_NO_SUM: u32 = 0x4867_4bc7;
+pub(super) const SUM_OF_NO_SUM: u32 = 0x4867_4bc7;
 
 /// Of the byte that says what a frame is: how it begins, and what it holds.
 pub(super) const KIND_MASK: u8 = 3;
@@ -31,8 +32,12 @@ pub(super) const KIND_MASK: u8 = 3;
 pub(super) const EFFECT: u8 = 1;
 /// Several, each with a mark in front.
 pub(super) const GROUP: u8 = 2;
-/// Which of the two stands in the byte before; the head is a wide one.
+/// Which of them stands in the byte before; the head is a wide one.
 pub(super) const WIDE: u8 = 3;
+/// In the byte before alone: a control.
+pub(super) const CONTROL: u8 = 3;
+/// In the byte before alone: a control, and a group that it holds together with.
+pub(super) const CONTROL_AND_GROUP: u8 = 4;
 
 /// In a short head: bits of the second word that are the time, the others being of the generation.
 pub(super) const TIME_BITS: u32 = 42;
@@ -55,6 +60,11 @@ pub(super) const NUMBER_OF_2: u8 = 253;
 pub(super) const NUMBER_OF_4: u8 = 254;
 pub(super) const NUMBER_OF_8: u8 = 255;
 
+/// What is wrong with a frame that was changed, or stands in another place than its own.
+pub(super) const WRONG_SUM: &str = "the sum of a frame is wrong";
+/// What is wrong with a frame that only a newer server knows.
+pub(super) const UNKNOWN_KIND: &str = "a frame is of no known kind";
+
 /// A frame as it was read, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -66,6 +76,9 @@ pub struct Frame<'a> {
     pub unix_ms: u64,
     head: EffectHead,
     is_group: bool,
+    /// Empty where there is none.
+    control: &'a [u8],
+    /// Behind the control.
     payload: &'a [u8],
 }
 
@@ -97,6 +110,13 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// What it says about the log itself, if it does. It holds together with the effects.
+    #[must_use]
+    pub fn control(&self) -> Option<Control<'a>> {
+        let (control, _) = Control::decode(self.control)?;
+        Some(control)
+    }
+
     /// Whether its effects were stated as a group.
     #[must_use]
     pub fn is_group(&self) -> bool {
@@ -108,10 +128,10 @@ impl<'a> Frame<'a> {
         let length = frame_length(bytes)?;
         let bytes = bytes.get(..length).ok_or("a frame is cut off")?;
         if u32_at(bytes, 0) != sum_of(bytes, sequence) && !planted::is_on(Bug::NoChecksum) {
-            return Err("the sum of a frame is wrong");
+            return Err(WRONG_SUM);
         }
         let frame = Self::decode_checked(bytes, sequence)?;
-        if !frame.effects().end_with_the_frame() {
+        if !frame.ends_with_what_it_holds() {
             return Err("a frame does not end where what it holds does");
         }
         Ok(frame)
@@ -136,18 +156,65 @@ impl<'a> Frame<'a> {
             let unix_ms = low & ((1 << TIME_BITS) - 1);
             (HEAD_BYTES, kind_of(bytes), head, unix_ms)
         };
+        let mut payload = bytes.get(start..length).ok_or("a frame is cut off")?;
+        let mut control: &[u8] = &[];
         if kind != EFFECT && kind != GROUP {
-            return Err("a frame is of no known kind");
+            (control, payload) = split_control(kind, payload)?;
         }
         Ok(Self {
             sequence,
             length: length as u64,
             unix_ms,
             head,
-            is_group: kind == GROUP,
-            payload: bytes.get(start..length).ok_or("a frame is cut off")?,
+            // A control alone has a group of none.
+            is_group: kind != EFFECT,
+            control,
+            payload,
         })
     }
+
+    /// Whether it ends where what it holds does.
+    fn ends_with_what_it_holds(&self) -> bool {
+        let is_alone = !self.control.is_empty() && is_padding(self.payload);
+        is_alone || self.effects().end_with_the_frame()
+    }
+}
+
+/// The whole frames at the start of some bytes, of which the first is at a sequence: of what a
+/// [`Cursor`](super::Cursor) gave or a [`Follower`](super::Follower) took, so that sums are not looked at again.
+pub fn frames(first: u64, bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
+    let (mut sequence, mut rest) = (first, bytes);
+    std::iter::from_fn(move || {
+        let frame = Frame::decode_checked(rest, sequence).ok()?;
+        rest = rest.get(usize::try_from(frame.length).ok()?..)?;
+        sequence += frame.length;
+        Some(frame)
+    })
+}
+
+/// How many bytes the frame has that begins with these, of which 16 are enough; none where there are fewer, and where no
+/// frame begins.
+#[must_use]
+pub fn frame_bytes(bytes: &[u8]) -> Option<u64> {
+    frame_length(bytes).ok().map(|length| length as u64)
+}
+
+/// The control at the start of a payload, and what follows it.
+#[cold]
+fn split_control(kind: u8, payload: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
+    if kind != CONTROL && kind != CONTROL_AND_GROUP || Control::is_unknown(payload) {
+        return Err(UNKNOWN_KIND);
+    }
+    let (_, rest) = Control::decode(payload).ok_or("a control frame is cut off")?;
+    if (kind == CONTROL) != is_padding(rest) {
+        return Err("a control frame does not end where what it holds does");
+    }
+    Ok(payload.split_at(payload.len() - rest.len()))
+}
+
+/// Whether some bytes are what is between the end of a payload and that of its frame.
+fn is_padding(bytes: &[u8]) -> bool {
+    bytes.len() < WORD_BYTES && bytes.iter().all(|&byte| byte == 0)
 }
 
 /// How many bytes the frame at the start of `bytes` takes, from the first 16 of them alone; or what is wrong.
@@ -158,7 +225,7 @@ pub(super) fn frame_length(bytes: &[u8]) -> Result<usize, &'static str> {
     let (words, least) = match kind_of(bytes) {
         EFFECT | GROUP => (u64::from(u16_at(bytes, 4)), HEAD_BYTES),
         WIDE => (u64_at(bytes, 8), WIDE_HEAD_BYTES),
-        _ => return Err("a frame is of no known kind"),
+        _ => return Err(UNKNOWN_KIND),
     };
     let length = words.checked_mul(WORD_BYTES as u64);
     match length.map(usize::try_from) {
@@ -195,7 +262,7 @@ impl<'a> Effects<'a> {
         } else {
             Parts::at_the_start_of(self.rest).and_then(Parts::behind)
         };
-        behind.is_some_and(|rest| rest.len() < WORD_BYTES && rest.iter().all(|&byte| byte == 0))
+        behind.is_some_and(is_padding)
     }
 
     /// The next command of a group, and what is behind it.

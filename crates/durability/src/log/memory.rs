@@ -12,7 +12,8 @@
 //! until then a segment may fail, and its frames are written again from here.
 //!
 //! Where there is a [`Ring`], chunks are its own as long as it has some that are free, in turn. Others are taken
-//! when the device is late, or a frame is longer than the ring.
+//! when the device is late, or a frame is longer than the ring. A chunk of the ring that is free keeps its frames until it
+//! is taken again: [`Memory::copy`] gives those that are still there, and says when they are not.
 //!
 //! A frame may lie in several chunks. Words are relaxed atomics, so that nothing here is unsafe; who
 //! reads a word knows by [`super::place`] that it was written. They hold bytes in the order of the frame, on
@@ -40,12 +41,19 @@ pub(super) struct Chunk {
     is_of_ring: bool,
 }
 
+/// A chunk of the ring, made when it is first needed where that is no file.
+#[derive(Debug, Default)]
+struct Turn {
+    chunk: Option<Arc<Chunk>>,
+    /// Which one it was taken for last; none before the first time, and when what it had was given up.
+    holds: Option<u64>,
+}
+
 impl Chunk {
     /// All words are written once here, so that later ones cause no page fault.
     fn new(bytes: u64) -> Arc<Self> {
-        let count = usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
         Arc::new(Self {
-            words: SharedWords::new(count),
+            words: Self::words_of(bytes),
             is_of_ring: false,
         })
     }
@@ -57,11 +65,28 @@ impl Chunk {
         })
     }
 
-    /// Writes to each page, of a chunk that nobody uses: whoever writes there next does not wait for a file system that
-    /// has to know.
+    fn words_of(bytes: u64) -> SharedWords {
+        let count = usize::try_from(bytes / WORD_BYTES as u64).unwrap_or(usize::MAX);
+        SharedWords::new(count)
+    }
+
+    /// Writes to each page, of a chunk that nobody appends to: whoever writes there next does not wait for a file system
+    /// that has to know. What is written is what was there, for frames that are durable are still read from it.
     fn touch(&self) {
         for word in self.words.iter().step_by(PAGE_BYTES / WORD_BYTES) {
-            word.store(0, Ordering::Relaxed);
+            let same = std::hint::black_box(word.load(Ordering::Relaxed));
+            word.store(same, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies words from one on, as many as `bytes` has room for.
+    fn copy(&self, at: usize, bytes: &mut [u8]) {
+        let words = &self.words[at..at + bytes.len() / WORD_BYTES];
+        #[cfg(not(any(loom, shuttle)))]
+        base::shared_words::copy_out(words, bytes);
+        #[cfg(any(loom, shuttle))]
+        for (place, word) in bytes.chunks_exact_mut(WORD_BYTES).zip(words) {
+            place.copy_from_slice(&word.load(Ordering::Relaxed).to_le().to_le_bytes());
         }
     }
 
@@ -127,6 +152,16 @@ impl Row {
     }
 }
 
+/// Words of a chunk that are to be copied.
+#[derive(Debug)]
+pub(super) struct Piece {
+    chunk: Arc<Chunk>,
+    /// Which chunk it was taken for.
+    index: u64,
+    at: usize,
+    words: usize,
+}
+
 /// Words that are copied in one turn of a loop.
 const UNROLLED: usize = 8;
 
@@ -136,8 +171,9 @@ pub(super) struct Memory {
     /// A power of two, and which one.
     chunk_bytes: u64,
     chunk_bits: u32,
-    /// With its chunks, of which the one that a sequence has is that of its number modulo theirs.
-    ring: Option<(Ring, Vec<Arc<Chunk>>)>,
+    ring: Option<Ring>,
+    /// There are chunks that are used in turn.
+    has_turns: bool,
     /// Behind the last chunk that was not of the ring.
     unshared_end: AtomicU64,
     line: Mutex<Line>,
@@ -149,6 +185,37 @@ struct Line {
     first: u64,
     used: VecDeque<Arc<Chunk>>,
     free: Vec<Arc<Chunk>>,
+    /// The chunks of the ring. The one that a number has is that of the number modulo theirs.
+    turns: Vec<Turn>,
+    /// Nothing below was ever here.
+    begin: u64,
+    /// How often frames were given up: what was read before may stand nowhere any more.
+    given_up: u64,
+}
+
+impl Line {
+    /// The chunk of the ring that is to be that of a number, if it is not in use.
+    fn take_in_turn(&mut self, index: u64, chunk_bytes: u64) -> Option<Arc<Chunk>> {
+        let count = self.turns.len() as u64;
+        if index >= self.first + count {
+            return None;
+        }
+        let turn = self.turns.get_mut(usize::try_from(index % count).ok()?)?;
+        turn.holds = Some(index);
+        let new = || Chunk::of_ring(Chunk::words_of(chunk_bytes));
+        Some(Arc::clone(turn.chunk.get_or_insert_with(new)))
+    }
+
+    /// The chunk of a number, if it still has what was written there: it is in use, or was not taken again.
+    fn readable(&self, index: u64) -> Option<&Arc<Chunk>> {
+        if let Some(at) = index.checked_sub(self.first) {
+            return self.used.get(usize::try_from(at).ok()?);
+        }
+        let at = index.checked_rem(self.turns.len() as u64)?;
+        let turn = self.turns.get(usize::try_from(at).ok()?)?;
+        let chunk = turn.chunk.as_ref();
+        chunk.filter(|_| turn.holds == Some(index))
+    }
 }
 
 /// Chunks that are kept ready, so that who appends makes none.
@@ -157,20 +224,38 @@ const READY_CHUNKS: usize = 2;
 impl Memory {
     /// An empty line that begins at a sequence. `chunk_bytes` is a power of two; a ring is some of them long.
     pub(super) fn new(start: u64, chunk_bytes: u64, ring: Option<Ring>) -> Self {
-        debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
-        let with_chunks = |ring: Ring| {
-            let chunks = ring.chunks(chunk_bytes).map(Chunk::of_ring).collect();
-            (ring, chunks)
+        let turn = |words| Turn {
+            chunk: Some(Chunk::of_ring(words)),
+            holds: None,
         };
+        let words = ring.iter().flat_map(|ring| ring.chunks(chunk_bytes));
+        let turns = words.map(turn).collect();
+        Self::with_turns(start, chunk_bytes, ring, turns)
+    }
+
+    /// As [`Memory::new`], with a ring of so many bytes that is no file's.
+    pub(super) fn of_backlog(start: u64, chunk_bytes: u64, bytes: u64) -> Self {
+        let count = usize::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(usize::MAX);
+        let turns = (0..count.max(1)).map(|_| Turn::default()).collect();
+        Self::with_turns(start, chunk_bytes, None, turns)
+    }
+
+    fn with_turns(start: u64, chunk_bytes: u64, ring: Option<Ring>, turns: Vec<Turn>) -> Self {
+        debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
+        let has_turns = !turns.is_empty();
         let line = Line {
             first: start / chunk_bytes,
             used: VecDeque::new(),
             free: Vec::new(),
+            turns,
+            begin: start,
+            given_up: 0,
         };
         Self {
             chunk_bytes,
             chunk_bits: chunk_bytes.trailing_zeros(),
-            ring: ring.map(with_chunks),
+            ring,
+            has_turns,
             unshared_end: AtomicU64::new(0),
             line: Mutex::new(line),
         }
@@ -180,20 +265,17 @@ impl Memory {
         self.ring.is_some()
     }
 
+    /// It has a ring of its own memory: others are hardly ever needed.
+    fn is_backlog(&self) -> bool {
+        self.ring.is_none() && self.has_turns
+    }
+
     /// The ring, if all chunks that were taken from a sequence on are its own.
     #[inline]
     pub(super) fn ring_from(&self, sequence: u64) -> Option<&Ring> {
-        let (ring, _) = self.ring.as_ref()?;
+        let ring = self.ring.as_ref()?;
         let is_shared = self.unshared_end.load(Ordering::Acquire) <= sequence;
         is_shared.then_some(ring)
-    }
-
-    /// The chunk of the ring that is to be that of a number, if it is not in use.
-    fn free_of_ring(&self, line: &Line, index: u64) -> Option<Arc<Chunk>> {
-        let (_, chunks) = self.ring.as_ref()?;
-        let count = chunks.len() as u64;
-        let at = usize::try_from(index % count).ok()?;
-        (index < line.first + count).then(|| Arc::clone(&chunks[at]))
     }
 
     /// Which chunk a sequence is in, which of its words it is, and how many there are from it on.
@@ -212,12 +294,14 @@ impl Memory {
         let at = usize::try_from(index - line.first).unwrap_or(usize::MAX);
         while line.used.len() <= at {
             let next = line.first + line.used.len() as u64;
-            let chunk = self.free_of_ring(&line, next).unwrap_or_else(|| {
-                let end = (next + 1).saturating_mul(self.chunk_bytes);
-                self.unshared_end.fetch_max(end, Ordering::Release);
-                let free = line.free.pop();
-                free.unwrap_or_else(|| Chunk::new(self.chunk_bytes))
-            });
+            let chunk = line
+                .take_in_turn(next, self.chunk_bytes)
+                .unwrap_or_else(|| {
+                    let end = (next + 1).saturating_mul(self.chunk_bytes);
+                    self.unshared_end.fetch_max(end, Ordering::Release);
+                    let free = line.free.pop();
+                    free.unwrap_or_else(|| Chunk::new(self.chunk_bytes))
+                });
             line.used.push_back(chunk);
         }
         Arc::clone(&line.used[at])
@@ -242,17 +326,146 @@ impl Memory {
         sequence
     }
 
+    /// Copies what is between two sequences, all of which was appended, to `bytes`, if all of it is still here.
+    ///
+    /// Nobody waits for this. Words may be overwritten while they are copied, by those who take the chunk for
+    /// other frames; then what was copied does not count. They take it with the line locked, before they write:
+    /// where it is not taken yet when the line is locked here, behind the copy, no word of theirs was seen.
+    pub(super) fn copy(
+        &self,
+        from: u64,
+        end: u64,
+        pieces: &mut Vec<Piece>,
+        bytes: &mut [u8],
+    ) -> bool {
+        pieces.clear();
+        let found = self.find(from, end, pieces);
+        if found.is_some() {
+            let mut rest = bytes;
+            for piece in pieces.iter() {
+                let (here, behind) = rest.split_at_mut(piece.words * WORD_BYTES);
+                piece.chunk.copy(piece.at, here);
+                rest = behind;
+            }
+        }
+        let is_same = found.is_some_and(|given_up| self.are_same(pieces, given_up));
+        pieces.clear();
+        is_same
+    }
+
+    /// From here on all frames can be [copied](Self::copy).
+    pub(super) fn oldest(&self) -> u64 {
+        let line = lock(&self.line);
+        let mut first = line.first;
+        while first > 0 && line.readable(first - 1).is_some() {
+            first -= 1;
+        }
+        line.begin.max(first.saturating_mul(self.chunk_bytes))
+    }
+
+    /// The pieces of chunks that have what is between two sequences, if all of it is here; how often frames were given
+    /// up before.
+    fn find(&self, from: u64, end: u64, pieces: &mut Vec<Piece>) -> Option<u64> {
+        let line = lock(&self.line);
+        if from < line.begin {
+            return None;
+        }
+        let mut sequence = from;
+        while sequence < end {
+            let (index, at, left) = self.place_of(sequence);
+            let chunk = line.readable(index)?;
+            let wanted = usize::try_from((end - sequence) / WORD_BYTES as u64);
+            let words = left.min(wanted.unwrap_or(usize::MAX));
+            if words == 0 {
+                return None;
+            }
+            pieces.push(Piece {
+                chunk: Arc::clone(chunk),
+                index,
+                at,
+                words,
+            });
+            sequence += (words * WORD_BYTES) as u64;
+        }
+        Some(line.given_up)
+    }
+
+    /// Whether no chunk was taken again since frames had been given up so often.
+    fn are_same(&self, pieces: &[Piece], given_up: u64) -> bool {
+        let line = lock(&self.line);
+        let is_same = |piece: &Piece| {
+            let chunk = line.readable(piece.index);
+            chunk.is_some_and(|chunk| Arc::ptr_eq(chunk, &piece.chunk))
+        };
+        line.given_up == given_up && pieces.iter().all(is_same)
+    }
+
     /// Frees the chunks that lie wholly below a sequence, which is durable.
     pub(super) fn release(&self, below: u64) {
-        if let Some((ring, _)) = &self.ring {
+        if let Some(ring) = &self.ring {
             ring.set_durable(below);
             self.touch_below(below);
         }
+        let is_backlog = self.is_backlog();
         let mut line = lock(&self.line);
         while line.first < below / self.chunk_bytes {
             line.first += 1;
             let chunk = line.used.pop_front();
-            line.free.extend(chunk.filter(|chunk| !chunk.is_of_ring));
+            let own = chunk.filter(|chunk| !chunk.is_of_ring && !is_backlog);
+            line.free.extend(own);
+        }
+    }
+
+    /// Gives up what is from a sequence on, up to `end`. Nobody appends meanwhile; who copies does so in vain.
+    ///
+    /// In the ring it is overwritten: other frames may come to the same sequences, and a device that keeps the ring's head but
+    /// not its pages would have the old ones there, with sums that are right.
+    pub(super) fn give_up(&self, sequence: u64, end: u64) {
+        if let Some(ring) = &self.ring {
+            ring.give_up(sequence);
+        }
+        let mut line = lock(&self.line);
+        line.given_up += 1;
+        if self.has_ring() {
+            self.wipe(&line, sequence, end);
+        }
+        let (index, at, _) = self.place_of(sequence);
+        let has_rest = at > 0 && line.begin <= sequence && line.readable(index).is_some();
+        let kept_end = if has_rest { index + 1 } else { index };
+        let kept = has_rest.then(|| line.readable(index).cloned()).flatten();
+        for turn in &mut line.turns {
+            turn.holds = turn.holds.filter(|holds| *holds < kept_end);
+        }
+        let count = usize::try_from(index.saturating_sub(line.first)).unwrap_or(usize::MAX);
+        let gone = line.used.len().min(count);
+        let gone = line.used.split_off(gone);
+        if !self.is_backlog() {
+            let others = gone.into_iter().filter(|chunk| !chunk.is_of_ring);
+            let others =
+                others.filter(|chunk| kept.as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, chunk)));
+            line.free.extend(others);
+        }
+        line.first = line.first.min(index);
+        if !has_rest && at > 0 || sequence < line.begin {
+            line.begin = sequence;
+        }
+        line.used.extend(kept);
+        let unshared = line.used.iter().rposition(|chunk| !chunk.is_of_ring);
+        let unshared_end = unshared.map_or(0, |at| (line.first + at as u64 + 1) * self.chunk_bytes);
+        self.unshared_end.store(unshared_end, Ordering::Release);
+    }
+
+    /// Overwrites the frames between two sequences in the chunks of the ring.
+    fn wipe(&self, line: &Line, start: u64, end: u64) {
+        let mut sequence = start;
+        while sequence < end {
+            let (index, at, left) = self.place_of(sequence);
+            if let Some(chunk) = line.readable(index).filter(|chunk| chunk.is_of_ring) {
+                for word in &chunk.words[at..at + left] {
+                    word.store(0, Ordering::Relaxed);
+                }
+            }
+            sequence += (left * WORD_BYTES) as u64;
         }
     }
 
@@ -299,7 +512,7 @@ impl Memory {
     pub(super) fn bytes(&self) -> u64 {
         let line = lock(&self.line);
         let own = line.used.iter().filter(|chunk| !chunk.is_of_ring);
-        let of_ring = self.ring.as_ref().map_or(0, |(_, chunks)| chunks.len());
-        (own.count() + line.free.len() + of_ring) as u64 * self.chunk_bytes
+        let of_ring = line.turns.iter().filter(|turn| turn.chunk.is_some());
+        (own.count() + line.free.len() + of_ring.count()) as u64 * self.chunk_bytes
     }
 }

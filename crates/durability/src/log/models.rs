@@ -10,12 +10,15 @@ use std::sync::Arc;
 use base::clock::ManualClock;
 use base::sync::thread;
 
-use super::{Level, Log, Options, Reader};
+use super::frame::Frame;
+use super::{Level, Log, Options, Read, Reader};
 use crate::disk::Disk;
 use crate::simulated::{Fault, SimulatedDisk};
 
 const DIRECTORY: &str = "log";
 const FRAMES: u8 = 3;
+/// Of one of them.
+const FRAME_BYTES: u64 = 24;
 
 fn check(test: impl Fn() + Sync + Send + 'static) {
     shuttle::check_pct(test, 1_000, 3);
@@ -131,5 +134,123 @@ fn model_each_thread_writes_out_what_it_appended() {
             .into_iter()
             .for_each(|writer| writer.join().unwrap());
         assert_eq!(read(&disk, log.tail()).len(), 2 * usize::from(FRAMES));
+    });
+}
+
+/// Reads on from a place until the tail, and checks every frame; where it ends.
+fn read_on(log: &Arc<Log>, mut at: u64, max_bytes: usize) -> u64 {
+    let (mut cursor, mut bytes, mut open) = (log.cursor(), Vec::new(), Vec::new());
+    loop {
+        match cursor.read(at, max_bytes, &mut bytes) {
+            Read::Frames { first, end } => {
+                assert_eq!(first, at);
+                at = end;
+                open.extend_from_slice(&bytes);
+                while let Ok(frame) = Frame::decode(&open, end - open.len() as u64) {
+                    open.drain(..usize::try_from(frame.length).unwrap());
+                }
+                assert!(open.is_empty() || open.len() >= max_bytes);
+            }
+            Read::AtTail => {
+                assert!(open.is_empty());
+                return at;
+            }
+            // No frame need begin there.
+            Read::Lapped { .. } => {
+                open.clear();
+                at = log.tail_complete();
+            }
+            Read::Damaged(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What is read is right, whatever is overwritten meanwhile: chunks have four words, and frames are longer.
+#[test]
+fn model_a_cursor_beside_threads_that_overwrite_what_it_reads() {
+    check(|| {
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let log = Log::of_backlog(clock, 0, 64, 32);
+        let appenders = [0, 1].map(|name| {
+            let log = Arc::clone(&log);
+            thread::spawn(move || append(&log, name))
+        });
+        let mut at = 0;
+        for _ in 0..4 {
+            at = read_on(&log, at, 64);
+        }
+        appenders
+            .into_iter()
+            .for_each(|appender| appender.join().unwrap());
+        assert_eq!(read_on(&log, at, 64), log.tail());
+    });
+}
+
+/// Memory is let go of, and files are turned, while a cursor is in them.
+#[test]
+fn model_a_cursor_finds_everything_while_threads_append() {
+    check(|| {
+        let disk = SimulatedDisk::new(1);
+        let log = open(&disk);
+        log.set_level(Level::Always);
+        let reader = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                let mut at = 0;
+                for _ in 0..4 {
+                    at = read_on(&log, at, 64);
+                }
+                at
+            })
+        };
+        append_and_sync(&log, 3, |_| ());
+        let at = reader.join().unwrap();
+        assert_eq!(log.oldest(), 0);
+        assert_eq!(read_on(&log, at, 64), log.tail());
+        assert_eq!(read_on(&log, 0, 1 << 10), log.tail());
+    });
+}
+
+/// A reader that sleeps at the tail is woken for whatever comes.
+#[test]
+fn model_no_frame_is_slept_through() {
+    check(|| {
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let log = Log::of_backlog(clock, 0, 1024, 32);
+        let (woken, sleeper) = (
+            Arc::new(base::sync::Mutex::new(false)),
+            Arc::new(base::sync::Condvar::new()),
+        );
+        let waker = {
+            let (woken, sleeper) = (Arc::clone(&woken), Arc::clone(&sleeper));
+            log.on_appended(move || {
+                *woken.lock().unwrap() = true;
+                sleeper.notify_one();
+            })
+        };
+        let appenders = [0, 1].map(|name| {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                append(&log, name);
+                log.write_out(log.tail()).unwrap();
+            })
+        });
+        // Frames of the two threads are as long as each other.
+        let mut at = 0;
+        loop {
+            waker.arm();
+            at = read_on(&log, at, 64);
+            if at == 2 * u64::from(FRAMES) * FRAME_BYTES {
+                break;
+            }
+            let mut rung = woken.lock().unwrap();
+            while !*rung {
+                rung = sleeper.wait(rung).unwrap();
+            }
+            *rung = false;
+        }
+        appenders
+            .into_iter()
+            .for_each(|appender| appender.join().unwrap());
     });
 }

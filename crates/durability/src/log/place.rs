@@ -49,6 +49,27 @@ impl Places {
         claimant
     }
 
+    /// As [`Places::join`], if nobody else has.
+    pub(super) fn join_alone(&self) -> Option<Arc<Claimant>> {
+        let mut claimants = lock(&self.claimants);
+        if !claimants.is_empty() {
+            return None;
+        }
+        let claimant = Arc::new(Claimant::new(AtomicU64::new(NONE)));
+        claimants.push(Arc::clone(&claimant));
+        Some(claimant)
+    }
+
+    /// Whether no more than one has joined.
+    pub(super) fn is_alone(&self) -> bool {
+        lock(&self.claimants).len() <= 1
+    }
+
+    /// The next frame begins at a sequence below the tail: by the one who has joined, who fills nothing.
+    pub(super) fn set_tail(&self, sequence: u64) {
+        self.tail.store(sequence, Ordering::Release);
+    }
+
     pub(super) fn leave(&self, claimant: &Arc<Claimant>) {
         lock(&self.claimants).retain(|one| !Arc::ptr_eq(one, claimant));
     }

@@ -23,7 +23,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::planted::{self, Bug};
 
 /// What is read at once.
-const WINDOW_BYTES: usize = 256 << 10;
+pub(super) const WINDOW_BYTES: usize = 256 << 10;
 
 /// Reads the frames of a directory in order.
 #[derive(Debug)]
@@ -787,7 +787,7 @@ fn is_zeroed(window: &mut Window, path: &Path, offset: u64) -> Result<bool, LogE
     Ok(true)
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> LogError {
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> LogError {
     |error| LogError::Io {
         path: path.to_owned(),
         error,
@@ -807,7 +807,7 @@ fn view<'a>(
 
 /// A file, and the part of it that was read last.
 #[derive(Debug)]
-struct Window {
+pub(super) struct Window {
     file: Box<dyn DiskFile>,
     size: u64,
     start: u64,
@@ -815,7 +815,7 @@ struct Window {
 }
 
 impl Window {
-    fn open(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+    pub(super) fn open(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let file = disk.open(path)?;
         Ok(Self {
             size: file.size()?,
@@ -825,9 +825,16 @@ impl Window {
         })
     }
 
+    /// Forgets what was read: the file may have been written to since.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        self.bytes.clear();
+        self.size = self.file.size()?;
+        Ok(())
+    }
+
     /// The bytes at a place; none when the file ends before.
     #[inline]
-    fn view(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
+    pub(super) fn view(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
         let is_held =
             offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
         if !is_held && !self.fill(offset, length)? {

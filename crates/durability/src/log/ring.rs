@@ -44,8 +44,9 @@ const NAME: &str = "ring";
 /// is full by then has the room.
 const SPARE_NAME: &str = "ring.spare";
 const MAGIC: &[u8; 8] = b"IOLITRNG";
-/// Of the head here, and of the frames in the ring.
-const VERSION: u32 = 2;
+/// Of the head here, and of the frames in the ring. The one before had no controls.
+const VERSION: u32 = 3;
+const OLDEST_VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4096;
 /// Bytes of the head that have a sum, which stands behind them.
 const STATED_BYTES: usize = 28;
@@ -115,7 +116,7 @@ impl Ring {
             return Ok(None);
         };
         fill(&*file, all_bytes)?;
-        file.write_at(&stated_head(ring_bytes), ring_bytes)?;
+        file.write_at(&stated_head(VERSION, ring_bytes), ring_bytes)?;
         let ring = Self {
             head: words.len() - HEAD_BYTES / WORD_BYTES,
             words,
@@ -141,6 +142,15 @@ impl Ring {
         });
     }
 
+    /// What is from a sequence on was given up: it is neither complete nor durable any more. Nobody raises either meanwhile.
+    pub(super) fn give_up(&self, sequence: u64) {
+        for word in [COMPLETE_WORD, DURABLE_WORD] {
+            let word = &self.words[self.head + word];
+            let before = u64::from_le(word.load(Ordering::Acquire));
+            word.store(before.min(sequence).to_le(), Ordering::Release);
+        }
+    }
+
     /// Everything below a sequence is durable, in segments.
     pub(super) fn set_durable(&self, sequence: u64) {
         self.words[self.head + DURABLE_WORD].store(sequence.to_le(), Ordering::Release);
@@ -161,10 +171,10 @@ fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
 }
 
 /// The part of the head that stays as it is.
-fn stated_head(ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
+fn stated_head(version: u32, ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
     let mut bytes = [0; STATED_BYTES + 4];
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[16..24].copy_from_slice(&ring_bytes.to_le_bytes());
     let sum = checksum::crc32c(&bytes[..STATED_BYTES]);
     bytes[STATED_BYTES..].copy_from_slice(&sum.to_le_bytes());
@@ -180,6 +190,14 @@ fn create_spare(disk: &dyn Disk, directory: &Path, ring_bytes: u64) -> io::Resul
 /// Bytes of a segment that has so many bytes of frames in one block.
 fn segment_bytes_of(frames_bytes: u64) -> u64 {
     (SEGMENT_HEAD_BYTES + BLOCK_HEAD_BYTES) as u64 + frames_bytes
+}
+
+/// Makes durable what is in the ring of a directory.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn sync(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    disk.open_for_writing(&directory.join(NAME))?.sync()
 }
 
 /// Removes the ring of a directory, if there is one, durably.
@@ -234,9 +252,9 @@ impl Found {
         };
         // What holds nothing was not used, and what says that it holds more than it can was left by a power cut.
         let held = found.complete.saturating_sub(found.durable);
-        let is_sound =
-            is_whole && head.starts_with(&stated_head(bytes)) && (1..=bytes).contains(&held);
-        Ok(is_sound.then_some(found))
+        let mut versions = OLDEST_VERSION..=VERSION;
+        let is_known = versions.any(|version| head.starts_with(&stated_head(version, bytes)));
+        Ok((is_whole && is_known && (1..=bytes).contains(&held)).then_some(found))
     }
 
     /// The bytes of the frames from a sequence on, as far as they are whole.

@@ -14,8 +14,9 @@ use super::frame::{u32_at, u64_at};
 use crate::checksum;
 
 /// Version of the format that is written.
-pub const VERSION: u32 = 3;
-/// The oldest one that is read. It has no gaps, and nothing else that a reader would have to know.
+pub const VERSION: u32 = 4;
+/// The oldest one that is read. Those since have gaps (3) and controls (4), and nothing else that a reader would have to
+/// know.
 pub(super) const OLDEST_VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";

@@ -63,6 +63,9 @@ impl Log {
     /// Asks that everything below a sequence be made durable soon, whatever the level.
     /// [`Log::on_durable`] tells when it is.
     pub fn request_sync(&self, up_to: u64) {
+        if self.is_volatile {
+            return;
+        }
         let up_to = up_to.min(self.tail());
         let wanted = self.wanted.fetch_max(up_to, Ordering::AcqRel);
         // Either this is seen to be wanted by who has ceased to gather, or that is seen here.
@@ -116,6 +119,9 @@ impl Log {
     /// Does what is due: a sync, healing, files and memory for what comes. After how many milliseconds
     /// something else will be, unless somebody asks before.
     pub fn sync_step(&self) -> u64 {
+        if self.is_volatile {
+            return LOOK_MS;
+        }
         let syncing = lock(&self.syncing);
         let before = (self.durable(), self.faults.is_any());
         if before.1 {
@@ -150,6 +156,9 @@ impl Log {
     /// # Errors
     /// The fault that there is, or that this came upon.
     pub fn close(&self) -> Result<(), LogFault> {
+        if self.is_volatile {
+            return Ok(());
+        }
         let syncing = lock(&self.syncing);
         let result = self.close_held();
         drop(syncing);

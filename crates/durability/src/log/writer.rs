@@ -58,6 +58,8 @@ pub(super) struct Writer {
     ready: VecDeque<Segment>,
     /// A file got its name since the directory was synced.
     pub(super) has_new_name: bool,
+    /// A device may still have frames in the ring that were given up.
+    pub(super) has_stale_ring: bool,
     /// The highest durable sequence that a block states.
     stated: u64,
     /// All files of the log, by where they begin.
@@ -117,17 +119,34 @@ impl Writer {
         }
         let files = found.into_iter().map(|file| (file.first, file.path));
         Ok(Self {
+            stated: durable,
+            files: files.collect(),
+            ordinal,
+            random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
+            ..Self::without_files()
+        })
+    }
+
+    /// That of a log that has no files.
+    pub(super) fn without_files() -> Self {
+        Self {
             current: None,
             full: Vec::new(),
             ready: VecDeque::new(),
             has_new_name: false,
-            stated: durable,
-            files: files.collect(),
+            has_stale_ring: false,
+            stated: 0,
+            files: Vec::new(),
             superseded: Vec::new(),
             spares: Vec::new(),
-            ordinal,
-            random: options.seed.map_or_else(Prng::from_os, Prng::seeded),
-        })
+            ordinal: 0,
+            random: Prng::seeded(0),
+        }
+    }
+
+    /// All files of the log, by where they begin.
+    pub(super) fn files(&self) -> &[(u64, PathBuf)] {
+        &self.files
     }
 
     /// Takes the files out that are wholly below a sequence.
@@ -189,6 +208,7 @@ impl Writer {
         }
         self.superseded.retain(|superseded| *superseded != path);
         self.files.push((first, path.clone()));
+        log.files_version.fetch_add(1, Ordering::Release);
         segment.path = path;
         Ok(())
     }
@@ -321,6 +341,13 @@ impl Log {
     }
 
     fn write_up_to(&self, up_to: u64) -> Result<(), LogFault> {
+        if self.is_volatile {
+            // Others, who fill a place below, say so when they have.
+            self.raise_written(self.places.complete());
+            return Ok(());
+        }
+        // What was given up is waited for no more.
+        let up_to = up_to.min(self.tail());
         // Who heals holds the writer for as long as a device takes.
         if let Some(fault) = self.fault() {
             return Err(fault);
@@ -370,9 +397,7 @@ impl Log {
 
     /// The ring says that everything below is complete. The one who syncs is woken when that is a piece.
     fn shared(&self, complete: u64) {
-        self.written.fetch_max(complete, Ordering::AcqRel);
-        // Either who has just synced sees that there is more, or that it has gone to sleep is seen here.
-        fence(Ordering::SeqCst);
+        self.raise_written(complete);
         self.note_unsynced();
         let is_piece = complete.saturating_sub(self.stored()) >= self.options.piece_bytes;
         if is_piece && !self.is_called.swap(true, Ordering::AcqRel) {
@@ -441,7 +466,7 @@ impl Log {
             None => self.hand_over(writer)?,
         }
         self.stored.store(complete, Ordering::Release);
-        self.written.fetch_max(complete, Ordering::AcqRel);
+        self.raise_written(complete);
         Ok(())
     }
 
@@ -608,6 +633,7 @@ impl Log {
 
     fn write_anew(&self, writer: &mut Writer) -> io::Result<()> {
         writer.seal();
+        self.forget_stale_ring(&mut writer.has_stale_ring)?;
         // What is made now has a higher ordinal than those that are ready, and may need their room.
         for unused in writer.ready.drain(..) {
             let _left = self.disk.remove(&unused.path);
@@ -632,7 +658,7 @@ impl Log {
         writer.has_new_name = false;
         writer.remove_superseded(&*self.disk);
         self.stored.store(end, Ordering::Release);
-        self.written.fetch_max(end, Ordering::AcqRel);
+        self.raise_written(end);
         self.durable.fetch_max(end, Ordering::AcqRel);
         self.memory.release(end);
         Ok(())

@@ -273,6 +273,16 @@ impl Running<'_, '_> {
             self.deny(context, queued, &denied);
             return Ok(());
         }
+        let passed = context
+            .settings
+            .refusals
+            .pass_queued(queued.spec, context.session);
+        if let Err(refusal) = passed {
+            self.ledger.counters.count_rejection(queued.index);
+            self.ledger.counters.count_reply(&refusal);
+            self.reply.error_bytes(&refusal.text());
+            return Ok(());
+        }
         context.track_reads(queued.spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
         let result = (queued.spec.handler)(context, &mut args, self.reply);

@@ -53,6 +53,8 @@ pub(super) struct Visit<'a> {
     pub(super) lap: Lap,
     /// Every request is looked at by itself.
     pub(super) looks_at_each: bool,
+    /// Every request that changes something is.
+    pub(super) looks_at_writes: bool,
     /// What is left of [`BATCH_ARGUMENTS_MAX`].
     pub(super) arguments_left: usize,
     /// When the visit began, on the clock of the lap.
@@ -164,7 +166,11 @@ impl Visit<'_> {
     pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
         let context = &mut self.context;
         let rest = &input[outcome.consumed..];
-        if outcome.next == Next::Read && is_ordinary(context.session) && !self.looks_at_each {
+        if outcome.next == Next::Read
+            && is_ordinary(context.session)
+            && !self.looks_at_each
+            && !self.looks_at_writes
+        {
             let arrival = Arrival::begin(context.store, context.table, rest, outcome.needed);
             if arrival.is_some() {
                 context.session.arrival = arrival;
@@ -226,7 +232,8 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
-                        && !self.looks_at_each =>
+                        && !self.looks_at_each
+                        && !(self.looks_at_writes && found.spec.flags.has(Flags::WRITE)) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
                 }
@@ -239,6 +246,7 @@ impl Visit<'_> {
                     ordinary = is_ordinary(self.context.session);
                     self.may_be_busy = self.needs_care();
                     self.looks_at_each = self.context.settings.looks_at_each();
+                    self.looks_at_writes = self.context.settings.looks_at_writes();
                     left
                 }
             };
@@ -409,9 +417,10 @@ impl Visit<'_> {
 
     /// Runs any request and writes its reply.
     fn execute_one(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
-        // What runs aside was begun before.
+        // What runs aside was begun before, and who says what goes waits for nobody.
         if self.place != Place::Aside
             && self.is_gated()
+            && !self.context.session.is_of_primary
             && let Some(next) = self.at_gate(command, request)
         {
             return next;
@@ -472,6 +481,7 @@ impl Visit<'_> {
             Fate::Stay if std::mem::take(&mut session.is_throttled) => Next::Throttled,
             Fate::Stay => Next::Read,
             Fate::Close => Next::Close,
+            Fate::HandOver => Next::HandOver,
         }
     }
 
@@ -742,7 +752,8 @@ impl Visit<'_> {
         let writes = self.writes(spec, request);
         let gate = &self.context.settings.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
-        if is_paused && (writes || !gate.pauses_writes_only()) {
+        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
+        {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)

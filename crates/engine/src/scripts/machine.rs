@@ -57,6 +57,8 @@ pub struct RunFlags {
     pub no_writes: bool,
     /// It may run when memory is full.
     pub allow_oom: bool,
+    /// It may run on a replica that has lost its primary.
+    pub allow_stale: bool,
 }
 
 impl RunFlags {
@@ -65,7 +67,8 @@ impl RunFlags {
         match flag {
             b"no-writes" => self.no_writes = true,
             b"allow-oom" => self.allow_oom = true,
-            b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
+            b"allow-stale" => self.allow_stale = true,
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
             _ => return false,
         }
         true

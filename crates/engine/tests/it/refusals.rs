@@ -1,7 +1,9 @@
 //! What is refused or has to wait, whatever the command is.
 
 use engine::Next;
-use engine::refusals::{NOT_SAVED, log_fault_text};
+use engine::refusals::{
+    MASTER_DOWN, NO_WRITES, NOT_SAVED, STALE_IN_SCRIPT, TOO_FEW, log_fault_text,
+};
 use testkit::engine_server::TestServer;
 
 const LOADS: &str = "LOADING Redis is loading the dataset in memory";
@@ -122,6 +124,99 @@ fn without_room_in_the_log_writes_wait() {
     // What would be refused is refused.
     assert!(server.error("SET k").contains("wrong number of arguments"));
     server.settings.gate.set_log_full(false);
+    let (output, _) = server.pipeline(&["SET k w", "GET k"]);
+    assert_eq!(output, b"+OK\r\n$1\r\nw\r\n");
+}
+
+#[test]
+fn a_replica_writes_nothing_of_its_own() {
+    let mut server = TestServer::new();
+    server.run("SET a 1");
+    server.run("MULTI");
+    server.run("INCR a");
+    server.settings.refusals.set_read_only(true);
+    let aborted = format!("EXECABORT Transaction discarded because of: {NO_WRITES}");
+    assert_eq!(server.error("EXEC"), aborted);
+    for line in [
+        "SET a 2",
+        "DEL a",
+        "FLUSHALL",
+        "BLPOP l 0",
+        "FUNCTION FLUSH",
+    ] {
+        assert_eq!(server.error(line), NO_WRITES, "{line}");
+    }
+    server.run("MULTI");
+    assert_eq!(server.error("INCR a"), NO_WRITES);
+    assert!(server.error("EXEC").starts_with("EXECABORT"));
+    let error = server.error("EVAL \"return redis.call('set','a','2')\" 1 a");
+    assert!(error.starts_with(NO_WRITES), "{error}");
+    assert_eq!(
+        server.text("EVAL \"return redis.call('get','a')\" 1 a"),
+        "1"
+    );
+    let (output, _) = server.pipeline(&["GET a", "SET a 2", "GET a"]);
+    let expected = format!("$1\r\n1\r\n-{NO_WRITES}\r\n$1\r\n1\r\n");
+    assert_eq!(output, expected.as_bytes());
+    server.run("PING");
+    // What the primary says is done.
+    server.set_primary(true);
+    assert_eq!(server.integer("INCR a"), 2);
+}
+
+#[test]
+fn a_script_that_says_it_writes_does_not_begin_on_a_replica() {
+    let mut server = TestServer::new();
+    let eval = |flags: &str| format!("EVAL \"#!lua flags={flags}\\nreturn 1\" 0");
+    server.settings.refusals.set_read_only(true);
+    assert_eq!(server.error(&eval("")), NO_WRITES);
+    assert_eq!(server.integer(&eval("no-writes")), 1);
+    server.settings.refusals.set_stale(true);
+    assert_eq!(server.error(&eval("no-writes")), MASTER_DOWN);
+    assert_eq!(server.integer(&eval("no-writes,allow-stale")), 1);
+    let get = "return redis.pcall('get','a')";
+    let inside = format!("EVAL \"#!lua flags=allow-stale,no-writes\\n{get}\" 1 a");
+    assert_eq!(server.error(&inside), STALE_IN_SCRIPT);
+    assert_eq!(server.error(&format!("EVAL \"{get}\" 1 a")), MASTER_DOWN);
+    assert_eq!(server.error("GET a"), MASTER_DOWN);
+    assert_eq!(server.text("INFO server"), "server");
+}
+
+#[test]
+fn with_too_few_replicas_nothing_is_written() {
+    let mut server = TestServer::new();
+    server.settings.refusals.set_few_replicas(true);
+    assert_eq!(server.error("SET a 1"), TOO_FEW);
+    assert_eq!(server.error("EVAL \"#!lua\\nreturn 1\" 0"), TOO_FEW);
+    server.run("PING");
+    server.settings.refusals.set_few_replicas(false);
+    server.run("SET a 1");
+}
+
+/// PFCOUNT keeps what it counted, which is a write.
+#[test]
+fn what_is_counted_on_a_replica_is_not_kept() {
+    let mut server = TestServer::new();
+    server.run("PFADD k a b c");
+    let before = server.dump();
+    server.settings.refusals.set_read_only(true);
+    assert_eq!(server.integer("PFCOUNT k"), 3);
+    assert_eq!(server.dump(), before);
+}
+
+#[test]
+fn while_the_role_changes_writes_wait_and_a_pause_goes_on_by_itself() {
+    let mut server = TestServer::new();
+    server.run("SET k v");
+    let gate = &server.settings.gate;
+    gate.pause(100, true, 10);
+    gate.set_changes_role(true);
+    gate.unpause();
+    assert!(gate.changes_role() && gate.paused_until_unix_ms() == 0);
+    let (output, next) = server.pipeline(&["GET k", "SET k w"]);
+    let expected = (&b"$1\r\nv\r\n"[..], Next::Paused);
+    assert_eq!((output.as_slice(), next), expected);
+    server.settings.gate.set_changes_role(false);
     let (output, _) = server.pipeline(&["SET k w", "GET k"]);
     assert_eq!(output, b"+OK\r\n$1\r\nw\r\n");
 }

@@ -24,6 +24,7 @@ mod bank;
 mod courtesy;
 mod devices;
 mod held;
+mod streamed;
 
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 

@@ -6,6 +6,7 @@ use base::crc::crc64;
 use structures::Object;
 
 use super::{Usage, opcode};
+use crate::VERSION_VALKEY;
 use crate::value;
 use crate::writer::{Style, write_length, write_length_u64, write_text};
 
@@ -45,6 +46,13 @@ pub enum Content<'a> {
     Text(&'a [u8]),
     /// Anything else.
     Object(&'a Object),
+    /// Anything else, as it is written in the version of the file.
+    Encoded {
+        /// The code of its type.
+        type_code: u8,
+        /// Its body.
+        body: &'a [u8],
+    },
 }
 
 /// How many keys a database has, as a hint for who makes a table for them.
@@ -59,7 +67,10 @@ pub struct Sizes {
 impl<W: Write> FileWriter<W> {
     /// Begins a file in the style's version, with a checksum or without.
     pub fn new(sink: W, style: Style, sums_up: bool) -> Self {
-        let buffer = format!("REDIS{:04}", style.version).into_bytes();
+        let buffer = match style.version {
+            VERSION_VALKEY => format!("VALKEY{VERSION_VALKEY:03}").into_bytes(),
+            version => format!("REDIS{version:04}").into_bytes(),
+        };
         Self {
             sink,
             style,
@@ -150,6 +161,11 @@ impl<W: Write> FileWriter<W> {
                 out.push(value::type_code_of(object, style));
                 write_text(entry.key, style, out);
                 value::write_object(object, style, out);
+            }
+            Content::Encoded { type_code, body } => {
+                out.push(type_code);
+                write_text(entry.key, style, out);
+                out.extend_from_slice(body);
             }
         }
         self.flush_full()

@@ -14,7 +14,7 @@ use super::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
-use crate::{listpack, ziplist, zipmap};
+use crate::{VERSION_VALKEY, listpack, ziplist, zipmap};
 
 /// The first version with listpacks.
 const LISTPACK_VERSION: u16 = 10;
@@ -162,6 +162,7 @@ impl<'a> Building<'a> {
 pub(super) fn type_code(hash: &Hash, style: Style) -> u8 {
     if has_deadlines(hash, style) {
         match hash.encoding() {
+            _ if style.version == VERSION_VALKEY => code::HASH_DEADLINES_EARLY,
             Encoding::ListpackEx => code::HASH_LISTPACK_DEADLINES,
             _ => code::HASH_DEADLINES,
         }
@@ -176,6 +177,7 @@ pub(super) fn write(hash: &Hash, style: Style, out: &mut impl Output) {
     match type_code(hash, style) {
         code::HASH_LISTPACK_DEADLINES => write_listpack_deadlines(hash, style, out),
         code::HASH_DEADLINES => write_deadlines(hash, style, out),
+        code::HASH_DEADLINES_EARLY => write_valkey(hash, style, out),
         _ if let Some(packed) = block(hash, style) => {
             write_text(&listpack::framed(packed), style, out);
         }
@@ -197,6 +199,17 @@ fn write_deadlines(hash: &Hash, style: Style, out: &mut impl Output) {
         write_length_u64(later, out);
         write_text(field.name.as_bytes(), style, out);
         write_text(field.value.as_bytes(), style, out);
+    }
+}
+
+fn write_valkey(hash: &Hash, style: Style, out: &mut impl Output) {
+    write_length(hash.len(), out);
+    for field in hash.iter(0) {
+        write_text(field.name.as_bytes(), style, out);
+        write_text(field.value.as_bytes(), style, out);
+        let at = field.deadline_unix_ms.map(i64::try_from);
+        let at = at.map_or(-1, |at| at.unwrap_or(i64::MAX));
+        out.extend_from_slice(&at.to_le_bytes());
     }
 }
 

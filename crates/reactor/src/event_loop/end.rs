@@ -14,6 +14,7 @@ use base::clock::Clock;
 
 use super::{EventLoop, Options, after, until};
 use crate::connections::{ConnectionId, Phase};
+use crate::detached::Detached;
 use crate::service::{CloseReason, Service};
 
 /// Connections that may linger; beyond, the oldest are closed.
@@ -115,10 +116,22 @@ impl<S: Service> EventLoop<S> {
         self.balancer.leave(self.worker);
     }
 
+    /// Lets a connection that owes its peer nothing more leave the loop.
+    fn hand_over(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.state.detach(id) {
+            self.balancer.leave(self.worker);
+            let detached = Detached::new(connection.carrier, connection.input);
+            self.service.handed_over(id, detached);
+        }
+    }
+
     /// Closes a connection that owes its peer nothing more, without taking anything from it.
     fn part(&mut self, id: ConnectionId, reason: CloseReason) {
         if reason == CloseReason::PeerClosed {
             return self.end(id, reason);
+        }
+        if reason == CloseReason::HandedOver {
+            return self.hand_over(id);
         }
         self.service.closed(id, reason);
         if let Some(connection) = self.state.connections.get_mut(id) {

@@ -272,6 +272,10 @@ impl<S: Service> EventLoop<S> {
                 self.state.close(id, phase);
             }
             Then::CloseNow => self.state.doom(id, CloseReason::Requested),
+            Then::HandOver => {
+                let phase = Phase::Draining(CloseReason::HandedOver);
+                self.state.close(id, phase);
+            }
         }
         self.flush_if_full();
         received.consumed.min(input.len())

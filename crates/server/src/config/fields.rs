@@ -12,6 +12,7 @@ use engine::Threshold;
 use engine::observer;
 
 use super::durability::Durability;
+use super::replication::Replication;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
@@ -132,6 +133,8 @@ pub struct Config {
     /// Which events of keys clients may hear of.
     pub notifications: Notifications,
 
+    /// Whom to follow, and how replicas are served.
+    pub replication: Replication,
     /// What is kept on disk, and how.
     pub durability: Durability,
     /// Encrypted connections.

@@ -14,6 +14,7 @@ mod durability;
 mod error;
 mod fields;
 mod loader;
+mod replication;
 mod rewrite;
 mod settings;
 mod shared;
@@ -33,6 +34,7 @@ pub use fields::{
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
+pub use replication::Replication;
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};

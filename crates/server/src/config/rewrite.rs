@@ -31,7 +31,7 @@ const NEW_FILE_MODE: u32 = 0o644;
 pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>], all: bool) -> Vec<u8> {
     let mut document = Document::read(old);
     for (at, row) in directive::all().iter().enumerate() {
-        if row.default.is_empty() && is_empty_text(settings.value(at)) {
+        if row.default.is_empty() && is_nothing(settings.value(at)) {
             continue; // What is not set needs no line: those it has become blank.
         }
         let defaults = row.kind.write(&default_of(row));
@@ -56,8 +56,12 @@ pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>], all:
     document.into_bytes()
 }
 
-fn is_empty_text(value: &Value) -> bool {
-    matches!(value, Value::Text(text) if text.is_empty())
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Text(text) => text.is_empty(),
+        Value::Words(words) => words.is_empty(),
+        _ => false,
+    }
 }
 
 /// Puts `content` in place of the file at `path`: afterwards the file is either the old one or the

@@ -14,6 +14,7 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
+use super::replication::Replication;
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
     EVICTION_POLICIES, LEVELS, LOG_LEVELS, OOM_SCORES, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
@@ -107,6 +108,7 @@ impl Settings {
             percentiles: self.percentiles(),
             notifications: self.notifications(),
             durability: self.durability(),
+            replication: self.replication(),
             tls: self.tls(),
         }
     }
@@ -176,6 +178,49 @@ impl Settings {
             aof_directory_name: name("appenddirname"),
             aof_file_name: name("appendfilename"),
         }
+    }
+
+    fn replication(&self) -> Replication {
+        let text = |name| self.text(name).map(<[u8]>::to_vec);
+        let host = self.text("replica-announce-ip");
+        Replication {
+            primary: self.primary(),
+            user: text("masteruser"),
+            password: text("masterauth"),
+            serves_stale: self.switch("replica-serve-stale-data"),
+            priority: self.number("replica-priority"),
+            is_announced: self.switch("replica-announced"),
+            announce_host: host.map(|host| String::from_utf8_lossy(host).into_owned()),
+            announce_port: self.number("replica-announce-port"),
+            backlog_bytes: self.number("repl-backlog-size"),
+            backlog_ttl_s: self.number("repl-backlog-ttl"),
+            ping_period_s: self.number("repl-ping-replica-period"),
+            timeout_s: self.number("repl-timeout"),
+            replicas_min: self.number("min-replicas-to-write"),
+            replicas_lag_s_max: self.number("min-replicas-max-lag"),
+            accepts_older: self.switch("replica-accept-older-primary"),
+            skips_unknown: self.choice(
+                "replica-unknown-command",
+                &[("stop", false), ("skip", true)],
+            ),
+        }
+    }
+
+    fn primary(&self) -> Option<(String, u16)> {
+        let [host, port] = self.words("replicaof") else {
+            return None;
+        };
+        let port = std::str::from_utf8(port).ok()?.parse().ok()?;
+        Some((String::from_utf8_lossy(host).into_owned(), port))
+    }
+
+    /// Has `replicaof` name this primary, or none.
+    pub(super) fn set_primary(&mut self, primary: Option<&(String, u16)>) {
+        let words = primary.map(|(host, port)| {
+            let port = port.to_string();
+            vec![host.clone().into_bytes(), port.into_bytes()]
+        });
+        self.put("replicaof", Value::Words(words.unwrap_or_default()));
     }
 
     fn shutdown_request(&self, name: &'static str) -> ShutdownRequest {

@@ -231,10 +231,24 @@ impl SharedConfig {
             return Err(ConfigError::refused(error.name, &error.reason));
         }
         let mut current = self.lock();
+        // Whom the server follows changes by itself, with nobody waiting for a change that is made.
+        let primary = current.config.replication.primary.clone();
+        planned.settings.set_primary(primary.as_ref());
+        planned.config.replication.primary = primary;
         current.settings = planned.settings;
         current.config = Arc::new(planned.config);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Notes whom the server follows from now on (REPLICAOF): what CONFIG REWRITE writes as `replicaof`.
+    pub fn set_primary(&self, primary: Option<(String, u16)>) {
+        let mut current = self.lock();
+        current.settings.set_primary(primary.as_ref());
+        let mut config = Config::clone(&current.config);
+        config.replication.primary = primary;
+        current.config = Arc::new(config);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// CONFIG REWRITE: writes the settings into the file the server was started with.

@@ -71,8 +71,10 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
     let loaded = place.import(&file)?;
     let lineage: Lineage = place
         .node
-        .process
-        .replication_id
+        .replication
+        .history()
+        .id
+        .as_str()
         .parse()
         .map_err(because("a new history of writes"))?;
     let checkpointer = Checkpointer::new(Setup {

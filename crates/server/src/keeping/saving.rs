@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 
 use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
-use crate::config::{Config, Durability, SavePoint};
+use crate::config::{Config, Durability, DurabilityLevel, SavePoint};
 use crate::node::Node;
-use persistence::checkpointer::{Figures, Outcome, Refused, Why};
+use persistence::checkpointer::{Figures, Outcome, Refused, Ticket, Why};
 use persistence::running::Persistence;
 
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
@@ -83,6 +83,21 @@ impl Node {
         since_flush.map_or(figures.changes_since_save, |since| {
             since.min(figures.changes_since_save)
         })
+    }
+
+    /// Has all data kept, where any is; [`Node::is_kept`] tells when it is.
+    pub(crate) fn keep_all(&self, why: Why) -> Option<Ticket> {
+        if self.core.config.current().durability.level == DurabilityLevel::None {
+            return None;
+        }
+        let checkpointer = &self.persistence()?.checkpointer;
+        checkpointer.schedule(why).ok()
+    }
+
+    /// Whether what was to be kept is; none while it is not known.
+    pub(crate) fn is_kept(&self, ticket: Ticket) -> Option<bool> {
+        let checkpointer = &self.persistence()?.checkpointer;
+        Some(checkpointer.outcome(ticket)?.result.is_ok())
     }
 
     pub(super) fn save_for(&self, why: Why) -> Result<(), SaveRefusal> {

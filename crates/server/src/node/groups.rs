@@ -103,8 +103,6 @@ pub struct Keeping {
 pub struct Process {
     /// Identity of this run: 40 hexadecimal digits.
     pub run_id: String,
-    /// Identity of this history of writes: 40 hexadecimal digits.
-    pub replication_id: String,
     /// When it started.
     pub started_unix_ms: u64,
     pub(super) started_ns: u64,
@@ -127,10 +125,8 @@ pub struct Process {
 
 impl Process {
     pub(super) fn new(clock: &Arc<dyn Clock>, supervisor: Supervisor) -> Self {
-        let mut random = Prng::from_os();
         Self {
-            run_id: random.hex_id(),
-            replication_id: random.hex_id(),
+            run_id: Prng::from_os().hex_id(),
             started_unix_ms: clock.now_unix_ms(),
             started_ns: clock.monotonic_ns(),
             supervisor,

@@ -7,6 +7,7 @@ use reactor::{ConnectionId, Io, Then};
 
 use super::{Arena, Worker};
 use crate::job::Piece;
+use crate::replication::Watermarks;
 use persistence::held_replies::{HeldReplies, Wrote};
 use persistence::log_in_use::TakenUp;
 
@@ -169,12 +170,12 @@ impl Worker {
         while let Some(replies) = &mut self.held_replies
             && let Some(id) = replies.take_on_disk()
         {
-            let durable = replies.log.durable();
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
             connected.disk_wait = None;
-            if let Some(reply) = self.engine.give_up(&mut connected.session, durable) {
+            let progress = Watermarks(&self.node);
+            if let Some(reply) = self.engine.give_up(&mut connected.session, &progress) {
                 self.forget_wait_end(id);
                 self.answer(io, output, id, vec![Piece::Short(reply)]);
             }
@@ -194,12 +195,6 @@ impl Worker {
         {
             replies.forget_wait(id, end);
         }
-    }
-
-    /// Up to where the log is on disk.
-    pub(super) fn durable(&self) -> u64 {
-        let replies = self.held_replies.as_ref();
-        replies.map_or(0, |replies| replies.log.durable())
     }
 
     /// How long replies are still held because the log cannot be written.

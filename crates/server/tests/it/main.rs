@@ -42,6 +42,7 @@ mod rdb_beside;
 mod rdb_files;
 mod recovery;
 mod replay;
+mod replication;
 mod saving;
 mod scripts;
 #[cfg(feature = "tls")]

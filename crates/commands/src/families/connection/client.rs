@@ -376,7 +376,8 @@ fn durability(
     if !waits && !args.take_word("DEFAULT") {
         return Err(CommandError::Syntax);
     }
-    if waits && context.server.log_position(context.session).is_none() {
+    let position = context.server.log_position(context.session);
+    if waits && !position.is_some_and(|position| position.is_kept) {
         return Err(CommandError::fixed(
             "ERR CLIENT DURABILITY ALWAYS cannot be used when appendonly is disabled.",
         ));

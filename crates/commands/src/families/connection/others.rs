@@ -3,8 +3,10 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
-use engine::port::{ClientCondition, ClientFilter};
+use engine::port::{ClientCondition, ClientFilter, ServerPort};
+use engine::replication::Copies;
 use engine::session::Fate;
+use engine::waiting::Progress;
 use protocol::Reply;
 
 use super::filter::{self, Purpose};
@@ -105,12 +107,25 @@ pub(super) fn unblock(
         let waiting = &waiter.subject;
         let answer = match with_error {
             true => waiting.refusal("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            false => waiting.in_vain(context.server.log_durable()),
+            false => waiting.in_vain(&At(context.server)),
         };
         context.server.answer(&waiting.client, answer);
     }
     reply.integer(i64::from(claimed.is_some()));
     Ok(())
+}
+
+/// How far the log is, as the server says.
+struct At<'a>(&'a dyn ServerPort);
+
+impl Progress for At<'_> {
+    fn durable(&self) -> u64 {
+        self.0.log_durable()
+    }
+
+    fn copies(&self, sequence: u64) -> Copies {
+        self.0.copies(sequence)
+    }
 }
 
 #[cfg(test)]

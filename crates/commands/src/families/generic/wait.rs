@@ -1,6 +1,9 @@
-//! WAIT and WAITAOF: until replicas and disks have what was written. There is no replica, so a client that
-//! wants one waits until its time is over. The local disk has what lies below the log's durable end; a client
-//! that wants that has the log synced, however many replicas it waits for as well.
+//! WAIT and WAITAOF: until replicas and disks have what was written.
+//!
+//! What a client wrote ends at a sequence of the log; replicas say up to which sequence they have applied it, and
+//! up to which it is on their disks. The local disk has what lies below the log's durable end; a client that wants
+//! that has the log synced, however many replicas it waits for as well. Nobody polls: whoever hears of a replica's
+//! progress, or of the disk's, answers those for whom it is enough.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -40,12 +43,25 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn wait(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let replicas_count = args.integer()?;
-    let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
-    if replicas_count > 0 && context.may_block {
-        return context.wait_in_vain(timeout_ms, InVain::NoReplica, args);
+    if context.server.is_replica() {
+        return Err(CommandError::fixed(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+             configured to be writable (which is not the default) writes to replicas are just local and are not \
+             propagated.",
+        ));
     }
-    reply.integer(0);
+    let wanted = args.integer()?;
+    let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
+    // Who wrote nothing waits for replicas that have what was there before.
+    let position = context.server.log_position(context.session);
+    let sequence = position.map_or(0, |position| position.wrote);
+    let has = context.server.copies(sequence).applied;
+    let wanted = usize::try_from(wanted).unwrap_or(0);
+    if has < wanted && context.may_block {
+        let in_vain = InVain::Copies { sequence, wanted };
+        return context.wait_for_copies(timeout_ms, in_vain, args);
+    }
+    reply.integer(i64::try_from(has).unwrap_or(i64::MAX));
     Ok(())
 }
 
@@ -55,32 +71,42 @@ fn wait_for_disks(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let local_count = args.bounded(0, 1)?;
-    let replicas_count = args.integer()?;
-    if replicas_count < 0 {
+    let wanted = args.integer()?;
+    let wanted = usize::try_from(wanted)
+        .map_err(|_| CommandError::fixed("ERR value is out of range, must be positive"))?;
+    let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
+    if context.server.is_replica() {
         return Err(CommandError::fixed(
-            "ERR value is out of range, must be positive",
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just \
+             local and are not propagated.",
         ));
     }
-    let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
     let position = context.server.log_position(context.session);
-    if local_count > 0 && position.is_none() {
+    let wants_local = local_count > 0;
+    if wants_local && !position.is_some_and(|position| position.is_kept) {
         return Err(CommandError::fixed(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
     let is_on_disk = position.is_some_and(LogPosition::is_durable);
     let wrote = position.map(|position| position.wrote);
+    let has = context.server.copies(wrote.unwrap_or(0)).durable;
     if let Some(wrote) = wrote
-        && local_count > 0
+        && wants_local
         && !is_on_disk
     {
         context.server.request_log_sync(wrote);
     }
-    if replicas_count > 0 && context.may_block {
-        return context.wait_in_vain(timeout_ms, InVain::OnDisks(wrote), args);
+    if has < wanted && context.may_block {
+        let in_vain = InVain::OnDisks {
+            sequence: wrote,
+            wants_local,
+            wanted,
+        };
+        return context.wait_for_copies(timeout_ms, in_vain, args);
     }
     if let Some(wrote) = wrote
-        && local_count > 0
+        && wants_local
         && !is_on_disk
         && context.may_block
     {
@@ -88,18 +114,23 @@ fn wait_for_disks(
     }
     reply.array(2);
     reply.integer(i64::from(is_on_disk));
-    reply.integer(0);
+    reply.integer(i64::try_from(has).unwrap_or(i64::MAX));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use engine::port::LogPosition;
+    use engine::replication::Copies;
     use testkit::engine_server::TestServer;
 
     fn with_log(wrote: u64, durable: u64) -> TestServer {
         let mut server = TestServer::new();
-        server.port.log = Some(LogPosition { wrote, durable });
+        server.port.log = Some(LogPosition {
+            wrote,
+            durable,
+            is_kept: true,
+        });
         server
     }
 
@@ -121,6 +152,7 @@ mod tests {
         server.port.log = Some(LogPosition {
             wrote: 90,
             durable: 80,
+            is_kept: true,
         });
         assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:0\r\n".to_vec()));
     }
@@ -134,6 +166,7 @@ mod tests {
         server.port.log = Some(LogPosition {
             wrote: 70,
             durable: 70,
+            is_kept: true,
         });
         let wait = server.session().wait.as_ref();
         assert!(wait.is_some_and(|wait| wait.log_end.is_none()));
@@ -159,6 +192,48 @@ mod tests {
             server.error("WAITAOF 2 0 0"),
             "ERR value is out of range, value must between 0 and 1"
         );
+    }
+
+    #[test]
+    fn replicas_that_have_everything_are_counted() {
+        let mut server = with_log(70, 69);
+        server.port.copies = Copies {
+            applied: 2,
+            durable: 1,
+        };
+        assert_eq!(server.integer("WAIT 0 0"), 2);
+        assert_eq!(server.integer("WAIT 2 0"), 2);
+        let (output, _) = server.pipeline(&["WAITAOF 0 1 0", "WAITAOF 0 0 0"]);
+        assert_eq!(output, b"*2\r\n:0\r\n:1\r\n".repeat(2));
+        server.wait("WAIT 3 5");
+        let is_reached = |server: &mut TestServer| {
+            let waiter = &server.session().wait.as_ref().expect("it waits").waiter;
+            let waiter = std::sync::Arc::clone(waiter);
+            waiter.subject.is_reached(&server.port)
+        };
+        assert!(!is_reached(&mut server));
+        server.port.copies.applied = 3;
+        assert!(is_reached(&mut server));
+        assert_eq!(server.gives_up_with(), Some(b":3\r\n".to_vec()));
+        server.wait("WAITAOF 1 2 5");
+        server.port.copies.durable = 2;
+        assert!(!is_reached(&mut server), "the local disk lacks it");
+        server.port.log = Some(LogPosition {
+            wrote: 70,
+            durable: 70,
+            is_kept: true,
+        });
+        assert!(is_reached(&mut server));
+        assert_eq!(server.gives_up_with(), Some(b"*2\r\n:1\r\n:2\r\n".to_vec()));
+    }
+
+    #[test]
+    fn a_replica_has_nothing_to_wait_for() {
+        let mut server = TestServer::new();
+        server.port.is_replica = true;
+        for line in ["WAIT 0 0", "WAITAOF 0 0 0"] {
+            assert!(server.error(line).contains("cannot be used with replica"));
+        }
     }
 
     #[test]

@@ -223,6 +223,13 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
     if let Some(known) = known {
         return Ok(known);
     }
+    let is_replica = context.settings.refusals.is_read_only();
+    if is_replica && !context.session.is_of_primary {
+        // What is kept here is what the primary keeps.
+        return context.store.read(key, |record| {
+            record.map_or(Ok(0), |record| estimate(record))
+        });
+    }
     context.store.modify(key, |entry| {
         let Some(record) = entry.record() else {
             return Ok(0);

@@ -219,6 +219,11 @@ fn run_with_flags(
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
+        let kind = (flags.no_writes, flags.allow_stale);
+        context
+            .settings
+            .refusals
+            .pass_flagged(kind, context.session)?;
         if is_full && !flags.allow_oom && !flags.no_writes {
             return Err(CommandError::fixed(
                 "OOM allow-oom flag is not set on the script, can not run it when used memory > \
@@ -227,6 +232,12 @@ fn run_with_flags(
         }
         call.is_read_only |= flags.no_writes;
         call.allows_oom = flags.allow_oom;
+    } else {
+        // What it does is looked at when it does it, but for data that may be old.
+        context
+            .settings
+            .refusals
+            .pass_flagged((true, false), context.session)?;
     }
     scripts::run(context, &call, is_full, reply)
 }

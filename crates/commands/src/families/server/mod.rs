@@ -14,6 +14,7 @@ mod logs;
 mod memory;
 mod monitor;
 mod populate;
+mod replication;
 mod saves;
 mod state;
 
@@ -27,6 +28,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     logs::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
+    replication::COMMANDS,
     saves::COMMANDS,
     state::COMMANDS,
 ];

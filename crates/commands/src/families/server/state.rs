@@ -1,4 +1,4 @@
-//! How the server is: INFO TIME ROLE SHUTDOWN LOLWUT, MODULE and REPLICAOF NO ONE.
+//! How the server is: INFO TIME SHUTDOWN LOLWUT and MODULE.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -6,7 +6,7 @@ use engine::error::{CommandError, CommandResult};
 use engine::identity::{IOLITE_VERSION, redis_version};
 use engine::port::{LogLevel, ShutdownRequest};
 use engine::session::Fate;
-use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use crate::help;
@@ -56,22 +56,6 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             for part in [now_us / 1_000_000, now_us % 1_000_000] {
                 reply.bulk_integer(i64::try_from(part).unwrap_or(i64::MAX));
             }
-            Ok(())
-        },
-        ..CommandSpec::BLANK
-    },
-    CommandSpec {
-        name: "ROLE",
-        flags: Flags::NOSCRIPT.with(ALWAYS).with(Flags::FAST),
-        group: Group::Server,
-        categories: &["admin", "dangerous"],
-        since: "2.8.12",
-        summary: "Says which part the server has in replication.",
-        handler: |_context, _args, reply| {
-            reply.array(3);
-            reply.bulk(b"master");
-            reply.integer(0);
-            reply.array(0);
             Ok(())
         },
         ..CommandSpec::BLANK
@@ -164,34 +148,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         ],
         ..CommandSpec::BLANK
     },
-    CommandSpec {
-        name: "REPLICAOF",
-        since: "5.0.0",
-        summary: "Makes the server a primary again, which it is.",
-        ..REPLICA_OF
-    },
-    CommandSpec {
-        name: "SLAVEOF",
-        deprecated: Some(Deprecation {
-            since: "5.0.0",
-            replaced_by: "`REPLICAOF`",
-        }),
-        summary: "The older name of REPLICAOF.",
-        ..REPLICA_OF
-    },
 ];
-
-const REPLICA_OF: CommandSpec = CommandSpec {
-    arity: Arity::Exactly(3),
-    flags: Flags::ADMIN
-        .with(Flags::NOSCRIPT)
-        .with(Flags::STALE)
-        .with(Flags::NO_ASYNC_LOADING),
-    group: Group::Server,
-    syntax: "<host port:integer | NO ONE>",
-    handler: replica_of,
-    ..CommandSpec::BLANK
-};
 
 fn shutdown(
     context: &mut Context<'_>,
@@ -314,25 +271,6 @@ const CRYSTAL: &str = r"
          \___\/___/
 ";
 
-fn replica_of(
-    _context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    reply: &mut Reply<'_>,
-) -> CommandResult {
-    if args.take_word("NO") && args.take_word("ONE") {
-        reply.ok();
-        return Ok(());
-    }
-    // Both words are "NO" and something else, or a host and a port.
-    let port = args.request().arg(2).and_then(base::number::parse_i64);
-    if !port.is_some_and(|port| (0..=i64::from(u16::MAX)).contains(&port)) {
-        return Err(CommandError::fixed("ERR Invalid master port"));
-    }
-    Err(CommandError::fixed(
-        "ERR REPLICAOF is only available as NO ONE: this version does not replicate",
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use protocol::Value;
@@ -373,21 +311,6 @@ mod tests {
         assert!(server.port.asked.is_empty());
         server.pipeline(&["SHUTDOWN NOSAVE"]);
         assert_eq!(server.port.asked.len(), 1);
-    }
-
-    #[test]
-    fn a_primary_it_is_and_stays() {
-        let mut server = TestServer::new();
-        assert_eq!(
-            server.run("REPLICAOF no one"),
-            Value::Simple(b"OK".to_vec())
-        );
-        assert_eq!(server.error("SLAVEOF NO TWO"), "ERR Invalid master port");
-        assert!(
-            server
-                .error("REPLICAOF host 6379")
-                .contains("does not replicate")
-        );
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Options {
         args: &mut Args<'_>,
         thresholds: &Thresholds,
         is_xadd: bool,
+        is_of_primary: bool,
     ) -> Result<Self, CommandError> {
         let mut options = Self::default();
         let mut limit = None;
@@ -82,6 +83,8 @@ impl Options {
                 return Err(CommandError::Syntax);
             }
         }
+        // A primary says exactly what it did, and leaves the LIMIT of its client where that stood.
+        let limit = limit.filter(|_| !is_of_primary);
         options.limit(limit, thresholds, is_xadd)?;
         Ok(options)
     }
@@ -169,7 +172,8 @@ const TOO_LARGE: CommandError = CommandError::fixed("ERR Elements are too large 
 fn add(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let thresholds = &context.settings.thresholds;
-    let options = Options::parse(args, thresholds, true)?;
+    let is_of_primary = context.session.is_of_primary;
+    let options = Options::parse(args, thresholds, true, is_of_primary)?;
     let count = args.remaining();
     let Some(wanted) = options.id.filter(|_| count >= 2 && count.is_multiple_of(2)) else {
         return Err(CommandError::WrongArity("xadd".into()));

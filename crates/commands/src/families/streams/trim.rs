@@ -61,7 +61,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let options = Options::parse(args, &context.settings.thresholds, false)?;
+    let (thresholds, is_of_primary) = (&context.settings.thresholds, context.session.is_of_primary);
+    let options = Options::parse(args, thresholds, false, is_of_primary)?;
     let Some(trim) = options.trim else {
         return Err(CommandError::Syntax);
     };

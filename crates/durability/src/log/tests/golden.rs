@@ -1,5 +1,5 @@
-//! The bytes of versions 2 and 3 stay what they are: `tests/vectors/v2/log/` and `v3`. Of version 1 one file is kept, to
-//! be refused.
+//! The bytes of versions 2 to 4 stay what they are: `tests/vectors/v2/log/` and so on. Of version 1 one file is kept, to be
+//! refused.
 //!
 //! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::written::{Directory, Written, read, read_from};
 use crate::disk::SystemDisk;
-use crate::log::{Shape, VERSION};
+use crate::log::{Control, Shape, SlotRanges, SourceFrame, TermFrame, VERSION};
 
 /// The same frames in each version, and what it has for them beside that.
 fn vectors(version: u32) -> [(&'static str, Vec<u8>); 2] {
@@ -28,15 +28,52 @@ fn vectors(version: u32) -> [(&'static str, Vec<u8>); 2] {
     // Too high for a short head.
     second.database = 300;
     second.block(durable, &[&[&[b"PING"]]]);
+    if version >= 4 {
+        let controls = controls();
+        let (source, others) = controls.split_first().unwrap();
+        let controls = [others, &[*source]].concat();
+        second.block_of(
+            durable,
+            &controls,
+            &[&[&[b"SET", b"key", b"other"], &[b"DEL", b"list"]]],
+        );
+    }
     [
         ("0000000000000000.log", first.bytes),
         ("0000000000000538.log", second.bytes),
     ]
 }
 
+/// A source, which comes in front of a group, and one of each other kind.
+fn controls() -> [Control<'static>; 7] {
+    [
+        Control::Source(SourceFrame {
+            replid: *b"8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb",
+            offset: 5678,
+            database: 3,
+        }),
+        Control::Term(TermFrame {
+            number: 7,
+            id: *b"the id of this term!",
+            previous: *b"the id of the former",
+            node: *b"the id of the node!!",
+            resp_offset: 1234,
+            flags: 0,
+        }),
+        Control::Ping,
+        Control::GetAck,
+        Control::DigestPoint { number: 9 },
+        Control::Trim(SlotRanges::new(&[1, 0, 2, 0, 0, 1, 0xff, 0x3f]).unwrap()),
+        Control::Config {
+            name: b"name",
+            value: b"value",
+        },
+    ]
+}
+
 #[test]
 fn the_bytes_are_those_of_the_vectors() {
-    for version in [2, 3] {
+    for version in [2, 3, 4] {
         check_vectors(version);
     }
 }
@@ -54,7 +91,8 @@ fn check_vectors(version: u32) {
         assert!(std::fs::read(&path).unwrap() == bytes, "{name}");
         directory.put(name, &bytes);
     }
-    let (frames, tail) = read(&directory, 0);
+    let (mut frames, tail) = read(&directory, 0);
+    let of_controls = frames.split_off(4);
     let (long, rest) = (frames[2].clone(), [&frames[0], &frames[1], &frames[3]]);
     assert_eq!(
         rest,
@@ -62,8 +100,20 @@ fn check_vectors(version: u32) {
     );
     assert!(long.starts_with("56 0/8 LPUSH list xxx"));
     assert!(long.ends_with("x; 1/8 DEL other"));
+    let mut wanted = Vec::new();
+    let mut end = 1376;
+    if version >= 4 {
+        let [source, others @ ..] = controls();
+        for (control, bytes) in others.iter().zip([120, 40, 40, 48, 48, 48]) {
+            wanted.push(format!("{end} {control:?}"));
+            end += bytes;
+        }
+        wanted.push(format!("{end} {source:?}; 0/8 SET key other; 1/8 DEL list"));
+        end += 112;
+    }
+    assert_eq!(of_controls, wanted);
     let tail = tail.unwrap();
-    assert_eq!((tail.end, tail.shape), (1376, Shape::Clean));
+    assert_eq!((tail.end, tail.shape), (end, Shape::Clean));
     assert!(tail.place.unwrap().0.ends_with("0000000000000538.log"));
 }
 
@@ -101,12 +151,12 @@ fn assert_is_refused(bytes: &[u8], expected: &str) {
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let mut bytes = Written::new(0, 0).bytes;
-    bytes[8] = 4;
+    bytes[8] = 5;
     let sum = crate::checksum::crc32c(&bytes[..36]);
     bytes[36..40].copy_from_slice(&sum.to_le_bytes());
     assert_is_refused(
         &bytes,
-        "version 4 of the log's format; this server reads versions 2 to 3: a newer one reads it",
+        "version 5 of the log's format; this server reads versions 2 to 4: a newer one reads it",
     );
 }
 
@@ -115,7 +165,7 @@ fn version_1_is_refused_with_the_way_out() {
     let bytes = include_bytes!("../../../tests/vectors/v1/log/0000000000000000.log");
     assert_is_refused(
         bytes,
-        "version 1 of the log's format; this server reads versions 2 to 3: `export` the data with the \
+        "version 1 of the log's format; this server reads versions 2 to 4: `export` the data with the \
          program that wrote it, and `import` that into an empty directory",
     );
 }

@@ -110,6 +110,26 @@ fn what_was_written_outlives_the_process_without_a_write_to_a_file() {
     assert_eq!(values(&disk, directory).0.len(), 10);
 }
 
+/// A server of the version before ended without closing its log, and this one is started.
+#[test]
+fn a_ring_of_the_version_before_is_taken() {
+    for (version, is_taken) in [(2_u32, true), (1, false), (4, false)] {
+        let disk = disk(1);
+        let log = open(&shared(&disk), Path::new(DIRECTORY), 0, options());
+        append(&log, &some_values(9, 60));
+        drop(log);
+        let file = disk.open_for_writing(Path::new(RING)).unwrap();
+        let mut head = [0; 32];
+        file.read_at(&mut head, 1024).unwrap();
+        head[8..12].copy_from_slice(&version.to_le_bytes());
+        let sum = crate::checksum::crc32c(&head[..28]);
+        head[28..].copy_from_slice(&sum.to_le_bytes());
+        file.write_at(&head, 1024).unwrap();
+        let taken = salvaged(&shared(&disk), Path::new(DIRECTORY)) > 0;
+        assert_eq!(taken, is_taken, "version {version}");
+    }
+}
+
 /// The ring is gone round many times, overflows, and is found at any moment.
 #[test]
 fn it_has_what_segments_do_not_at_any_moment() {

@@ -9,7 +9,7 @@ use base::clock::ManualClock;
 use crate::disk::Disk;
 use crate::log::builder::Builder;
 use crate::log::segment::{BlockHead, SegmentHead, VERSION};
-use crate::log::{Log, LogError, Options, Reader, Tail};
+use crate::log::{Control, Log, LogError, Options, Reader, Tail};
 use crate::simulated::SimulatedDisk;
 
 /// Where the files of a test are.
@@ -98,8 +98,27 @@ impl Written {
 
     /// A block of frames: a command each, or several as a group.
     pub(super) fn block(&mut self, durable: u64, frames: &[&[&[&[u8]]]]) {
+        self.block_of(durable, &[], frames);
+    }
+
+    /// As [`Written::block`], with frames of controls before the others; the last one is in front of the first group.
+    pub(super) fn block_of(
+        &mut self,
+        durable: u64,
+        controls: &[Control<'_>],
+        frames: &[&[&[&[u8]]]],
+    ) {
         let (mut bytes, mut builder) = (Vec::<u8>::new(), Builder::default());
         let mut sequence = self.sequence;
+        let (in_front, alone) = controls.split_last().unzip();
+        for control in alone.unwrap_or(&[]) {
+            builder.set_time(1_700_000_000_789);
+            builder.control(control);
+            bytes.extend(builder.words(sequence).as_flattened());
+            sequence += builder.length();
+            builder.clear();
+        }
+        let mut in_front = in_front;
         for frame in frames {
             match frame {
                 [parts] => {
@@ -112,6 +131,9 @@ impl Written {
                     builder.set_generation(8);
                     for (database, parts) in group.iter().enumerate() {
                         builder.add(u16::try_from(database).unwrap(), parts);
+                    }
+                    if let Some(control) = in_front.take() {
+                        builder.set_control(control);
                     }
                     builder.end_group();
                 }
@@ -158,7 +180,8 @@ pub(super) fn read_from(
                     let head = format!("{}/{}", effect.database, effect.generation);
                     format!("{head} {}", parts.join(" "))
                 });
-                let effects: Vec<String> = effects.collect();
+                let control = frame.control().map(|control| format!("{control:?}"));
+                let effects: Vec<String> = control.into_iter().chain(effects).collect();
                 frames.push(format!("{} {}", frame.sequence, effects.join("; ")));
             }
             Ok(None) => return (frames, Ok(reader.tail().unwrap().clone())),

@@ -3,19 +3,18 @@
 //! A row leaves this file when the thing arrives.
 
 use super::super::directive::Directive;
-use super::super::value::{Kind, Value};
+use super::super::value::Kind;
 use super::{
     BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words,
 };
 
-const NO_REPLICATION: &str = "has no replication";
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "makes no TLS connections to others";
 const NO_SYSLOG: &str = "does not log to syslog";
 const ONE_LOG_FORMAT: &str = "writes its log in one format";
 const NO_WATCHDOG: &str = "has no software watchdog";
 const NO_CRASH_LOG: &str = "writes no crash report";
-const NO_OUTGOING: &str = "opens no connections of its own";
+const NO_OUTGOING: &str = "binds its own connections to no address";
 const NO_USER_DATA: &str = "logs no user data";
 const NO_DEPRECATED_API: &str = "lets no script change what others see";
 const NO_RDMA: &str = "does not speak RDMA";
@@ -27,13 +26,7 @@ pub(crate) const REFUSED_WORDS: &[(&str, &str)] = &[
 ];
 
 #[rustfmt::skip] // One row, one directive.
-pub(super) const REPLICATION: &[Directive] = &[
-    lacking("replicaof", words(2), "", NO_REPLICATION).aliases(&["slaveof"]).or(&["no one"])
-        .admit(port_of_a_primary).at_start(),
-    lacking("masterauth", TEXT, "", NO_REPLICATION).secret().aliases(&["primaryauth"]),
-    lacking("masteruser", TEXT, "", NO_REPLICATION).aliases(&["primaryuser"]),
-    lacking("min-replicas-to-write", COUNT, "0", NO_REPLICATION).aliases(&["min-slaves-to-write"]),
-    lacking("propagation-error-behavior", Kind::Choice(ON_ERROR), "ignore", NO_REPLICATION),
+pub(super) const OUTGOING: &[Directive] = &[
     lacking("bind-source-addr", TEXT, "", NO_OUTGOING),
 ];
 
@@ -116,31 +109,7 @@ pub(super) const OBSERVATION: &[Directive] = &[
     lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
 ];
 
-const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
-
-/// Why this version refuses any other server comes after what is wrong with its address.
-fn port_of_a_primary(value: Value) -> Result<Value, String> {
-    let Value::Words(words) = &value else {
-        return Ok(value);
-    };
-    match words.as_slice() {
-        [] => Ok(value),
-        [_] => Err("wrong number of arguments".to_owned()),
-        [host, port, ..] => {
-            let is_nobody = host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one");
-            let port = std::str::from_utf8(port)
-                .ok()
-                .and_then(|port| port.parse().ok());
-            let is_port = port.is_some_and(|port: i128| (0..=PORT_MAX).contains(&port));
-            if is_nobody || is_port {
-                Ok(value)
-            } else {
-                Err("Invalid master port".to_owned())
-            }
-        }
-    }
-}
 
 const fn lacking(
     name: &'static str,

@@ -5,6 +5,7 @@
 
 mod durability;
 mod fixed;
+mod replication;
 mod tls;
 mod without_effect;
 mod works;
@@ -34,8 +35,8 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::OBSERVATION,
     durability::ROWS,
     without_effect::ROWS,
-    without_effect::REPLICATION,
-    fixed::REPLICATION,
+    replication::ROWS,
+    fixed::OUTGOING,
     fixed::CLUSTER,
     fixed::SECURITY,
     fixed::MACHINE,

@@ -6,7 +6,7 @@
 use super::super::directive::Directive;
 use super::super::value::Kind;
 use super::works::PERMISSION;
-use super::{BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, integer};
+use super::{COUNT, INT_MAX, LONG_MAX, SWITCH, TEXT, integer};
 
 const COMPRESSION: &str = "lists are never compressed";
 const FREED_BESIDE: &str = "large values are always freed beside the commands";
@@ -26,8 +26,7 @@ const OWN_FORMAT: &str = "a checkpoint has one form, whatever the log grew from"
 const TIMED: &str = "every entry of the log says when it was made";
 const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that is verified";
 const NO_FINITE_FIELDS: &str = "keys are agreed on elliptic curves only";
-const NO_REPLICATION_YET: &str = "there is no replication yet";
-const NO_REPLICAS: &str = "there are no replicas to wait for";
+const NO_REPLICAS: &str = "the stop waits for no replica";
 const NO_PINNING: &str = "threads are not pinned to processors";
 const HUGE_PAGES: &str = "huge pages are asked for only where the server wants them";
 const NO_SYSLOG: &str = "the log goes to a file or to standard output";
@@ -100,44 +99,9 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("min-string-size-avoid-copy-reply-threaded", COUNT, "65536", NOT_COPIED).hidden(),
 ];
 
-/// What replication will need: kept and shown, so that a file that has them is good as it is. None of
-/// them promises anything to a server that has no replicas, and cannot be one.
-#[rustfmt::skip] // One row, one directive.
-pub(super) const REPLICATION: &[Directive] = &[
-    accepted("replica-read-only", SWITCH, "yes", NO_REPLICATION_YET).aliases(&["slave-read-only"]),
-    accepted("replica-serve-stale-data", SWITCH, "yes", NO_REPLICATION_YET)
-        .aliases(&["slave-serve-stale-data"]),
-    accepted("replica-priority", COUNT, "100", NO_REPLICATION_YET).aliases(&["slave-priority"]),
-    accepted("replica-announced", SWITCH, "yes", NO_REPLICATION_YET),
-    accepted("replica-announce-ip", TEXT, "", NO_REPLICATION_YET).aliases(&["slave-announce-ip"]),
-    accepted("replica-announce-port", integer(0, PORT_MAX), "0", NO_REPLICATION_YET)
-        .aliases(&["slave-announce-port"]),
-    accepted("replica-ignore-maxmemory", SWITCH, "yes", NO_REPLICATION_YET)
-        .aliases(&["slave-ignore-maxmemory"]),
-    accepted("replica-ignore-disk-write-errors", SWITCH, "no", NO_REPLICATION_YET),
-    accepted("replica-lazy-flush", SWITCH, "no", NO_REPLICATION_YET).aliases(&["slave-lazy-flush"]),
-    accepted("repl-backlog-size", Kind::Memory { min: 1, max: LONG_MAX }, "1048576", NO_REPLICATION_YET),
-    accepted("repl-backlog-ttl", LONG_COUNT, "3600", NO_REPLICATION_YET),
-    accepted("repl-disable-tcp-nodelay", SWITCH, "no", NO_REPLICATION_YET),
-    accepted("repl-diskless-sync", SWITCH, "yes", NO_REPLICATION_YET),
-    accepted("repl-diskless-sync-delay", COUNT, "5", NO_REPLICATION_YET),
-    accepted("repl-diskless-sync-max-replicas", COUNT, "0", NO_REPLICATION_YET),
-    accepted("repl-diskless-load", Kind::Choice(DISKLESS_LOADS), "disabled", NO_REPLICATION_YET),
-    accepted("repl-ping-replica-period", integer(1, INT_MAX), "10", NO_REPLICATION_YET)
-        .aliases(&["repl-ping-slave-period"]),
-    accepted("repl-timeout", integer(1, INT_MAX), "60", NO_REPLICATION_YET),
-    accepted("min-replicas-max-lag", COUNT, "10", NO_REPLICATION_YET).aliases(&["min-slaves-max-lag"]),
-    accepted("dual-channel-replication-enabled", SWITCH, "no", NO_REPLICATION_YET),
-    accepted("rdb-del-sync-files", SWITCH, "no", NO_REPLICATION_YET),
-    accepted("repl-rdb-channel", SWITCH, "no", NO_REPLICATION_YET),
-    accepted("repl-mptcp", SWITCH, "no", NO_REPLICATION_YET).at_start(),
-    accepted("replica-full-sync-buffer-limit", BYTES, "0", NO_REPLICATION_YET),
-];
-
 const FACILITIES: &[&str] = &[
     "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
-const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 
 const fn accepted(
     name: &'static str,

@@ -159,12 +159,9 @@ fn what_this_version_lacks_is_refused_by_name() {
     let version = env!("CARGO_PKG_VERSION");
     let cases = [
         (
-            "replicaof 10.0.0.1 6379",
-            "has no replication; only 'replicaof \"\"' is accepted",
-        ),
-        (
-            "slaveof 10.0.0.1 6379",
-            "has no replication; only 'replicaof \"\"' is accepted",
+            "replica-read-only no",
+            "writes to a replica what its primary wrote and nothing else, so that both have one log; \
+             only 'replica-read-only yes' is accepted",
         ),
         (
             "cluster-enabled yes",
@@ -185,10 +182,6 @@ fn what_this_version_lacks_is_refused_by_name() {
         (
             "syslog-enabled yes",
             "does not log to syslog; only 'syslog-enabled no' is accepted",
-        ),
-        (
-            "min-replicas-to-write 1",
-            "has no replication; only 'min-replicas-to-write 0' is accepted",
         ),
     ];
     for (line, lacks) in cases {
@@ -211,9 +204,18 @@ fn what_is_wrong_with_the_address_of_a_primary_is_told_first() {
 }
 
 #[test]
-fn what_replication_will_need_is_kept_for_it() {
-    load("repl-backlog-size 64mb\nrepl-timeout 120\nreplica-read-only no\nslave-priority 5\n")
-        .unwrap();
+fn what_replicas_need_is_read() {
+    let text =
+        "replicaof 10.0.0.1 6380\nmasterauth secret\nrepl-backlog-size 2mb\nslave-priority 5\n";
+    let replication = load(text).unwrap().config().replication;
+    assert_eq!(replication.primary, Some(("10.0.0.1".to_owned(), 6380)));
+    assert_eq!(replication.password.as_deref(), Some(&b"secret"[..]));
+    assert_eq!(
+        (replication.backlog_bytes, replication.priority),
+        (2 << 20, 5)
+    );
+    let replication = load("slaveof NO ONE").unwrap().config().replication;
+    assert_eq!(replication.primary, None);
 }
 
 #[test]
@@ -366,12 +368,15 @@ fn faults_in_variables_name_the_variable_and_show_no_secret() {
     let reason = "No directive has this name in the environment; the nearest is IOLITE_REQUIREPASS";
     let at = "environment variable IOLITE_REQUIREPAS";
     assert_eq!(told, fatal(at, "IOLITE_REQUIREPAS", reason));
-    let told = read_environment(&[("IOLITE_MASTERAUTH", "hunter2")])
+    let told = read_environment(&[("IOLITE_TLS_CLIENT_KEY_FILE_PASS", "hunter2")])
         .unwrap()
         .finish()
         .unwrap_err()
         .to_string();
-    assert!(told.contains(">>> 'masterauth (hidden)'"), "{told}");
+    assert!(
+        told.contains(">>> 'tls-client-key-file-pass (hidden)'"),
+        "{told}"
+    );
     let told = load("requirepass hunter 2\n").unwrap_err();
     assert!(!told.contains("hunter"), "{told}");
 }

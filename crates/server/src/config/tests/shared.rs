@@ -37,7 +37,7 @@ fn values_are_shown_as_redis_shows_them() {
         ("appendonly", "no"),
         ("slave-read-only", "yes"),
         ("databases", "16"),
-        ("repl-backlog-size", "1048576"),
+        ("repl-backlog-size", "67108864"),
     ] {
         assert_eq!(value_of(&config, name), value, "{name}");
     }
@@ -222,9 +222,10 @@ fn what_this_version_lacks_is_not_switched_on() {
             "makes no TLS connections to others; only 'tls-cluster no' is accepted",
         ),
         (
-            "masterauth",
-            "x",
-            "has no replication; only 'masterauth \"\"' is accepted",
+            "replica-read-only",
+            "no",
+            "writes to a replica what its primary wrote and nothing else, so that both have one log; \
+             only 'replica-read-only yes' is accepted",
         ),
     ] {
         let version = env!("CARGO_PKG_VERSION");

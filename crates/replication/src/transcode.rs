@@ -1,0 +1,221 @@
+//! From the log to the stream of commands that a Redis or Valkey replica reads.
+//!
+//! ```text
+//!   log     │ term │ SET a 1 (db 0) │ group: SET b 1, DEL c (db 2)              │ ping │
+//!   stream         │ SELECT 0 SET a 1 │ SELECT 2 MULTI SET b 1 DEL c EXEC         │ PING │
+//!   offset         0                  ↑ a place: sequence, offset, database
+//! ```
+//!
+//! Invariants
+//!  1. What goes out is a function of the log and the [`Form`] alone: every copy of a log that begins to
+//!     count at the same byte has the same bytes at the same offsets, whoever reads it and in whatever
+//!     pieces. All that is carried from one frame to the next is the [`Place`].
+//!  2. The first command after a term frame, and at the beginning, has a SELECT in front of it: whoever continues
+//!     there need not know which database the stream was in.
+//!  3. A frame is one step for the replica, too: several commands stand between MULTI and EXEC.
+//!  4. A frame of which something cannot be said to the peer adds no byte.
+//!
+//! A full sync sends a checkpoint and then the log from a sequence at which the checkpoint already holds some of the
+//! effects. These become newlines, as many as the effect has bytes ([`Transcoder::hide_below`]): a replica
+//! ignores empty lines from its primary and counts them, so offsets stay what they are for everybody else.
+
+mod form;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use durability::log::Effect;
+
+pub use form::{Form, Peer};
+pub use sink::{Count, Sink, Skip};
+
+use form::{Said, translate};
+use sink::Counted;
+
+/// A place in the log and the same place in the stream; between two frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The sequence of the next frame.
+    pub sequence: u64,
+    /// Bytes of the stream in front of it.
+    pub offset: u64,
+    /// The database that the stream is in; none when the next command needs a SELECT.
+    pub database: Option<u16>,
+}
+
+/// The peer has no command for what a frame did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Where the frame is.
+    pub sequence: u64,
+    /// The command of ours that states it.
+    pub command: String,
+    /// What the peer is.
+    pub peer: Peer,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unsupported by {}: {}", self.peer, self.command)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+/// Asks a replica for its offset at once.
+const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+
+/// Turns frames into commands, one frame after the other.
+#[derive(Clone, Debug)]
+pub struct Transcoder {
+    form: Form,
+    place: Place,
+    hidden_below: u64,
+    lost: u64,
+}
+
+impl Transcoder {
+    /// One that goes on at a place.
+    #[must_use]
+    pub fn new(form: Form, place: Place) -> Self {
+        Self {
+            form,
+            place,
+            hidden_below: 0,
+            lost: 0,
+        }
+    }
+
+    /// Effects of generations below this one are in the checkpoint that was sent: newlines stand for them.
+    pub fn hide_below(&mut self, generation: u64) {
+        self.hidden_below = generation;
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// For whom it writes.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// How many effects the peer was not told, or not in full, because the form allows loss.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// A term frame, which ends at `end`: the next command has a SELECT in front.
+    pub fn term(&mut self, end: u64) {
+        self.place.database = None;
+        self.place.sequence = end;
+    }
+
+    /// A ping frame, which ends at `end`.
+    pub fn ping(&mut self, end: u64, sink: &mut impl Sink) {
+        self.put_alone(PING, end, sink);
+    }
+
+    /// A frame that asks replicas for their offset, which ends at `end`.
+    pub fn getack(&mut self, end: u64, sink: &mut impl Sink) {
+        self.put_alone(GETACK, end, sink);
+    }
+
+    /// A frame that a Redis replica is told nothing of, which ends at `end`.
+    pub fn silent(&mut self, end: u64) {
+        self.place.sequence = end;
+    }
+
+    /// A frame of effects, which ends at `end`.
+    ///
+    /// # Errors
+    /// [`Unsupported`]: nothing was written, and the place is still in front of the frame.
+    pub fn effects<'a>(
+        &mut self,
+        effects: impl Iterator<Item = Effect<'a>> + Clone,
+        end: u64,
+        sink: &mut impl Sink,
+    ) -> Result<(), Unsupported> {
+        let (mut commands, mut lost) = (0_u64, 0);
+        for effect in effects.clone() {
+            let said = self.translate(&effect)?;
+            commands += said.commands();
+            lost += u64::from(said.is_lossy());
+        }
+        self.lost += lost;
+        let is_group = commands > 1;
+        let mut sink = Counted::new(sink);
+        let mut is_begun = false;
+        for effect in effects {
+            let said = self.translate(&effect)?;
+            if said.commands() == 0 {
+                continue;
+            }
+            if self.place.database != Some(effect.database) {
+                self.place.database = Some(effect.database);
+                put_select(effect.database, &mut sink);
+            }
+            if is_group && !is_begun {
+                sink.put(MULTI);
+            }
+            is_begun = true;
+            if effect.generation < self.hidden_below {
+                let mut count = Count::default();
+                said.put(&mut count);
+                sink.fill(count.bytes());
+            } else {
+                said.put(&mut sink);
+            }
+        }
+        if is_group {
+            sink.put(EXEC);
+        }
+        self.place.offset += sink.bytes();
+        self.place.sequence = end;
+        Ok(())
+    }
+
+    fn put_alone(&mut self, command: &[u8], end: u64, sink: &mut impl Sink) {
+        sink.put(command);
+        self.place.offset += command.len() as u64;
+        self.place.sequence = end;
+    }
+
+    fn translate<'a>(&self, effect: &Effect<'a>) -> Result<Said<'a>, Unsupported> {
+        translate(self.form, effect.parts).map_err(|command| Unsupported {
+            sequence: self.place.sequence,
+            command,
+            peer: self.form.peer,
+        })
+    }
+}
+
+fn put_select(database: u16, sink: &mut impl Sink) {
+    let number = base::number::IntegerText::new_u64(database.into());
+    sink.put(b"*2\r\n$6\r\nSELECT\r\n");
+    put_part(number.as_bytes(), sink);
+}
+
+/// One argument.
+fn put_part(part: &[u8], sink: &mut impl Sink) {
+    put_head(b"$", part.len(), sink);
+    sink.put(part);
+    sink.put(b"\r\n");
+}
+
+/// The line in front of an argument, or of them all.
+fn put_head(mark: &[u8], count: usize, sink: &mut impl Sink) {
+    sink.put(mark);
+    let count = base::number::IntegerText::new_u64(count as u64);
+    sink.put(count.as_bytes());
+    sink.put(b"\r\n");
+}

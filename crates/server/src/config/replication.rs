@@ -1,0 +1,38 @@
+//! What the directives say about replication.
+
+/// Whom to follow, and how replicas are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replication {
+    /// The primary to follow: host and port.
+    pub primary: Option<(String, u16)>,
+    /// The user to log in as at the primary; otherwise its default user.
+    pub user: Option<Vec<u8>>,
+    /// The password for that.
+    pub password: Option<Vec<u8>>,
+    /// Whether a replica that has lost its primary shows what it has.
+    pub serves_stale: bool,
+    /// Which replica Sentinel prefers; 0 means that it is none to be promoted.
+    pub priority: u32,
+    /// Whether Sentinel is to know of it.
+    pub is_announced: bool,
+    /// The address that the primary is told; otherwise the one that it sees.
+    pub announce_host: Option<String>,
+    /// The port that the primary is told; 0 means the one that clients are served at.
+    pub announce_port: u16,
+    /// Bytes of the log in memory of a server that keeps none on disk.
+    pub backlog_bytes: u64,
+    /// Seconds for which that is kept after the last replica; 0 means for ever.
+    pub backlog_ttl_s: u64,
+    /// Seconds between two pings of replicas.
+    pub ping_period_s: u32,
+    /// Seconds of silence after which a link is lost.
+    pub timeout_s: u32,
+    /// Writes are refused with fewer replicas; 0 means never.
+    pub replicas_min: u32,
+    /// Seconds for which a replica counts that has said nothing; 0 means that none is needed.
+    pub replicas_lag_s_max: u32,
+    /// Whether an older or empty primary may take the place of what is here, as with Redis.
+    pub accepts_older: bool,
+    /// Whether a command of a Redis primary that fails here is passed over.
+    pub skips_unknown: bool,
+}

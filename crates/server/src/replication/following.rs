@@ -1,0 +1,423 @@
+//! Whom this node follows, and how far that is: what the thread that follows works with, and what others are shown
+//! of it.
+//!
+//! One thread follows. It runs a body of one of the two protocols for each connection ([`Ended`] says what is next),
+//! and begins again after a pause, until another order ends it. A body looks at [`Following::is_stopping`] between
+//! reads, and says with [`Following::stop_with`] how a read that waits is ended.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use engine::ClientRecord;
+
+use crate::node::Node;
+
+/// The server that is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Primary {
+    /// Its name or address.
+    pub host: String,
+    /// The port that it serves clients at.
+    pub port: u16,
+}
+
+/// How the link to the primary is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Link {
+    /// There is none; one is tried soon.
+    Connect,
+    /// A connection is being made.
+    Connecting,
+    /// Both say who they are.
+    Handshake,
+    /// The data is being received.
+    Sync,
+    /// The stream is.
+    Connected,
+    /// The primary has what may not take the place of what is here.
+    Refused,
+    /// What the primary said could not be applied: its data is needed anew.
+    Broken,
+}
+
+impl Link {
+    const ALL: [Self; 7] = [
+        Self::Connect,
+        Self::Connecting,
+        Self::Handshake,
+        Self::Sync,
+        Self::Connected,
+        Self::Refused,
+        Self::Broken,
+    ];
+
+    /// Redis' word (ROLE).
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Connect | Self::Refused | Self::Broken => "connect",
+            Self::Connecting => "connecting",
+            Self::Handshake => "handshake",
+            Self::Sync => "sync",
+            Self::Connected => "connected",
+        }
+    }
+
+    /// Our word.
+    #[must_use]
+    pub fn own_word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Broken => "broken",
+            other => other.word(),
+        }
+    }
+}
+
+/// How a connection to the primary ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is tried again after a pause.
+    Again,
+    /// The primary speaks the own link, at this port.
+    OwnLink(u16),
+    /// The primary does not speak the own link.
+    NoOwnLink,
+    /// It was [refused](Following::refuse): tried again after a long pause.
+    Refused,
+}
+
+/// What is known of the link's progress. Written by the thread that follows, read by any.
+#[derive(Debug)]
+struct Progress {
+    link: AtomicU8,
+    /// When the link was lost, or was wanted first.
+    down_since_unix_ms: AtomicU64,
+    heard_unix_ms: AtomicU64,
+    read_offset: AtomicI64,
+    applied_offset: AtomicI64,
+    sync_total: AtomicU64,
+    sync_read: AtomicU64,
+    lag_bytes: AtomicU64,
+    lag_ms: AtomicU64,
+}
+
+/// See the module.
+pub struct Following {
+    node: Weak<Node>,
+    primary: Primary,
+    forces: bool,
+    /// What it follows is a stream of commands, with offsets of its own.
+    is_stream: AtomicBool,
+    fails_over: AtomicBool,
+    may_discard: AtomicBool,
+    progress: Progress,
+    refused: Mutex<String>,
+    client: Mutex<Option<Arc<ClientRecord>>>,
+    stopping: Mutex<bool>,
+    stopped: Condvar,
+    is_stopping: AtomicBool,
+    stop: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+/// How a node begins to follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Authority {
+    /// REPLICAOF of a client: unrelated data may be thrown away once.
+    pub may_discard: bool,
+    /// REPLICAOF … FORCE: whatever the primary has takes the place of what is here.
+    pub forces: bool,
+    /// The end of a FAILOVER: the primary is asked to become one.
+    pub fails_over: bool,
+}
+
+impl Following {
+    pub(super) fn new(node: Weak<Node>, primary: Primary, by: Authority, now_unix_ms: u64) -> Self {
+        Self {
+            node,
+            primary,
+            forces: by.forces,
+            is_stream: AtomicBool::new(false),
+            fails_over: AtomicBool::new(by.fails_over),
+            may_discard: AtomicBool::new(by.may_discard),
+            progress: Progress {
+                link: AtomicU8::new(Link::Connect as u8),
+                down_since_unix_ms: AtomicU64::new(now_unix_ms),
+                heard_unix_ms: AtomicU64::new(0),
+                read_offset: AtomicI64::new(0),
+                applied_offset: AtomicI64::new(0),
+                sync_total: AtomicU64::new(0),
+                sync_read: AtomicU64::new(0),
+                lag_bytes: AtomicU64::new(0),
+                lag_ms: AtomicU64::new(0),
+            },
+            refused: Mutex::default(),
+            client: Mutex::default(),
+            stopping: Mutex::default(),
+            stopped: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+            stop: Mutex::default(),
+        }
+    }
+
+    /// The node; none when it is gone, and then the thread ends.
+    #[must_use]
+    pub fn node(&self) -> Option<Arc<Node>> {
+        self.node.upgrade()
+    }
+
+    /// Whom it follows.
+    #[must_use]
+    pub fn primary(&self) -> &Primary {
+        &self.primary
+    }
+
+    /// Whether whatever the primary has takes the place of what is here.
+    #[must_use]
+    pub fn forces(&self) -> bool {
+        self.forces
+    }
+
+    /// Whether unrelated data may be thrown away.
+    #[must_use]
+    pub fn may_discard(&self) -> bool {
+        self.may_discard.load(Ordering::SeqCst)
+    }
+
+    /// Whether unrelated data may be thrown away; once for each REPLICAOF.
+    #[must_use]
+    pub fn take_discard(&self) -> bool {
+        self.may_discard.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether the primary is to be asked to become one: the end of a FAILOVER.
+    #[must_use]
+    pub fn fails_over(&self) -> bool {
+        self.fails_over.load(Ordering::SeqCst)
+    }
+
+    /// The primary has become one: this node follows from now on, and its writers hear so.
+    pub fn handed_over(&self) {
+        if self.fails_over.swap(false, Ordering::SeqCst)
+            && let Some(node) = self.node()
+        {
+            node.replication.handed_over(&node, &self.primary);
+        }
+    }
+
+    /// Whether the thread has to leave its connection.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Says how a read that waits is ended when the thread has to leave. Called at once where that is so.
+    pub fn stop_with(&self, stop: Box<dyn Fn() + Send>) {
+        let mut place = lock(&self.stop);
+        let stop = place.insert(stop);
+        if self.is_stopping() {
+            stop();
+        }
+    }
+
+    /// There is no connection any more that could be ended.
+    pub fn forget_stop(&self) {
+        *lock(&self.stop) = None;
+    }
+
+    /// Has the thread leave.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        *lock(&self.stopping) = true;
+        self.stopped.notify_all();
+        self.break_off();
+    }
+
+    /// Ends the present connection; another is made (CLIENT KILL TYPE master).
+    pub fn break_off(&self) {
+        if let Some(stop) = &*lock(&self.stop) {
+            stop();
+        }
+    }
+
+    /// Waits so long; whether the thread goes on.
+    #[must_use]
+    pub fn pause(&self, duration: Duration) -> bool {
+        let stopping = lock(&self.stopping);
+        let waited = self
+            .stopped
+            .wait_timeout_while(stopping, duration, |stopping| !*stopping);
+        let (stopping, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !*stopping
+    }
+
+    /// How the link is.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        let word = usize::from(self.progress.link.load(Ordering::Acquire));
+        Link::ALL.get(word).copied().unwrap_or(Link::Connect)
+    }
+
+    /// Says how the link is. What is shown may be old as long as it is not [connected](Link::Connected).
+    pub fn set_link(&self, link: Link) {
+        let before = self.link();
+        let Some(node) = self.node() else { return };
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        if before == Link::Connected && link != before {
+            let since = &self.progress.down_since_unix_ms;
+            since.store(now_unix_ms, Ordering::Relaxed);
+        }
+        self.progress.link.store(link as u8, Ordering::Release);
+        if link == Link::Connected {
+            lock(&self.refused).clear();
+            self.note_io();
+        }
+        node.replication.judge_staleness(&node);
+    }
+
+    /// Says why what the primary has may not take the place of what is here; an operator reads it once.
+    pub fn refuse(&self, reason: &str) {
+        let mut known = lock(&self.refused);
+        let is_news = *known != reason;
+        reason.clone_into(&mut known);
+        drop(known);
+        self.set_link(Link::Refused);
+        if let Some(node) = self.node().filter(|_| is_news) {
+            let Primary { host, port } = &self.primary;
+            node.core
+                .log
+                .warning(format_args!("{host}:{port} is not followed: {reason}"));
+        }
+    }
+
+    /// Why it is not followed; empty while it is.
+    #[must_use]
+    pub fn refused(&self) -> String {
+        lock(&self.refused).clone()
+    }
+
+    /// Something was read from the primary.
+    pub fn note_io(&self) {
+        if let Some(node) = self.node() {
+            let heard = &self.progress.heard_unix_ms;
+            heard.store(node.core.clock.now_unix_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// So much of the data was read, of so much; 0 where that is not known.
+    pub fn note_sync(&self, total: u64, read: u64) {
+        self.progress.sync_total.store(total, Ordering::Relaxed);
+        self.progress.sync_read.store(read, Ordering::Relaxed);
+    }
+
+    /// The primary's total of bytes, and those read, of the data that is being received.
+    #[must_use]
+    pub fn sync(&self) -> (u64, u64) {
+        let Progress {
+            sync_total,
+            sync_read,
+            ..
+        } = &self.progress;
+        let total = sync_total.load(Ordering::Relaxed);
+        (total, sync_read.load(Ordering::Relaxed))
+    }
+
+    /// Up to which offset the stream was read and applied.
+    pub fn note_offset(&self, read: u64, applied: u64) {
+        let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
+        let Progress {
+            read_offset,
+            applied_offset,
+            ..
+        } = &self.progress;
+        read_offset.store(signed(read), Ordering::Relaxed);
+        applied_offset.store(signed(applied), Ordering::Relaxed);
+    }
+
+    /// Up to which offset the stream was read and applied.
+    #[must_use]
+    pub fn offsets(&self) -> (i64, i64) {
+        let Progress {
+            read_offset,
+            applied_offset,
+            ..
+        } = &self.progress;
+        let read = read_offset.load(Ordering::Relaxed);
+        (read, applied_offset.load(Ordering::Relaxed))
+    }
+
+    /// Says whether it follows a stream of commands; otherwise offsets are sequences of the log.
+    pub(super) fn set_is_stream(&self, on: bool) {
+        self.is_stream.store(on, Ordering::Relaxed);
+    }
+
+    /// Up to which offset a stream of commands was applied, if it follows one and has anything of it.
+    pub(super) fn stream_offset(&self) -> Option<u64> {
+        let (_, applied) = self.offsets();
+        let applied = u64::try_from(applied).ok().filter(|applied| *applied > 0);
+        applied.filter(|_| self.is_stream.load(Ordering::Relaxed))
+    }
+
+    /// How much of the primary's log this node lacks, in bytes and in time.
+    pub fn note_lag(&self, bytes: u64, ms: u64) {
+        self.progress.lag_bytes.store(bytes, Ordering::Relaxed);
+        self.progress.lag_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How far that is.
+    #[must_use]
+    pub fn lag(&self) -> (u64, u64) {
+        let Progress {
+            lag_bytes, lag_ms, ..
+        } = &self.progress;
+        let bytes = lag_bytes.load(Ordering::Relaxed);
+        (bytes, lag_ms.load(Ordering::Relaxed))
+    }
+
+    /// Seconds since something was read from the primary; -1 where the link is down.
+    #[must_use]
+    pub fn heard_seconds_ago(&self, now_unix_ms: u64) -> i64 {
+        let heard = self.progress.heard_unix_ms.load(Ordering::Relaxed);
+        if self.link() != Link::Connected && self.link() != Link::Sync || heard == 0 {
+            return -1;
+        }
+        i64::try_from(now_unix_ms.saturating_sub(heard) / 1000).unwrap_or(i64::MAX)
+    }
+
+    /// Seconds since the link was lost, or was wanted first.
+    #[must_use]
+    pub fn down_seconds(&self, now_unix_ms: u64) -> u64 {
+        let since = self.progress.down_since_unix_ms.load(Ordering::Relaxed);
+        now_unix_ms.saturating_sub(since) / 1000
+    }
+
+    /// Shows the primary among the clients; it goes with `None`.
+    pub fn show_client(&self, client: Option<Arc<ClientRecord>>) {
+        let Some(node) = self.node() else { return };
+        let mut shown = lock(&self.client);
+        if let Some(before) = shown.take() {
+            node.sessions.clients.leave_foreign(before.id);
+        }
+        if let Some(client) = client {
+            client.set_flag(ClientRecord::PRIMARY, true);
+            node.sessions.clients.add_foreign(Arc::clone(&client));
+            *shown = Some(client);
+        }
+    }
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following")
+            .field("primary", &self.primary)
+            .field("link", &self.link())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

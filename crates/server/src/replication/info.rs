@@ -1,0 +1,146 @@
+//! The section Replication of INFO: Redis' names, in its order, and after them ours.
+
+use super::Replication;
+use super::following::{Following, Link};
+use super::replicas::{Kind, Replica};
+use crate::node::Node;
+
+/// Names and values, in order.
+type Fields = Vec<(String, String)>;
+
+fn add(fields: &mut Fields, name: &str, value: impl ToString) {
+    fields.push((name.to_owned(), value.to_string()));
+}
+
+impl Replication {
+    /// The section's fields.
+    pub(crate) fn fields(&self, node: &Node) -> Fields {
+        let mut fields = Fields::new();
+        let following = self.following().filter(|_| self.follows());
+        let role = if following.is_some() {
+            "slave"
+        } else {
+            "master"
+        };
+        add(&mut fields, "role", role);
+        if let Some(following) = &following {
+            primary(&mut fields, node, following);
+        }
+        self.own_replicas(&mut fields, node);
+        self.stream(&mut fields, node);
+        if let Some(following) = &following {
+            let (lag_bytes, lag_ms) = following.lag();
+            add(&mut fields, "iolite_state", following.link().own_word());
+            add(
+                &mut fields,
+                "master_link_refused_reason",
+                following.refused(),
+            );
+            add(&mut fields, "master_link_lag_bytes", lag_bytes);
+            add(&mut fields, "master_link_lag_ms", lag_ms);
+        }
+        fields
+    }
+
+    fn own_replicas(&self, fields: &mut Fields, node: &Node) {
+        let (all, now_unix_ms) = (self.replicas.all(), node.core.clock.now_unix_ms());
+        add(fields, "connected_slaves", all.len());
+        let config = &node.core.config.current().replication;
+        if config.replicas_min > 0 && config.replicas_lag_s_max > 0 {
+            let lag_ms_max = u64::from(config.replicas_lag_s_max) * 1000;
+            let good = self.replicas.good_count(now_unix_ms, lag_ms_max);
+            add(fields, "min_slaves_good_slaves", good);
+        }
+        let end = super::log_end(node);
+        for (number, replica) in all.iter().enumerate() {
+            let line = line_of(replica, end, now_unix_ms);
+            add(fields, &format!("slave{number}"), line);
+        }
+    }
+
+    fn stream(&self, fields: &mut Fields, node: &Node) {
+        let failover = self.failover();
+        let failover = failover.map_or("no-failover", |failover| failover.word());
+        add(fields, "master_failover_state", failover);
+        let (history, offset) = (self.history(), self.offset(node));
+        add(fields, "master_replid", history.id);
+        add(fields, "master_replid2", history.second_id());
+        add(fields, "master_repl_offset", offset);
+        add(fields, "second_repl_offset", history.second_offset());
+        let config = &node.core.config.current().replication;
+        let backlog = self.backlog();
+        add(fields, "repl_backlog_active", u8::from(backlog.is_some()));
+        add(fields, "repl_backlog_size", config.backlog_bytes);
+        let first = backlog.unwrap_or(0);
+        add(fields, "repl_backlog_first_byte_offset", first);
+        let held = backlog.map_or(0, |first| (offset + 1).saturating_sub(first));
+        add(fields, "repl_backlog_histlen", held);
+    }
+
+    /// The first offset that a replica can be given without everything, if there is a stream.
+    fn backlog(&self) -> Option<u64> {
+        self.stream.reach().map(|(oldest, _)| oldest + 1)
+    }
+}
+
+/// What is told of the primary that is followed.
+fn primary(fields: &mut Fields, node: &Node, following: &Following) {
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    let (link, primary) = (following.link(), following.primary());
+    let is_up = link == Link::Connected;
+    add(fields, "master_host", &primary.host);
+    add(fields, "master_port", primary.port);
+    add(
+        fields,
+        "master_link_status",
+        if is_up { "up" } else { "down" },
+    );
+    let heard = following.heard_seconds_ago(now_unix_ms);
+    add(fields, "master_last_io_seconds_ago", heard);
+    let syncs = link == Link::Sync;
+    add(fields, "master_sync_in_progress", u8::from(syncs));
+    let (read, applied) = following.offsets();
+    add(fields, "slave_read_repl_offset", read);
+    add(fields, "slave_repl_offset", applied);
+    if syncs {
+        let (total, read) = following.sync();
+        add(fields, "master_sync_total_bytes", total);
+        add(fields, "master_sync_read_bytes", read);
+        add(fields, "master_sync_left_bytes", total.saturating_sub(read));
+        let hundredths = (read.saturating_mul(10_000))
+            .checked_div(total)
+            .unwrap_or(0);
+        let percent = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        add(fields, "master_sync_perc", percent);
+        add(fields, "master_sync_last_io_seconds_ago", heard.max(0));
+    }
+    if !is_up {
+        let seconds = following.down_seconds(now_unix_ms);
+        add(fields, "master_link_down_since_seconds", seconds);
+    }
+    let config = &node.core.config.current().replication;
+    add(fields, "slave_priority", config.priority);
+    add(fields, "slave_read_only", 1);
+    add(fields, "replica_announced", u8::from(config.is_announced));
+}
+
+/// The line of a replica: Redis' fields, then ours.
+fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
+    let (state, acked) = (replica.state(), replica.acked());
+    let lag_ms = replica.lag_ms(now_unix_ms);
+    // Without a first word from it nobody knows.
+    let lag_s = if state.is_online() { lag_ms / 1000 } else { 0 };
+    let link = match replica.kind {
+        Kind::Own => "own",
+        Kind::Redis => "psync",
+    };
+    format!(
+        "ip={},port={},state={},offset={},lag={lag_s},iolite_state={},link={link},lag_bytes={},lag_ms={lag_ms}",
+        replica.host,
+        replica.port,
+        state.word(),
+        acked.offset,
+        state.own_word(),
+        log_end.saturating_sub(acked.applied),
+    )
+}

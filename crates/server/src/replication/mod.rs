@@ -1,0 +1,689 @@
+//! Replication: the one owner of the node's role, and of everything that INFO, ROLE and WAIT show of it.
+//!
+//! ```text
+//!   REPLICAOF, FAILOVER ──► Replication ──► orders ──► the thread "follow": follows, takes over, fails over
+//!                             │  role (one word)
+//!                             ├─ following: whom, and how far ◄── written by that thread
+//!                             ├─ replicas: who, and how far   ◄── written by a thread per link
+//!                             └─ history: the names of the stream
+//! ```
+//!
+//! Commands never wait here. What takes its time is an order to the thread; until it is carried out writes wait at
+//! the gate.
+//!
+//! Invariants
+//!  1. The role changes by the table in [`role`], under one lock, and by nothing else.
+//!  2. From the reply of REPLICAOF on no write of a client is done; those that were under way are in the log
+//!     before the thread follows anybody.
+//!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
+//!     only after that.
+
+pub mod failover;
+pub mod following;
+pub mod history;
+mod info;
+mod own_link;
+mod redis_link;
+mod redis_replica;
+pub mod replicas;
+pub mod role;
+mod stream;
+mod sync_source;
+mod thread;
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use base::random::Prng;
+use engine::{
+    ClientRecord, CommandError, Copies, FailoverOrder, Followed, Progress, ReplicaOf, RoleReport,
+    Session, SyncRequest, Waiter,
+};
+
+use reactor::Detached;
+use replication::TermId;
+use replication::transcode::Form;
+
+use crate::config::{self, Config};
+use crate::{link::Message, node::Node};
+use failover::Failover;
+use following::{Authority, Following, Link, Primary};
+use history::{History, ReplicationId};
+use replicas::Replicas;
+use role::{Event, Refused, Role, RoleWord};
+pub use stream::Stream;
+use sync_source::Sources;
+
+const FAILING_OVER: CommandError =
+    CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
+
+/// What clients hear that waited when the node became a replica.
+const UNBLOCKED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
+/// What the thread "follow" is to do next. A later order takes the place of an earlier one.
+enum Order {
+    /// To follow this primary until the next order.
+    Follow(Arc<Following>),
+    /// To become a primary.
+    TakeOver,
+    /// To hand the office over.
+    FailOver(Arc<Failover>),
+    /// To end.
+    Stop,
+}
+
+/// What changes with the role.
+#[derive(Default)]
+struct Standing {
+    following: Option<Arc<Following>>,
+    failover: Option<Arc<Failover>>,
+    order: Option<Order>,
+    has_thread: bool,
+}
+
+/// A new term of a node that has taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTerm {
+    /// Which term it is.
+    pub term: TermId,
+    /// The name of the stream from now on.
+    pub id: ReplicationId,
+}
+
+/// Called when a term begins, before a write is let in: whoever keeps the log says so there.
+type OnTerm = Box<dyn Fn(&Node, &NewTerm) + Send + Sync>;
+/// Where the stream is, as clients see it.
+type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
+
+/// See the module.
+pub struct Replication {
+    role: RoleWord,
+    standing: Mutex<Standing>,
+    ordered: Condvar,
+    history: Mutex<History>,
+    /// The replicas of this node.
+    pub replicas: Arc<Replicas>,
+    /// What INFO counts.
+    pub counts: Counts,
+    /// The stream for replicas that speak PSYNC.
+    pub stream: Stream,
+    sources: Arc<Sources>,
+    on_term: OnceLock<OnTerm>,
+    offset_of: OnceLock<OffsetOf>,
+    own_link: OnceLock<(u16, String)>,
+    node: OnceLock<Weak<Node>>,
+}
+
+/// What INFO counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Replicas that were given everything.
+    pub full_syncs: AtomicU64,
+    /// Replicas that were given what they lacked.
+    pub partial_syncs: AtomicU64,
+    /// Replicas that asked for what is there no more.
+    pub refused_partial_syncs: AtomicU64,
+    /// Bytes read from primaries.
+    pub input_bytes: AtomicU64,
+    /// Bytes sent to replicas.
+    pub output_bytes: AtomicU64,
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self {
+            role: RoleWord::new(),
+            standing: Mutex::default(),
+            ordered: Condvar::new(),
+            history: Mutex::new(History::new(&mut Prng::from_os())),
+            replicas: Arc::default(),
+            counts: Counts::default(),
+            stream: Stream::default(),
+            sources: Arc::default(),
+            on_term: OnceLock::new(),
+            offset_of: OnceLock::new(),
+            own_link: OnceLock::new(),
+            node: OnceLock::new(),
+        }
+    }
+}
+
+impl Replication {
+    /// Which part the node has.
+    #[inline]
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role.get()
+    }
+
+    /// Whether it follows another node, or tries to.
+    #[inline]
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.role() == Role::Following
+    }
+
+    /// Whom it follows, and how far it is.
+    #[must_use]
+    pub fn following(&self) -> Option<Arc<Following>> {
+        self.standing().following.clone()
+    }
+
+    /// The failover that goes on.
+    #[must_use]
+    pub fn failover(&self) -> Option<Arc<Failover>> {
+        self.standing().failover.clone()
+    }
+
+    /// The names of the stream.
+    #[must_use]
+    pub fn history(&self) -> History {
+        *lock(&self.history)
+    }
+
+    /// Says under which names the stream is known: those of the primary, or those that a start finds.
+    pub fn set_history(&self, history: History) {
+        *lock(&self.history) = history;
+    }
+
+    /// Says who writes a term into the log; once.
+    pub fn on_term(&self, hook: OnTerm) {
+        let _already_set = self.on_term.set(hook);
+    }
+
+    /// Says who knows where the stream is; once. Otherwise that is the end of the log.
+    pub fn set_offset_of(&self, offset_of: OffsetOf) {
+        let _already_set = self.offset_of.set(offset_of);
+    }
+
+    /// Where the stream is, as clients see it.
+    #[must_use]
+    pub fn offset(&self, node: &Node) -> u64 {
+        let following = self.following().filter(|_| self.follows());
+        let followed = following.and_then(|following| following.stream_offset());
+        match (followed, self.offset_of.get()) {
+            (Some(followed), _) => followed,
+            (None, Some(offset_of)) => offset_of(node),
+            (None, None) => self.stream.offset().unwrap_or_else(|| log_end(node)),
+        }
+    }
+
+    /// Says which node it is of, before anybody is served. A node that its configuration makes a replica is one from
+    /// here on; it follows once [`Replication::begin`] is called.
+    pub(crate) fn set_node(&self, node: &Arc<Node>) {
+        let _already_set = self.node.set(Arc::downgrade(node));
+        let told = Arc::downgrade(node);
+        self.replicas.on_moved(Box::new(move |()| {
+            if let Some(node) = told.upgrade() {
+                node.replication.replicas_moved(&node);
+            }
+        }));
+        let asked = Arc::downgrade(node);
+        self.replicas.on_wanted(Box::new(move |()| {
+            if let Some(node) = asked.upgrade() {
+                node.replication.ask_replicas(&node);
+            }
+        }));
+        let configured = node.core.config.current().replication.primary.clone();
+        if let Some((host, port)) = configured {
+            let primary = Primary { host, port };
+            let by = Authority::default();
+            let mut standing = self.standing();
+            let _of_a_primary = self.follow_locked(&mut standing, node, primary, by);
+        }
+        self.judge_replicas(node);
+    }
+
+    /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
+    pub(crate) fn begin(&self, node: &Arc<Node>) {
+        let standing = self.standing();
+        if standing.order.is_some() {
+            self.wake_thread(standing, node);
+        }
+    }
+
+    /// Ends the thread, and the links of replicas.
+    pub(crate) fn stop(&self) {
+        let mut standing = self.standing();
+        if let Some(following) = &standing.following {
+            following.stop();
+        }
+        if let Some(failover) = &standing.failover {
+            failover.abort();
+        }
+        standing.order = Some(Order::Stop);
+        drop(standing);
+        self.ordered.notify_all();
+        self.replicas.stop(|_| true);
+    }
+
+    /// REPLICAOF.
+    ///
+    /// # Errors
+    /// What the client is to read; nothing has changed.
+    pub(crate) fn replica_of(
+        &self,
+        node: &Node,
+        session: &Session,
+        order: &ReplicaOf,
+    ) -> Result<Followed, CommandError> {
+        let mut standing = self.standing();
+        match order {
+            ReplicaOf::NoOne => self.unfollow(standing, node, session),
+            ReplicaOf::Primary { host, port, forces } => {
+                let primary = Primary {
+                    host: host.clone(),
+                    port: *port,
+                };
+                let is_theirs = standing
+                    .following
+                    .as_ref()
+                    .is_some_and(|one| *one.primary() == primary && !forces);
+                if is_theirs && self.role() == Role::Following {
+                    return Ok(Followed::AlreadyTheirs);
+                }
+                let by = Authority {
+                    may_discard: true,
+                    forces: *forces,
+                    fails_over: false,
+                };
+                let was = self.role();
+                self.follow_locked(&mut standing, node, primary, by)?;
+                self.wake_thread(standing, node);
+                node.core.config.set_primary(Some((host.clone(), *port)));
+                node.core.log.notice(format_args!(
+                    "REPLICAOF {host}:{port} enabled (user request from '{}')",
+                    shown(session)
+                ));
+                if was != Role::Following {
+                    node.unblock_all(UNBLOCKED);
+                }
+                Ok(Followed::Changed)
+            }
+        }
+    }
+
+    /// Makes the node a follower; the order waits for the thread.
+    fn follow_locked(
+        &self,
+        standing: &mut Standing,
+        node: &Node,
+        primary: Primary,
+        by: Authority,
+    ) -> Result<(), CommandError> {
+        let before = self.role();
+        let role = role::next(before, Event::Follow).map_err(|_| FAILING_OVER)?;
+        if before == Role::Primary {
+            self.stream.keep_names(self.history());
+        }
+        self.role.set(role);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_read_only(true);
+        node.core.store.set_follower(true);
+        self.let_writes_go(node);
+        if let Some(before) = standing.following.take() {
+            before.stop();
+        }
+        let weak = self.node.get().cloned().unwrap_or_default();
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let following = Arc::new(Following::new(weak, primary, by, now_unix_ms));
+        standing.following = Some(Arc::clone(&following));
+        standing.order = Some(Order::Follow(following));
+        Self::judge_link(node, standing, &node.core.config.current());
+        Ok(())
+    }
+
+    /// REPLICAOF NO ONE: writes wait until the thread has taken over.
+    fn unfollow(
+        &self,
+        mut standing: MutexGuard<'_, Standing>,
+        node: &Node,
+        session: &Session,
+    ) -> Result<Followed, CommandError> {
+        let before = self.role();
+        let role = role::next(before, Event::Unfollow).map_err(|_| FAILING_OVER)?;
+        if before == Role::Primary {
+            return Ok(Followed::Changed);
+        }
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        self.role.set(role);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_read_only(false);
+        refusals.set_stale(false);
+        if let Some(following) = &standing.following {
+            following.stop();
+        }
+        standing.order = Some(Order::TakeOver);
+        self.wake_thread(standing, node);
+        node.core.config.set_primary(None);
+        node.core.log.notice(format_args!(
+            "MASTER MODE enabled (user request from '{}')",
+            shown(session)
+        ));
+        Ok(Followed::Changed)
+    }
+
+    /// PSYNC … FAILOVER of the primary that this node follows: it hands over, and this node takes over.
+    ///
+    /// # Errors
+    /// What it is to read.
+    fn take_over(
+        &self,
+        node: &Node,
+        session: &Session,
+        request: &SyncRequest,
+    ) -> Result<(), CommandError> {
+        if self.role() == Role::Primary {
+            return Err(CommandError::fixed(
+                "ERR PSYNC FAILOVER can't be sent to a master.",
+            ));
+        }
+        let id = self.history().id;
+        let asked = request.from.as_ref();
+        if !asked.is_some_and(|(asked, _)| asked.eq_ignore_ascii_case(id.as_str().as_bytes())) {
+            return Err(CommandError::fixed(
+                "ERR PSYNC FAILOVER replid must match my replid.",
+            ));
+        }
+        self.unfollow(self.standing(), node, session).map(drop)
+    }
+
+    /// Whether a connection may be given the stream.
+    ///
+    /// # Errors
+    /// What it is to read.
+    pub(crate) fn admit_sync(
+        &self,
+        node: &Node,
+        session: &Session,
+        request: &SyncRequest,
+    ) -> Result<(), CommandError> {
+        if request.takes_over {
+            self.take_over(node, session, request)?;
+        }
+        if self.role() == Role::FailingOver {
+            return Err(CommandError::fixed(
+                "NOMASTERLINK Can't SYNC while failing over",
+            ));
+        }
+        let is_cut_off = |one: Arc<Following>| one.link() != Link::Connected;
+        if self.follows() && self.following().is_some_and(is_cut_off) {
+            return Err(CommandError::fixed(
+                "NOMASTERLINK Can't SYNC while not connected with my master",
+            ));
+        }
+        Ok(())
+    }
+
+    /// FAILOVER.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn fail_over(&self, node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
+        let mut standing = self.standing();
+        let FailoverOrder::Begin {
+            to,
+            forces,
+            timeout_ms,
+        } = order
+        else {
+            let failover = standing.failover.as_ref();
+            failover.ok_or(engine::replication::NO_FAILOVER)?.abort();
+            return Ok(());
+        };
+        let role = role::next(self.role(), Event::FailOver).map_err(|refused| match refused {
+            Refused::IsReplica => {
+                CommandError::fixed("ERR FAILOVER is not valid when server is a replica.")
+            }
+            _ => CommandError::fixed("ERR FAILOVER already in progress."),
+        })?;
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let failover = Failover::plan(
+            &self.replicas,
+            to.as_ref(),
+            *forces,
+            *timeout_ms,
+            now_unix_ms,
+        )?;
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        self.role.set(role);
+        let failover = Arc::new(failover);
+        standing.failover = Some(Arc::clone(&failover));
+        standing.order = Some(Order::FailOver(failover));
+        self.wake_thread(standing, node);
+        node.core.log.notice(format_args!("FAILOVER requested."));
+        Ok(())
+    }
+
+    /// The replica that was asked to take over has: this node follows it from now on.
+    pub(crate) fn handed_over(&self, node: &Node, primary: &Primary) {
+        let standing = self.standing();
+        let Ok(role) = role::next(self.role(), Event::HandedOver) else {
+            return;
+        };
+        self.stream.keep_names(self.history());
+        self.role.set(role);
+        node.core.settings.refusals.set_read_only(true);
+        node.core.store.set_follower(true);
+        Self::judge_link(node, &standing, &node.core.config.current());
+        drop(standing);
+        node.core
+            .config
+            .set_primary(Some((primary.host.clone(), primary.port)));
+        node.unblock_all(UNBLOCKED);
+        self.let_writes_go(node);
+    }
+
+    /// Where the stream goes on under another name.
+    fn begin_term(&self, node: &Node, followed: Option<u64>) {
+        let next_offset = followed.unwrap_or_else(|| self.offset(node)) + 1;
+        let mut term = TermId::default();
+        Prng::from_os().fill(&mut term.0);
+        let id = ReplicationId::of_term(term, Form::default());
+        lock(&self.history).begin_term(id, next_offset);
+        if let Some(on_term) = self.on_term.get() {
+            on_term(node, &NewTerm { term, id });
+        }
+        node.core.log.notice(format_args!(
+            "Setting secondary replication ID, valid up to offset: {next_offset}. New replication ID is {id}"
+        ));
+    }
+
+    /// Writes wait no more for another role.
+    fn let_writes_go(&self, node: &Node) {
+        let gate = &node.core.settings.gate;
+        if gate.changes_role() {
+            node.core
+                .env
+                .hold_removals_after(|| gate.set_changes_role(false));
+            node.broadcast(&Message::Resume);
+        }
+    }
+
+    /// Looks whether what a follower shows may be old, and whether that is to be shown.
+    pub(crate) fn judge_staleness(&self, node: &Node) {
+        Self::judge_link(node, &self.standing(), &node.core.config.current());
+    }
+
+    /// Takes up what a CONFIG SET changes.
+    pub(crate) fn apply(&self, node: &Node, config: &Config) {
+        Self::judge_link(node, &self.standing(), config);
+        self.judge_replicas_by(node, &config.replication);
+    }
+
+    fn judge_link(node: &Node, standing: &Standing, config: &Config) {
+        let is_down = |one: &Arc<Following>| one.link() != Link::Connected;
+        let is_follower = node.core.settings.refusals.is_read_only();
+        let is_stale = is_follower && standing.following.as_ref().is_some_and(is_down);
+        let shows_stale = config.replication.serves_stale;
+        node.core
+            .settings
+            .refusals
+            .set_stale(is_stale && !shows_stale);
+    }
+
+    /// Looks whether there are enough replicas for writes.
+    pub(crate) fn judge_replicas(&self, node: &Node) {
+        self.judge_replicas_by(node, &node.core.config.current().replication);
+    }
+
+    fn judge_replicas_by(&self, node: &Node, config: &config::Replication) {
+        let (least, lag_s) = (config.replicas_min, config.replicas_lag_s_max);
+        let wants_some = least > 0 && lag_s > 0 && !self.follows();
+        let good = wants_some.then(|| {
+            let now_unix_ms = node.core.clock.now_unix_ms();
+            self.replicas
+                .good_count(now_unix_ms, u64::from(lag_s) * 1000)
+        });
+        let least = usize::try_from(least).unwrap_or(usize::MAX);
+        let is_few = good.is_some_and(|good| good < least);
+        if node.core.settings.refusals.has_few_replicas() != is_few {
+            node.core.settings.refusals.set_few_replicas(is_few);
+        }
+    }
+
+    /// Replicas came, went, or said how far they are.
+    fn replicas_moved(&self, node: &Node) {
+        self.judge_replicas(node);
+        self.serve_waits(node);
+        if let Some(failover) = self.failover() {
+            failover.look_again();
+        }
+    }
+
+    /// The log is on disk further than before.
+    pub(crate) fn log_moved(&self, node: &Node) {
+        if self.replicas.has_waits() {
+            self.serve_waits(node);
+        }
+    }
+
+    fn serve_waits(&self, node: &Node) {
+        self.replicas
+            .serve_waits(&Watermarks(node), &|client, reply| {
+                node.answer(client, reply)
+            });
+    }
+
+    /// Has a request answered when replicas have what it waits for.
+    pub(crate) fn await_copies(&self, node: &Node, waiter: &Arc<Waiter>) {
+        self.replicas
+            .wait(waiter, &Watermarks(node), &|client, reply| {
+                node.answer(client, reply);
+            });
+    }
+
+    /// Ends the link of a replica, or that to the primary, which begins again (CLIENT KILL).
+    pub(crate) fn kill(&self, client: &ClientRecord) {
+        if client.has_flag(ClientRecord::PRIMARY)
+            && let Some(following) = self.following()
+        {
+            following.break_off();
+        }
+        self.replicas
+            .stop(|one| one.client.as_ref().is_some_and(|own| own.id == client.id));
+    }
+
+    /// Says that the own link is served, at this port, by the node of this name; once.
+    pub fn set_own_link(&self, port: u16, node_name: String) {
+        let _already_set = self.own_link.set((port, node_name));
+    }
+
+    /// Where the own link is served.
+    #[must_use]
+    pub fn own_link(&self) -> Option<(u16, String)> {
+        self.own_link.get().cloned()
+    }
+
+    /// What is done now and again, `hz` times a second.
+    pub(crate) fn upkeep(&self, node: &Node) {
+        let has_replicas = !self.replicas.is_empty();
+        if has_replicas || node.core.settings.refusals.has_few_replicas() {
+            self.judge_replicas(node);
+        }
+        self.stream.upkeep(node, has_replicas);
+    }
+
+    /// Which part the node has, as ROLE tells it.
+    pub(crate) fn report(&self, node: &Node) -> RoleReport {
+        if let Some(following) = self.following().filter(|_| self.follows()) {
+            let Primary { host, port } = following.primary();
+            let (_, applied) = following.offsets();
+            return RoleReport::Replica {
+                host: host.clone(),
+                port: *port,
+                state: following.link().word(),
+                offset: if following.link() == Link::Connected {
+                    applied
+                } else {
+                    -1
+                },
+            };
+        }
+        let replicas = self.replicas.all().into_iter();
+        let online = replicas.filter(|one| one.state().is_online());
+        RoleReport::Primary {
+            offset: self.offset(node),
+            replicas: online
+                .map(|one| (one.host.clone(), one.port, one.acked().offset))
+                .collect(),
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        lock(&self.standing)
+    }
+}
+
+impl fmt::Debug for Replication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replication")
+            .field("role", &self.role())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Serves a connection as a replica's.
+pub(crate) fn serve(
+    node: &Arc<Node>,
+    client: Arc<ClientRecord>,
+    request: SyncRequest,
+    connection: Detached,
+) {
+    redis_replica::serve(node, client, request, connection);
+}
+
+/// How far the log is on the disk here and at replicas.
+pub(crate) struct Watermarks<'a>(pub(crate) &'a Node);
+
+impl Progress for Watermarks<'_> {
+    fn durable(&self) -> u64 {
+        let log = self.0.keeping.log_in_use.get().filter(|log| log.is_kept());
+        log.map_or(0, |log| log.durable())
+    }
+
+    fn copies(&self, sequence: u64) -> Copies {
+        self.0.replication.replicas.copies(sequence)
+    }
+}
+
+/// The end of the log, if there is one.
+fn log_end(node: &Node) -> u64 {
+    node.keeping.log_in_use.get().map_or(0, |log| log.tail())
+}
+
+/// Who asked for something, for the operator.
+fn shown(session: &Session) -> String {
+    let client = &session.client;
+    format!("id={} addr={}", client.id, client.address)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

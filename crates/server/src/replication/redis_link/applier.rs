@@ -1,0 +1,340 @@
+//! Applies the stream of a primary: an engine of its own, whose effects go to the own log.
+//!
+//! Each batch is one frame of the log, with the place in the stream that it leads to. Cuts of snapshots fall
+//! between batches, so a checkpoint names one place of the stream as well.
+
+use std::sync::Arc;
+
+use base::random::Prng;
+use engine::{ClientRecord, Engine, EngineCounters, Next, Session, Share};
+use persistence::checkpointer::{Ticket, Why};
+use persistence::followed::BROKEN;
+use persistence::log_in_use::LogUser;
+use protocol::{ReplyBuffer, Value, decode_value};
+use store::Source;
+
+use super::super::following::{Following, Primary};
+use crate::node::Node;
+use crate::port::Port;
+
+/// Between attempts to go on where something is in the way.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+/// So much of an error is shown.
+const SHOWN_CHARS_MAX: usize = 200;
+
+/// Why a batch was not applied, or not in full.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Somebody wants the thread.
+    Asked,
+    /// A command failed.
+    Fault(String),
+}
+
+/// See the module.
+pub(super) struct Applier<'f> {
+    node: Arc<Node>,
+    following: &'f Following,
+    engine: Engine,
+    counters: Arc<EngineCounters>,
+    errors_seen: u64,
+    session: Session,
+    client: Arc<ClientRecord>,
+    output: ReplyBuffer,
+    log_user: LogUser,
+    /// How far the stream is applied.
+    source: Source,
+    /// What was given to the engine; in an open transaction more than what is applied.
+    given: u64,
+    /// All data that was loaded is to be on disk before the log says what it is of.
+    unkept: Option<Ticket>,
+}
+
+impl<'f> Applier<'f> {
+    pub(super) fn new(node: &Arc<Node>, following: &'f Following) -> Self {
+        let mut handle = node.handle(&Arc::default());
+        handle.set_unlimited(true);
+        handle.set_ageless(true);
+        let engine = Engine::new(
+            node.core.env.table,
+            handle,
+            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.clock),
+            Prng::from_os(),
+        );
+        let engine = engine.among(Arc::clone(&node.sessions.waiters)).of_log();
+        let Primary { host, port } = following.primary();
+        let client = Arc::new(ClientRecord::new(
+            node.sessions.clients.next_id(),
+            format!("{host}:{port}"),
+            String::new(),
+            0,
+            -1,
+            node.core.clock.now_unix_ms(),
+        ));
+        let log_user = node.keeping.log_in_use.join();
+        log_user.set_idle(true);
+        following.show_client(Some(Arc::clone(&client)));
+        Self {
+            node: Arc::clone(node),
+            following,
+            counters: engine.counters(),
+            engine,
+            errors_seen: 0,
+            session: session_of(&client),
+            client,
+            output: ReplyBuffer::new(),
+            log_user,
+            source: BROKEN,
+            given: 0,
+            unkept: None,
+        }
+    }
+
+    /// Up to where the stream is applied.
+    pub(super) fn offset(&self) -> u64 {
+        self.source.offset
+    }
+
+    /// Whether there is anything here.
+    pub(super) fn has_data(&mut self) -> bool {
+        let databases = self.node.core.store.databases();
+        let store = self.engine.store();
+        (0..databases).any(|database| store.len(database) > 0)
+    }
+
+    /// Says what the data here is of, now and in the log.
+    pub(super) fn begin_stream(&mut self, source: Source) -> Result<(), Stop> {
+        self.session = session_of(&self.client);
+        self.session.select(source.database);
+        self.source = source;
+        self.given = source.offset;
+        self.batch(|own| {
+            own.state_source();
+            Ok(())
+        })?;
+        self.write_out()
+    }
+
+    /// Drops all that is here: what comes next is of the primary. Until it is whole it is of no stream.
+    pub(super) fn drop_data(&mut self) -> Result<(), Stop> {
+        const DROP: &[u8] = b"*2\r\n$8\r\nFLUSHALL\r\n$5\r\nASYNC\r\n*3\r\n$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n$4\r\nSYNC\r\n";
+        self.node.core.env.followed.set_broken();
+        self.batch(|own| {
+            own.run(DROP).1?;
+            own.engine.store().state_source(&BROKEN);
+            Ok(())
+        })?;
+        self.write_out()
+    }
+
+    /// Applies whole commands. Within an open transaction they only wait for its end.
+    pub(super) fn apply(&mut self, commands: &[u8], is_open: bool) -> Result<(), Stop> {
+        let outcome = self.batch(|own| {
+            let (consumed, outcome) = own.run(commands);
+            own.given += consumed as u64;
+            // Who is stopped between two commands goes on there.
+            let is_between = match &outcome {
+                Ok(()) => !is_open,
+                Err(Stop::Asked) => !own.session.has_transaction(),
+                Err(Stop::Fault(_)) => false,
+            };
+            if is_between {
+                own.source.offset = own.given;
+                own.source.database = own.session.database;
+                own.state_source();
+            }
+            match outcome {
+                Err(Stop::Asked) if !is_between && consumed > 0 => {
+                    Err(Stop::Fault("it was stopped in a transaction".to_owned()))
+                }
+                outcome => outcome,
+            }
+        });
+        if let Err(Stop::Fault(_)) = &outcome {
+            self.give_up_stream();
+        }
+        outcome
+    }
+
+    /// Passes bytes that mean nothing.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.given += bytes as u64;
+        self.source.offset = self.given;
+        self.node.core.env.followed.set(self.source);
+    }
+
+    /// The data is of no stream any more.
+    fn give_up_stream(&mut self) {
+        self.node.core.env.followed.set_broken();
+        let _anew_all_the_same = self.batch(|own| {
+            own.engine.store().state_source(&BROKEN);
+            Ok(())
+        });
+        let _anew_all_the_same = self.write_out();
+    }
+
+    /// Has all that was loaded kept on disk, where anything is. Until it is there the log does not say what stream
+    /// the data is of: a start would find effects without what they changed.
+    pub(super) fn keep_all(&mut self) {
+        self.unkept = self.node.keep_all(Why::Imported);
+    }
+
+    /// Whether what was loaded is on disk, or nothing ever is.
+    fn is_kept(&mut self) -> bool {
+        let Some(ticket) = self.unkept else {
+            return true;
+        };
+        match self.node.is_kept(ticket) {
+            None => false,
+            Some(true) => {
+                self.unkept = None;
+                true
+            }
+            Some(false) => {
+                self.keep_all();
+                false
+            }
+        }
+    }
+
+    /// Hands to the kernel what was appended to the log. Waits while that is not possible.
+    pub(super) fn write_out(&mut self) -> Result<(), Stop> {
+        let Some(log) = self.node.keeping.log_in_use.get() else {
+            return Ok(());
+        };
+        let mut is_told = false;
+        while let Err(reason) = log.write_out(self.log_user.appended().end()) {
+            if !is_told {
+                is_told = true;
+                self.node.core.log.warning(format_args!(
+                    "The stream of the primary waits for the log: {reason}"
+                ));
+            }
+            self.pause()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what was begun and not ended.
+    pub(super) fn end(&mut self) {
+        self.engine.end_transaction(&mut self.session);
+        self.session = session_of(&self.client);
+        self.engine.store().tell_memory();
+    }
+
+    /// One frame of the log, on one side of every cut.
+    fn batch(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.log_user.set_idle(false);
+        let _whichever = self.log_user.take_up(self.engine.store());
+        let node = Arc::clone(&self.node);
+        let turn = node.core.store.batch_turn();
+        self.engine.store().begin_group();
+        let outcome = body(self);
+        self.engine.store().end_group();
+        drop(turn);
+        self.engine.serve(&mut Port::new(&node, true));
+        self.log_user.set_idle(true);
+        outcome
+    }
+
+    /// States what the data is of, where there is a log; and says so to others.
+    fn state_source(&mut self) {
+        self.node.core.env.followed.set(self.source);
+        let is_kept = self.is_kept();
+        self.node.core.env.followed.set_logged(is_kept);
+        let source = if is_kept { self.source } else { BROKEN };
+        self.engine.store().state_source(&source);
+    }
+
+    /// Runs commands; how many bytes of them ran, and whether all did as they should.
+    fn run(&mut self, commands: &[u8]) -> (usize, Result<(), Stop>) {
+        let share = Share {
+            requests_max: usize::MAX,
+            reply_bytes_max: usize::MAX,
+        };
+        let node = Arc::clone(&self.node);
+        let mut port = Port::new(&node, true);
+        let mut consumed = 0;
+        self.engine.begin_turn(node.core.clock.monotonic_ns());
+        while consumed < commands.len() {
+            let rest = &commands[consumed..];
+            let outcome =
+                self.engine
+                    .run(&mut self.session, &mut port, rest, &mut self.output, share);
+            consumed += outcome.consumed;
+            let waited = match outcome.next {
+                Next::Read | Next::Yield if outcome.consumed > 0 => Ok(()),
+                Next::Busy | Next::Throttled | Next::Paused | Next::LogFull => self.pause(),
+                next => Err(Stop::Fault(format!("a command cannot be run ({next:?})"))),
+            };
+            if waited.is_err() {
+                return (consumed, waited);
+            }
+        }
+        let outcome = self.look_for_errors();
+        (consumed, outcome)
+    }
+
+    /// Finds out whether a command was answered with an error.
+    fn look_for_errors(&mut self) -> Result<(), Stop> {
+        let errors = self.counters.errors_count();
+        let has_failed = errors != self.errors_seen;
+        self.errors_seen = errors;
+        let reason = has_failed.then(|| first_error(&self.output.to_vec()));
+        self.output.clear();
+        let Some(reason) = reason else {
+            return Ok(());
+        };
+        if self.node.core.config.current().replication.skips_unknown {
+            self.node.core.log.warning(format_args!(
+                "A command of the primary failed and was passed over: {reason}"
+            ));
+            return Ok(());
+        }
+        Err(Stop::Fault(format!(
+            "a command before offset {} failed: {reason}",
+            self.given
+        )))
+    }
+
+    fn pause(&self) -> Result<(), Stop> {
+        if self.following.is_stopping() || self.node.is_stopping() {
+            return Err(Stop::Asked);
+        }
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+}
+
+impl Drop for Applier<'_> {
+    fn drop(&mut self) {
+        self.engine.close(&mut self.session);
+        self.engine.store().tell_memory();
+        self.following.show_client(None);
+    }
+}
+
+fn session_of(client: &Arc<ClientRecord>) -> Session {
+    let mut session = Session::new(Arc::clone(client), true);
+    session.is_of_primary = true;
+    session
+}
+
+/// The first error among some replies; also one within the reply of a transaction.
+fn first_error(mut replies: &[u8]) -> String {
+    fn error_of(value: &Value) -> Option<String> {
+        match value {
+            Value::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            Value::Array(values) => values.iter().find_map(error_of),
+            _ => None,
+        }
+    }
+    while let Ok(Some((value, len))) = decode_value(replies) {
+        if let Some(text) = error_of(&value) {
+            return text.chars().take(SHOWN_CHARS_MAX).collect();
+        }
+        replies = replies.get(len..).unwrap_or_default();
+    }
+    "an error that was not answered".to_owned()
+}

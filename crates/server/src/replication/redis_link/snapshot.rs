@@ -1,0 +1,234 @@
+//! The primary's snapshot, from the link into the store.
+//!
+//! It is loaded as it comes. What was here is dropped when it is known that the primary has data at all: an
+//! empty snapshot has neither a database nor a library, and that is seen in its first bytes.
+
+use std::io::{self, Read};
+
+use persistence::import::{ImportError, ImportOptions, import_stream};
+use rdb::file::{Fault, FileReader, Item};
+use rdb::{Limits, Malformed};
+use replication::redis_follower::{Held, judge_empty_snapshot};
+
+use super::applier::Applier;
+use super::{Connection, Lost, Step};
+
+/// So many bytes are looked at to see whether there is any data.
+const FRONT_BYTES_MAX: usize = 64 << 10;
+
+/// Loads the snapshot that the primary sends next, in the place of what is here.
+pub(super) fn take(
+    connection: &mut Connection<'_>,
+    held: &Held,
+    applier: &mut Applier<'_>,
+) -> Result<(), Lost> {
+    let mut none = Vec::new();
+    let total = match connection.next_step(&mut none)? {
+        Step::SnapshotBegins(bytes) => bytes,
+        _ => return Err(Lost::Broken("there is no snapshot".to_owned())),
+    };
+    let mut source = Source {
+        connection,
+        total: total.unwrap_or(0),
+        front: Vec::new(),
+        start: 0,
+        read: 0,
+        is_over: false,
+        lost: None,
+    };
+    if source.is_empty()? {
+        judge_empty_snapshot(held).map_err(Lost::Refused)?;
+    }
+    applier.drop_data()?;
+    load(&mut source)
+}
+
+fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
+    let node = std::sync::Arc::clone(&source.connection.node);
+    node.core.env.begin_loading(source.total);
+    // What has expired is the primary's to remove.
+    let options = ImportOptions {
+        keeps_expired: true,
+    };
+    let loaded = import_stream(&node.core.env, &mut *source, options);
+    node.core.env.end_loading();
+    let loaded = match loaded {
+        Ok((loaded, _)) => loaded,
+        Err(error) => {
+            return Err(match source.lost.take() {
+                Some(lost) => lost,
+                None => Lost::Broken(place_of(&error)),
+            });
+        }
+    };
+    source.pass_rest()?;
+    if !loaded.functions.is_empty() {
+        node.core.log.warning(format_args!(
+            "{} libraries of functions of the primary cannot be loaded here",
+            loaded.functions.len()
+        ));
+    }
+    node.core.log.notice(format_args!(
+        "The primary's data is loaded: {} keys, {} bytes, RDB version {}",
+        loaded.keys, loaded.bytes, loaded.version
+    ));
+    Ok(())
+}
+
+fn place_of(error: &ImportError) -> String {
+    format!("its snapshot: {error}")
+}
+
+/// The snapshot as something to read from.
+struct Source<'c, 'f> {
+    connection: &'c mut Connection<'f>,
+    total: u64,
+    /// Received and not read yet, from `start` on.
+    front: Vec<u8>,
+    start: usize,
+    read: u64,
+    is_over: bool,
+    /// Why no more comes.
+    lost: Option<Lost>,
+}
+
+impl Source<'_, '_> {
+    /// Waits for more.
+    fn receive(&mut self) -> Result<(), Lost> {
+        if self.is_over {
+            return Ok(());
+        }
+        let before = self.front.len();
+        match self.connection.next_step(&mut self.front)? {
+            Step::Snapshot => {
+                self.read += (self.front.len() - before) as u64;
+                self.connection.following.note_sync(self.total, self.read);
+                Ok(())
+            }
+            Step::SnapshotEnds => {
+                self.is_over = true;
+                Ok(())
+            }
+            _ => Err(Lost::Broken("the snapshot is none any more".to_owned())),
+        }
+    }
+
+    /// Whether there is no data in it.
+    fn is_empty(&mut self) -> Result<bool, Lost> {
+        loop {
+            match has_data(&self.front) {
+                Front::Data => return Ok(false),
+                Front::None => return Ok(true),
+                Front::Unknown if self.is_over || self.front.len() >= FRONT_BYTES_MAX => {
+                    // What is wrong with it is found out by who loads it.
+                    return Ok(false);
+                }
+                Front::Refused(reason) => return Err(Lost::Refused(reason)),
+                Front::Unknown => self.receive()?,
+            }
+        }
+    }
+
+    /// Passes what may follow the end of the format.
+    fn pass_rest(&mut self) -> Result<(), Lost> {
+        while !self.is_over {
+            self.front.clear();
+            self.start = 0;
+            self.receive()?;
+        }
+        Ok(())
+    }
+}
+
+impl Read for Source<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.start == self.front.len() {
+            if self.is_over {
+                return Ok(0);
+            }
+            self.front.clear();
+            self.start = 0;
+            if let Err(lost) = self.receive() {
+                self.lost = Some(lost);
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+        }
+        let ahead = &self.front[self.start..];
+        let len = ahead.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&ahead[..len]);
+        self.start += len;
+        Ok(len)
+    }
+}
+
+/// What the first bytes of a snapshot tell.
+#[derive(Debug, PartialEq, Eq)]
+enum Front {
+    Data,
+    None,
+    Unknown,
+    /// It is no snapshot that can be loaded.
+    Refused(String),
+}
+
+fn has_data(front: &[u8]) -> Front {
+    let limits = Limits::narrow(1);
+    let refused = |error: rdb::file::FileError| match error.fault {
+        Fault::Malformed(Malformed::Ended | Malformed::TooLong) => Front::Unknown,
+        Fault::Magic if front.len() < 9 => Front::Unknown,
+        fault => Front::Refused(format!("its snapshot: {fault}")),
+    };
+    let mut reader = match FileReader::open(front, limits) {
+        Ok(reader) => reader,
+        Err(error) => return refused(error),
+    };
+    loop {
+        match reader.next() {
+            Ok(Some(Item::Aux { .. })) => {}
+            Ok(Some(_)) => return Front::Data,
+            Ok(None) => return Front::None,
+            Err(error) => return refused(error),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use rdb::Style;
+    use rdb::file::{Content, Entry, FileWriter};
+
+    use super::*;
+
+    #[test]
+    fn whether_there_is_data_is_seen_in_the_first_bytes() {
+        let style = Style {
+            version: 10,
+            compresses: false,
+        };
+        let file = |has_key: bool| {
+            let mut writer = FileWriter::new(Vec::new(), style, true);
+            writer.aux("redis-ver", b"7.0.15").unwrap();
+            if has_key {
+                writer.database(0, || None).unwrap();
+                let entry = Entry {
+                    key: b"k",
+                    deadline_unix_ms: None,
+                    usage: None,
+                    content: Content::Text(b"v"),
+                };
+                writer.record(&entry).unwrap();
+            }
+            writer.finish().unwrap();
+            writer.into_sink()
+        };
+        let (with, without) = (file(true), file(false));
+        assert_eq!(has_data(&with), Front::Data);
+        assert_eq!(has_data(&without), Front::None);
+        for len in 0..without.len() {
+            assert_eq!(has_data(&without[..len]), Front::Unknown, "{len}");
+        }
+        assert!(matches!(has_data(b"REDIS9999 and more"), Front::Refused(_)));
+        assert!(matches!(has_data(b"no snapshot at all"), Front::Refused(_)));
+    }
+}

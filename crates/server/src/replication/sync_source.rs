@@ -1,0 +1,216 @@
+//! What a full sync is made from: a checkpoint on disk, and the log from its sequence on.
+//!
+//! ```text
+//!   replicas that wait ─┬─► one checkpoint in <dir>/sync-<pid>-<number>/, made by a thread of its own
+//!                       └─► each reads it at its own pace; the last one that goes removes it
+//! ```
+//!
+//! The store is touched once for all that wait, and not at all for the time that they take.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use durability::checkpoint::{Lineage, Manifest};
+use durability::disk::Disk;
+use durability::log::Log;
+use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why, writers_for};
+use persistence::lines::Level;
+use persistence::recovery::Place as FilePlace;
+use reactor::workers::available_cores;
+use replication::transcode::Place;
+
+use crate::config::system_reason;
+use crate::node::Node;
+
+/// A checkpoint is given to a replica that comes later as long as the log since then has no more bytes than this
+/// part of it, in hundredths: otherwise a new one is less to send.
+const LOG_PERCENT_MAX: u64 = 150;
+
+/// A checkpoint for replicas. Its files go with it.
+pub(super) struct Source {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directory: PathBuf,
+    pub(super) manifest: Arc<Manifest>,
+    /// Where the stream goes on after it. Effects of generations below the manifest's are in it.
+    pub(super) place: Place,
+    log: Arc<Log>,
+}
+
+impl Source {
+    /// Whether it is less to send than a new one, and the log reaches back to it.
+    fn is_good_for(&self, log: &Arc<Log>) -> bool {
+        let since = log.tail_complete().saturating_sub(self.place.sequence);
+        Arc::ptr_eq(&self.log, log)
+            && self.log.oldest() <= self.place.sequence
+            && since <= (self.manifest.bytes() * LOG_PERCENT_MAX / 100).max(1 << 20)
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// How far a source is that is being made.
+#[derive(Clone)]
+pub(super) enum Progress {
+    /// It is not there yet.
+    Going,
+    /// It is there.
+    Made(Arc<Source>),
+    /// It is not to be had.
+    Failed(String),
+}
+
+/// Several wait for it.
+pub(super) struct Making(Mutex<Progress>);
+
+impl Making {
+    pub(super) fn progress(&self) -> Progress {
+        lock(&self.0).clone()
+    }
+}
+
+/// All sources of a node.
+#[derive(Default)]
+pub(super) struct Sources {
+    making: Mutex<Weak<Making>>,
+    made: Mutex<Weak<Source>>,
+}
+
+impl Sources {
+    /// A source for a replica that lacks everything: the one that there is, the one that is being made, or a new one.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a thread that ends with the checkpoint"
+    )]
+    pub(super) fn obtain(self: &Arc<Self>, node: &Arc<Node>, log: &Arc<Log>) -> Arc<Making> {
+        let mut making = lock(&self.making);
+        if let Some(source) = lock(&self.made)
+            .upgrade()
+            .filter(|one| one.is_good_for(log))
+        {
+            return Arc::new(Making(Mutex::new(Progress::Made(source))));
+        }
+        if let Some(going) = making.upgrade()
+            && matches!(going.progress(), Progress::Going)
+        {
+            return going;
+        }
+        let new = Arc::new(Making(Mutex::new(Progress::Going)));
+        *making = Arc::downgrade(&new);
+        let (own, node, log) = (Arc::clone(&new), Arc::clone(node), Arc::clone(log));
+        let sources = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("sync".into());
+        let spawned = thread.spawn(move || {
+            let made = make(&node, &log);
+            if let Ok(source) = &made {
+                *lock(&sources.made) = Arc::downgrade(source);
+            }
+            *lock(&own.0) = made.map_or_else(Progress::Failed, Progress::Made);
+        });
+        if let Err(error) = spawned {
+            *lock(&new.0) = Progress::Failed(system_reason(&error));
+        }
+        new
+    }
+}
+
+/// What the checkpoint of a full sync has around it.
+struct Around {
+    node: Weak<Node>,
+    place: Mutex<Option<Place>>,
+}
+
+impl Surroundings for Around {
+    fn log_sequence(&self) -> Option<u64> {
+        // Right before the cut.
+        let node = self.node.upgrade()?;
+        let place = node.replication.stream.end_place()?;
+        *lock(&self.place) = Some(place);
+        Some(place.sequence)
+    }
+
+    fn libraries(&self) -> Vec<Vec<u8>> {
+        let node = self.node.upgrade();
+        node.map_or_else(Vec::new, |node| node.core.settings.scripts.sources())
+    }
+
+    fn tell(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        if let Some(node) = self.node.upgrade() {
+            node.core.env.log.line(level, message);
+        }
+    }
+}
+
+/// Makes a checkpoint in a directory of its own.
+fn make(node: &Arc<Node>, log: &Arc<Log>) -> Result<Arc<Source>, String> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let config = node.core.config.current();
+    let directory = config
+        .dir
+        .join(format!("sync-{}-{number}", std::process::id()));
+    let disk = FilePlace::within(&config.dir).disk;
+    let made = make_in(node, log, &disk, &directory);
+    if made.is_err() {
+        remove(&directory);
+    }
+    made
+}
+
+fn make_in(
+    node: &Arc<Node>,
+    log: &Arc<Log>,
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+) -> Result<Arc<Source>, String> {
+    std::fs::create_dir(directory).map_err(|error| system_reason(&error))?;
+    let around = Arc::new(Around {
+        node: Arc::downgrade(node),
+        place: Mutex::default(),
+    });
+    let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
+    let checkpointer = Checkpointer::new(Setup {
+        store: Arc::clone(&node.core.store),
+        disk: Arc::clone(disk),
+        directory: directory.to_owned(),
+        clock: Arc::clone(&node.core.clock),
+        lineage: Lineage::default(),
+        background: Arc::clone(&node.work.background),
+        writers: writers_for(available_cores()),
+        surroundings,
+    });
+    let limit = node
+        .core
+        .config
+        .current()
+        .durability
+        .checkpoint_buffer_bytes_max;
+    checkpointer.set_buffer_limit(limit);
+    let mut handle = node.core.store.handle();
+    let outcome = checkpointer.make_now(&mut handle, Why::Imported);
+    let outcome = outcome.map_err(|_| "the server stops".to_owned())?;
+    let manifest = outcome.result.map_err(|failure| failure.to_string())?;
+    let place = lock(&around.place).take();
+    let place = place.ok_or_else(|| "the log could not be counted".to_owned())?;
+    Ok(Arc::new(Source {
+        disk: Arc::clone(disk),
+        directory: directory.to_owned(),
+        manifest,
+        place,
+        log: Arc::clone(log),
+    }))
+}
+
+/// Removes the files of a source. What cannot be removed an operator finds by its name.
+fn remove(directory: &Path) {
+    let _left: io::Result<()> = std::fs::remove_dir_all(directory);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

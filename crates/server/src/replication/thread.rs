@@ -1,0 +1,231 @@
+//! The thread "follow": carries out orders one after the other. It is there from the first order on.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::random::Prng;
+
+use super::failover::{Failover, Verdict};
+use super::following::{Authority, Ended, Following, Link};
+use super::history::History;
+use super::replicas::ReplicaState;
+use super::role::{self, Event, Role};
+use super::{Order, Replication, Standing, log_end, own_link, redis_link};
+use crate::config::system_reason;
+use crate::node::Node;
+
+/// The first pause between two connections; each is twice as long as the one before, ...
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// ... up to this.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What the primary speaks, as far as is known.
+#[derive(Clone, Copy)]
+enum Speaks {
+    Redis,
+    OwnLink(u16),
+}
+
+impl Replication {
+    /// Lets the thread see to the order that was left, and makes it if there is none.
+    #[allow(clippy::disallowed_methods, reason = "the one thread that follows")]
+    pub(super) fn wake_thread(&self, mut standing: MutexGuard<'_, Standing>, node: &Node) {
+        let Some(own) = self.node.get().and_then(std::sync::Weak::upgrade) else {
+            return;
+        };
+        if !standing.has_thread {
+            let thread = std::thread::Builder::new().name("follow".into());
+            match thread.spawn(move || own.replication.carry_out(&own)) {
+                Ok(_detached) => standing.has_thread = true,
+                Err(error) => node.core.log.warning(format_args!(
+                    "There is no thread to follow another server: {}",
+                    system_reason(&error)
+                )),
+            }
+        }
+        drop(standing);
+        self.ordered.notify_all();
+    }
+
+    fn next_order(&self) -> Order {
+        let mut standing = self.standing();
+        loop {
+            if let Some(order) = standing.order.take() {
+                return order;
+            }
+            let waited = self.ordered.wait(standing);
+            standing = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn carry_out(&self, node: &Arc<Node>) {
+        loop {
+            match self.next_order() {
+                Order::Follow(following) => {
+                    wait_for_writers(node);
+                    self.run(&following);
+                    following.show_client(None);
+                }
+                Order::TakeOver => self.finish_taking_over(node),
+                Order::FailOver(failover) => self.run_failover(node, &failover),
+                Order::Stop => return,
+            }
+        }
+    }
+
+    /// Follows until another order is there.
+    fn run(&self, following: &Following) {
+        let Some(node) = following.node() else { return };
+        let mut speaks = Speaks::Redis;
+        let mut pause = PAUSE_MIN;
+        while !following.is_stopping() && !node.is_stopping() {
+            following.set_is_stream(matches!(speaks, Speaks::Redis));
+            let ended = match speaks {
+                Speaks::Redis => redis_link::follow(following),
+                Speaks::OwnLink(port) => own_link::follow(following, port),
+            };
+            following.forget_stop();
+            let was_connected = following.link() == Link::Connected;
+            if following.link() != Link::Refused {
+                following.set_link(Link::Connect);
+            }
+            match ended {
+                Ended::OwnLink(port) => {
+                    speaks = Speaks::OwnLink(port);
+                    continue;
+                }
+                // The port may have changed, or the server: it is asked again.
+                Ended::NoOwnLink | Ended::Again => speaks = Speaks::Redis,
+                Ended::Refused => pause = PAUSE_MAX,
+            }
+            pause = if was_connected {
+                PAUSE_MIN
+            } else {
+                (pause * 2).min(PAUSE_MAX)
+            };
+            if !following.pause(pause) {
+                break;
+            }
+        }
+    }
+
+    /// Becomes a primary: nothing of another one is applied any more.
+    fn finish_taking_over(&self, node: &Arc<Node>) {
+        if self.role() != Role::TakingOver {
+            return;
+        }
+        let followed = self.following();
+        let followed = followed.and_then(|following| following.stream_offset());
+        let followed = followed.filter(|_| !node.core.env.followed.is_broken());
+        self.begin_term(node, followed);
+        if let Some(offset) = followed {
+            // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
+            // primary may be here already, and waits for the answer to its PSYNC.
+            self.replicas
+                .stop(|one| one.state() != ReplicaState::Handshake);
+            if let Err(reason) = self.stream.begin_at(node, offset) {
+                node.core.log.warning(format_args!(
+                    "Replicas of the former primary will need a full sync: {reason}"
+                ));
+                self.set_history(History::new(&mut Prng::from_os()));
+            }
+        }
+        redis_link::end_following(node);
+        let mut standing = self.standing();
+        // Somebody may have changed his mind.
+        let Ok(role) = role::next(self.role(), Event::TookOver) else {
+            return;
+        };
+        standing.following = None;
+        node.core.store.set_follower(false);
+        self.role.set(role);
+        drop(standing);
+        self.judge_replicas(node);
+        self.let_writes_go(node);
+    }
+
+    /// Hands the office over to a replica, or keeps it.
+    fn run_failover(&self, node: &Arc<Node>, failover: &Arc<Failover>) {
+        wait_for_writers(node);
+        // Nobody writes any more.
+        let end = log_end(node);
+        let verdict =
+            failover.wait_for_replica(&self.replicas, end, || node.core.clock.now_unix_ms());
+        let outcome = match verdict {
+            Verdict::Replica(primary) => {
+                node.core.log.notice(format_args!(
+                    "Failover target {}:{} is synced, failing over.",
+                    primary.host, primary.port
+                ));
+                let by = Authority {
+                    fails_over: true,
+                    ..Authority::default()
+                };
+                let now_unix_ms = node.core.clock.now_unix_ms();
+                let weak = Arc::downgrade(node);
+                let following = Arc::new(Following::new(weak, primary, by, now_unix_ms));
+                self.standing().following = Some(Arc::clone(&following));
+                let stop = Arc::clone(&following);
+                failover.abort_with(Box::new(move || stop.stop()));
+                self.run_until_handed_over(&following)
+                    .then_some(following)
+                    .ok_or("the replica did not take over")
+            }
+            Verdict::GivenUp(reason) => Err(reason),
+        };
+        let mut standing = self.standing();
+        standing.failover = None;
+        match outcome {
+            Ok(following) => {
+                // It goes on as any other.
+                if standing.order.is_none() {
+                    standing.order = Some(Order::Follow(following));
+                }
+            }
+            Err(reason) => {
+                standing.following = None;
+                drop(standing);
+                self.keep_office(node, reason);
+            }
+        }
+    }
+
+    /// Asks the replica to take over, until it has; whether it has.
+    fn run_until_handed_over(&self, following: &Arc<Following>) -> bool {
+        while !following.is_stopping() && self.role() == Role::FailingOver {
+            let ended = redis_link::follow(following);
+            following.forget_stop();
+            if self.role() != Role::FailingOver {
+                break;
+            }
+            let ended = match ended {
+                Ended::OwnLink(port) => own_link::follow(following, port),
+                other => other,
+            };
+            following.forget_stop();
+            let is_over = self.role() != Role::FailingOver;
+            if is_over || ended == Ended::Refused || !following.pause(PAUSE_MIN) {
+                break;
+            }
+        }
+        self.role() == Role::Following
+    }
+
+    fn keep_office(&self, node: &Node, reason: &str) {
+        node.core
+            .log
+            .notice(format_args!("Aborting failover: {reason}"));
+        let standing = self.standing();
+        if let Ok(role) = role::next(self.role(), Event::KeptOffice) {
+            self.role.set(role);
+        }
+        drop(standing);
+        self.let_writes_go(node);
+    }
+}
+
+/// Waits until no worker is in the middle of requests that it began to look at before: whatever it writes from now
+/// on it has been refused, or waits at the gate.
+fn wait_for_writers(node: &Node) {
+    node.core.store.handle().exclusive(|_| ());
+}

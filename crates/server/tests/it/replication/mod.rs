@@ -1,0 +1,111 @@
+//! Replication between processes: what a replica has, what it is told, and who is which.
+
+mod follow_redis;
+mod redis_replica;
+mod roles;
+mod stream;
+mod tools;
+
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::differential::{difference, full_state};
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder};
+
+/// So long something is waited for that should come soon: machines may be slow.
+const LONG: Duration = Duration::from_secs(120);
+
+/// The reply of a line of words.
+fn run(client: &mut Client, line: &str) -> Value {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    client.command(&words).unwrap()
+}
+
+/// The same where an error is a failure.
+fn must(client: &mut Client, line: &str) -> Value {
+    let reply = run(client, line);
+    assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+    reply
+}
+
+/// An error's text.
+fn error(client: &mut Client, line: &str) -> String {
+    match run(client, line) {
+        Value::Error(text) => String::from_utf8_lossy(&text).into_owned(),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// A field of INFO.
+fn field(client: &mut Client, name: &str) -> String {
+    let Value::Bulk(text) = run(client, "INFO all") else {
+        panic!("no INFO");
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut lines = text.lines();
+    let found = lines.find_map(|line| line.strip_prefix(&format!("{name}:")));
+    found.unwrap_or_default().to_owned()
+}
+
+/// Waits until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let patience = Patience::of(LONG);
+    while !is_so() {
+        assert!(patience.lasts(), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn iolite(args: &[&str]) -> Server {
+    let args = [&["--enable-debug-command", "yes", "--threads", "2"], args].concat();
+    ServerBuilder::iolite().tcp().args(&args).start().unwrap()
+}
+
+fn redis(args: &[&str]) -> Server {
+    let args = [&["--enable-debug-command", "yes", "--save", ""], args].concat();
+    ServerBuilder::oracle().tcp().args(&args).start().unwrap()
+}
+
+/// Makes one a replica of the other, and waits for the stream.
+fn follow(replica: &mut Client, primary: &Server) {
+    let port = primary.address().unwrap().port();
+    must(replica, &format!("REPLICAOF 127.0.0.1 {port}"));
+    until("the link is up", || {
+        field(replica, "master_link_status") == "up"
+    });
+}
+
+/// Waits until the replica is where its primary is, and both hold the same.
+fn settle(primary: &mut Client, replica: &mut Client) {
+    let mut seen = String::new();
+    until_or("both hold the same", &mut || {
+        let end = field(primary, "master_repl_offset");
+        let is_there = field(replica, "slave_repl_offset") == end;
+        let digests = [&mut *primary, &mut *replica].map(|client| run(client, "DEBUG DIGEST"));
+        let mut differ = None;
+        if digests[0] != digests[1] {
+            // Redis 7.0 spells scores otherwise in its digest: looked at one by one they are the same.
+            let [one, two] =
+                [&mut *primary, &mut *replica].map(|client| full_state(client).unwrap());
+            differ = difference(&one, &two);
+        }
+        // Nothing was added meanwhile.
+        let is_quiet = field(primary, "master_repl_offset") == end;
+        seen = format!("{end}, there: {is_there}, quiet: {is_quiet}, {differ:?}");
+        is_there && is_quiet && differ.is_none()
+    })
+    .unwrap_or_else(|what| panic!("{what}: {seen}"));
+}
+
+fn until_or(what: &str, is_so: &mut dyn FnMut() -> bool) -> Result<(), String> {
+    let patience = Patience::of(LONG);
+    while !is_so() {
+        if !patience.lasts() {
+            return Err(format!("never: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
