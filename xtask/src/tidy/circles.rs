@@ -23,7 +23,6 @@ const LARGEST: &[(&str, usize)] = &[
     ("engine", 38),
     ("protocol", 9),
     ("scripting", 15),
-    ("server", 20),
     ("store", 52),
     ("structures", 20),
     ("tool", 29),
