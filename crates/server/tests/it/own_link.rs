@@ -137,6 +137,8 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     fill(&mut client);
     replica.follow(&primary);
     primary.wait_for_replica(&replica);
+    let shown = primary.field("slave0");
+    assert!(shown.contains(",link=own,"), "{shown}");
     for line in [
         "MULTI",
         "SET one 1",
