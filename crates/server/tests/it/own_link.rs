@@ -240,6 +240,47 @@ fn a_replica_serves_replicas_of_its_own() {
     primary.wait_for_replica(&last);
 }
 
+/// A replica forgot this with the link, and went on from the end of its log without what it could not apply.
+#[test]
+fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back() {
+    let mut primary = Node::new(&[]);
+    let replica = Node::new(&["--databases", "2"]);
+    run(&mut primary.client(), "SET here 1");
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let mut client = primary.client();
+    run(&mut client, "SELECT 3");
+    run(&mut client, "SET elsewhere 1");
+    let asks = "A full sync is asked for";
+    let patience = Patience::of(Duration::from_secs(60));
+    while !replica.log().contains(asks) {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its links are at another port then: the replica begins to follow anew.
+    primary.kill();
+    primary.start(&[]);
+    let mut client = primary.client();
+    let patience = Patience::of(Duration::from_secs(60));
+    while primary
+        .log()
+        .matches("A replica is given checkpoint")
+        .count()
+        < 2
+    {
+        assert!(patience.lasts(), "{}", primary.log());
+        assert_ne!(replica.field("master_link_status"), "up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run(&mut client, "SELECT 3");
+    run(&mut client, "DEL elsewhere");
+    run(&mut client, "SELECT 0");
+    run(&mut client, "SET here 2");
+    // The checkpoint in force, or the log behind it, has what the replica cannot hold.
+    run(&mut client, "BGREWRITEAOF");
+    primary.wait_for_replica(&replica);
+}
+
 #[test]
 fn who_does_not_know_the_secret_gets_nothing() {
     let primary = Node::new(&["--cluster-secret", "one"]);
