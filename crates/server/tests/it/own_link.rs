@@ -257,6 +257,7 @@ fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back
         assert!(patience.lasts(), "{}", replica.log());
         std::thread::sleep(Duration::from_millis(20));
     }
+    replica.wait_for("master_link_status", "down");
     // Its links are at another port then: the replica begins to follow anew.
     primary.kill();
     primary.start(&[]);
@@ -296,4 +297,58 @@ fn who_does_not_know_the_secret_gets_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(0));
+}
+
+#[test]
+fn what_is_written_while_a_replica_is_given_everything_comes_too() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    crate::recovery::fill(&mut client, 0..1_000);
+    replica.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    let mut round = 0;
+    while replica.field("master_link_status") != "up" {
+        assert!(patience.lasts(), "{}", replica.log());
+        run(&mut client, &format!("SET while:{round} 1"));
+        run(&mut client, &format!("APPEND key:{} more", round % 1_000));
+        run(&mut client, &format!("DEL key:{}", 999 - round % 1_000));
+        round += 1;
+    }
+    primary.wait_for_replica(&replica);
+    // What it was given is on its own disk.
+    replica.kill();
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    replica.start(&["--replicaof", &of_primary]);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(!log.contains("A full sync begins"), "{log}");
+}
+
+#[test]
+fn who_comes_back_too_late_for_the_log_is_given_everything() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    replica.kill();
+    crate::recovery::fill(&mut client, 0..500);
+    run(&mut client, "DEL list");
+    run(&mut client, "BGREWRITEAOF");
+    let patience = Patience::of(Duration::from_secs(60));
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    loop {
+        assert!(patience.lasts(), "{}", primary.log());
+        replica.start(&["--replicaof", &of_primary]);
+        primary.wait_for_replica(&replica);
+        if replica.log().contains("A full sync begins") {
+            break;
+        }
+        // The log was still long enough.
+        replica.kill();
+        crate::recovery::fill(&mut client, 0..500);
+        run(&mut client, "BGREWRITEAOF");
+    }
+    run(&mut client, "SET afterwards 1");
+    primary.wait_for_replica(&replica);
 }
