@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::os_error::system_reason;
-use durability::log::{Log, Options, READ_BYTES_MAX, Read, frames};
+use durability::log::{Effect, Frame, Log, Options, READ_BYTES_MAX, Read, frames};
 
 use crate::recovery::Place;
 
@@ -94,31 +94,17 @@ pub fn suffix(
     let copy =
         Log::open(disk, clock, &path, from, options).map_err(|error| system_reason(&error))?;
     let mut follower = copy.follower(u64::MAX).ok_or("a log has other appenders")?;
+    let mut keys = Keys::default();
     let (mut cursor, mut bytes, mut at) = (log.cursor(), Vec::new(), from);
-    let (hasher, mut keys) = (RandomState::new(), HashSet::new());
     loop {
         match cursor.read(at, READ_BYTES_MAX, &mut bytes) {
             Read::Frames { end, .. } => {
                 // Pieces of a long frame are kept, and not looked into.
                 for frame in frames(at, &bytes) {
-                    let mut is_write = false;
-                    for effect in frame.effects() {
-                        is_write = true;
-                        if keys.len() < KEYS_MAX
-                            && let Some(key) = effect.parts.into_iter().nth(1)
-                        {
-                            keys.insert(hasher.hash_one((effect.database, key)));
-                        }
-                    }
-                    if is_write {
-                        kept.frames += 1;
-                        let first = kept.unix_ms.map_or(frame.unix_ms, |(first, _)| first);
-                        kept.unix_ms = Some((first, frame.unix_ms));
-                    }
+                    kept.note(&frame, &mut keys);
                 }
-                follower
-                    .append_frames(at, &bytes)
-                    .map_err(|error| error.to_string())?;
+                let appended = follower.append_frames(at, &bytes);
+                appended.map_err(|error| error.to_string())?;
                 copy.write_out(copy.tail())
                     .map_err(|fault| fault.to_string())?;
                 at = end;
@@ -129,13 +115,45 @@ pub fn suffix(
         }
     }
     copy.close().map_err(|fault| fault.to_string())?;
-    place
-        .disk
-        .sync_directory(&place.directory)
-        .map_err(|error| system_reason(&error))?;
-    kept.keys = keys.len() as u64;
+    let synced = place.disk.sync_directory(&place.directory);
+    synced.map_err(|error| system_reason(&error))?;
+    kept.keys = keys.seen.len() as u64;
     kept.path = Some(path);
     Ok(kept)
+}
+
+/// Keys that were met, by their sums: the keys of a gigabyte of log need not be in memory.
+#[derive(Default)]
+struct Keys {
+    hasher: RandomState,
+    seen: HashSet<u64>,
+}
+
+impl Keys {
+    fn note(&mut self, effect: &Effect<'_>) {
+        if self.seen.len() < KEYS_MAX
+            && let Some(key) = effect.parts.into_iter().nth(1)
+        {
+            let sum = self.hasher.hash_one((effect.database, key));
+            self.seen.insert(sum);
+        }
+    }
+}
+
+impl Suffix {
+    /// Counts a frame that is kept.
+    fn note(&mut self, frame: &Frame<'_>, keys: &mut Keys) {
+        let mut is_write = false;
+        for effect in frame.effects() {
+            is_write = true;
+            keys.note(&effect);
+        }
+        if is_write {
+            self.frames += 1;
+            let first = self.unix_ms.map_or(frame.unix_ms, |(first, _)| first);
+            self.unix_ms = Some((first, frame.unix_ms));
+        }
+    }
 }
 
 /// The first name that nothing has.

@@ -1,4 +1,7 @@
+//! What a Redis primary may say, in whatever pieces, and what the replica makes of it.
+
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,4 +1,7 @@
+//! What a Redis replica reads of a log: the bytes, their offsets, and that the pieces make no difference.
+
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
 use durability::log::Parts;
 use proptest::prelude::*;
 

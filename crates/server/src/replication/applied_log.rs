@@ -10,8 +10,11 @@
 //!  2. The checkpoint in force and the log behind it are always those of one history: a full sync replaces both at once
 //!     ([`persistence::replacement`]).
 //!  3. What a rewind takes back is in a file before it is gone.
+//!  4. A store that is not what checkpoint and log say is known as such ([`LogHome::is_store_broken`]), for as many links
+//!     as it takes until a full sync is in force.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::os_error::system_reason;
@@ -68,6 +71,9 @@ pub(crate) trait LogHome: Send + Sync {
 
     /// The history of the log.
     fn terms(&self) -> &Terms;
+
+    /// The store is not what checkpoint and log say: a step failed in the middle.
+    fn is_store_broken(&self) -> &AtomicBool;
 
     /// Does something with the server as commands see it.
     fn with_port(&self, act: &mut dyn FnMut(&mut dyn ServerPort));
@@ -209,6 +215,7 @@ impl<'h> AppliedLog<'h> {
                 "there are keys in database {database}, and only {databases} databases (directive databases)"
             ));
         }
+        self.set_broken(true);
         let applier = &mut self.applier;
         home.with_port(&mut |server| {
             applier.store().exclusive(|handle| {
@@ -235,7 +242,12 @@ impl<'h> AppliedLog<'h> {
             self.apply_log(log, false)
         });
         self.home.set_loading(None);
-        loaded
+        loaded.inspect(|()| self.set_broken(false))
+    }
+
+    fn set_broken(&self, is_broken: bool) {
+        let known = self.home.is_store_broken();
+        known.store(is_broken, Ordering::Release);
     }
 
     fn has_keys(&mut self) -> bool {
@@ -331,6 +343,7 @@ impl<'h> AppliedLog<'h> {
         self.generation = self.generation.max(manifest.generation);
         let known = terms::parse(lineage).unwrap_or_default();
         self.home.terms().begin(known, log.tail());
+        self.set_broken(false);
         self.follower().map(|_| ())
     }
 
@@ -363,14 +376,21 @@ impl ReplicaData for AppliedLog<'_> {
         let log = self.log();
         let lineage = self.home.terms().lineage();
         let start = lineage.last().map_or(0, |term| term.start);
+        let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
+        // Half of a full sync in the store is no data; what is on disk is.
+        let has_data = if is_broken {
+            !lineage.terms().is_empty()
+        } else {
+            self.has_keys()
+        };
         Attach {
             // A term that is not in the log any more begins at its end at most.
             end: log.appended.max(start),
             durable: log.durable.min(log.appended),
-            has_data: self.has_keys(),
+            has_data,
             lineage,
             may_discard: false,
-            is_damaged: self.follower.is_none(),
+            is_damaged: is_broken || self.follower.is_none(),
         }
     }
 
@@ -405,7 +425,8 @@ impl ReplicaData for AppliedLog<'_> {
 
     fn apply(&mut self) -> Result<(), String> {
         let log = Arc::clone(self.follower()?.log());
-        self.apply_log(&log, true)
+        let applied = self.apply_log(&log, true);
+        applied.inspect_err(|_| self.set_broken(true))
     }
 
     fn applied_unix_ms(&self) -> u64 {

@@ -67,6 +67,8 @@ pub(crate) struct OwnLinks {
     follows: AtomicBool,
     /// The highest generation that was met in frames of a primary.
     generation: AtomicU64,
+    /// See [`LogHome::is_store_broken`].
+    is_store_broken: AtomicBool,
 }
 
 impl OwnLinks {
@@ -213,6 +215,8 @@ impl OwnLinks {
             kept.log().take_back();
         }
         self.follows.store(false, Ordering::Release);
+        // Whatever the store has is this node's data from now on.
+        self.is_store_broken.store(false, Ordering::Release);
         if let Some(kept) = node.persistence() {
             // One of its own: what it was given is of another's generations.
             let _scheduled = kept.checkpointer.schedule(Why::Rewrite);
@@ -696,6 +700,10 @@ impl LogHome for AtReplica<'_> {
 
     fn terms(&self) -> &Terms {
         &self.node.replication.own.terms
+    }
+
+    fn is_store_broken(&self) -> &AtomicBool {
+        &self.node.replication.own.is_store_broken
     }
 
     fn with_port(&self, act: &mut dyn FnMut(&mut dyn ServerPort)) {

@@ -137,6 +137,8 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     fill(&mut client);
     replica.follow(&primary);
     primary.wait_for_replica(&replica);
+    let shown = primary.field("slave0");
+    assert!(shown.contains(",link=own,"), "{shown}");
     for line in [
         "MULTI",
         "SET one 1",
@@ -238,6 +240,48 @@ fn a_replica_serves_replicas_of_its_own() {
     primary.wait_for_replica(&last);
 }
 
+/// A replica forgot this with the link, and went on from the end of its log without what it could not apply.
+#[test]
+fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back() {
+    let mut primary = Node::new(&[]);
+    let replica = Node::new(&["--databases", "2"]);
+    run(&mut primary.client(), "SET here 1");
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let mut client = primary.client();
+    run(&mut client, "SELECT 3");
+    run(&mut client, "SET elsewhere 1");
+    let asks = "A full sync is asked for";
+    let patience = Patience::of(Duration::from_secs(60));
+    while !replica.log().contains(asks) {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    replica.wait_for("master_link_status", "down");
+    // Its links are at another port then: the replica begins to follow anew.
+    primary.kill();
+    primary.start(&[]);
+    let mut client = primary.client();
+    let patience = Patience::of(Duration::from_secs(60));
+    while primary
+        .log()
+        .matches("A replica is given checkpoint")
+        .count()
+        < 2
+    {
+        assert!(patience.lasts(), "{}", primary.log());
+        assert_ne!(replica.field("master_link_status"), "up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run(&mut client, "SELECT 3");
+    run(&mut client, "DEL elsewhere");
+    run(&mut client, "SELECT 0");
+    run(&mut client, "SET here 2");
+    // The checkpoint in force, or the log behind it, has what the replica cannot hold.
+    run(&mut client, "BGREWRITEAOF");
+    primary.wait_for_replica(&replica);
+}
+
 #[test]
 fn who_does_not_know_the_secret_gets_nothing() {
     let primary = Node::new(&["--cluster-secret", "one"]);
@@ -253,4 +297,58 @@ fn who_does_not_know_the_secret_gets_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(0));
+}
+
+#[test]
+fn what_is_written_while_a_replica_is_given_everything_comes_too() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    crate::recovery::fill(&mut client, 0..1_000);
+    replica.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    let mut round = 0;
+    while replica.field("master_link_status") != "up" {
+        assert!(patience.lasts(), "{}", replica.log());
+        run(&mut client, &format!("SET while:{round} 1"));
+        run(&mut client, &format!("APPEND key:{} more", round % 1_000));
+        run(&mut client, &format!("DEL key:{}", 999 - round % 1_000));
+        round += 1;
+    }
+    primary.wait_for_replica(&replica);
+    // What it was given is on its own disk.
+    replica.kill();
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    replica.start(&["--replicaof", &of_primary]);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(!log.contains("A full sync begins"), "{log}");
+}
+
+#[test]
+fn who_comes_back_too_late_for_the_log_is_given_everything() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    replica.kill();
+    crate::recovery::fill(&mut client, 0..500);
+    run(&mut client, "DEL list");
+    run(&mut client, "BGREWRITEAOF");
+    let patience = Patience::of(Duration::from_secs(60));
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    loop {
+        assert!(patience.lasts(), "{}", primary.log());
+        replica.start(&["--replicaof", &of_primary]);
+        primary.wait_for_replica(&replica);
+        if replica.log().contains("A full sync begins") {
+            break;
+        }
+        // The log was still long enough.
+        replica.kill();
+        crate::recovery::fill(&mut client, 0..500);
+        run(&mut client, "BGREWRITEAOF");
+    }
+    run(&mut client, "SET afterwards 1");
+    primary.wait_for_replica(&replica);
 }
