@@ -353,13 +353,6 @@ impl Following {
         self.is_stream.store(on, Ordering::Relaxed);
     }
 
-    /// Up to which offset a stream of commands was applied, if it follows one and has anything of it.
-    pub(super) fn stream_offset(&self) -> Option<u64> {
-        let (_, applied) = self.offsets();
-        let applied = u64::try_from(applied).ok().filter(|applied| *applied > 0);
-        applied.filter(|_| self.is_stream.load(Ordering::Relaxed))
-    }
-
     /// How far this node is behind the primary's end, in bytes and in time.
     pub fn note_lag(&self, bytes: u64, ms: u64) {
         self.progress.lag_bytes.store(bytes, Ordering::Relaxed);

@@ -114,9 +114,12 @@ impl Replication {
         if self.role() != Role::TakingOver {
             return;
         }
-        let followed = self.following();
-        let followed = followed.and_then(|following| following.stream_offset());
-        let followed = followed.filter(|_| !node.env.followed.is_broken());
+        // The stream that was followed may have had no byte yet.
+        let id = self.history().id;
+        let followed = node.env.followed.get();
+        let followed = followed
+            .filter(|source| source.id == id.as_str().as_bytes())
+            .map(|source| source.offset);
         self.begin_term(node, followed);
         if let Some(offset) = followed {
             // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
