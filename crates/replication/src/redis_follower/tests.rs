@@ -1,3 +1,5 @@
+//! Primaries that say what they should, and those that do not.
+
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Streams from all kinds of frames, for all kinds of peers.
+
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 use durability::log::Parts;
 use proptest::prelude::*;

@@ -110,8 +110,6 @@ pub struct Following {
     node: Weak<Node>,
     primary: Primary,
     forces: bool,
-    /// What it follows is a stream of commands, with offsets of its own.
-    is_stream: AtomicBool,
     fails_over: AtomicBool,
     may_discard: AtomicBool,
     progress: Progress,
@@ -140,7 +138,6 @@ impl Following {
             node,
             primary,
             forces: by.forces,
-            is_stream: AtomicBool::new(false),
             fails_over: AtomicBool::new(by.fails_over),
             may_discard: AtomicBool::new(by.may_discard),
             progress: Progress {
@@ -346,11 +343,6 @@ impl Following {
         } = &self.progress;
         let read = read_offset.load(Ordering::Relaxed);
         (read, applied_offset.load(Ordering::Relaxed))
-    }
-
-    /// Says whether it follows a stream of commands; otherwise offsets are sequences of the log.
-    pub(super) fn set_is_stream(&self, on: bool) {
-        self.is_stream.store(on, Ordering::Relaxed);
     }
 
     /// How far this node is behind the primary's end, in bytes and in time.

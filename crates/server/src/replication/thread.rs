@@ -79,7 +79,6 @@ impl Replication {
         let mut speaks = Speaks::Redis;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
-            following.set_is_stream(matches!(speaks, Speaks::Redis));
             let ended = match speaks {
                 Speaks::Redis => redis_link::follow(following),
                 Speaks::OwnLink(port) => own_link::follow(following, port),

@@ -199,7 +199,7 @@ impl<'f> Applier<'f> {
     }
 
     /// Hands to the kernel what was appended to the log. Waits while that is not possible.
-    pub(super) fn write_out(&mut self) -> Result<(), Stop> {
+    pub(super) fn write_out(&self) -> Result<(), Stop> {
         let Some(log) = self.node.log_in_use.get() else {
             return Ok(());
         };

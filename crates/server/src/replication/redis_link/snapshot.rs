@@ -23,9 +23,8 @@ pub(super) fn take(
     applier: &mut Applier<'_>,
 ) -> Result<(), Lost> {
     let mut none = Vec::new();
-    let total = match connection.next_step(&mut none)? {
-        Step::SnapshotBegins(bytes) => bytes,
-        _ => return Err(Lost::Broken("there is no snapshot".to_owned())),
+    let Step::SnapshotBegins(total) = connection.next_step(&mut none)? else {
+        return Err(Lost::Broken("there is no snapshot".to_owned()));
     };
     let mut source = Source {
         connection,
