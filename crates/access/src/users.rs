@@ -172,38 +172,45 @@ impl Users {
         self.known().remove(name)
     }
 
-    /// Has these users and the default one, and no others; those that are gone are told, and so are
-    /// users that are others now by the same name. `default` is what the default user is unless they
-    /// say it.
+    /// Whether a user is among them, and not another one by the same name.
+    #[must_use]
+    pub fn has(&self, user: &Arc<User>) -> bool {
+        let known = self.known();
+        known
+            .get(user.name())
+            .is_some_and(|other| Arc::ptr_eq(other, user))
+    }
+
+    /// Has these users and the default one, and no others; what became of those that there were is told. A user
+    /// whose name stays is the same one with other rules. `default` is what the default user is unless they say
+    /// it.
     pub fn replace(&self, users: Vec<(Vec<u8>, Rules)>, mut default: Rules) -> Vec<Change> {
         let mut known = self.known();
-        let mut new = BTreeMap::new();
+        let before = std::mem::take(&mut *known);
+        let told = before.into_values().map(|user| Change {
+            before: Some(user.rules()),
+            user,
+        });
+        let told: Vec<Change> = told.collect();
         for (name, rules) in users {
             if name == DEFAULT {
                 default = rules;
-            } else {
-                let user = Arc::new(User::new(&name, rules));
-                new.insert(name.into_boxed_slice(), user);
+                continue;
             }
-        }
-        let gone = std::mem::take(&mut *known);
-        let before = self.default.rules();
-        self.default.set(default);
-        new.insert(DEFAULT.into(), Arc::clone(&self.default));
-        *known = new;
-        let changed = gone.into_values().map(|user| {
-            let is_default = user.name() == DEFAULT;
-            let before = if is_default {
-                Arc::clone(&before)
-            } else {
-                user.rules()
+            // They are in the order of their names.
+            let kept = told.binary_search_by(|change| change.user.name().cmp(&name));
+            let user = match kept.ok().and_then(|at| told.get(at)) {
+                Some(change) => {
+                    change.user.set(rules);
+                    Arc::clone(&change.user)
+                }
+                None => Arc::new(User::new(&name, rules)),
             };
-            Change {
-                user,
-                before: Some(before),
-            }
-        });
-        changed.collect()
+            known.insert(name.into_boxed_slice(), user);
+        }
+        self.default.set(default);
+        known.insert(DEFAULT.into(), Arc::clone(&self.default));
+        told
     }
 
     /// Has the default user ask for this password, or for none (`requirepass`).
@@ -278,9 +285,14 @@ mod tests {
         set(&users, "old", "on &a").unwrap();
         let old = users.find(b"old").unwrap();
         let new = Rules::new(users.defaults());
+        set(&users, "gone", "on").unwrap();
         let changed = users.replace(vec![(b"old".to_vec(), new)], Rules::unrestricted());
-        assert_eq!(changed.len(), 2);
-        assert!(!Arc::ptr_eq(&users.find(b"old").unwrap(), &old));
+        assert_eq!(changed.len(), 3);
+        assert!(users.has(&old) && !old.rules().is_on());
+        let lost = changed.iter().filter(|change| change.loses_channels());
+        assert_eq!(lost.count(), 1);
+        let gone = changed.iter().find(|change| !users.has(&change.user));
+        assert_eq!(gone.unwrap().user.name(), b"gone");
         assert!(!users.must_log_in());
         users.set_defaults(Defaults { all_channels: true });
         let text = set(&users, "b", "on").unwrap().user.rules().text();

@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod families;
-pub mod keys;
 
 mod chance;
 mod help;

@@ -10,6 +10,7 @@ use store::{DatabaseId, Handle, Key};
 use crate::engine::Ledger;
 use crate::error::CommandError;
 use crate::key_places as places;
+use crate::keys::KeyList;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::{ClientRecord, Session};
@@ -105,6 +106,30 @@ impl Context<'_> {
             None => self.store.hash(bytes),
         };
         Key::with_hash(bytes, hash, self.session.database)
+    }
+
+    /// Keys of the session's database, whose records are on their way into the cache, as far as
+    /// [`KeyList::look_ahead`] says.
+    pub fn keys<'k>(&self, names: impl Iterator<Item = &'k [u8]>) -> KeyList<'k> {
+        let database = self.session.database;
+        let ahead = self.store.lookahead(database);
+        let mut planned = 0;
+        let keys = names.map(|bytes| {
+            let hash = match self.plan.hash_of(bytes) {
+                Some(hash) => {
+                    planned += 1;
+                    hash
+                }
+                None => {
+                    let hash = ahead.hash(bytes);
+                    ahead.bucket(hash);
+                    hash
+                }
+            };
+            Key::with_hash(bytes, hash, database)
+        });
+        let keys: KeyList<'k> = keys.collect();
+        keys.planned(planned, self.store)
     }
 
     /// Notes the keys that a request reads, if its client wants to hear of their changes.

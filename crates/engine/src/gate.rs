@@ -51,7 +51,7 @@ impl Gate {
         self.0.load(Ordering::Acquire) & ROLE_CHANGES != 0
     }
 
-    /// Says so. Who waits is to be resumed behind its end.
+    /// Says so. Who waits is to be resumed after its end.
     pub fn set_changes_role(&self, on: bool) {
         if on {
             self.0.fetch_or(ROLE_CHANGES, Ordering::SeqCst);

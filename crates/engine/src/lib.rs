@@ -20,6 +20,7 @@ pub mod error;
 pub mod histogram;
 pub mod identity;
 pub mod key_places;
+pub mod keys;
 pub mod observer;
 pub mod permission;
 pub mod port;
@@ -55,14 +56,13 @@ pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
     AllocatorMemory, ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition,
-    NO_USERS_FILE, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, ServerPort, ShutdownRequest,
+    NO_USERS_FILE, Published, ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart,
+    SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 pub use push::Push;
 pub use refusals::Refusals;
 pub use replication::{
-    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, ReplicationPort, RoleReport,
-    SyncRequest,
+    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
 pub use scripts::Scripts;
 pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};

@@ -9,9 +9,9 @@ use protocol::Reply;
 use store::{Handle, Key};
 
 use crate::error::CommandError;
+use crate::port::ReplicationPort;
 use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
 use crate::push::Push;
-use crate::replication::ReplicationPort;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;

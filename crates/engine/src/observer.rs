@@ -8,6 +8,7 @@
 
 mod audit;
 mod big_keys;
+mod browsers;
 mod events;
 mod hot_keys;
 mod log;
@@ -18,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use audit::{Audit, AuditFilter, AuditSink};
 pub use big_keys::{BigKey, BigKeys};
+pub use browsers::Browsers;
 pub use events::{Event, Events, Sample, Series};
 pub use hot_keys::{HotKey, HotKeyReport, HotKeys, REQUESTS_PER_SAMPLE};
 pub use log::{Entry, Log, Shown};
@@ -111,6 +113,8 @@ pub struct Observer {
     pub hot_keys: HotKeys,
     /// Which keys take most memory.
     pub big_keys: BigKeys,
+    /// Who spoke HTTP.
+    pub browsers: Browsers,
 }
 
 impl Default for Observer {
@@ -129,6 +133,7 @@ impl Default for Observer {
             audit: Audit::default(),
             hot_keys: HotKeys::default(),
             big_keys: BigKeys::default(),
+            browsers: Browsers::default(),
         };
         observer.set_thresholds(&Thresholds::default());
         observer

@@ -12,10 +12,11 @@ use store::{Handle, Key};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
-use crate::replication::ReplicationPort;
+use crate::replication::{Copies, FailoverOrder, Followed, ReplicaOf, RoleReport, SyncRequest};
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
+use crate::waiting::Waiter;
 
 /// What ACL LOAD and ACL SAVE answer where users are in no file of their own.
 pub const NO_USERS_FILE: CommandError = CommandError::fixed(
@@ -248,6 +249,80 @@ pub trait ServerPort: ReplicationPort {
     /// MEMORY PURGE.
     fn purge_memory(&mut self, store: &mut Handle);
 }
+
+/// The server's replication, seen from a command. Without any it answers as a primary without replicas.
+pub trait ReplicationPort {
+    /// Which part the server has (ROLE).
+    fn role(&mut self) -> RoleReport {
+        RoleReport::default()
+    }
+
+    /// Whether it follows another server, or is about to.
+    fn is_replica(&self) -> bool {
+        false
+    }
+
+    /// REPLICAOF: follows another server from now on, or none. Waits for nothing: writes wait until it is so.
+    ///
+    /// # Errors
+    /// What the client is to read; nothing has changed.
+    fn replica_of(
+        &mut self,
+        session: &Session,
+        order: &ReplicaOf,
+    ) -> Result<Followed, CommandError> {
+        let _ = session;
+        match order {
+            ReplicaOf::NoOne => Ok(Followed::Changed),
+            ReplicaOf::Primary { .. } => {
+                Err(CommandError::fixed("ERR not allowed without a server"))
+            }
+        }
+    }
+
+    /// FAILOVER: begins to hand the office over to a replica, or gives that up. Waits for nothing.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn fail_over(&mut self, order: &FailoverOrder) -> Result<(), CommandError> {
+        match order {
+            FailoverOrder::Abort => Err(NO_FAILOVER),
+            FailoverOrder::Begin { .. } => Err(CommandError::fixed(
+                "ERR FAILOVER requires connected replicas.",
+            )),
+        }
+    }
+
+    /// Whether the session's connection may be given the stream now: everything that can be said before it is
+    /// handed over.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
+        let _ = (session, request);
+        Err(CommandError::fixed("ERR not allowed without a server"))
+    }
+
+    /// The port of the own link, and this node's name, for a replica that can use it; `None` where there is none.
+    fn own_link(&mut self) -> Option<(u16, String)> {
+        None
+    }
+
+    /// How many replicas have the log up to a sequence.
+    fn copies(&self, sequence: u64) -> Copies {
+        let _ = sequence;
+        Copies::default()
+    }
+
+    /// Has a request that waits for replicas answered when they have what it waits for. They are asked to say so
+    /// soon.
+    fn await_copies(&mut self, waiter: &Arc<Waiter>) {
+        let _ = waiter;
+    }
+}
+
+/// What FAILOVER ABORT answers when there is none.
+pub const NO_FAILOVER: CommandError = CommandError::fixed("ERR No failover in progress.");
 
 /// How much a line of the server's log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

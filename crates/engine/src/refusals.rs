@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CommandError, CommandResult};
 use crate::session::Session;
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, InTransaction};
 
 /// Which commands are refused.
 #[derive(Debug)]
@@ -202,13 +202,14 @@ impl Refusals {
         }
         let shut = self.kinds.load(Ordering::Acquire);
         let queue = match &session.transaction {
-            Some(transaction) if spec.name == "EXEC" => transaction.queue(),
+            Some(transaction) if spec.in_transaction == InTransaction::Runs => transaction.queue(),
             _ => &[],
         };
         let queued = queue.iter().map(|queued| queued.spec);
         let mut specs = std::iter::once(spec).chain(queued);
-        // PING, too: whoever watches over the server with it is to see that something is wrong.
-        let is_write = |spec: &CommandSpec| spec.flags.has(Flags::WRITE) || spec.name == "PING";
+        // Whoever watches over the server is to see that something is wrong.
+        let is_write =
+            |spec: &CommandSpec| spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::PROBES);
         let runs_when_busy = spec.flags.has(Flags::ALLOW_BUSY) || session.in_script;
         if shut & BUSY != 0 && !runs_when_busy {
             let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,88 +1,5 @@
-//! What commands need of the server's replication, and what a connection says of itself before it is given the
-//! stream.
-//!
-//! The server decides; here is only what clients ask for and are told. A server without replication answers as a
-//! primary without replicas.
-
-use std::sync::Arc;
-
-use crate::error::CommandError;
-use crate::session::Session;
-use crate::waiting::Waiter;
-
-/// The server's replication, seen from a command.
-pub trait ReplicationPort {
-    /// Which part the server has (ROLE).
-    fn role(&mut self) -> RoleReport {
-        RoleReport::default()
-    }
-
-    /// Whether it follows another server, or is about to.
-    fn is_replica(&self) -> bool {
-        false
-    }
-
-    /// REPLICAOF: follows another server from now on, or none. Waits for nothing: writes wait until it is so.
-    ///
-    /// # Errors
-    /// What the client is to read; nothing has changed.
-    fn replica_of(
-        &mut self,
-        session: &Session,
-        order: &ReplicaOf,
-    ) -> Result<Followed, CommandError> {
-        let _ = session;
-        match order {
-            ReplicaOf::NoOne => Ok(Followed::Changed),
-            ReplicaOf::Primary { .. } => {
-                Err(CommandError::fixed("ERR not allowed without a server"))
-            }
-        }
-    }
-
-    /// FAILOVER: begins to hand the office over to a replica, or gives that up. Waits for nothing.
-    ///
-    /// # Errors
-    /// What the client is to read.
-    fn fail_over(&mut self, order: &FailoverOrder) -> Result<(), CommandError> {
-        match order {
-            FailoverOrder::Abort => Err(NO_FAILOVER),
-            FailoverOrder::Begin { .. } => Err(CommandError::fixed(
-                "ERR FAILOVER requires connected replicas.",
-            )),
-        }
-    }
-
-    /// Whether the session's connection may be given the stream now: everything that can be said before it is
-    /// handed over.
-    ///
-    /// # Errors
-    /// What the client is to read.
-    fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
-        let _ = (session, request);
-        Err(CommandError::fixed("ERR not allowed without a server"))
-    }
-
-    /// The port of the own link, and this node's name, for a replica that can use it; `None` where there is none.
-    fn own_link(&mut self) -> Option<(u16, String)> {
-        None
-    }
-
-    /// How many replicas have the log up to a sequence.
-    fn copies(&self, sequence: u64) -> Copies {
-        let _ = sequence;
-        Copies::default()
-    }
-
-    /// Has a request that waits for replicas answered when they have what it waits for. They are asked to say so
-    /// soon.
-    fn await_copies(&mut self, waiter: &Arc<Waiter>) {
-        let _ = waiter;
-    }
-}
-
-/// What FAILOVER ABORT answers when there is none.
-pub const NO_FAILOVER: CommandError = CommandError::fixed("ERR No failover in progress.");
+//! What clients ask of the server's replication and are told, and what a connection says of itself before it is given
+//! the stream. The server decides.
 
 /// How many replicas have something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +107,7 @@ pub struct ReplicaHello {
 pub struct SyncRequest {
     /// The history that it has, and the offset that it wants next; `None` for everything (`?`, SYNC).
     pub from: Option<(Vec<u8>, i64)>,
-    /// It came as SYNC: there is no line before the data, and no acknowledgement behind it.
+    /// It came as SYNC: there is no line before the data, and no acknowledgement after it.
     pub is_old: bool,
     /// The end of a failover: whoever is asked takes over.
     pub takes_over: bool,

@@ -37,7 +37,7 @@ use history::History;
 
 use crate::error::CommandError;
 use crate::settings::Settings;
-use crate::spec::CommandSpec;
+use crate::spec::{CommandSpec, Runs};
 
 /// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
 const EVALUATED_MAX: usize = 500;
@@ -75,6 +75,8 @@ pub struct Scripts {
     pub libraries: Libraries,
     /// Scripts may run what is not for scripts.
     runs_all: AtomicBool,
+    /// Bytes that the machines of all threads have.
+    machine_bytes: AtomicU64,
 }
 
 /// A script.
@@ -92,17 +94,17 @@ pub struct Script {
 pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
     let scripts = &settings.scripts;
     let said = request.arg(1).unwrap_or_default();
-    let flags = match spec.name {
-        "EVAL" => machine::flags_of(said).ok().flatten(),
-        "EVALSHA" => {
+    let flags = match spec.runs {
+        Some(Runs::Script) => machine::flags_of(said).ok().flatten(),
+        Some(Runs::Digest) => {
             let known = scripts.named(said);
             known.and_then(|script| machine::flags_of(&script.source).ok().flatten())
         }
-        "FCALL" => {
+        Some(Runs::Function) => {
             let library = scripts.libraries.of_function(said);
             library.and_then(|library| library.flags_of(said))
         }
-        _ => None,
+        None => None,
     };
     flags.is_some_and(|flags| flags.no_writes)
 }
@@ -240,6 +242,24 @@ impl Scripts {
     pub fn counts(&self) -> (usize, usize) {
         let cache = self.cache();
         (cache.scripts.len(), cache.bytes)
+    }
+
+    /// Bytes that the machines of all threads have in memory, as they were told last.
+    #[must_use]
+    pub fn machine_bytes(&self) -> u64 {
+        self.machine_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts more bytes of a machine, or fewer: the sum wraps.
+    fn count_machine(&self, more: u64) {
+        self.machine_bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Bytes of the sources of all libraries of functions.
+    #[must_use]
+    pub fn libraries_bytes(&self) -> u64 {
+        let state = self.libraries.now();
+        state.libraries().map(|one| one.source.len() as u64).sum()
     }
 
     /// Scripts forgotten to make room for others.

@@ -62,7 +62,7 @@ macro_rules! flag_set {
 
             /// Both sets together.
             #[must_use]
-            pub const fn and(self, other: Self) -> Self {
+            pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
@@ -127,6 +127,17 @@ flag_set! {
         MAY_REPLICATE = 18, "";
         /// Runs for a client of RESP2 that is subscribed to something, as what is about subscriptions does.
         FOR_SUBSCRIBERS = 20, "";
+        /// What comes after it in a transaction is about the database whose number is its argument.
+        SELECTS_DATABASE = 21, "";
+        /// Comes to keys that its arguments do not name, though it says neither that it reads nor that it writes.
+        REACHES_ANY_KEY = 22, "";
+        /// Has the store alone, however quick it is.
+        HAS_STORE_ALONE = 23, "";
+        /// Asks whether the server is well: it is refused when nothing can be written, and waits for a script that
+        /// takes too long, so that whoever watches over the server sees it.
+        PROBES = 24, "";
+        /// What the client said of the tracking of its next command (CLIENT CACHING) holds on after it.
+        KEEPS_TRACKING = 25, "";
     }
 }
 
@@ -325,6 +336,48 @@ impl Group {
     }
 }
 
+/// What a command does where its client has begun a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTransaction {
+    /// It waits for EXEC.
+    Queued,
+    /// It begins one, and so runs at once.
+    Begins,
+    /// It runs at once, whether there is memory or not.
+    AtOnce,
+    /// It runs at once where there is memory: WATCH, which refuses.
+    Refuses,
+    /// It ends the transaction and runs what was queued, also where there is none.
+    Runs,
+}
+
+/// What names the script or function that a command runs: its first argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// The script itself.
+    Script,
+    /// The digest of a script.
+    Digest,
+    /// The name of a function.
+    Function,
+}
+
+/// What a command is to one that runs it on a condition about the value (EXECIFMATCH and its kin).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCondition {
+    /// It answers nothing when it does not run.
+    Plain,
+    /// It makes its key hold a string, and gives the one there is when it does not run.
+    Stores,
+    /// It counts what it deletes.
+    Deletes,
+    /// It changes a deadline and no value.
+    ChangesDeadline,
+}
+
+/// Which arguments of a request name a key in another database: the key's and the number's.
+pub type OtherDatabases = fn(&Request<'_>) -> Vec<(usize, usize)>;
+
 /// That the use of a command is discouraged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deprecation {
@@ -355,6 +408,18 @@ pub struct CommandSpec {
     pub sets_with: u16,
     /// For keys at [`Begin::Unknown`]: those that one request names, by their arguments' indexes.
     pub keys_of: Option<KeyFinder>,
+    /// For what goes to other databases than the client's.
+    pub other_databases: Option<OtherDatabases>,
+    /// For what follows elements of values to further keys: whether one request does.
+    pub looks_up: Option<fn(&Request<'_>) -> bool>,
+    /// Which arguments nobody else may see: names and passwords.
+    pub secrets: Option<fn(&Request<'_>, usize) -> bool>,
+    /// What it does in a transaction.
+    pub in_transaction: InTransaction,
+    /// The script or function that it runs, if it runs one.
+    pub runs: Option<Runs>,
+    /// What it is where it runs on a condition.
+    pub on_condition: OnCondition,
     /// Which arguments are channels to send to or to hear.
     pub channels: Channels,
     /// Family.
@@ -409,6 +474,12 @@ impl CommandSpec {
         element: None,
         sets_with: 0,
         keys_of: None,
+        other_databases: None,
+        looks_up: None,
+        secrets: None,
+        in_transaction: InTransaction::Queued,
+        runs: None,
+        on_condition: OnCondition::Plain,
         channels: Channels::None,
         group: Group::Generic,
         categories: &[],
@@ -430,7 +501,7 @@ impl CommandSpec {
         Self {
             name: "HELP",
             arity: Arity::Exactly(2),
-            flags: Flags::LOADING.and(Flags::STALE),
+            flags: Flags::LOADING.with(Flags::STALE),
             group,
             since,
             summary: "Lists the subcommands.",

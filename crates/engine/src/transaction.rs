@@ -146,7 +146,7 @@ impl Transaction {
         request: Request<'_>,
         (index, spec, first): (CommandIndex, &'static CommandSpec, usize),
     ) {
-        self.flags = self.flags.and(spec.flags);
+        self.flags = self.flags.with(spec.flags);
         self.is_about_data &= spec.group.is_data();
         self.has_scripts |= spec.group == Group::Scripting;
         self.arguments_count += request.len();
@@ -172,7 +172,7 @@ impl Transaction {
         let mut keys: Vec<Key<'t>> = watches.into_iter().flat_map(Watches::keys).collect();
         for queued in &self.queue {
             let (spec, request) = (queued.spec, queued.request());
-            if spec.name == "SELECT" {
+            if spec.flags.has(Flags::SELECTS_DATABASE) {
                 database = database_at(store, &request, 1).unwrap_or(database);
             } else if !add_keys(&mut keys, table, store, database, spec, &request) {
                 return Reach::Everything;
@@ -213,7 +213,7 @@ pub(crate) fn add_keys<'t>(
     if spec.keys.is_empty() {
         return !may_reach_any_key(spec);
     }
-    if looks_up(spec, request) {
+    if spec.looks_up.is_some_and(|looks_up| looks_up(request)) {
         return false;
     }
     let Some(found) = places::of(table, spec, request) else {
@@ -221,23 +221,12 @@ pub(crate) fn add_keys<'t>(
     };
     let named = found.iter().filter_map(|(at, _)| request.arg(*at));
     keys.extend(named.map(|name| store.key(database, name)));
-    // What goes to another database; the last DB counts.
-    let (name_at, from, word) = match spec.name {
-        "MOVE" => (1, 1, None),
-        "COPY" => (2, 3, Some("DB")),
-        _ => return true,
-    };
-    let Some(name) = request.arg(name_at) else {
-        return true;
-    };
-    for at in from..request.len() {
-        let is_before = word.is_none_or(|word| is_word(request, at, word));
-        if let Some(other) = database_at(store, request, at + 1)
-            && is_before
-        {
-            keys.push(store.key(other, name));
-        }
-    }
+    let elsewhere = spec.other_databases.map(|of| of(request));
+    let elsewhere = elsewhere.unwrap_or_default().into_iter();
+    keys.extend(elsewhere.filter_map(|(name_at, database_at)| {
+        let database = self::database_at(store, request, database_at)?;
+        Some(store.key(database, request.arg(name_at)?))
+    }));
     true
 }
 
@@ -252,7 +241,7 @@ pub(crate) fn only_key<'t>(
         return None;
     };
     let is_one = matches!(keys.find, Find::Range { last: 0, .. }) && spec.keys_of.is_none();
-    if !is_one || matches!(spec.name, "MOVE" | "COPY" | "SORT" | "SORT_RO") {
+    if !is_one || spec.other_databases.is_some() || spec.looks_up.is_some() {
         return None;
     }
     match keys.begin {
@@ -263,20 +252,8 @@ pub(crate) fn only_key<'t>(
 
 /// Whether a command that names no key may nevertheless come to some.
 pub(crate) fn may_reach_any_key(spec: &CommandSpec) -> bool {
-    spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY) || spec.name == "DEBUG"
-}
-
-/// Whether the elements of a value lead to further keys.
-fn looks_up(spec: &CommandSpec, request: &Request<'_>) -> bool {
-    let is_sort = matches!(spec.name, "SORT" | "SORT_RO");
-    let is_pattern = |at| is_word(request, at, "BY") || is_word(request, at, "GET");
-    is_sort && (2..request.len()).any(is_pattern)
-}
-
-/// Whether an argument is a word, in any case.
-fn is_word(request: &Request<'_>, at: usize, word: &str) -> bool {
-    let arg = request.arg(at);
-    arg.is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    let any = [Flags::WRITE, Flags::READONLY, Flags::REACHES_ANY_KEY];
+    any.iter().any(|flag| spec.flags.has(*flag))
 }
 
 /// The database whose number is an argument, if there is one.

@@ -10,7 +10,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::event_loop::is_passing;
 use crate::transport::{Carrier, Readiness, Source};
 use crate::waker::Waker;
 
@@ -69,7 +68,7 @@ impl Detached {
         let fd = match self.carrier.source() {
             Source::Fd(fd) => fd,
             Source::Software(readiness) => {
-                if !readiness.readable && !(wants_room && readiness.writable) {
+                if !(readiness.readable || wants_room && readiness.writable) {
                     std::thread::sleep(at_most.min(LOOK));
                 }
                 take(waker);
@@ -153,10 +152,18 @@ fn passing(polled: Result<usize, Errno>) -> io::Result<()> {
     }
 }
 
+/// Whether it can be tried again.
+fn is_passing(error: io::ErrorKind) -> bool {
+    matches!(
+        error,
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
 fn moved(moved: io::Result<usize>) -> io::Result<Option<usize>> {
     match moved {
         Ok(count) => Ok(Some(count)),
-        Err(error) if is_passing(&error) => Ok(None),
+        Err(error) if is_passing(error.kind()) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -29,7 +29,7 @@ fn main() {
     let calls: u32 = std::env::args()
         .nth(1)
         .map_or(1000, |text| text.parse().unwrap());
-    let mut machine = Machine::new(Limits::default()).unwrap();
+    let mut machine = Machine::new(Limits::default(), "7.4.2").unwrap();
     let program = machine
         .compile("name", b"return redis.call('get', KEYS[1])")
         .unwrap();

@@ -84,20 +84,21 @@ pub struct Function {
 }
 
 impl Machine {
-    /// A machine with all that scripts may use.
+    /// A machine with all that scripts may use. `version` is what they are told: three numbers, such as 7.4.2.
     ///
     /// # Errors
     /// When there is not the memory for it.
-    pub fn new(limits: Limits) -> Result<Self, ScriptError> {
-        Self::build(limits).map_err(|error| ScriptError::Raised(error.to_string().into_bytes()))
+    pub fn new(limits: Limits, version: &str) -> Result<Self, ScriptError> {
+        let built = Self::build(limits, version);
+        built.map_err(|error| ScriptError::Raised(error.to_string().into_bytes()))
     }
 
-    fn build(limits: Limits) -> mlua::Result<Self> {
+    fn build(limits: Limits, version: &str) -> mlua::Result<Self> {
         let lua = Lua::new();
         lua.set_memory_limit(limits.memory_bytes_max)?;
         let run = Rc::new(Run::default());
         let text_buffer = Rc::new(TextBuffer::new(&lua)?);
-        let prelude = world(&lua, &run, &text_buffer)?;
+        let prelude = world(&lua, &run, &text_buffer, version)?;
         run.random.set(Random::seeded(calls::random_seed()));
         Ok(Self {
             entry: prelude.raw_get("run")?,
@@ -356,7 +357,12 @@ const USER_FUNCTION: &str = "@user_function";
 type Finished = (bool, Option<BString>, LuaValue);
 
 /// Makes the world of scripts: gives the functions of the prelude that the machine calls.
-fn world(lua: &Lua, run: &Rc<Run>, text_buffer: &Rc<TextBuffer>) -> mlua::Result<Table> {
+fn world(
+    lua: &Lua,
+    run: &Rc<Run>,
+    text_buffer: &Rc<TextBuffer>,
+    version: &str,
+) -> mlua::Result<Table> {
     let machine = lua.create_table()?;
     machine.raw_set("shared", text_buffer.buffer())?;
     machine.raw_set("call", calls::command(lua, run, text_buffer)?)?;
@@ -367,8 +373,8 @@ fn world(lua: &Lua, run: &Rc<Run>, text_buffer: &Rc<TextBuffer>) -> mlua::Result
         "register_for_server",
         register::function(lua, run, "server.")?,
     )?;
-    machine.raw_set("version", VERSION)?;
-    machine.raw_set("version_number", VERSION_NUMBER)?;
+    machine.raw_set("version", version)?;
+    machine.raw_set("version_number", number_of(version))?;
     machine.raw_set(
         "null",
         LuaValue::LightUserData(mlua::LightUserData(std::ptr::null_mut())),
@@ -388,9 +394,11 @@ fn world(lua: &Lua, run: &Rc<Run>, text_buffer: &Rc<TextBuffer>) -> mlua::Result
     Ok(prelude)
 }
 
-/// The version of the interface that scripts see, as text and as a number.
-const VERSION: &str = "7.2.0";
-const VERSION_NUMBER: u32 = 0x0007_0200;
+/// A version as a number with eight bits for each of its parts.
+fn number_of(version: &str) -> u32 {
+    let parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    parts.fold(0, |number: u32, part: u32| (number << 8) | (part & 0xFF))
+}
 
 /// An error that reached the top, from what the prelude made of it.
 fn error_text(error: &LuaValue, name: &str) -> Vec<u8> {

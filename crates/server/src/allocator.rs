@@ -15,6 +15,10 @@ pub trait Allocator: Sync {
     /// Its numbers; none where it has none.
     fn memory(&self) -> Option<AllocatorMemory>;
 
+    /// Begins the thread that gives free pages back, so that memory returns while the server is idle. Not before the
+    /// process is the one that serves: who becomes a daemon may have one thread alone.
+    fn begin(&self) {}
+
     /// Gives all free memory back to the system. Takes time in proportion to it.
     fn purge(&self);
 

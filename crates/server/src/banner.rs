@@ -44,7 +44,7 @@ fn text(endpoints: &[Endpoint], workers: usize, run_id: &str) -> String {
         format!(
             "Iolite {} (Redis {} commands)",
             identity::IOLITE_VERSION,
-            identity::REDIS_VERSION
+            identity::redis_version()
         ),
         format!(
             "{workers} worker{plural}, process {}, run {}",

@@ -23,6 +23,7 @@ use persistence::recovery::Target;
 
 mod order;
 mod point;
+mod tools;
 
 use order::{Order, Wish};
 
@@ -108,10 +109,8 @@ pub fn read(
     if let Some(words) = bench_words(&program, options) {
         return Ok(Invocation::Bench(words));
     }
-    if let Some((first, files)) = options.split_first()
-        && first == "check"
-    {
-        return Ok(Invocation::Check(files.iter().map(PathBuf::from).collect()));
+    if let Some(asked) = tools::read(options)? {
+        return Ok(asked);
     }
     if let Some(printed) = special(&program, options)? {
         return Ok(printed);
@@ -194,7 +193,7 @@ fn special(program: &OsStr, options: &[OsString]) -> Result<Option<Invocation>, 
     let print = |text: String, code: u8| Ok(Some(Invocation::Print { text, code }));
     match options.first().map(|option| option.as_bytes()) {
         Some(b"-v" | b"--version") => print(identity::version_line(), 0),
-        Some(b"-h" | b"--help") => print(usage(program), 0),
+        Some(b"-h" | b"--help" | b"help") => print(usage(program), 0),
         Some(b"--check-system") => {
             let report = system_check::report();
             print(report.text, u8::from(!report.is_good))
@@ -214,6 +213,8 @@ struct CommandLine {
     /// Absolute path of the file.
     file: Option<PathBuf>,
     reads_stdin: bool,
+    /// The file was named by letters alone.
+    is_bare_word: bool,
     /// The options as lines of a file.
     lines: Vec<u8>,
 }
@@ -226,6 +227,8 @@ impl CommandLine {
             && !first.as_bytes().starts_with(b"-")
         {
             let path = Path::new(first);
+            let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
+            line.is_bare_word = first.as_bytes().iter().all(is_letter);
             line.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
             rest = others;
         }
@@ -268,9 +271,18 @@ impl CommandLine {
         false
     }
 
+    /// Whether what stands where a configuration file may is no file, and does not look like one.
+    fn is_unknown_word(&self) -> bool {
+        self.is_bare_word && self.file.as_ref().is_some_and(|path| !path.exists())
+    }
+
     /// The lines of the file and of standard input, in this order.
     fn gather(&self, stdin: &mut dyn Read) -> Result<Vec<u8>, StartError> {
         let mut text = match &self.file {
+            Some(path) if self.is_unknown_word() => {
+                let word = path.file_name().unwrap_or_default();
+                return Err(tools::unknown(&word.to_string_lossy()));
+            }
             Some(path) => read_file(path)?,
             None => Vec::new(),
         };
@@ -297,12 +309,14 @@ fn usage(program: &OsStr) -> String {
        {program} -v or --version
        {program} -h or --help
        {program} --check-system
+       {program} help [COMMAND]
        {program} bench [options] (measure a server; bench --help)
        {program} --recover-to POINT [options] (start with the data as it was then)
        {program} check FILE... (verify files, and tell what is in them)
        {program} import FILE [options] (load RDB or AOF into the data of --dir)
        {program} export FILE.rdb [--rdb-version N] [options] (write that data)
        {program} export --aof DIR [options] (the same, for Redis with appendonly)
+       {program} completions SHELL, {program} man [COMMAND] (print them)
 
 Options are the directives of the configuration file, with their values:
        {program} (run the server with the defaults)

@@ -44,12 +44,18 @@ pub enum Count {
     Reads,
     /// Sends to sockets that took something.
     Writes,
+    /// Those of these receives and sends that were not the first worker's.
+    ReadsBeside,
+    /// See there.
+    WritesBeside,
     /// Turns of the loop.
     Turns,
     /// Nanoseconds of these, waiting left out.
     BusyNs,
     /// Nanoseconds of them that went into upkeep.
     UpkeepNs,
+    /// Nanoseconds of the store's housekeeping when something was due to expire.
+    ExpireNs,
     /// Connections taken in.
     Connections,
     /// Connections turned away.
@@ -156,6 +162,50 @@ impl Sums {
 #[derive(Debug, Default)]
 pub struct Rates {
     state: Mutex<RateState>,
+    /// While records are moved together.
+    pub moving: Span,
+    /// While more memory is held than the limit allows.
+    pub over_limit: Span,
+}
+
+/// For how long something was so, looked at now and then.
+#[derive(Debug, Default)]
+pub struct Span {
+    /// When it began, in milliseconds of uptime and one more; 0 when it is not so.
+    began: AtomicU64,
+    past_ms: AtomicU64,
+}
+
+impl Span {
+    /// Says whether it is so now. For one thread.
+    pub fn note(&self, now_ms: u64, is_so: bool) {
+        let began = self.began.load(Ordering::Relaxed);
+        if is_so && began == 0 {
+            self.began.store(now_ms + 1, Ordering::Relaxed);
+        } else if !is_so && began != 0 {
+            self.past_ms
+                .fetch_add((now_ms + 1).saturating_sub(began), Ordering::Relaxed);
+            self.began.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long it has been so by now, in milliseconds; 0 when it is not so.
+    pub fn current_ms(&self, now_ms: u64) -> u64 {
+        match self.began.load(Ordering::Relaxed) {
+            0 => 0,
+            began => (now_ms + 1).saturating_sub(began),
+        }
+    }
+
+    /// For how long it was so, all in all.
+    pub fn total_ms(&self, now_ms: u64) -> u64 {
+        self.past_ms.load(Ordering::Relaxed) + self.current_ms(now_ms)
+    }
+
+    fn reset(&self) {
+        self.past_ms.store(0, Ordering::Relaxed);
+        self.began.store(0, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -214,12 +264,25 @@ impl Rates {
     /// Forgets the samples.
     pub fn reset(&self) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = RateState::default();
+        self.moving.reset();
+        self.over_limit.reset();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_adds_up() {
+        let span = Span::default();
+        for (now_ms, is_so) in [(0, true), (5, true), (10, false), (20, false), (30, true)] {
+            span.note(now_ms, is_so);
+        }
+        assert_eq!((span.total_ms(34), span.current_ms(34)), (14, 4));
+        span.note(35, false);
+        assert_eq!((span.total_ms(40), span.current_ms(40)), (15, 0));
+    }
 
     #[test]
     fn sums_are_over_workers_and_since_a_moment() {

@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use base::process;
 
@@ -61,7 +62,14 @@ impl Drop for PidFile {
 pub struct Supervisor {
     kind: SupervisorKind,
     remark: Option<Remark>,
+    /// When it was told of the loading last, and how many bytes were loaded then.
+    loading: Mutex<Option<(u64, u64)>>,
 }
+
+/// The supervisor is told so often how far the loading is …
+const LOADING_EVERY_MS: u64 = 1000;
+/// … and asked to wait so much longer whenever it went on.
+const LOADING_GRANTED_US: u64 = 60_000_000;
 
 #[derive(Debug)]
 enum SupervisorKind {
@@ -120,6 +128,31 @@ impl Supervisor {
         }
     }
 
+    /// So many bytes of what is kept are loaded, which is a part of all of it. Once a second is told; and to wait
+    /// on, as long as it goes on.
+    pub fn loading(&self, now_ms: u64, bytes: u64, percent: f64) {
+        if !matches!(self.kind, SupervisorKind::Systemd(_)) {
+            return;
+        }
+        let mut told = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_due, goes_on) = match *told {
+            None => (true, true),
+            Some((told_ms, before)) => (
+                now_ms.saturating_sub(told_ms) >= LOADING_EVERY_MS,
+                bytes != before,
+            ),
+        };
+        if !is_due {
+            return;
+        }
+        *told = Some((now_ms, bytes));
+        let mut message = format!("STATUS=Loading, {percent:.1} % done\n");
+        if goes_on {
+            message += &format!("EXTEND_TIMEOUT_USEC={LOADING_GRANTED_US}\n");
+        }
+        self.tell(&message);
+    }
+
     /// The server shuts down.
     pub fn stopping(&self) {
         self.tell("STOPPING=1\n");
@@ -153,6 +186,7 @@ fn choose(
     let found = |kind, text| Supervisor {
         kind,
         remark: Some(Remark::Found(text)),
+        loading: Mutex::default(),
     };
     if may_upstart && upstart.is_some() {
         let text = "Supervised by upstart, will stop to signal readiness.";
@@ -161,6 +195,7 @@ fn choose(
     let missing = |text| Supervisor {
         kind: SupervisorKind::Nobody,
         remark: text,
+        loading: Mutex::default(),
     };
     if may_systemd && let Some(address) = systemd {
         return match connect(&address) {
@@ -222,6 +257,16 @@ mod tests {
         assert_eq!(next(), "STATUS=Loading\n");
         assert_eq!(next(), "STATUS=Ready to accept connections\nREADY=1\n");
         assert_eq!(next(), "STOPPING=1\n");
+        let waits = "EXTEND_TIMEOUT_USEC=60000000\n";
+        supervisor.loading(5, 0, 0.0);
+        supervisor.loading(900, 10, 1.0);
+        supervisor.loading(1005, 100, 12.34);
+        supervisor.loading(2005, 100, 12.34);
+        supervisor.loading(3005, 101, 12.4);
+        assert_eq!(next(), format!("STATUS=Loading, 0.0 % done\n{waits}"));
+        assert_eq!(next(), format!("STATUS=Loading, 12.3 % done\n{waits}"));
+        assert_eq!(next(), "STATUS=Loading, 12.3 % done\n");
+        assert_eq!(next(), format!("STATUS=Loading, 12.4 % done\n{waits}"));
         std::fs::remove_file(path).unwrap();
     }
 

@@ -1,11 +1,9 @@
 //! Who this server says it is: names, versions, build.
 
+pub use engine::identity::{IOLITE_VERSION, REDIS_VERSION, redis_version, say_redis_version};
+
 /// Name in HELLO and INFO.
 pub const SERVER_NAME: &str = "iolite";
-/// Version of this server.
-pub const IOLITE_VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Version of Redis whose commands this server answers; clients switch features on it.
-pub const REDIS_VERSION: &str = "7.2.4";
 /// What the build was told about itself (`IOLITE_BUILD` in its environment), else the version.
 const BUILD: &str = match option_env!("IOLITE_BUILD") {
     Some(build) => build,
@@ -42,6 +40,6 @@ mod tests {
     #[test]
     fn the_version_line_shows_both_versions() {
         let line = version_line();
-        assert!(line.starts_with("Iolite server v=7.2.4 iolite="), "{line}");
+        assert!(line.starts_with("Iolite server v=7.4.2 iolite="), "{line}");
     }
 }

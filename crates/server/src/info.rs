@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering;
 use access::Reason;
 use base::memory_size::human;
 use base::words::quote;
-use engine::{ServerMemory, TopicKind};
+use engine::{Counts, ServerMemory, TopicKind};
 use store::{DatabaseId, Handle, Statistics};
 
 use crate::allocator;
-use crate::counters::{Count, Counter, WorkerCounters};
+use crate::counters::{Count, Counter, Sums, WorkerCounters};
 use crate::identity;
 use crate::node::Node;
 use crate::process::{self, Whose};
@@ -187,7 +187,7 @@ fn server(report: &mut Report<'_>) {
     let node = report.node;
     let now_us = node.clock.now_unix_us();
     let uptime_seconds = node.uptime_ms() / 1000;
-    report.field("redis_version", identity::REDIS_VERSION);
+    report.field("redis_version", identity::redis_version());
     report.field("redis_git_sha1", "00000000");
     report.field("redis_git_dirty", 0);
     report.field("redis_build_id", identity::build_id());
@@ -258,10 +258,14 @@ fn memory(report: &mut Report<'_>) {
     report.bytes("maxmemory", config.memory_bytes_max);
     report.field("maxmemory_policy", policy_name(report.node));
     fragmentation(report);
-    report.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
+    report.field(
+        "mem_not_counted_for_evict",
+        report.node.uncounted_log_bytes(),
+    );
     let backlog = report.node.replication.stream.memory_bytes();
     report.field("mem_replication_backlog", backlog);
     report.field("mem_total_replication_buffers", backlog);
+    report.zeros(&["mem_clients_slaves"]);
     let memory = report.memory;
     report.field("mem_clients_normal", memory.clients);
     report.zeros(&["mem_cluster_links"]);
@@ -309,18 +313,24 @@ fn used_memory(report: &mut Report<'_>) {
 }
 
 fn script_memory(report: &mut Report<'_>) {
-    report.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
-    report.field("used_memory_lua_human", human(0));
-    let (scripts, scripts_bytes) = report.node.settings.scripts.counts();
+    let known = &report.node.settings.scripts;
+    let (machine_bytes, functions_bytes) = (known.machine_bytes(), known.libraries_bytes());
+    let (scripts, scripts_bytes) = known.counts();
+    report.field("used_memory_lua", machine_bytes);
+    report.field("used_memory_vm_eval", machine_bytes);
+    report.field("used_memory_lua_human", human(machine_bytes));
     report.field("used_memory_scripts_eval", scripts_bytes);
     report.field("number_of_cached_scripts", scripts);
     let (libraries, functions) = report.node.settings.scripts.libraries.now().counts();
     report.field("number_of_functions", functions);
     report.field("number_of_libraries", libraries);
     report.zeros(&["used_memory_vm_functions"]);
-    report.bytes("used_memory_vm_total", 0);
-    report.field("used_memory_functions", 0);
-    report.bytes("used_memory_scripts", 0);
+    report.bytes("used_memory_vm_total", machine_bytes);
+    report.field("used_memory_functions", functions_bytes);
+    report.bytes(
+        "used_memory_scripts",
+        functions_bytes + scripts_bytes as u64,
+    );
 }
 
 fn fragmentation(report: &mut Report<'_>) {
@@ -348,6 +358,9 @@ fn defragmentation(report: &mut Report<'_>) {
     report.field("active_defrag_misses", left);
     report.field("active_defrag_key_hits", moved);
     report.field("active_defrag_key_misses", left);
+    let (moving, uptime_ms) = (&report.node.rates.moving, report.node.uptime_ms());
+    report.field("total_active_defrag_time", moving.total_ms(uptime_ms));
+    report.field("current_active_defrag_time", moving.current_ms(uptime_ms));
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
@@ -392,20 +405,7 @@ fn stats(report: &mut Report<'_>) {
     ] {
         report.field(name, count.load(Ordering::Relaxed));
     }
-    report.field("expired_keys", report.statistics.expired);
-    report.zeros(&["expired_subkeys"]);
-    report.field("expired_stale_perc", "0.00");
-    report.zeros(&[
-        "expired_time_cap_reached_count",
-        "expire_cycle_cpu_milliseconds",
-    ]);
-    report.field("evicted_keys", report.statistics.evicted);
-    report.field("evicted_clients", sums.of(Count::EvictedClients));
-    report.field("evicted_scripts", node.settings.scripts.evicted());
-    report.zeros(&[
-        "total_eviction_exceeded_time",
-        "current_eviction_exceeded_time",
-    ]);
+    removals(report, &sums);
     report.field("keyspace_hits", report.statistics.hits);
     report.field("keyspace_misses", report.statistics.misses);
     subscriptions(report);
@@ -416,7 +416,6 @@ fn stats(report: &mut Report<'_>) {
         "slave_expires_tracked_keys",
     ]);
     defragmentation(report);
-    report.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
     let [keys, items, prefixes] = node.tracker.counts();
     report.field("tracking_total_keys", keys);
     report.field("tracking_total_items", items);
@@ -432,13 +431,55 @@ fn stats(report: &mut Report<'_>) {
     }
     report.zeros(&["unexpected_error_replies"]);
     report.field("total_error_replies", counts.error_replies());
-    report.field("dump_payload_sanitizations", 0);
+    traffic(report, &sums, &counts);
+    report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    report.field(
+        "http_requests_refused",
+        node.settings.observer.browsers.count(),
+    );
+    event_loops(report);
+}
+
+/// Keys, fields, clients and scripts that went because their time had come, or because memory was needed.
+fn removals(report: &mut Report<'_>, sums: &Sums) {
+    let node = report.node;
+    report.field("expired_keys", report.statistics.expired);
+    report.field("expired_subkeys", report.statistics.expired_members);
+    report.field("expired_stale_perc", "0.00");
+    report.field(
+        "expired_time_cap_reached_count",
+        report.statistics.expiry_left,
+    );
+    let expire_ms = sums.of(Count::ExpireNs) / 1_000_000;
+    report.field("expire_cycle_cpu_milliseconds", expire_ms);
+    report.field("evicted_keys", report.statistics.evicted);
+    report.field("evicted_clients", sums.of(Count::EvictedClients));
+    report.field("evicted_scripts", node.settings.scripts.evicted());
+    let uptime_ms = node.uptime_ms();
+    let over_limit = &node.rates.over_limit;
+    report.field(
+        "total_eviction_exceeded_time",
+        over_limit.total_ms(uptime_ms),
+    );
+    report.field(
+        "current_eviction_exceeded_time",
+        over_limit.current_ms(uptime_ms),
+    );
+}
+
+/// What was received, sent and checked.
+fn traffic(report: &mut Report<'_>, sums: &Sums, counts: &Counts) {
+    let checked = counts.rows.iter().zip(0..).filter(|(_, index)| {
+        let name = report.node.env.table.full_name(*index).unwrap_or_default();
+        name.starts_with("restore")
+    });
+    let checked = checked.map(|(row, _)| row.calls).sum::<u64>();
+    report.field("dump_payload_sanitizations", checked);
     report.field("total_reads_processed", sums.of(Count::Reads));
     report.field("total_writes_processed", sums.of(Count::Writes));
-    report.zeros(&[
-        "io_threaded_reads_processed",
-        "io_threaded_writes_processed",
-    ]);
+    // The first worker is what the one thread of Redis is, the others are its helpers.
+    report.field("io_threaded_reads_processed", sums.of(Count::ReadsBeside));
+    report.field("io_threaded_writes_processed", sums.of(Count::WritesBeside));
     report.field(
         "client_query_buffer_limit_disconnections",
         sums.of(Count::QueryLimitCloses),
@@ -447,8 +488,6 @@ fn stats(report: &mut Report<'_>) {
         "client_output_buffer_limit_disconnections",
         sums.of(Count::OutputLimitCloses),
     );
-    report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    event_loops(report);
 }
 
 /// The loops of all workers together; rates are those of one of them, on average.
@@ -615,9 +654,10 @@ fn keyspace(report: &mut Report<'_>) {
         if keys > 0 {
             let expires = report.store.expiring_len(database);
             let ttl_ms = average_ttl_ms(report.store, database, expires);
+            let hashes = hashes_with_deadlines(report.store, database, keys);
             report.field(
                 &format!("db{database}"),
-                format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}"),
+                format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms},subexpiry={hashes}"),
             );
         }
     }
@@ -643,6 +683,32 @@ fn average_ttl_ms(store: &mut Handle, database: DatabaseId, expires: usize) -> u
     let average_ms = sum_ms.checked_div(count).unwrap_or(0);
     u64::try_from(average_ms).unwrap_or(u64::MAX)
 }
+
+/// Records looked at for the number of hashes whose fields have deadlines.
+const HASH_SAMPLES: usize = 16_384;
+
+/// How many hashes of a database have fields with deadlines: all are looked at where there are not too many keys,
+/// else it is what follows from the first of a walk.
+fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) -> u64 {
+    if !store.has_member_deadlines() {
+        return 0;
+    }
+    let (mut seen, mut found, mut cursor) = (0_u64, 0_u64, 0);
+    while seen < HASH_SAMPLES as u64 {
+        cursor = store.survey(database, cursor, HASH_SAMPLES, |record| {
+            seen += 1;
+            let object = record.object();
+            found += u64::from(object.is_some_and(|object| object.has_member_deadlines()));
+        });
+        if cursor == 0 {
+            return found;
+        }
+    }
+    (u128::from(found) * keys as u128 / u128::from(seen))
+        .try_into()
+        .unwrap_or(u64::MAX)
+}
+
 /// What is subscribed to.
 fn subscriptions(report: &mut Report<'_>) {
     let exchange = &report.node.exchange;

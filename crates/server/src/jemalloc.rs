@@ -13,13 +13,12 @@ use tikv_jemalloc_sys as sys;
 #[global_allocator]
 static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options of jemalloc, which it reads from this symbol when it starts. A thread of its own gives free
-/// pages back, so that memory returns while the server is idle. Free pages are given back at once: with even a
+/// Options of jemalloc, which it reads from this symbol when it starts. Free pages are given back at once: with even a
 /// tenth of a second in between, writes at full speed pass `maxmemory` by more than 5 %.
 // SAFETY: jemalloc looks for a `const char *` of this name, and nothing else has it.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static OPTIONS: Option<&'static c_char> = Some({
-    let options = c"background_thread:true,dirty_decay_ms:0,muzzy_decay_ms:0";
+    let options = c"background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0";
     // SAFETY: the first byte of a constant, the rest of which stands after it.
     unsafe { &*options.as_ptr() }
 });
@@ -40,6 +39,21 @@ impl Allocator for Jemalloc {
             resident: number(c"stats.resident")?,
             muzzy: 0,
         })
+    }
+
+    fn begin(&self) {
+        let mut on = true;
+        let on_pointer = ptr::from_mut(&mut on).cast();
+        // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
+        let _result = unsafe {
+            sys::mallctl(
+                c"background_thread".as_ptr(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                on_pointer,
+                size_of::<bool>(),
+            )
+        };
     }
 
     fn purge(&self) {

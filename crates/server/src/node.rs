@@ -259,7 +259,7 @@ impl Node {
         let env = Environment {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),
-            redis_version: identity::REDIS_VERSION,
+            redis_version: identity::redis_version(),
             ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
@@ -838,6 +838,25 @@ impl Node {
         self.rates.reset();
     }
 
+    /// Whoever sends HTTP can fill the log with nothing but that: it is told once a minute at most.
+    fn tell_of_browsers(&self, uptime_ms: u64) {
+        if let Some((count, address)) = self.settings.observer.browsers.take_news(uptime_ms) {
+            let requests = if count == 1 { "A request" } else { "Requests" };
+            self.log.warning(format_args!(
+                "{requests} of HTTP ({count} since this was told last) came to a port of this server, the                  last from {address}. The connection was closed, and nothing behind POST or Host: was run.                  A page in a browser may try to send commands here (cross protocol scripting)."
+            ));
+        }
+    }
+
+    /// systemd waits for as long as the loading goes on.
+    fn tell_of_loading(&self, uptime_ms: u64) {
+        let progress = self.env.loading.progress();
+        if progress.goes_on {
+            let (bytes, percent) = (progress.loaded_bytes, progress.percent());
+            self.supervisor.loading(uptime_ms, bytes, percent);
+        }
+    }
+
     /// What one worker does for all of them, `hz` times a second.
     pub fn upkeep(&self, now_unix_ms: u64) {
         let sums = self.all_sums();
@@ -848,7 +867,13 @@ impl Node {
             sums.of(Count::Turns),
             sums.of(Count::BusyNs),
         ];
-        self.rates.sample(self.uptime_ms(), sample);
+        let uptime_ms = self.uptime_ms();
+        self.rates.sample(uptime_ms, sample);
+        let held = self.store.held();
+        self.rates.moving.note(uptime_ms, held.is_moving);
+        self.rates.over_limit.note(uptime_ms, held.is_over_limit);
+        self.tell_of_browsers(uptime_ms);
+        self.tell_of_loading(uptime_ms);
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
         self.replication.upkeep(self);
@@ -865,6 +890,16 @@ impl Node {
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
         self.store.set_other_bytes(used_bytes + log_bytes);
         self.env.other_bytes.store(used_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the operation log's memory that do not count for `maxmemory`.
+    pub fn uncounted_log_bytes(&self) -> u64 {
+        match self.config.current().memory_bytes_max {
+            0 => 0,
+            limit_bytes => self
+                .log_memory_bytes()
+                .saturating_sub(limit_bytes / LOG_PART_MAX),
+        }
     }
 
     /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.

@@ -25,7 +25,7 @@ use crate::doors::{self, Doors};
 use crate::keeping::kept;
 use crate::node::{Node, WorkerLink};
 use crate::worker::{Arena, Worker};
-use crate::{identity, open_files};
+use crate::{allocator, identity, open_files};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
@@ -186,6 +186,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
     open_files::make_room(&mut startup.settings, &log);
     let config = Arc::new(SharedConfig::new(startup.settings, startup.origin));
     let current = config.current();
+    identity::say_redis_version(&current.redis_version);
     if current.daemonize
         && !Supervisor::find(current.supervised).is_there()
         && let Err(error) = daemon::daemonize()
@@ -196,6 +197,7 @@ pub fn run(mut startup: Startup) -> ExitCode {
         });
         return ExitCode::FAILURE;
     }
+    allocator::installed().begin();
     match serve(&config, &current, &startup.remarks, startup.recover_to) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -417,7 +419,7 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     node.log.notice(format_args!(
         "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
         identity::IOLITE_VERSION,
-        identity::REDIS_VERSION,
+        identity::redis_version(),
         usize::BITS,
         std::process::id()
     ));

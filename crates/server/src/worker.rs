@@ -550,9 +550,17 @@ impl Worker {
         self.ticked_ms = self.now_ms;
         let now_unix_ms = self.node.clock.now_unix_ms();
         let store = self.engine.store();
+        let next_unix_ms = store.next_expiry_unix_ms();
+        let expires_since_ns = next_unix_ms
+            .is_some_and(|next_unix_ms| next_unix_ms <= now_unix_ms)
+            .then(|| self.node.clock.monotonic_ns());
         store.enter();
         self.more_housekeeping = store.tick(now_unix_ms);
         store.leave();
+        if let Some(since_ns) = expires_since_ns {
+            let ns = self.node.clock.monotonic_ns().saturating_sub(since_ns);
+            self.counters.cell(Count::ExpireNs).add(ns);
+        }
         self.serve();
     }
 
@@ -647,6 +655,11 @@ impl Worker {
             (Count::Writes, traffic.sends),
         ] {
             self.counters.cell(count).set(value);
+        }
+        if self.index > 0 {
+            let counters = &self.counters;
+            counters.cell(Count::ReadsBeside).set(traffic.receives);
+            counters.cell(Count::WritesBeside).set(traffic.sends);
         }
     }
 

@@ -255,6 +255,11 @@ impl<'a> Entry<'a> {
         with_place!(&self.place, place => place.note_look());
     }
 
+    /// Counts members of the structure that went because their deadline had passed.
+    pub fn note_expired_members(&self, count: usize) {
+        with_place!(&self.place, place => place.note_expired_members(count));
+    }
+
     /// Leaves the event of a new key to the caller, who states it later, where others come first.
     pub fn leave_new_unsaid(&mut self) {
         with_place!(&mut self.place, place => place.leave_new_unsaid());

@@ -60,6 +60,9 @@ impl Indexed {
         });
         self.local.deadlines.put_back(wheels);
         self.tell_deadlines();
+        if more {
+            self.local.cell.events.expiry_left.count();
+        }
         more
     }
 

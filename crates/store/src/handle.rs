@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base::sync::atomic::Ordering;
+
 use crate::blob::Incoming;
 use crate::effect::{Effect, EffectSink, Source};
 use crate::entry::Entry;
@@ -616,6 +618,16 @@ impl Handle {
         } else {
             way.group(false);
             way.set_alone(false);
+        }
+    }
+
+    /// Whether any structure ever had a member with a deadline.
+    #[must_use]
+    pub fn has_member_deadlines(&self) -> bool {
+        match &self.way {
+            Way::Indexed(way) => way.shared.has_member_deadlines.load(Ordering::Relaxed),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => true,
         }
     }
 

@@ -106,7 +106,7 @@ pub use snapshot::{
     Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
     SnapshotSink, SnapshotStep, Totals,
 };
-pub use store::{BatchTurn, MemoryUsage, Options, Statistics, Store};
+pub use store::{BatchTurn, Held, MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};
 pub use waiting::{Attempt, WaitedKeys, Waiter, Waiters, Wanted};
 

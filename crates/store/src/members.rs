@@ -123,13 +123,14 @@ fn expire(
         // SAFETY: the caller holds the bucket, and the structure, which is in a box, as the one just looked at
         // is, is used through this alone.
         let object = unsafe { heap::change(&view) };
-        object.expire_members(now, MEMBERS_PER_VISIT, |member| {
+        let count = object.expire_members(now, MEMBERS_PER_VISIT, |member| {
             if let Some(sink) = local.told_sink() {
                 let database = place.database;
                 // SAFETY: the caller holds the bucket.
                 unsafe { view.with_key(|key| sink.member_expired(database, key, member)) };
             }
         });
+        local.cell.events.expired_members.add(count as u64);
         let (class, name) = (EventClass::HASH, "hexpired");
         local.event_behind(place.shared, place.database, link, class, name);
         let is_emptied = object.is_to_be_removed();

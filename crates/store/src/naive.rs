@@ -770,6 +770,9 @@ impl<'a> NaiveEntry<'a> {
     }
 
     /// Nothing is counted here.
+    pub(crate) fn note_expired_members(&self, _count: usize) {}
+
+    /// Nothing is counted here.
     pub(crate) fn note_look(&self) {
         if !self.is_present() {
             self.event(EventClass::KEY_MISS, Event::MISSED);

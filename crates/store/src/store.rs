@@ -68,6 +68,10 @@ pub struct Statistics {
     pub misses: u64,
     /// Records that went away because their deadline passed.
     pub expired: u64,
+    /// Members of structures, such as fields of hashes, that went away because their deadline passed.
+    pub expired_members: u64,
+    /// Steps of housekeeping that left something expired for the next one, for want of time.
+    pub expiry_left: u64,
     /// Records that went away because memory was needed.
     pub evicted: u64,
     /// Effects stated since the start, whether somebody listened or not.
@@ -84,6 +88,15 @@ pub struct Statistics {
     pub lazyfreed: u64,
     /// Where the bytes are.
     pub memory: MemoryUsage,
+}
+
+/// What is going on about the memory that a store holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// Whether records are being moved now.
+    pub is_moving: bool,
+    /// Whether more is held than the limit allows.
+    pub is_over_limit: bool,
 }
 
 /// Where the bytes of a store are (MEMORY STATS).
@@ -307,6 +320,15 @@ impl Store {
         self.shared()?.snapshots.progress()
     }
 
+    /// What is going on about the memory that the store holds. Takes no lock.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.shared().map_or_else(Held::default, |shared| Held {
+            is_moving: shared.mover.is_moving(),
+            is_over_limit: shared.budget.over_bytes(shared.ledger.used_bytes()) > 0,
+        })
+    }
+
     /// What the store counted so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
@@ -333,6 +355,8 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
         hits: sums.hits,
         misses: sums.misses,
         expired: sums.expired,
+        expired_members: sums.expired_members,
+        expiry_left: sums.expiry_left,
         evicted: sums.evicted,
         changes: sums.changes,
         moved: shared.mover.moved.load(Ordering::Relaxed),

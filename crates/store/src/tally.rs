@@ -18,6 +18,10 @@ pub(crate) struct Events {
     pub(crate) hits: Event,
     pub(crate) misses: Event,
     pub(crate) expired: Event,
+    /// Members of structures whose deadline passed.
+    pub(crate) expired_members: Event,
+    /// Ticks that left something for the next that had expired.
+    pub(crate) expiry_left: Event,
     pub(crate) evicted: Event,
     /// Effects stated, whether somebody listened or not.
     pub(crate) changes: Event,
@@ -34,7 +38,8 @@ impl Event {
         self.add(1);
     }
 
-    fn add(&self, more: u64) {
+    /// Counts several; for the owner.
+    pub(crate) fn add(&self, more: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
         self.0.store(sum, Ordering::Relaxed);
     }
@@ -50,6 +55,8 @@ impl Events {
         self.hits.add(other.hits.get());
         self.misses.add(other.misses.get());
         self.expired.add(other.expired.get());
+        self.expired_members.add(other.expired_members.get());
+        self.expiry_left.add(other.expiry_left.get());
         self.evicted.add(other.evicted.get());
         self.changes.add(other.changes.get());
     }
@@ -174,6 +181,8 @@ pub(crate) struct Sums {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
+    pub(crate) expired_members: u64,
+    pub(crate) expiry_left: u64,
     pub(crate) evicted: u64,
     /// Since the start, whenever counting was started anew.
     pub(crate) changes: u64,
@@ -210,11 +219,14 @@ impl Tallies {
         let cells = self.lock();
         let all = cells.total();
         let past = &cells.forgotten;
+        let since = |of: fn(&Events) -> &Event| of(&all).get().wrapping_sub(of(past).get());
         Sums {
-            hits: all.hits.get().wrapping_sub(past.hits.get()),
-            misses: all.misses.get().wrapping_sub(past.misses.get()),
-            expired: all.expired.get().wrapping_sub(past.expired.get()),
-            evicted: all.evicted.get().wrapping_sub(past.evicted.get()),
+            hits: since(|events| &events.hits),
+            misses: since(|events| &events.misses),
+            expired: since(|events| &events.expired),
+            expired_members: since(|events| &events.expired_members),
+            expiry_left: since(|events| &events.expiry_left),
+            evicted: since(|events| &events.evicted),
             changes: all.changes.get(),
         }
     }

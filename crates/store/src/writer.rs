@@ -852,6 +852,11 @@ impl<'a> Writer<'a> {
         self.local.event(self.shared, &self.key, class, name);
     }
 
+    /// Counts members of a structure that were found expired.
+    pub(crate) fn note_expired_members(&self, count: usize) {
+        self.local.cell.events.expired_members.add(count as u64);
+    }
+
     /// Counts a look at the record.
     pub(crate) fn note_look(&self) {
         let events = &self.local.cell.events;

@@ -14,12 +14,13 @@ use crate::table;
 use engine::counters::Counts;
 use engine::engine::{Engine, Next, Share};
 use engine::error::CommandError;
+use engine::port::ReplicationPort;
 use engine::port::{
     ClientFilter, KillCount, LogPosition, Published, ReloadOptions, SaveKind, SaveRefusal,
     SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
 };
 use engine::push::Push;
-use engine::replication::{Copies, ReplicationPort, SyncRequest};
+use engine::replication::{Copies, SyncRequest};
 use engine::session::{ClientRecord, Session};
 use engine::settings::Settings;
 use engine::topic::{Topic, TopicKind};
@@ -57,6 +58,12 @@ pub struct TestServer {
     pub settings: Arc<Settings>,
     /// The server around its commands.
     pub port: TestPort,
+}
+
+impl Default for TestServer {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl TestServer {

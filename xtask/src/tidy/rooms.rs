@@ -56,6 +56,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "server",
         &[
             "persistence",
+            "replication",
             "base",
             "access",
             "protocol",

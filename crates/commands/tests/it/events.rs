@@ -1,5 +1,8 @@
 //! The events that each command states: flag of the class, name, key, in Redis' order.
 
+use std::collections::BTreeSet;
+
+use engine::Flags;
 use protocol::Value;
 use testkit::client::Client;
 use testkit::differential;
@@ -22,8 +25,15 @@ const TABLE: &[(&str, &str)] = &[
     ("MSET s 1 s2 2", "$ set s, n new s2, $ set s2"),
     ("MSETNX s 1 s3 2", ""),
     ("MSETNX s3 1 s4 2", "n new s3, $ set s3, n new s4, $ set s4"),
+    ("MSETEX 2 s3 1 s5 2 XX", ""),
+    (
+        "MSETEX 2 s3 1 s4 2 EX 100",
+        "$ set s3, g expire s3, $ set s4, g expire s4",
+    ),
     ("INCR s", "$ incrby s"),
     ("DECRBY s 5", "$ incrby s"),
+    ("INCRBY s 2", "$ incrby s"),
+    ("DECR s", "$ incrby s"),
     ("INCRBYFLOAT s 0.5", "$ incrbyfloat s"),
     ("APPEND s x", "$ append s"),
     ("APPEND s ''", "$ append s"),
@@ -47,11 +57,19 @@ const TABLE: &[(&str, &str)] = &[
     ("PFMERGE p2 p", "n new p2, $ pfadd p2"),
     ("DELIFEQ p x", ""),
     ("SETWITHETAG e v EX 10", "n new e, $ set e, g expire e"),
+    ("SETIFMATCH e w 1", "$ set e"),
+    ("SETIFGREATER e x 7", "$ set e"),
+    ("SETETAG e 9", ""),
+    ("EXECWITHETAG SET e y", "$ set e"),
+    ("EXECIFMATCH 10 SET e z", "$ set e"),
+    ("EXECIFNOTMATCH 10 GET e", ""),
+    ("EXECIFGREATER 20 SET e z", "$ set e"),
     ("DELIFGREATER e 99", "g del e"),
     ("+FLUSHALL", ""),
     ("RPUSH l a b c d e", "n new l, l rpush l"),
     ("LPUSH l z", "l lpush l"),
     ("LPUSHX none z", ""),
+    ("RPUSHX none z", ""),
     ("LPOP l", "l lpop l"),
     ("RPOP l 2", "l rpop l"),
     ("LPOP l 0", ""),
@@ -87,6 +105,8 @@ const TABLE: &[(&str, &str)] = &[
     ("HINCRBY h f 1", "h hincrby h"),
     ("HINCRBYFLOAT h f 1", "h hincrbyfloat h"),
     ("HEXPIRE h 100 FIELDS 1 f", "h hexpire h"),
+    ("HPEXPIRE h 100000 FIELDS 1 f", "h hexpire h"),
+    ("HPEXPIREAT h 33177117420000 FIELDS 1 f", "h hexpire h"),
     ("HPERSIST h FIELDS 1 f", "h hpersist h"),
     ("HPERSIST h FIELDS 1 f", ""),
     ("HGETEX h EX 100 FIELDS 1 f", "h hexpire h"),
@@ -118,7 +138,12 @@ const TABLE: &[(&str, &str)] = &[
         "n new g2, z geosearchstore g2",
     ),
     ("GEORADIUS g 13 38 1 km STORE g2", "z georadiusstore g2"),
-    ("+FLUSHALL", ""),
+    (
+        "GEORADIUSBYMEMBER g x 1 km STORE g3",
+        "n new g3, z georadiusstore g3",
+    ),
+    ("SWAPDB 3 4", ""),
+    ("FLUSHDB", ""),
     ("XADD x 1-0 f v", "n new x, t xadd x"),
     ("XADD x MAXLEN 1 2-0 f v", "t xadd x, t xtrim x"),
     ("XGROUP CREATE x g 0", "t xgroup-create x"),
@@ -134,6 +159,7 @@ const TABLE: &[(&str, &str)] = &[
         "t xgroup-createconsumer x",
     ),
     ("XACK x g 2-0", ""),
+    ("*XCLAIM x g f 0 0-1", "t xgroup-createconsumer x"),
     ("*XAUTOCLAIM x g e 0 0", "t xgroup-createconsumer x"),
     ("XGROUP DELCONSUMER x g c", "t xgroup-delconsumer x"),
     ("XGROUP DESTROY x g", "t xgroup-destroy x"),
@@ -141,6 +167,8 @@ const TABLE: &[(&str, &str)] = &[
     ("XDEL x 2-0", "t xdel x"),
     ("XTRIM x MAXLEN 0", ""),
     ("EXPIRE x 100", "g expire x"),
+    ("EXPIREAT x 33177117420", "g expire x"),
+    ("PEXPIREAT x 33177117420000", "g expire x"),
     ("PEXPIRE x 100 GT", ""),
     ("PERSIST x", "g persist x"),
     ("PERSIST x", ""),
@@ -162,9 +190,14 @@ const TABLE: &[(&str, &str)] = &[
     ("+ZADD z 1 a 2 b", ""),
     ("BLPOP l 0", "l lpop l"),
     ("BLMOVE l k LEFT RIGHT 0", "n new k, l rpush k, l lpop l"),
+    ("+RPUSH l d", ""),
+    ("BRPOP l 0", "l rpop l"),
     ("BLMPOP 0 1 l RIGHT", "l rpop l, g del l"),
     ("BRPOPLPUSH k k 0", "l lpush k, l rpop k"),
     ("BZPOPMIN z 0", "z zpopmin z"),
+    ("+ZADD z2 1 a 2 b", ""),
+    ("ZPOPMAX z2", "z zpopmax z2"),
+    ("BZPOPMAX z2 0", "z zpopmax z2, g del z2"),
     ("BZMPOP 0 1 z MAX", "z zpopmax z, g del z"),
 ];
 
@@ -362,6 +395,35 @@ impl Watched {
 
 fn is_unknown_command(reply: &Value) -> bool {
     matches!(reply, Value::Error(text) if text.starts_with(b"ERR unknown"))
+}
+
+/// Commands that write and have no line of their own, and why.
+const WITHOUT_LINE: &[(&str, &str)] = &[
+    ("PFDEBUG", "it changes a form and no value"),
+    (
+        "RESTORE",
+        "its payload is no line: `what_is_restored_is_new`",
+    ),
+    ("RESTORE-ASKING", "as RESTORE"),
+];
+
+#[test]
+fn every_command_that_writes_has_a_line() {
+    let named = |line: &str| {
+        let line = line.trim_start_matches(['+', '*']);
+        line.split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let lines: BTreeSet<String> = TABLE.iter().map(|(line, _)| named(line)).collect();
+    let commands = testkit::table().commands().iter();
+    let missing: BTreeSet<&str> = commands
+        .filter(|spec| spec.flags.has(Flags::WRITE) && !lines.contains(spec.name))
+        .map(|spec| spec.name)
+        .collect();
+    let without: BTreeSet<&str> = WITHOUT_LINE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(missing, without, "without a line; listed as such");
 }
 
 #[test]

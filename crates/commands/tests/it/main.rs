@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod compatibility;
 mod digests;
 mod effect_server;
 mod effects;

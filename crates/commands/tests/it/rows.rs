@@ -2,6 +2,7 @@
 //!
 //! Summaries are our own words, and so is the history of a command, of which the versions count.
 
+use protocol::OwnedRequest;
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Value;
@@ -45,6 +46,8 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("commandlog|len", "row", "newer: Valkey 8.1"),
     ("commandlog|reset", "row", "newer: Valkey 8.1"),
     ("delifeq", "row", "newer: Valkey 9.0"),
+    ("msetex", "row", "newer: Redis 8.4"),
+    ("sunioncard", "row", "newer: Redis 8.10"),
     ("hotkeys", "row", "newer: Redis 8.6"),
     ("hotkeys|big", "row", "our own"),
     ("hotkeys|get", "row", "newer: Redis 8.6"),
@@ -107,6 +110,11 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ),
     ("config|get", "arguments", "a block of one is that one"),
     ("debug", "arguments", "7.0 documents none"),
+    (
+        "module|loadex",
+        "arguments",
+        "7.2 has a token before the last ones, not a block",
+    ),
     ("debug", "doc_flags", "Redis means its own developers"),
     ("restore-asking", "doc_flags", "Redis means its own nodes"),
     (
@@ -362,5 +370,37 @@ fn every_command_is_found_by_its_name() {
             assert_eq!(row.name, subcommand.name);
             assert_eq!(table.full_name(index), Some(full_name.as_str()));
         }
+    }
+}
+
+/// The places of a request's arguments that no log shows.
+fn hidden(words: &[&str]) -> Vec<usize> {
+    let table = commands::table();
+    let request = OwnedRequest::new(words);
+    let found = table.find(words[0].as_bytes()).unwrap();
+    let word = words.get(1).unwrap_or(&"").as_bytes();
+    let subcommand = table.find_subcommand((found.index, found.spec), word);
+    let spec = subcommand.map_or(found.spec, |(_, spec)| spec);
+    let is_hidden = |at: &usize| {
+        spec.secrets
+            .is_some_and(|secrets| secrets(&request.request(), *at))
+    };
+    (0..words.len()).filter(is_hidden).collect()
+}
+
+#[test]
+fn passwords_and_users_are_in_no_log() {
+    let expected: &[(&[&str], &[usize])] = &[
+        (&["auth", "pw"], &[1]),
+        (&["AUTH", "me", "pw"], &[1, 2]),
+        (&["HELLO", "3", "SETNAME", "x", "auth", "me", "pw"], &[5, 6]),
+        (&["ACL", "setuser", "me", "on", ">pw"], &[2, 3, 4]),
+        (&["CONFIG", "SET", "port", "1", "requirepass", "pw"], &[5]),
+        (&["CONFIG", "SET", "primaryuser", "me"], &[3]),
+        (&["CONFIG", "GET", "requirepass"], &[]),
+        (&["SET", "auth", "pw"], &[]),
+    ];
+    for (words, places) in expected {
+        assert_eq!(hidden(words), *places, "{words:?}");
     }
 }

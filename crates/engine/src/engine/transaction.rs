@@ -26,39 +26,15 @@ use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::permission::denied_at_exec;
 use crate::session::{ReplyMode, Session};
-use crate::spec::{CommandSpec, Flags};
+use crate::spec::{CommandSpec, Flags, InTransaction};
 use crate::table::{CommandIndex, Found};
 use crate::transaction::{Queued, Reach, Transaction};
 use crate::watch::Watches;
 
-/// What becomes of a request of a client that has begun a transaction.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// It waits for EXEC.
-    Queued,
-    /// It runs at once, whether there is memory or not.
-    AtOnce,
-    /// It runs at once where there is memory: WATCH, which refuses.
-    Refusing,
-    /// It ends the transaction.
-    Exec,
-}
-
-impl Role {
-    fn of(spec: &CommandSpec) -> Self {
-        match spec.name {
-            "EXEC" => Self::Exec,
-            "MULTI" | "DISCARD" | "QUIT" | "RESET" => Self::AtOnce,
-            "WATCH" => Self::Refusing,
-            _ => Self::Queued,
-        }
-    }
-}
-
 /// Whether a request is to be handled here: of a client in a transaction, or EXEC.
 #[inline]
 pub(super) fn concerns(session: &Session, found: &Found) -> bool {
-    session.transaction.is_some() || found.spec.name == "EXEC"
+    session.transaction.is_some() || found.spec.in_transaction == InTransaction::Runs
 }
 
 impl Visit<'_> {
@@ -69,10 +45,10 @@ impl Visit<'_> {
         request: Request<'_>,
         found: &Found,
     ) -> CommandResult {
-        let role = Role::of(found.spec);
+        let role = found.spec.in_transaction;
         let command = match self.admit(request, found, role) {
             Ok(command) => command,
-            Err(refusal) if role == Role::Exec => {
+            Err(refusal) if role == InTransaction::Runs => {
                 self.context.end_transaction();
                 return Err(abort_because_of(&refusal));
             }
@@ -82,9 +58,13 @@ impl Visit<'_> {
             }
         };
         match role {
-            Role::AtOnce | Role::Refusing => self.call(request, found),
-            Role::Exec if self.context.session.transaction.is_none() => self.call(request, found),
-            Role::Exec => {
+            InTransaction::Begins | InTransaction::AtOnce | InTransaction::Refuses => {
+                self.call(request, found)
+            }
+            InTransaction::Runs if self.context.session.transaction.is_none() => {
+                self.call(request, found)
+            }
+            InTransaction::Runs => {
                 let result = self.exec(found.index);
                 // What runs aside is shown there, behind what it runs.
                 if result != Err(CommandError::Aside) {
@@ -93,7 +73,7 @@ impl Visit<'_> {
                 }
                 result
             }
-            Role::Queued => {
+            InTransaction::Queued => {
                 self.context.session.queue(request, command);
                 self.reply.simple("QUEUED");
                 Ok(())
@@ -106,7 +86,7 @@ impl Visit<'_> {
         &mut self,
         request: Request<'_>,
         found: &Found,
-        role: Role,
+        role: InTransaction,
     ) -> Result<(CommandIndex, &'static CommandSpec, usize), CommandError> {
         let command = resolve(self.context.table, found, request)?;
         let (index, spec, _) = command;
@@ -122,19 +102,21 @@ impl Visit<'_> {
         }
         let session = &*self.context.session;
         let bytes = match (role, &session.transaction) {
-            (Role::AtOnce, _) | (Role::Exec, None) => return Ok(command),
-            (Role::Exec, Some(transaction)) if !transaction.has(Flags::DENYOOM) => {
+            (InTransaction::Begins | InTransaction::AtOnce, _) | (InTransaction::Runs, None) => {
                 return Ok(command);
             }
-            (Role::Exec, Some(transaction)) => transaction.wire_bytes(),
-            (Role::Queued | Role::Refusing, _) => request.wire_bytes(),
+            (InTransaction::Runs, Some(transaction)) if !transaction.has(Flags::DENYOOM) => {
+                return Ok(command);
+            }
+            (InTransaction::Runs, Some(transaction)) => transaction.wire_bytes(),
+            (InTransaction::Queued | InTransaction::Refuses, _) => request.wire_bytes(),
         };
         // What was refused before needs no memory.
         let is_spoilt = session
             .transaction
             .as_ref()
             .is_some_and(|it| it.is_spoilt());
-        if (role != Role::Exec || !is_spoilt) && !self.make_room_and_tell(index, bytes) {
+        if (role != InTransaction::Runs || !is_spoilt) && !self.make_room_and_tell(index, bytes) {
             return Err(CommandError::OutOfMemory);
         }
         Ok(command)

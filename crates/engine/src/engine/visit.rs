@@ -26,7 +26,7 @@ use crate::key_places as places;
 use crate::permission::judge;
 use crate::plan::{ARGUMENTS_MAX, BATCH_MAX, PlannedRun};
 use crate::session::{ClientRecord, Fate, ReplyMode, Session};
-use crate::spec::{CommandSpec, Flags, Group};
+use crate::spec::{CommandSpec, Flags, Group, InTransaction};
 use crate::table::{CommandIndex, Found, Table};
 use crate::transaction::{keys_reached, may_reach_any_key, may_write};
 
@@ -232,8 +232,7 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
-                        && !self.looks_at_each
-                        && !(self.looks_at_writes && found.spec.flags.has(Flags::WRITE)) =>
+                        && !self.is_looked_at(found) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
                 }
@@ -381,6 +380,12 @@ impl Visit<'_> {
         self.lap.since_ns().saturating_sub(self.started_ns) >= VISIT_NS_MAX
     }
 
+    /// Whether each request of a command has to be looked at by itself.
+    #[inline]
+    fn is_looked_at(&self, found: &Found) -> bool {
+        self.looks_at_each || self.looks_at_writes && found.spec.flags.has(Flags::WRITE)
+    }
+
     /// Whether requests may have to wait, so that each has to be looked at by itself.
     #[inline]
     fn is_gated(&self) -> bool {
@@ -437,6 +442,8 @@ impl Visit<'_> {
         let reply_mode = self.context.session.reply_mode;
         let result = match command {
             None if is_from_a_browser(request) => {
+                let browsers = &self.context.settings.observer.browsers;
+                browsers.note(&self.context.session.client.address);
                 self.context.session.fate = Fate::Close;
                 return Next::Close;
             }
@@ -468,7 +475,8 @@ impl Visit<'_> {
         if let Some(tracking) = &mut session.tracking
             && session.transaction.is_none()
         {
-            tracking.is_exception &= command.is_some_and(|found| found.spec.name == "CLIENT");
+            tracking.is_exception &=
+                command.is_some_and(|found| found.spec.flags.has(Flags::KEEPS_TRACKING));
         }
         if session.hears_pushes() {
             self.send_pushes();
@@ -691,18 +699,18 @@ impl Visit<'_> {
             return false;
         };
         if self.context.session.transaction.is_some() {
-            return spec.name == "EXEC" && self.exec_has_to_wait();
+            return spec.in_transaction == InTransaction::Runs && self.exec_has_to_wait();
         }
         if self.place != Place::Worker || self.check((index, spec), request).is_err() {
             return false;
         }
         // Whoever watches over the server with it is to see that a script takes too long.
-        if spec.name == "PING" {
+        if spec.flags.has(Flags::PROBES) {
             return self.context.settings.scripts.running.busy().is_some();
         }
         if spec.keys.is_empty() {
-            // The store is had alone for SWAPDB, and that would hold up everybody.
-            let is_quick = spec.flags.has(Flags::FAST) && spec.name != "SWAPDB";
+            // What has the store alone would hold up everybody.
+            let is_quick = spec.flags.has(Flags::FAST) && !spec.flags.has(Flags::HAS_STORE_ALONE);
             return may_reach_any_key(spec) && !is_quick;
         }
         let Context {
@@ -729,7 +737,7 @@ impl Visit<'_> {
     fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
         let settings = self.context.settings;
         let transaction = self.context.session.transaction.as_ref();
-        if spec.name == "EXEC" {
+        if spec.in_transaction == InTransaction::Runs {
             return transaction.is_some_and(|it| it.writes(settings));
         }
         may_write(settings, spec, request)
@@ -902,7 +910,7 @@ fn is_about_keys(spec: &CommandSpec) -> bool {
 
 /// Whether a client may send it that is subscribed to something in RESP2.
 fn is_for_listeners(spec: &CommandSpec) -> bool {
-    let is_about_subscriptions = spec.flags.has(Flags::PUBSUB.and(Flags::NOSCRIPT));
+    let is_about_subscriptions = spec.flags.has(Flags::PUBSUB.with(Flags::NOSCRIPT));
     is_about_subscriptions || spec.flags.has(Flags::FOR_SUBSCRIBERS)
 }
 

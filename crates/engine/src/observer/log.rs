@@ -32,7 +32,7 @@ impl Shown {
     /// A request cut short, and who sent it.
     #[must_use]
     pub(crate) fn new(
-        table: &Table,
+        table: &'static Table,
         request: Request<'_>,
         long: Option<&LongArgument>,
         client: &ClientRecord,
@@ -45,7 +45,11 @@ impl Shown {
     }
 }
 
-fn shortened(table: &Table, request: Request<'_>, long: Option<&LongArgument>) -> Vec<Vec<u8>> {
+fn shortened(
+    table: &'static Table,
+    request: Request<'_>,
+    long: Option<&LongArgument>,
+) -> Vec<Vec<u8>> {
     let count = request.len();
     let kept = if count > ARGUMENTS_MAX {
         ARGUMENTS_MAX - 1
@@ -82,53 +86,20 @@ fn shortened_argument(beginning: &[u8], len: usize) -> Vec<u8> {
 }
 
 /// Which arguments of a request hold names and passwords that nobody else may see.
-pub(crate) fn secrets(table: &Table, request: Request<'_>) -> impl Fn(usize) -> bool {
-    let word = |index: usize| request.arg(index).unwrap_or_default();
-    // By its own name, whatever clients call it.
-    let name = table
-        .find(word(0))
-        .map_or_else(|| word(0), |found| found.spec.name.as_bytes());
-    let is = |index: usize, text: &str| {
-        let word = if index == 0 { name } else { word(index) };
-        word.eq_ignore_ascii_case(text.as_bytes())
-    };
-    let range = if is(0, "AUTH") {
-        1..request.len()
-    } else if is(0, "HELLO") {
-        let at = (2..request.len()).find(|at| is(*at, "AUTH"));
-        at.map_or(0..0, |at| at + 1..at + 3)
-    } else if is(0, "ACL") && is(1, "SETUSER") {
-        2..request.len()
-    } else if is(0, "MIGRATE") {
-        let at = (6..request.len()).find(|at| is(*at, "AUTH") || is(*at, "AUTH2"));
-        at.map_or(0..0, |at| {
-            let words = if is(at, "AUTH2") { 2 } else { 1 };
-            at + 1..at + 1 + words
-        })
-    } else {
-        0..0
-    };
-    let is_setting = is(0, "CONFIG") && is(1, "SET");
-    move |index| {
-        let names_secret = |name: &&str| {
-            let name_at = request.arg(index - 1).unwrap_or_default();
-            name_at.eq_ignore_ascii_case(name.as_bytes())
-        };
-        let is_value = is_setting && index > 2 && index % 2 == 1;
-        range.contains(&index) || is_value && SECRET_DIRECTIVES.iter().any(names_secret)
-    }
+pub(crate) fn secrets(table: &'static Table, request: Request<'_>) -> impl Fn(usize) -> bool {
+    // By its own name, if its client calls it by none that is known.
+    let name = request.name();
+    let found = table.find(name).or_else(|| table.original().find(name));
+    let row = found.and_then(|found| {
+        let container = (found.index, found.spec);
+        let word = request.arg(1).unwrap_or_default();
+        match table.find_subcommand(container, word) {
+            Some((_, spec)) => spec.secrets,
+            None => found.spec.secrets,
+        }
+    });
+    move |index| row.is_some_and(|is_secret| is_secret(&request, index))
 }
-
-/// Directives whose values are secrets.
-const SECRET_DIRECTIVES: [&str; 7] = [
-    "requirepass",
-    "masterauth",
-    "primaryauth",
-    "masteruser",
-    "primaryuser",
-    "tls-key-file-pass",
-    "tls-client-key-file-pass",
-];
 
 /// One command in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +165,7 @@ mod tests {
     use protocol::OwnedRequest;
 
     use super::*;
+    use crate::spec::CommandSpec;
 
     fn shown(args: &[&str]) -> Vec<String> {
         let request = OwnedRequest::new(args);
@@ -217,21 +189,19 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let hidden = "(redacted)";
-        assert_eq!(shown(&["auth", "pw"]), ["auth", hidden]);
-        assert_eq!(
-            shown(&["HELLO", "3", "SETNAME", "x", "auth", "me", "pw"]),
-            ["HELLO", "3", "SETNAME", "x", "auth", hidden, hidden]
-        );
-        assert_eq!(
-            shown(&["CONFIG", "SET", "port", "1", "requirepass", "pw"]),
-            ["CONFIG", "SET", "port", "1", "requirepass", hidden]
-        );
-        assert_eq!(
-            shown(&["CONFIG", "SET", "primaryuser", "me"]),
-            ["CONFIG", "SET", "primaryuser", hidden]
-        );
-        assert_eq!(shown(&["SET", "auth", "pw"]), ["SET", "auth", "pw"]);
+        static ROWS: [CommandSpec; 1] = [CommandSpec {
+            name: "CONFIG",
+            subcommands: &[CommandSpec {
+                name: "SET",
+                secrets: Some(|_, at| at == 3),
+                ..CommandSpec::BLANK
+            }],
+            ..CommandSpec::BLANK
+        }];
+        let request = OwnedRequest::new(&["config", "set", "requirepass", "pw", "port", "1"]);
+        let shown = shortened(Table::build(&ROWS), request.request(), None);
+        assert_eq!(shown[2..4], [&b"requirepass"[..], REDACTED]);
+        assert_eq!(shown[5], b"1");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::engine::row_of;
 use crate::error::{CommandError, CommandResult};
 use crate::observer::{Measured, Shown, monitors};
 use crate::permission::{self, Subject};
-use crate::spec::{CommandSpec, Flags, Group};
+use crate::spec::{CommandSpec, Flags};
 use crate::table::CommandIndex;
 use crate::transaction;
 
@@ -539,9 +539,7 @@ fn killed(kind: RunKind, killing: Killing) -> Stop {
 
 /// Whether a command does what cannot be taken back, or done twice.
 fn is_effectful(spec: &CommandSpec) -> bool {
-    spec.flags.has(Flags::WRITE)
-        || spec.flags.has(Flags::MAY_REPLICATE)
-        || (spec.flags.has(Flags::PUBSUB) && spec.group == Group::PubSub && spec.name != "PUBSUB")
+    spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::MAY_REPLICATE)
 }
 
 const REACHES_ALL: &str = "ERR This command needs all keys, and the script has changed some already. \

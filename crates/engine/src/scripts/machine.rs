@@ -10,6 +10,7 @@ use scripting::{Library, Limits, Machine, Program, ScriptError, shebang};
 use super::libraries::{FunctionFacts, LoadedLibrary};
 use super::{Digest, Script, Scripts};
 use crate::error::CommandError;
+use crate::identity::redis_version;
 use crate::settings::Settings;
 
 /// Programs that are kept compiled, at most; then all are compiled anew as they are asked for.
@@ -22,6 +23,8 @@ thread_local! {
 /// A machine with what it has compiled.
 struct Place {
     machine: Machine,
+    /// What others were told of its memory.
+    told_bytes: u64,
     programs: HashMap<Digest, Rc<Compiled>>,
     /// Scripts that ran last, each in the place that its name has.
     recent: Vec<Option<Recent>>,
@@ -85,7 +88,8 @@ fn with_place<R>(
         };
         if place.is_none() {
             *place = Some(Place {
-                machine: Machine::new(Limits::default())?,
+                machine: Machine::new(Limits::default(), redis_version())?,
+                told_bytes: 0,
                 programs: HashMap::new(),
                 recent: Vec::new(),
                 libraries: HashMap::new(),
@@ -104,6 +108,25 @@ pub(super) fn with<R>(
 ) -> Result<R, ScriptError> {
     with_place(|place| body(&mut place.machine))
 }
+
+/// Tells what the machine of this thread has in memory, once it is a good deal more or less than it was.
+pub(super) fn tell_memory(scripts: &Scripts) {
+    PLACE.with(|place| {
+        let Ok(mut place) = place.try_borrow_mut() else {
+            return;
+        };
+        if let Some(place) = place.as_mut() {
+            let bytes = place.machine.memory_bytes() as u64;
+            if bytes.abs_diff(place.told_bytes) >= TOLD_EVERY_BYTES {
+                scripts.count_machine(bytes.wrapping_sub(place.told_bytes));
+                place.told_bytes = bytes;
+            }
+        }
+    });
+}
+
+/// What scripts leave between two collections is not told.
+const TOLD_EVERY_BYTES: u64 = 32 << 10;
 
 /// A script that is known, and what it was compiled to on this thread.
 pub(crate) type Known = (Arc<Script>, Rc<Compiled>);

@@ -177,7 +177,9 @@ fn attempt(
             machine.call_function(function, &call.keys, &call.args, &mut caller)
         }
     });
-    (caller.end(), result)
+    let ended = caller.end();
+    machine::tell_memory(&context.settings.scripts);
+    (ended, result)
 }
 
 /// Writes what a script gave. `inner` is the last error that one of its commands gave: what begins with it

@@ -6,6 +6,7 @@
 
 use std::io::Read;
 
+use engine::spec::InTransaction;
 use engine::{Flags, Found, Table};
 use store::DatabaseId;
 
@@ -100,9 +101,11 @@ pub fn read<R: Read, T: Taker>(
 impl<T: Taker> Course<'_, T> {
     fn step(&mut self, next: &AofRequest<'_>) -> Result<(), Flaw> {
         let found = self.table.original().find(next.request.name());
-        match (found.map(|found| found.spec.name), next.request.len()) {
-            (Some("SELECT"), 2) => self.select(next),
-            (Some("MULTI"), 1) if self.transaction.is_none() => {
+        let selects = found.is_some_and(|it| it.spec.flags.has(Flags::SELECTS_DATABASE));
+        let in_transaction = found.map(|found| found.spec.in_transaction);
+        match (in_transaction, next.request.len()) {
+            (_, 2) if selects => self.select(next),
+            (Some(InTransaction::Begins), 1) if self.transaction.is_none() => {
                 self.transaction = Some(Held {
                     offset: next.offset,
                     requests: Vec::new(),
@@ -110,7 +113,7 @@ impl<T: Taker> Course<'_, T> {
                 });
                 Ok(())
             }
-            (Some("EXEC"), 1) => self.exec(next),
+            (Some(InTransaction::Runs), 1) => self.exec(next),
             _ if found.is_some_and(is_loaded) => self.command(next),
             _ => Err(unsuitable(next)),
         }

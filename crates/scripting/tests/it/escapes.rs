@@ -168,7 +168,7 @@ fn cjson_and_cmsgpack_stay_inside_their_buffers() {
 
 #[test]
 fn nothing_is_left_for_the_next_script() {
-    let mut machine = Machine::new(Limits::default()).unwrap();
+    let mut machine = Machine::new(Limits::default(), "7.4.2").unwrap();
     let mut desk = Desk::default();
     let mut run = |source: &str, keys: &[&[u8]]| {
         let program = machine.compile("0123abcd", source.as_bytes()).unwrap();

@@ -82,7 +82,7 @@ pub(crate) fn run_with(
     args: &[&str],
     desk: &mut Desk,
 ) -> Result<Value, ScriptError> {
-    let mut machine = Machine::new(Limits::default()).unwrap();
+    let mut machine = Machine::new(Limits::default(), "7.4.2").unwrap();
     let program = machine.compile("0123abcd", source.as_bytes())?;
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();

@@ -5,7 +5,7 @@ use scripting::{Limits, Machine, Value};
 use crate::host::{Desk, bulk};
 
 fn machine() -> Machine {
-    Machine::new(Limits::default()).unwrap()
+    Machine::new(Limits::default(), "7.4.2").unwrap()
 }
 
 fn refusal(source: &str) -> String {

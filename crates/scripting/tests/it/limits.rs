@@ -12,7 +12,7 @@ fn machine() -> Machine {
         memory_bytes_max: 16 << 20,
         ..Limits::default()
     };
-    Machine::new(limits).unwrap()
+    Machine::new(limits, "7.4.2").unwrap()
 }
 
 /// Runs with a host that soon says stop.

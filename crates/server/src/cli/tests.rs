@@ -139,6 +139,15 @@ fn faults_of_options_are_told_of_the_command_line() {
     );
     let told = start(&["-"], &[], b"port x\n").unwrap_err();
     assert!(told.contains("at line 1\n>>> 'port x'\n"), "{told}");
+    for (word, near) in [
+        ("NONSENSE", ""),
+        ("chekc", " The nearest command is 'check'."),
+    ] {
+        let told = start(&[word], &[], b"").unwrap_err();
+        let expected =
+            format!("'{word}' is neither a command nor a configuration file that is here.{near}\n");
+        assert!(told.starts_with(&expected), "{told}");
+    }
     let told = start(&["/does/not/exist.conf"], &[], b"").unwrap_err();
     assert!(told.ends_with("No such file or directory"), "{told}");
 }
@@ -147,6 +156,12 @@ fn faults_of_options_are_told_of_the_command_line() {
 fn questions_are_answered_without_a_server() {
     assert_eq!(printed(&["-v"]), (identity::version_line(), 0));
     assert_eq!(printed(&["--version", "--port", "x"]).1, 0);
+    assert_eq!(printed(&["help"]), printed(&["--help"]));
+    assert!(
+        printed(&["check", "--help"])
+            .0
+            .contains("Usage: iolite check")
+    );
     let (usage, code) = printed(&["--help"]);
     assert!(
         usage.starts_with("Usage: redis-server [/path/to/iolite.conf]"),

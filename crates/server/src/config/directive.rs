@@ -183,7 +183,7 @@ pub(super) fn find_nearest(name: &[u8]) -> Option<&'static str> {
 
 /// How many bytes have to be put in, taken out or replaced to make `to` of `from` (the distance of
 /// Levenshtein), one row of the matrix at a time.
-fn changes_between(from: &[u8], to: &[u8]) -> usize {
+pub(crate) fn changes_between(from: &[u8], to: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (taken, byte) in from.iter().enumerate() {
         let mut diagonal = taken;

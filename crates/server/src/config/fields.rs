@@ -84,6 +84,8 @@ pub struct Config {
     pub always_show_logo: bool,
     /// Name of the availability zone, as INFO shows it.
     pub availability_zone: String,
+    /// The version of Redis that clients are told.
+    pub redis_version: String,
     /// Whether the kernel ranks the process by a score of ours when memory runs out.
     pub oom_score: OomScore,
     /// That score, or what is added to the one it has.

@@ -26,6 +26,7 @@ mod value;
 mod tests;
 
 pub(crate) use base::os_error::system_reason;
+pub(crate) use directive::changes_between;
 pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;
 pub use fields::{

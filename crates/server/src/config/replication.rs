@@ -21,7 +21,7 @@ pub struct Replication {
     pub announce_port: u16,
     /// Bytes of the log in memory of a server that keeps none on disk.
     pub backlog_bytes: u64,
-    /// Seconds for which that is kept behind the last replica; 0 means for ever.
+    /// Seconds for which that is kept after the last replica; 0 means for ever.
     pub backlog_ttl_s: u64,
     /// Seconds between two pings of replicas.
     pub ping_period_s: u32,

@@ -83,6 +83,7 @@ impl Settings {
             pid_file: self.pid_file(),
             always_show_logo: self.switch("always-show-logo"),
             availability_zone: self.string("availability-zone"),
+            redis_version: self.string("redis-version"),
             oom_score: self.choice("oom-score-adj", &OOM_SCORES),
             oom_adjustment: self.oom_adjustment(),
             memory_bytes_max: self.number("maxmemory"),

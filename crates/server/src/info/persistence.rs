@@ -121,11 +121,8 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
     );
     report.field("aof_base_size", log_bytes.map_or(0, |_| base_bytes));
     report.field("aof_buffer_length", held_bytes);
-    report.zeros(&[
-        "aof_pending_rewrite",
-        "aof_pending_bio_fsync",
-        "aof_delayed_fsync",
-    ]);
+    report.field("aof_pending_rewrite", u8::from(is_scheduled));
+    report.zeros(&["aof_pending_bio_fsync", "aof_delayed_fsync"]);
 }
 
 /// How far the loading is that goes on; zeros at other times, for tools that look for the names.

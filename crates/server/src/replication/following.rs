@@ -2,7 +2,7 @@
 //! of it.
 //!
 //! One thread follows. It runs a body of one of the two protocols for each connection ([`Ended`] says what is next),
-//! and begins again behind a pause, until another order ends it. A body looks at [`Following::is_stopping`] between
+//! and begins again after a pause, until another order ends it. A body looks at [`Following::is_stopping`] between
 //! reads, and says with [`Following::stop_with`] how a read that waits is ended.
 
 use std::fmt;
@@ -80,13 +80,13 @@ impl Link {
 /// How a connection to the primary ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It is tried again behind a pause.
+    /// It is tried again after a pause.
     Again,
     /// The primary speaks the own link, at this port.
     OwnLink(u16),
     /// The primary does not speak the own link.
     NoOwnLink,
-    /// It was [refused](Following::refuse): tried again behind a long pause.
+    /// It was [refused](Following::refuse): tried again after a long pause.
     Refused,
 }
 
@@ -345,7 +345,7 @@ impl Following {
         (read, applied_offset.load(Ordering::Relaxed))
     }
 
-    /// How far this node is behind the primary's end, in bytes and in time.
+    /// How much of the primary's log this node lacks, in bytes and in time.
     pub fn note_lag(&self, bytes: u64, ms: u64) {
         self.progress.lag_bytes.store(bytes, Ordering::Relaxed);
         self.progress.lag_ms.store(ms, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The section Replication of INFO: Redis' names, in its order, and behind them ours.
+//! The section Replication of INFO: Redis' names, in its order, and after them ours.
 
 use super::Replication;
 use super::following::{Following, Link};

@@ -15,8 +15,8 @@
 //!  1. The role changes by the table in [`role`], under one lock, and by nothing else.
 //!  2. From the reply of REPLICAOF on no write of a client is done; those that were under way are in the log
 //!     before the thread follows anybody.
-//!  3. Nothing of the primary is applied behind the end of the thread's connection, and the node becomes a primary
-//!     only behind that.
+//!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
+//!     only after that.
 
 pub mod failover;
 pub mod following;
@@ -409,8 +409,8 @@ impl Replication {
                 "NOMASTERLINK Can't SYNC while failing over",
             ));
         }
-        let is_behind = |one: Arc<Following>| one.link() != Link::Connected;
-        if self.follows() && self.following().is_some_and(is_behind) {
+        let is_cut_off = |one: Arc<Following>| one.link() != Link::Connected;
+        if self.follows() && self.following().is_some_and(is_cut_off) {
             return Err(CommandError::fixed(
                 "NOMASTERLINK Can't SYNC while not connected with my master",
             ));
@@ -431,7 +431,7 @@ impl Replication {
         } = order
         else {
             let failover = standing.failover.as_ref();
-            failover.ok_or(engine::replication::NO_FAILOVER)?.abort();
+            failover.ok_or(engine::port::NO_FAILOVER)?.abort();
             return Ok(());
         };
         let role = role::next(self.role(), Event::FailOver).map_err(|refused| match refused {
@@ -560,7 +560,7 @@ impl Replication {
     fn serve_waits(&self, node: &Node) {
         self.replicas
             .serve_waits(&Watermarks(node), &|client, reply| {
-                node.answer(client, reply)
+                node.answer(client, reply);
             });
     }
 

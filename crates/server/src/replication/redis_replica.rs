@@ -3,13 +3,13 @@
 //! ```text
 //!   PSYNC id offset ──► is that in the log? ──► +CONTINUE ─────────────────────────────► the stream from there
 //!                           │ no
-//!                           └──► +FULLRESYNC id offset ──► a checkpoint as an RDB file ──► the stream behind it
+//!                           └──► +FULLRESYNC id offset ──► a checkpoint as an RDB file ──► the stream after it
 //! ```
 //!
 //! Invariants
 //!  1. It holds a cursor, one piece of the log and what that is as commands: a slow replica stops nobody but itself.
 //!     Only a frame that is longer than a piece is held as a whole.
-//!  2. What a replica acknowledges counts only behind the data that it was given: before, it is not online.
+//!  2. What a replica acknowledges counts only after the data that it was given: before, it is not online.
 //!  3. An offset is acknowledged as the sequence of the last frame whose bytes are all below it.
 
 use std::collections::VecDeque;
@@ -123,7 +123,7 @@ fn tell(node: &Node, (host, port): (&str, u16), ended: &Ended) {
             "Disconnecting replica {host}:{port}, which sent what no replica sends"
         )),
         Ended::Unable(why) => {
-            log.warning(format_args!("Disconnecting replica {host}:{port}: {why}"))
+            log.warning(format_args!("Disconnecting replica {host}:{port}: {why}"));
         }
     }
 }
@@ -278,7 +278,7 @@ impl Link {
         decide(&history, &asked)
     }
 
-    /// Sends a checkpoint; from where the stream goes on behind it.
+    /// Sends a checkpoint; from where the stream goes on after it.
     fn give_everything(&mut self, log: &Arc<Log>, cause: FullCause) -> Result<Transcoder, Ended> {
         let node = Arc::clone(&self.node);
         node.log.notice(format_args!(
@@ -454,7 +454,7 @@ impl Link {
     }
 
     /// All there is was sent.
-    fn settle(&mut self, node: &Arc<Node>, log: &Arc<Log>) -> Result<(), Ended> {
+    fn settle(&self, node: &Arc<Node>, log: &Arc<Log>) -> Result<(), Ended> {
         if self.attached.replica().state() != ReplicaState::Online {
             self.attached.set_state(ReplicaState::Online);
         }
@@ -651,7 +651,7 @@ fn origin(node: &Node, source: &Source) -> Vec<(&'static str, Vec<u8>)> {
     // With none the next command has a SELECT in front.
     let database = source.place.database.unwrap_or(0);
     vec![
-        ("redis-ver", identity::REDIS_VERSION.as_bytes().to_vec()),
+        ("redis-ver", identity::redis_version().as_bytes().to_vec()),
         ("redis-bits", usize::BITS.to_string().into_bytes()),
         ("ctime", seconds.to_string().into_bytes()),
         ("repl-stream-db", database.to_string().into_bytes()),

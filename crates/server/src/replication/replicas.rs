@@ -294,7 +294,7 @@ impl Replicas {
         let _already_set = self.moved.set(hook);
     }
 
-    /// Notes that somebody waits. `progress` is asked once more, behind that: what came meanwhile counts.
+    /// Notes that somebody waits. `progress` is asked once more, after that: what came meanwhile counts.
     pub fn wait(&self, waiter: &Arc<Waiter>, progress: &dyn Progress, answer: Answer<'_>) {
         let mut waits = lock(&self.waits);
         waits.retain(|one| one.waits());

@@ -55,7 +55,7 @@ pub enum Refused {
     Late,
 }
 
-/// The role behind an event.
+/// The role after an event.
 ///
 /// # Errors
 /// Where the event has no place.

@@ -9,7 +9,7 @@
 //! Nothing of the stream is kept: it is a function of the log. What is kept is where counting began, where it is
 //! now, and a place for each MiB between.
 //!
-//! A server that keeps no log on disk has one in memory from its first replica on, until some time behind its last.
+//! A server that keeps no log on disk has one in memory from its first replica on, until some time after its last.
 //!
 //! Rule: `counting` is taken by whoever asks for the offset, workers included, and held for a bounded piece of the
 //! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
@@ -393,7 +393,7 @@ impl Stream {
         memory.as_ref().map_or(0, |log| log.memory_bytes())
     }
 
-    /// Ends the log in memory some time behind the last replica.
+    /// Ends the log in memory some time after the last replica.
     pub(super) fn upkeep(&self, node: &Node, has_replicas: bool) {
         if !self.has_memory.load(Ordering::Relaxed) {
             return;

@@ -24,7 +24,7 @@ use replication::transcode::Place;
 use crate::config::system_reason;
 use crate::node::Node;
 
-/// A checkpoint is given to a replica that comes later as long as the log behind it has no more bytes than this
+/// A checkpoint is given to a replica that comes later as long as the log since then has no more bytes than this
 /// part of it, in hundredths: otherwise a new one is less to send.
 const LOG_PERCENT_MAX: u64 = 150;
 
@@ -33,7 +33,7 @@ pub(super) struct Source {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
     pub(super) manifest: Arc<Manifest>,
-    /// Where the stream goes on behind it. Effects of generations below the manifest's are in it.
+    /// Where the stream goes on after it. Effects of generations below the manifest's are in it.
     pub(super) place: Place,
     log: Arc<Log>,
 }
@@ -41,10 +41,10 @@ pub(super) struct Source {
 impl Source {
     /// Whether it is less to send than a new one, and the log reaches back to it.
     fn is_good_for(&self, log: &Arc<Log>) -> bool {
-        let behind = log.tail_complete().saturating_sub(self.place.sequence);
+        let since = log.tail_complete().saturating_sub(self.place.sequence);
         Arc::ptr_eq(&self.log, log)
             && self.log.oldest() <= self.place.sequence
-            && behind <= (self.manifest.bytes() * LOG_PERCENT_MAX / 100).max(1 << 20)
+            && since <= (self.manifest.bytes() * LOG_PERCENT_MAX / 100).max(1 << 20)
     }
 }
 
@@ -203,7 +203,7 @@ fn make_in(
 
 /// Removes the files of a source. What cannot be removed an operator finds by its name.
 fn remove(directory: &Path) {
-    let _left_behind: io::Result<()> = std::fs::remove_dir_all(directory);
+    let _left: io::Result<()> = std::fs::remove_dir_all(directory);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

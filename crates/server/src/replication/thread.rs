@@ -1,4 +1,4 @@
-//! The thread "follow": carries out orders one behind the other. It is there from the first order on.
+//! The thread "follow": carries out orders one after the other. It is there from the first order on.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -50,11 +50,24 @@ fn users_are_loaded_from_their_file_and_saved_to_it() {
         assert!(refused.contains(part), "{refused}");
     }
     assert_eq!(ask(&mut alice, "PING"), "+PONG");
+    let mut bob = server.client().unwrap();
+    assert_eq!(ask(&mut bob, "AUTH bob x"), "+OK");
+    let mut listener = server.client().unwrap();
+    assert_eq!(ask(&mut listener, "AUTH alice p"), "+OK");
+    ask(&mut listener, "SUBSCRIBE news");
     fs::write(&path, "user alice on >q +ping\n").unwrap();
     assert_eq!(ask(&mut first, "ACL LOAD"), "+OK");
-    eventually("who is another user now is closed", || {
-        alice.command(&["PING"]).is_err()
-    });
+    for (who, client) in [
+        ("whose user is gone", &mut bob),
+        ("who may not hear it", &mut listener),
+    ] {
+        eventually(&format!("{who} is closed"), || {
+            client.command(&["PING"]).is_err()
+        });
+    }
+    // The others stay, under the rules of the file.
+    assert_eq!(ask(&mut alice, "PING"), "+PONG");
+    assert!(ask(&mut alice, "GET a").contains("NOPERM"));
     assert_eq!(ask(&mut first, "AUTH alice q"), "+OK");
 }
 

@@ -509,3 +509,349 @@ fn the_average_time_to_live_is_that_of_keys_that_have_one() {
         "{average_ms}"
     );
 }
+
+/// The names in the first column of the table below a heading of the reference.
+fn listed(heading: &str) -> BTreeSet<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/info.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let part = text.split("\n## ").find(|part| part.starts_with(heading));
+    let rows = part
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned())
+        .collect()
+}
+
+/// Fields that this test does not see move, and the test that does.
+const MOVED_ELSEWHERE: &[(&str, &str)] = &[
+    ("loading", "loading::clients_are_told_to_wait_and_how_long"),
+    ("loading_start_time", "the same"),
+    ("loading_total_bytes", "the same"),
+    ("loading_loaded_bytes", "the same"),
+    ("loading_loaded_perc", "the same"),
+    ("loading_eta_seconds", "the same"),
+    ("rdb_last_load_keys_expired", "the same"),
+    ("rdb_last_load_keys_loaded", "the same"),
+    ("aof_pending_rewrite", "over before it is asked for"),
+    ("aof_rewrite_scheduled", "over before it is asked for"),
+    ("lazyfree_pending_objects", "over before it is asked for"),
+    ("lazyfreed_objects", "memory::"),
+    ("active_defrag_running", "over before it is asked for"),
+    ("current_active_defrag_time", "over before it is asked for"),
+    ("total_active_defrag_time", "counters::a_span_adds_up"),
+    ("active_defrag_misses", "memory::"),
+    ("active_defrag_key_misses", "memory::"),
+    (
+        "mem_not_counted_for_evict",
+        "needs a log beyond a quarter of the limit",
+    ),
+    ("rdb_current_bgsave_time_sec", "takes seconds"),
+    ("rdb_last_bgsave_time_sec", "takes seconds"),
+    ("aof_current_rewrite_time_sec", "takes seconds"),
+    ("aof_last_rewrite_time_sec", "takes seconds"),
+    ("aof_rewrites_consecutive_failures", "full_disk::"),
+    ("checkpoint_failures", "full_disk::"),
+    ("uptime_in_days", "takes a day"),
+    ("clients_in_timeout_table", "blocking::"),
+];
+
+/// Fields with numbers, their values, over all that was asked for.
+#[derive(Default)]
+struct Seen(std::collections::BTreeMap<String, bool>);
+
+impl Seen {
+    fn look(&mut self, client: &mut Client) {
+        for section in ["everything", "debug"] {
+            for line in text(client, &["INFO", section]).lines() {
+                let Some((name, value)) = line.split_once(':') else {
+                    continue;
+                };
+                let is_of_many = ["cmdstat_", "errorstat_", "latency_", "db0"];
+                if is_of_many.iter().any(|prefix| name.starts_with(prefix)) {
+                    continue;
+                }
+                if let Ok(number) = value.trim_end_matches('%').parse::<f64>() {
+                    *self.0.entry(name.to_owned()).or_default() |= number != 0.0;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_field_measures_something_or_is_told_of() {
+    let mut seen = Seen::default();
+    busy_commands(&mut seen);
+    limits_reached(&mut seen);
+    files_written(&mut seen);
+    let stays_zero = listed("Fields that stay 0");
+    let elsewhere: BTreeSet<String> = MOVED_ELSEWHERE
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    let of = |moves: bool| {
+        let fields = seen.0.iter().filter(move |field| *field.1 == moves);
+        fields.map(|(name, _)| name.clone())
+    };
+    let silent: Vec<String> = of(false)
+        .filter(|name| !stays_zero.contains(name) && !elsewhere.contains(name))
+        .collect();
+    let wrong: Vec<String> = of(true).filter(|name| stays_zero.contains(name)).collect();
+    assert!(
+        silent.is_empty(),
+        "stay 0, and the reference does not say why: {silent:?}"
+    );
+    assert!(wrong.is_empty(), "move, and are listed as 0: {wrong:?}");
+    let unknown = |names: &BTreeSet<String>| -> Vec<String> {
+        let names = names.iter().filter(|name| !seen.0.contains_key(*name));
+        names.cloned().collect()
+    };
+    assert_eq!(unknown(&stays_zero), Vec::<String>::new());
+    assert_eq!(unknown(&elsewhere), Vec::<String>::new());
+}
+
+fn all(client: &mut Client, lines: &[&str]) {
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        client.command(&words).unwrap();
+    }
+}
+
+/// Commands of every kind, clients that wait, listen and watch, scripts, and what expires.
+fn busy_commands(seen: &mut Seen) {
+    let args = ["--threads", "2", "--enable-debug-command", "yes"];
+    let server = ServerBuilder::iolite().tcp().args(&args).start().unwrap();
+    let mut client = server.client().unwrap();
+    let mut others: Vec<Client> = (0..8).map(|_| server.client().unwrap()).collect();
+    all(
+        &mut client,
+        &[
+            "SET k v",
+            "GET k",
+            "GET none",
+            "GET",
+            "ACL SETUSER u on nopass +get ~a &a",
+            "ACL SETUSER v on >p +@all ~a &a",
+            "SET f v",
+            "DEBUG POPULATE 20000 e 10",
+            "XGROUP CREATE s g $ MKSTREAM",
+            "CONFIG SET latency-monitor-threshold 1",
+        ],
+    );
+    let Value::Bulk(dumped) = client.command(&["DUMP", "f"]).unwrap() else {
+        panic!("a payload is text");
+    };
+    client
+        .command(&[b"RESTORE", &b"f"[..], b"0", &dumped, b"REPLACE"])
+        .unwrap();
+    who_waits(&mut others);
+    scripts_and_deadlines(&mut client);
+    let _slow = who_is_slow(&server, &mut client);
+    let mut browser = server.connect().unwrap();
+    browser.send_raw(b"POST / HTTP/1.1\r\n\r\n").unwrap();
+    crate::limits::eventually("keys and fields expire, and clients wait", || {
+        seen.look(&mut client);
+        let is_one = |name: &str| seen.0.get(name).copied().unwrap_or_default();
+        [
+            "expired_keys",
+            "expired_subkeys",
+            "blocked_clients",
+            "total_blocking_keys_on_nokey",
+            "http_requests_refused",
+            "client_recent_max_input_buffer",
+            "client_recent_max_output_buffer",
+            "expire_cycle_cpu_milliseconds",
+            "uptime_in_seconds",
+            "instantaneous_ops_per_sec",
+        ]
+        .into_iter()
+        .all(is_one)
+    });
+    let info = text(&mut client, &["INFO", "keyspace"]);
+    assert!(info.contains(",subexpiry=1\r\n"), "{info}");
+    assert!(server.log().contains("of HTTP"), "{}", server.log());
+}
+
+/// Clients that are denied something, listen, watch and wait.
+fn who_waits(others: &mut [Client]) {
+    all(&mut others[0], &["AUTH u x", "SET a b", "AUTH u", "GET b"]);
+    all(&mut others[1], &["AUTH v wrong", "AUTH v p", "PUBLISH b c"]);
+    all(
+        &mut others[2],
+        &["CLIENT TRACKING ON BCAST PREFIX p", "SUBSCRIBE x"],
+    );
+    others[3].hello3().unwrap();
+    all(
+        &mut others[3],
+        &[
+            "CLIENT TRACKING ON",
+            "GET k",
+            "PSUBSCRIBE x*",
+            "SSUBSCRIBE y",
+        ],
+    );
+    all(&mut others[4], &["WATCH k"]);
+    others[5].send(&["BLPOP", "l", "100"]).unwrap();
+    others[6]
+        .send(&[
+            "XREADGROUP",
+            "GROUP",
+            "g",
+            "c",
+            "BLOCK",
+            "0",
+            "STREAMS",
+            "s",
+            ">",
+        ])
+        .unwrap();
+}
+
+/// More scripts than are kept, a function, keys and fields that expire.
+fn scripts_and_deadlines(client: &mut Client) {
+    for number in 0..600 {
+        let script = format!("return {number}");
+        client.command(&["EVAL", &script, "0"]).unwrap();
+    }
+    client
+        .command(&[
+            "FUNCTION",
+            "LOAD",
+            "#!lua name=l\nredis.register_function('fn', function() return 1 end)",
+        ])
+        .unwrap();
+    for number in 0..20_000 {
+        let key = format!("e:{number}");
+        client.send(&["PEXPIRE", &key, "1"]).unwrap();
+    }
+    for _ in 0..20_000 {
+        client.receive().unwrap();
+    }
+    all(
+        client,
+        &[
+            "HSET h a 1 b 2",
+            "HPEXPIRE h 1 FIELDS 1 a",
+            "HEXPIRE h 100 FIELDS 1 b",
+        ],
+    );
+}
+
+/// A client that has sent half of a request, and one that reads nothing.
+fn who_is_slow(server: &Server, client: &mut Client) -> [Client; 2] {
+    let mut slow = [(); 2].map(|()| server.client().unwrap());
+    slow[0]
+        .send_raw(b"*2\r\n$3\r\nGET\r\n$100\r\nhalf")
+        .unwrap();
+    let long = "x".repeat(1 << 20);
+    client.command(&["SET", "long", &long]).unwrap();
+    for _ in 0..8 {
+        slow[1].send(&["GET", "long"]).unwrap();
+    }
+    slow
+}
+
+/// Clients and data beyond their limits.
+fn limits_reached(seen: &mut Seen) {
+    let server = start(&["--threads", "1", "--maxclients", "6", "--save", ""]);
+    let mut client = server.client().unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..10 {
+        if let Ok(mut other) = server.connect() {
+            let _refused = other.command(&["PING"]);
+            crowd.push(other);
+        }
+    }
+    seen.look(&mut client);
+    drop(crowd);
+    all(
+        &mut client,
+        &[
+            "CONFIG SET maxclients 100",
+            "CONFIG SET client-query-buffer-limit 1mb",
+        ],
+    );
+    let long = "x".repeat(3 << 20);
+    for limit in [
+        &["CONFIG", "SET", "client-query-buffer-limit", "1mb"][..],
+        &["CONFIG", "SET", "client-query-buffer-limit", "1gb"],
+        &["SET", "long", &long],
+        &[
+            "CONFIG",
+            "SET",
+            "client-output-buffer-limit",
+            "normal 1mb 0 0",
+        ],
+    ] {
+        let _maybe = client.command(limit);
+        let mut other = server.connect().unwrap();
+        let _closed = other.command(&["SET", "q", &long]);
+        let mut other = server.connect().unwrap();
+        let _closed = other.command(&["GET", "long"]);
+    }
+    all(&mut client, &["CONFIG SET maxmemory-clients 1mb"]);
+    let mut other = server.connect().unwrap();
+    let _closed = other.command(&["SET", "q", &long]);
+    all(
+        &mut client,
+        &["CONFIG SET maxmemory-clients 0", "CONFIG SET maxmemory 1"],
+    );
+    crate::limits::eventually("too much memory is held for a while", || {
+        seen.look(&mut client);
+        seen.0["current_eviction_exceeded_time"]
+    });
+    all(&mut client, &["CONFIG SET maxmemory-policy allkeys-random"]);
+    crate::limits::eventually("keys are evicted", || {
+        seen.look(&mut client);
+        seen.0["evicted_keys"]
+    });
+}
+
+/// Checkpoints and a log, while keys are written.
+fn files_written(seen: &mut Seen) {
+    let server = start(&[
+        "--threads",
+        "1",
+        "--enable-debug-command",
+        "yes",
+        "--appendonly",
+        "yes",
+    ]);
+    let mut client = server.client().unwrap();
+    all(
+        &mut client,
+        &[
+            "DEBUG POPULATE 10000 k 100",
+            "CONFIG SET rdb-key-save-delay 500",
+            "BGSAVE",
+            "BGREWRITEAOF",
+        ],
+    );
+    seen.look(&mut client);
+    for number in 0..2000 {
+        let key = format!("k:{number}");
+        client.command(&["SET", &key, "changed"]).unwrap();
+        if number % 500 == 0 {
+            seen.look(&mut client);
+        }
+    }
+    all(&mut client, &["BGREWRITEAOF"]);
+    seen.look(&mut client);
+    all(&mut client, &["CONFIG SET rdb-key-save-delay 20"]);
+    crate::limits::eventually("both are written", || {
+        seen.look(&mut client);
+        seen.0["rdb_saves"] && seen.0["aof_rewrites"]
+    });
+    for number in 0..10_000 {
+        let key = format!("k:{number}");
+        if number % 10 > 0 {
+            client.command(&["DEL", &key]).unwrap();
+        }
+    }
+    all(&mut client, &["MEMORY PURGE"]);
+    crate::limits::eventually("records are moved", || {
+        seen.look(&mut client);
+        seen.0["active_defrag_hits"]
+    });
+}

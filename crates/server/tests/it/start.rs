@@ -100,7 +100,7 @@ fn wait_until_logged(path: &str, line: &str) {
 fn questions_are_answered_on_standard_output() {
     let version = output(&["--version"]);
     assert!(version.status.success());
-    assert!(text(&version.stdout).starts_with("Iolite server v=7.2."));
+    assert!(text(&version.stdout).starts_with("Iolite server v=7.4."));
     let help = output(&["-h"]);
     assert!(help.status.success());
     assert!(text(&help.stdout).starts_with("Usage: iolite "));

@@ -388,6 +388,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "its libraries would outlive a sequence; held by transcripts",
     ),
     ("DELIFEQ", NEWER),
+    ("MSETEX", NEWER),
+    ("SUNIONCARD", NEWER),
     ("DELIFGREATER", GARNETS),
     ("EXECIFGREATER", GARNETS),
     ("EXECIFMATCH", GARNETS),

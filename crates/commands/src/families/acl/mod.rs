@@ -42,10 +42,11 @@ fn end_subscribers(context: &mut Context<'_>, change: &Change) {
     }
 }
 
-/// ACL LOAD: the users of the file and no others.
+/// ACL LOAD: the users of the file and no others. Clients stay whose user is still there, unless they listen
+/// to what they may hear no more.
 fn load(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     for change in context.server.load_users()? {
-        if change.user.name() == access::DEFAULT {
+        if context.settings.users.has(&change.user) {
             end_subscribers(context, &change);
         } else {
             end_clients(context, change.user.name());

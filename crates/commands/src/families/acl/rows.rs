@@ -5,11 +5,11 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use super::{categories, denials, load, save, users, write_help};
 
 /// Flags of what everybody may ask who may ask anything.
-const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
+const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
-    flags: OPEN.and(Flags::ADMIN),
+    flags: OPEN.with(Flags::ADMIN),
     group: Group::Server,
     since: "6.0.0",
     ..CommandSpec::BLANK
@@ -85,7 +85,7 @@ const SUBCOMMANDS: &[CommandSpec] = &[
         ..MEMBER
     },
     CommandSpec {
-        flags: Flags::LOADING.and(Flags::STALE),
+        flags: Flags::LOADING.with(Flags::STALE),
         ..CommandSpec::help(Group::Server, "6.0.0", write_help)
     },
     CommandSpec {
@@ -125,6 +125,7 @@ const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SETUSER",
+        secrets: Some(|_, at| at >= 2),
         arity: Arity::AtLeast(3),
         history: &[
             ("6.2.0", "Added Pub/Sub channel patterns."),

@@ -8,15 +8,17 @@ use protocol::Reply;
 use store::{Effect, Encoding, EventClass, Record};
 
 use super::{BITS_PER_BYTE, bit_offset, index};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const SETBIT: CommandSpec = CommandSpec {
     name: "SETBIT",
     arity: Arity::Exactly(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::one(
         1,
-        KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+        KeyAccess::RW
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::UPDATE),
     )],
     group: Group::Bitmap,
     since: "2.2.0",
@@ -29,8 +31,8 @@ pub(super) const SETBIT: CommandSpec = CommandSpec {
 pub(super) const GETBIT: CommandSpec = CommandSpec {
     name: "GETBIT",
     arity: Arity::Exactly(3),
-    flags: Flags::READONLY.and(Flags::FAST),
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "2.2.0",
     summary: "Gives one bit of a string, 0 behind its end.",

@@ -7,16 +7,16 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, Event, EventClass, Handle, Key};
 
-use crate::families::strings::check_string;
-use crate::keys::KeyList;
+use crate::families::strings::shared::check_string;
+use engine::keys::KeyList;
 
 pub(super) const BITOP: CommandSpec = CommandSpec {
     name: "BITOP",
     arity: Arity::AtLeast(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[
-        KeySpec::one(2, KeyAccess::OW.and(KeyAccess::UPDATE)),
-        KeySpec::range(3, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+        KeySpec::one(2, KeyAccess::OW.with(KeyAccess::UPDATE)),
+        KeySpec::range(3, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
     ],
     group: Group::Bitmap,
     since: "2.6.0",

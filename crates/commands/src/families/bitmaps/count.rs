@@ -10,13 +10,13 @@ use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::families::strings::{check_string, is_reversed};
+use crate::families::strings::shared::{check_string, is_reversed};
 
 pub(super) const BITCOUNT: CommandSpec = CommandSpec {
     name: "BITCOUNT",
     arity: Arity::AtLeast(2),
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "2.6.0",
     history: &[

@@ -10,20 +10,20 @@ use store::{Effect, Encoding, Entry, EventClass, Key, Record};
 
 use super::bit_offset;
 use super::field::{Field, Overflow};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const BITFIELD: CommandSpec = CommandSpec {
     name: "BITFIELD",
     arity: Arity::AtLeast(2),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec {
         notes: "This command allows both access and modification of the key",
         ..KeySpec::one(
             1,
             KeyAccess::RW
-                .and(KeyAccess::ACCESS)
-                .and(KeyAccess::UPDATE)
-                .and(KeyAccess::VARIABLE_FLAGS),
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE)
+                .with(KeyAccess::VARIABLE_FLAGS),
         )
     }],
     access_of: Some(access_of_bitfield),
@@ -40,8 +40,8 @@ pub(super) const BITFIELD: CommandSpec = CommandSpec {
 pub(super) const BITFIELD_RO: CommandSpec = CommandSpec {
     name: "BITFIELD_RO",
     arity: Arity::AtLeast(2),
-    flags: Flags::READONLY.and(Flags::FAST),
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "6.0.0",
     summary: "Reads numbers of any width anywhere in a string.",
@@ -62,10 +62,12 @@ fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
             _ => usize::MAX,
         };
         if args.by_ref().take(operands).count() < operands {
-            return KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE);
+            return KeyAccess::RW
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE);
         }
     }
-    KeyAccess::RO.and(KeyAccess::ACCESS)
+    KeyAccess::RO.with(KeyAccess::ACCESS)
 }
 
 /// One thing to do with one field.

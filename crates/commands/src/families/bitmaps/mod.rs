@@ -73,9 +73,9 @@ impl RangeUnit {
     fn bits(self, start: i64, end: i64, record: &Record<'_>) -> Option<std::ops::Range<u64>> {
         let len = bit_len(record);
         match self {
-            Self::Bit => super::strings::clamp_range(start, end, len),
+            Self::Bit => super::strings::shared::clamp_range(start, end, len),
             Self::Byte => {
-                let bytes = super::strings::clamp_range(start, end, len / BITS_PER_BYTE)?;
+                let bytes = super::strings::shared::clamp_range(start, end, len / BITS_PER_BYTE)?;
                 Some(bytes.start * BITS_PER_BYTE..bytes.end * BITS_PER_BYTE)
             }
         }

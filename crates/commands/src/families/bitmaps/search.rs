@@ -10,13 +10,13 @@ use protocol::Reply;
 use store::Record;
 
 use super::{BITS_PER_BYTE, RangeUnit, bit_len, index};
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 pub(super) const BITPOS: CommandSpec = CommandSpec {
     name: "BITPOS",
     arity: Arity::AtLeast(3),
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Bitmap,
     since: "2.8.7",
     history: &[("7.0.0", "Added the `BYTE|BIT` option.")],

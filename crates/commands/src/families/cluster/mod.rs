@@ -11,7 +11,7 @@ const DISABLED: Handler = |_context, _args, _reply| {
     ))
 };
 
-const MODE: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
+const MODE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
 
 const MEMBER: CommandSpec = CommandSpec {
     flags: Flags::FAST,

@@ -16,7 +16,9 @@ const READER: CommandSpec = CommandSpec {
 
 /// What changes the cluster.
 const STEERER: CommandSpec = CommandSpec {
-    flags: Flags::ADMIN.and(Flags::STALE).and(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN
+        .with(Flags::STALE)
+        .with(Flags::NO_ASYNC_LOADING),
     ..READER
 };
 
@@ -49,7 +51,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "COUNT-FAILURE-REPORTS",
         arity: Arity::Exactly(3),
-        flags: Flags::ADMIN.and(Flags::STALE),
+        flags: Flags::ADMIN.with(Flags::STALE),
         summary: "Counts the reports that a node fails.",
         complexity: "O(N) where N is the number of failure reports",
         syntax: "node-id",
@@ -161,7 +163,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "REPLICAS",
         arity: Arity::Exactly(3),
-        flags: Flags::ADMIN.and(Flags::STALE),
+        flags: Flags::ADMIN.with(Flags::STALE),
         since: "5.0.0",
         summary: "Lists the replicas of a node.",
         syntax: "node-id",
@@ -178,7 +180,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "RESET",
         arity: Arity::AtLeast(2),
-        flags: Flags::ADMIN.and(Flags::STALE).and(Flags::NOSCRIPT),
+        flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NOSCRIPT),
         summary: "Has this node forget the cluster.",
         complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
         syntax: "[HARD | SOFT]",
@@ -214,7 +216,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SLAVES",
         arity: Arity::Exactly(3),
-        flags: Flags::ADMIN.and(Flags::STALE),
+        flags: Flags::ADMIN.with(Flags::STALE),
         summary: "Lists the replicas of a node.",
         syntax: "node-id",
         tips: VARIES,

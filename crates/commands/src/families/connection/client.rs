@@ -12,7 +12,7 @@ use super::others::{kill, list, pause, unblock};
 use super::tracking::{caching, get_redirect, tracking, tracking_info};
 use crate::help;
 
-const COMMON: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
+const COMMON: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -23,12 +23,13 @@ const MEMBER: CommandSpec = CommandSpec {
 };
 
 const OPERATOR: CommandSpec = CommandSpec {
-    flags: COMMON.and(Flags::ADMIN),
+    flags: COMMON.with(Flags::ADMIN),
     ..MEMBER
 };
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "CLIENT",
+    flags: Flags::KEEPS_TRACKING,
     arity: Arity::AtLeast(2),
     group: Group::Connection,
     since: "2.4.0",

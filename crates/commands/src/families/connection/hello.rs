@@ -8,7 +8,7 @@ use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::identity;
 use engine::session::{ClientRecord, ReplyMode};
-use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Flags, Group, InTransaction};
 use protocol::{Reply, Request, Resp};
 
 use super::client::{checked_name, set_name};
@@ -16,11 +16,11 @@ use super::tracking;
 use crate::families::pubsub;
 
 const BEFORE_AUTH: Flags = Flags::NOSCRIPT
-    .and(Flags::LOADING)
-    .and(Flags::STALE)
-    .and(Flags::FAST)
-    .and(Flags::NO_AUTH)
-    .and(Flags::ALLOW_BUSY);
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::NO_AUTH)
+    .with(Flags::ALLOW_BUSY);
 
 const WRONG_PASSWORD: CommandError =
     CommandError::fixed("WRONGPASS invalid username-password pair or user is disabled.");
@@ -31,6 +31,7 @@ const TOO_MANY_FAILURES: &str =
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HELLO",
+        secrets: Some(is_secret_of_hello),
         history: &[(
             "6.2.0",
             "The version may be left out; without arguments it only tells.",
@@ -47,6 +48,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "AUTH",
+        secrets: Some(|_, at| at > 0),
         history: &[("6.0.0", "Takes the name of a user before the password.")],
         arity: Arity::AtLeast(2),
         flags: BEFORE_AUTH,
@@ -59,8 +61,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "RESET",
+        in_transaction: InTransaction::AtOnce,
         arity: Arity::Exactly(1),
-        flags: BEFORE_AUTH.and(Flags::FOR_SUBSCRIBERS),
+        flags: BEFORE_AUTH.with(Flags::FOR_SUBSCRIBERS),
         group: Group::Connection,
         categories: &["connection"],
         since: "6.2.0",
@@ -114,6 +117,16 @@ impl<'a> Greeting<'a> {
     }
 }
 
+/// The name and the password behind AUTH.
+fn is_secret_of_hello(request: &Request<'_>, at: usize) -> bool {
+    let is_auth = |at: &usize| {
+        let word = request.arg(*at).unwrap_or_default();
+        word.eq_ignore_ascii_case(b"AUTH")
+    };
+    let auth_at = (2..request.len()).find(is_auth);
+    auth_at.is_some_and(|auth| at == auth + 1 || at == auth + 2)
+}
+
 fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let greeting = Greeting::parse(args)?;
     if let Some((user, password)) = greeting.credentials {
@@ -148,7 +161,7 @@ fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(identity::REDIS_VERSION.as_bytes());
+    reply.bulk(identity::redis_version().as_bytes());
     reply.bulk(b"proto");
     reply.integer(proto);
     reply.bulk(b"id");

@@ -10,7 +10,7 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::session::Fate;
-use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, InTransaction};
 use protocol::Reply;
 
 /// The rows of this family, by theme.
@@ -20,7 +20,7 @@ const BASICS: &[CommandSpec] = &[
     CommandSpec {
         name: "PING",
         arity: Arity::AtLeast(1),
-        flags: Flags::FAST.and(Flags::FOR_SUBSCRIBERS),
+        flags: Flags::FAST.with(Flags::FOR_SUBSCRIBERS).with(Flags::PROBES),
         group: Group::Connection,
         categories: &["connection"],
         summary: "Answers PONG, or the message it was given.",
@@ -32,7 +32,7 @@ const BASICS: &[CommandSpec] = &[
     CommandSpec {
         name: "ECHO",
         arity: Arity::Exactly(2),
-        flags: Flags::LOADING.and(Flags::STALE).and(Flags::FAST),
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
         group: Group::Connection,
         categories: &["connection"],
         summary: "Answers the message it was given.",
@@ -45,14 +45,15 @@ const BASICS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "QUIT",
+        in_transaction: InTransaction::AtOnce,
         arity: Arity::AtLeast(1),
         flags: Flags::NOSCRIPT
-            .and(Flags::LOADING)
-            .and(Flags::STALE)
-            .and(Flags::FAST)
-            .and(Flags::NO_AUTH)
-            .and(Flags::ALLOW_BUSY)
-            .and(Flags::FOR_SUBSCRIBERS),
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::FAST)
+            .with(Flags::NO_AUTH)
+            .with(Flags::ALLOW_BUSY)
+            .with(Flags::FOR_SUBSCRIBERS),
         group: Group::Connection,
         categories: &["connection"],
         deprecated: Some(Deprecation {

@@ -21,14 +21,16 @@ use engine::context::Context;
 use engine::engine::{check, row_of};
 use engine::error::{CommandError, CommandResult};
 use engine::key_places as places;
-use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{
+    Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, OnCondition,
+};
 use engine::table::Table;
 use engine::transaction::keys_reached;
 use protocol::{Reply, Request};
 use store::{ETAG_MAX, Key};
 
 use super::{etag_argument, note, raised, write_etag};
-use crate::families::strings::write_string;
+use crate::families::strings::shared::write_string;
 
 const NOT_ENCLOSED: CommandError = CommandError::fixed(
     "ERR only commands about the value of one key can be executed with an etag",
@@ -37,16 +39,18 @@ const NOT_ENCLOSED: CommandError = CommandError::fixed(
 const ENCLOSED: KeySpec = KeySpec {
     begin: Begin::Unknown,
     find: Find::Unknown,
-    access: KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+    access: KeyAccess::RW
+        .with(KeyAccess::ACCESS)
+        .with(KeyAccess::UPDATE),
     notes: "The key of the command that is enclosed",
 };
 
 const ENCLOSER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(4),
     flags: Flags::WRITE
-        .and(Flags::DENYOOM)
-        .and(Flags::NOSCRIPT)
-        .and(Flags::MOVABLE_KEYS),
+        .with(Flags::DENYOOM)
+        .with(Flags::NOSCRIPT)
+        .with(Flags::MOVABLE_KEYS),
     keys: &[ENCLOSED],
     keys_of: Some(|table, request| keys_of(table, request, 2)),
     group: Group::Generic,
@@ -154,15 +158,12 @@ impl<'a> Enclosed<'a> {
 
     /// Whether it changes values: not if deadlines only.
     fn writes(&self) -> bool {
-        let is_about_deadlines = matches!(
-            self.spec.name,
-            "EXPIRE" | "PEXPIRE" | "EXPIREAT" | "PEXPIREAT" | "PERSIST" | "GETEX"
-        );
+        let is_about_deadlines = self.spec.on_condition == OnCondition::ChangesDeadline;
         self.spec.flags.has(Flags::WRITE) && !is_about_deadlines
     }
 
     fn deletes(&self) -> bool {
-        matches!(self.spec.name, "DEL" | "UNLINK")
+        self.spec.on_condition == OnCondition::Deletes
     }
 
     /// Runs it and writes its reply.
@@ -173,7 +174,7 @@ impl<'a> Enclosed<'a> {
         let mut args = Args::new(self.request, self.first);
         let result = (self.spec.handler)(context, &mut args, reply);
         context.may_block = may_block;
-        if self.spec.name == "SET" && reply.since(mark) == b"+OK\r\n" {
+        if self.spec.on_condition == OnCondition::Stores && reply.since(mark) == b"+OK\r\n" {
             reply.rollback(mark);
             reply.null();
         }
@@ -184,7 +185,7 @@ impl<'a> Enclosed<'a> {
     fn write_skipped(&self, context: &mut Context<'_>, reply: &mut Reply<'_>) {
         if self.deletes() {
             reply.integer(0);
-        } else if self.spec.name == "SET" {
+        } else if self.spec.on_condition == OnCondition::Stores {
             let mark = reply.mark();
             context.store.read(&self.key, |record| {
                 reply.rollback(mark);

@@ -28,7 +28,7 @@ use protocol::Reply;
 use store::{Deadline, ETAG_MAX, Effect, Entry, Event, EventClass, Record, next_etag};
 
 use super::strings::expiry::{Expiry, ExpiryForm};
-use super::strings::{check_string, tell_set, write_string};
+use super::strings::shared::{check_string, tell_set, write_string};
 
 const NOT_ETAG: CommandError =
     CommandError::fixed("ERR ETAG must be a numerical value greater than or equal to 0");
@@ -36,8 +36,8 @@ const LAST_ETAG: CommandError = CommandError::fixed("ERR ETAG cannot be raised a
 
 /// What the rows that only read begin with.
 const READER: CommandSpec = CommandSpec {
-    flags: Flags::READONLY.and(Flags::FAST),
-    keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::String,
     since: "2.1.4",
     ..CommandSpec::BLANK
@@ -45,10 +45,12 @@ const READER: CommandSpec = CommandSpec {
 
 /// What the rows that set begin with.
 const SETTER: CommandSpec = CommandSpec {
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::one(
         1,
-        KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+        KeyAccess::RW
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::UPDATE),
     )],
     ..READER
 };
@@ -105,7 +107,7 @@ const ALONE: &[CommandSpec] = &[
         name: "DELIFGREATER",
         arity: Arity::Exactly(3),
         flags: Flags::WRITE,
-        keys: &[KeySpec::one(1, KeyAccess::RM.and(KeyAccess::DELETE))],
+        keys: &[KeySpec::one(1, KeyAccess::RM.with(KeyAccess::DELETE))],
         summary: "Deletes a string if the given etag is higher than its own (a command of Garnet).",
         syntax: "key etag:integer",
         handler: del_if_greater,
@@ -123,7 +125,7 @@ const ALONE: &[CommandSpec] = &[
     CommandSpec {
         name: "SETETAG",
         arity: Arity::Exactly(3),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
         group: Group::Generic,
         summary: "Gives a value of any kind an etag, or takes it away with 0.",
         syntax: "key etag:integer",

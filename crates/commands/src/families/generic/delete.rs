@@ -3,7 +3,7 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::CommandResult;
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition};
 use protocol::Reply;
 use store::{Event, EventClass, Key, Kind};
 
@@ -11,7 +11,7 @@ const ALL_REMOVED: &[KeySpec] = &[KeySpec::range(
     1,
     -1,
     1,
-    KeyAccess::RM.and(KeyAccess::DELETE),
+    KeyAccess::RM.with(KeyAccess::DELETE),
 )];
 const ALL_LOOKED_AT: &[KeySpec] = &[KeySpec::range(1, -1, 1, KeyAccess::RO)];
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
@@ -19,6 +19,7 @@ const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "DEL",
+        on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
         flags: Flags::WRITE,
         keys: ALL_REMOVED,
@@ -33,8 +34,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "UNLINK",
+        on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: ALL_REMOVED,
         group: Group::Generic,
         categories: &["keyspace"],
@@ -50,7 +52,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "EXISTS",
         history: &[("3.0.3", "Takes several keys.")],
         arity: Arity::AtLeast(2),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         keys: ALL_LOOKED_AT,
         group: Group::Generic,
         categories: &["keyspace"],
@@ -64,7 +66,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "TOUCH",
         arity: Arity::AtLeast(2),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         keys: ALL_LOOKED_AT,
         group: Group::Generic,
         categories: &["keyspace"],
@@ -79,7 +81,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "TYPE",
         arity: Arity::Exactly(2),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
         group: Group::Generic,
         categories: &["keyspace"],
@@ -131,9 +133,13 @@ fn count_keys(
             i64::from(visit(context, &key))
         });
     }
-    let keys: Vec<Key<'_>> = args.map(|bytes| context.key(bytes)).collect();
+    let keys = context.keys(args);
     context.locked(&keys, |context| {
-        keys.iter().map(|key| i64::from(visit(context, key))).sum()
+        let visited = keys.iter().enumerate().map(|(at, key)| {
+            keys.look_ahead(context.store, at);
+            i64::from(visit(context, key))
+        });
+        visited.sum()
     })
 }
 

@@ -7,16 +7,16 @@ use base::number::IntegerText;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition};
 use protocol::Reply;
 use store::{Effect, Entry, Event, EventClass, Key};
 
-const CHANGED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
-const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const CHANGED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
+const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 
 const SETTER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     keys: CHANGED,
     group: Group::Generic,
     categories: &["keyspace"],
@@ -25,7 +25,7 @@ const SETTER: CommandSpec = CommandSpec {
 
 const GETTER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: READ,
     group: Group::Generic,
     categories: &["keyspace"],
@@ -36,6 +36,7 @@ const GETTER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EXPIRE",
+        on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         summary: "Makes a key stop existing some seconds from now.",
         syntax: "key seconds [NX | XX | GT | LT]",
@@ -55,6 +56,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIRE",
+        on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
         summary: "Makes a key stop existing some milliseconds from now.",
@@ -75,6 +77,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXPIREAT",
+        on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "1.2.0",
         summary: "Makes a key stop existing at a time given in seconds since 1970.",
@@ -91,6 +94,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIREAT",
+        on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
         summary: "Makes a key stop existing at a time given in milliseconds since 1970.",
@@ -144,6 +148,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PERSIST",
+        on_condition: OnCondition::ChangesDeadline,
         arity: Arity::Exactly(2),
         since: "2.2.0",
         summary: "Takes a key's deadline away.",

@@ -5,10 +5,12 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
-use protocol::Reply;
+use protocol::{Reply, Request};
 use store::{DatabaseId, Entry, Event, EventClass, Key, Owned};
 
-const MOVED_AWAY: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+const MOVED_AWAY: KeyAccess = KeyAccess::RW
+    .with(KeyAccess::ACCESS)
+    .with(KeyAccess::DELETE);
 const SAME_OBJECTS: CommandError =
     CommandError::fixed("ERR source and destination objects are the same");
 
@@ -19,7 +21,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         flags: Flags::WRITE,
         keys: &[
             KeySpec::one(1, MOVED_AWAY),
-            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::UPDATE)),
+            KeySpec::one(2, KeyAccess::OW.with(KeyAccess::UPDATE)),
         ],
         group: Group::Generic,
         categories: &["keyspace"],
@@ -36,10 +38,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "RENAMENX",
         history: &[("3.2.0", "A key may be given the name it has.")],
         arity: Arity::Exactly(3),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: &[
             KeySpec::one(1, MOVED_AWAY),
-            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::INSERT)),
+            KeySpec::one(2, KeyAccess::OW.with(KeyAccess::INSERT)),
         ],
         group: Group::Generic,
         categories: &["keyspace"],
@@ -53,11 +55,19 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "COPY",
+        other_databases: Some(|request| {
+            let is_db = |at: &usize| is_word(request, *at, b"DB");
+            // The last one counts, and they all may be locked.
+            (3..request.len())
+                .filter(is_db)
+                .map(|at| (2, at + 1))
+                .collect()
+        }),
         arity: Arity::AtLeast(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
-            KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS)),
-            KeySpec::one(2, KeyAccess::OW.and(KeyAccess::UPDATE)),
+            KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS)),
+            KeySpec::one(2, KeyAccess::OW.with(KeyAccess::UPDATE)),
         ],
         group: Group::Generic,
         categories: &["keyspace"],
@@ -70,11 +80,14 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "MOVE",
+        other_databases: Some(|_| vec![(1, 2)]),
         arity: Arity::Exactly(3),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: &[KeySpec::one(
             1,
-            KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+            KeyAccess::RW
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE),
         )],
         group: Group::Generic,
         categories: &["keyspace"],
@@ -86,6 +99,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 /// Whether the key got its new name.
+/// Whether an argument is a word, in any case.
+fn is_word(request: &Request<'_>, at: usize, word: &[u8]) -> bool {
+    let argument = request.arg(at).unwrap_or_default();
+    argument.eq_ignore_ascii_case(word)
+}
+
 fn rename(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

@@ -22,8 +22,8 @@ const BYTES_PER_LOOKUP: usize = 32;
 
 const RESTORER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
-    keys: &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE))],
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE))],
     categories: &["keyspace", "dangerous"],
     history: &[
         ("3.0.0", "Added `REPLACE`."),
@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "DUMP",
         arity: Arity::Exactly(2),
         flags: Flags::READONLY,
-        keys: &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))],
+        keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
         group: Group::Generic,
         categories: &["keyspace"],
         since: "2.6.0",
@@ -61,7 +61,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "RESTORE-ASKING",
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::ASKING),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::ASKING),
         group: Group::Server,
         since: "3.0.0",
         summary: "What a cluster node says instead of RESTORE while a slot moves.",

@@ -52,7 +52,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "DBSIZE",
         arity: Arity::Exactly(1),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         group: Group::Server,
         summary: "Says how many keys the database has.",
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],

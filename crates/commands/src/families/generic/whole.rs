@@ -43,7 +43,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SWAPDB",
         arity: Arity::Exactly(3),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST).with(Flags::HAS_STORE_ALONE),
         group: Group::Server,
         categories: &["keyspace", "dangerous"],
         since: "4.0.0",
@@ -56,7 +56,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SELECT",
         arity: Arity::Exactly(2),
-        flags: Flags::LOADING.and(Flags::STALE).and(Flags::FAST),
+        flags: Flags::LOADING
+            .with(Flags::STALE)
+            .with(Flags::FAST)
+            .with(Flags::SELECTS_DATABASE),
         group: Group::Connection,
         categories: &["connection"],
         summary: "Chooses the database that the connection works on.",

@@ -22,7 +22,7 @@ mod search;
 pub const COMMANDS: &[&[CommandSpec]] = &[places::COMMANDS, search::COMMANDS];
 
 /// The key of a command that reads it.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 
 /// Metres in the unit that an argument names.
 fn unit_m(argument: &[u8]) -> Result<f64, CommandError> {

@@ -25,8 +25,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "GEOADD",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
         history: &[("6.2.0", "Added `CH`, `NX` and `XX`.")],
         summary: "Adds places, or moves them.",
         complexity: "O(log(N)) for each place, where N is the number of members of the set.",

@@ -14,9 +14,9 @@ use structures::{ElementText, SortedSet, SortedSetLimits};
 use super::READ_KEY;
 use super::places::{write_distance, write_place};
 use super::query::{Form, Order, Query};
-use crate::families::sorted_sets::store_result;
-use crate::keys::KeyList;
+use crate::families::sorted_sets::shared::store_result;
 use crate::structure::{self, write_count};
+use engine::keys::KeyList;
 
 const COST: &str = "O(N+log(M)) where N is the number of members in the cells around the area, and M \
                     the number of members inside.";
@@ -56,10 +56,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "GEOSEARCHSTORE",
         arity: Arity::AtLeast(8),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
-            KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE)),
-            KeySpec::one(2, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
+            KeySpec::one(2, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         summary: "Keeps the places in a circle or box at a key.",
         syntax: "destination source \
@@ -83,9 +83,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "GEORADIUS",
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
         keys: &[
-            KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS)),
             target("STORE", 6),
             target("STOREDIST", 6),
         ],
@@ -113,9 +113,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "GEORADIUSBYMEMBER",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
         keys: &[
-            KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS)),
             target("STORE", 5),
             target("STOREDIST", 5),
         ],
@@ -176,7 +176,7 @@ const fn target(word: &'static str, from: i16) -> KeySpec {
             step: 1,
             limit: 0,
         },
-        access: KeyAccess::OW.and(KeyAccess::UPDATE),
+        access: KeyAccess::OW.with(KeyAccess::UPDATE),
         notes: "",
     }
 }

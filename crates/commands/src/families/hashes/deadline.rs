@@ -93,7 +93,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HPERSIST",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: UPDATED_KEY,
         since: "7.4.0",
         summary: "Takes the deadlines of fields away.",

@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "HGETEX",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: TAKEN_KEY,
         since: "8.0.0",
         summary: "Gives the values of fields and sets or takes away their deadlines.",

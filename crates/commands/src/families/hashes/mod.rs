@@ -42,22 +42,24 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
 ];
 
 /// The key of a command that answers with what is in the hash.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that answers about the hash, not with what is in it.
 const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
 /// The key of a command that sets fields.
-const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))];
+const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
 /// The key of a command that answers with what was in the hash and changes it.
 const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
     1,
-    KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+    KeyAccess::RW
+        .with(KeyAccess::ACCESS)
+        .with(KeyAccess::UPDATE),
 )];
 /// The key of a command that removes fields.
-const REMOVED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+const REMOVED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
 /// What the rows of reading commands begin with.
 const READER: CommandSpec = CommandSpec {
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
     group: Group::Hash,
     since: "2.0.0",
@@ -66,7 +68,7 @@ const READER: CommandSpec = CommandSpec {
 
 /// What the rows of writing commands begin with.
 const WRITER: CommandSpec = CommandSpec {
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::Hash,
     since: "2.0.0",
@@ -123,6 +125,7 @@ fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
             gone.push(field.name.as_bytes().to_vec());
         });
     })?;
+    entry.note_expired_members(gone.len());
     state_removed(entry, gone.iter().map(Vec::as_slice));
     entry.event_of_taking(EventClass::HASH, "hexpired");
     Ok(())

@@ -14,14 +14,14 @@ use structures::hyper_log_log::{
 };
 
 use super::{ROW, corrupted, look, merge, no_registers, put};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "PFADD",
         arity: Arity::AtLeast(2),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))],
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::INSERT))],
         summary: "Counts elements in a sketch; says whether the estimate may have changed.",
         complexity: "O(1) for every element.",
         syntax: "key [element [element ...]]",
@@ -31,10 +31,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "PFCOUNT",
         arity: Arity::AtLeast(2),
-        flags: Flags::READONLY.and(Flags::MAY_REPLICATE),
+        flags: Flags::READONLY.with(Flags::MAY_REPLICATE),
         keys: &[KeySpec {
             notes: "RW because it may change the internal representation of the key, and propagate to replicas",
-            ..KeySpec::range(1, -1, 1, KeyAccess::RW.and(KeyAccess::ACCESS))
+            ..KeySpec::range(1, -1, 1, KeyAccess::RW.with(KeyAccess::ACCESS))
         }],
         summary: "Estimates how many different elements one or several sketches have seen.",
         complexity: "O(1) for one key, whose count is kept; O(N) for N keys, with a large factor.",
@@ -45,13 +45,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "PFMERGE",
         arity: Arity::AtLeast(2),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
             KeySpec::one(
                 1,
-                KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::INSERT),
+                KeyAccess::RW
+                    .with(KeyAccess::ACCESS)
+                    .with(KeyAccess::INSERT),
             ),
-            KeySpec::range(2, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         summary: "Makes a sketch that has seen what it and several others have seen.",
         complexity: "O(N) for N sketches, with a large factor.",

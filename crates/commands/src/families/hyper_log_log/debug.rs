@@ -15,8 +15,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "PFDEBUG",
         arity: Arity::Exactly(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::ADMIN),
-        keys: &[KeySpec::one(2, KeyAccess::RW.and(KeyAccess::ACCESS))],
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN),
+        keys: &[KeySpec::one(2, KeyAccess::RW.with(KeyAccess::ACCESS))],
         summary: "Shows how a sketch is kept, or makes it dense.",
         complexity: "N/A",
         syntax: "subcommand key",

@@ -11,7 +11,7 @@ use engine::spec::{CommandSpec, Group};
 use store::{Deadline, Entry, Record};
 use structures::hyper_log_log::{self, Corrupted, Form, HEADER_BYTES, REGISTERS, Registers};
 
-use crate::families::strings::check_string;
+use crate::families::strings::shared::check_string;
 
 mod count;
 mod debug;

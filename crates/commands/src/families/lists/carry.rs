@@ -14,13 +14,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LMOVE",
         arity: Arity::Exactly(5),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
             KeySpec::one(
                 1,
-                KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+                KeyAccess::RW
+                    .with(KeyAccess::ACCESS)
+                    .with(KeyAccess::DELETE),
             ),
-            KeySpec::one(2, KeyAccess::RW.and(KeyAccess::INSERT)),
+            KeySpec::one(2, KeyAccess::RW.with(KeyAccess::INSERT)),
         ],
         group: Group::List,
         since: "6.2.0",
@@ -36,13 +38,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "RPOPLPUSH",
         arity: Arity::Exactly(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
             KeySpec::one(
                 1,
-                KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+                KeyAccess::RW
+                    .with(KeyAccess::ACCESS)
+                    .with(KeyAccess::DELETE),
             ),
-            KeySpec::one(2, KeyAccess::RW.and(KeyAccess::INSERT)),
+            KeySpec::one(2, KeyAccess::RW.with(KeyAccess::INSERT)),
         ],
         group: Group::List,
         since: "1.2.0",

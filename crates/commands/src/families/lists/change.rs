@@ -16,8 +16,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LSET",
         arity: Arity::Exactly(4),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
         group: Group::List,
         summary: "Puts another element in place of the one with a number.",
         complexity: "O(N) where N is the number of blocks between the element and the nearer end.",
@@ -28,7 +28,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LINSERT",
         arity: Arity::Exactly(5),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: GROWN_KEY,
         group: Group::List,
         since: "2.2.0",

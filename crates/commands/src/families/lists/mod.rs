@@ -42,11 +42,11 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
 ];
 
 /// The key of a command that reads it.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that adds to it.
-const GROWN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))];
+const GROWN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::INSERT))];
 /// The key of a command that takes from it.
-const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))];
+const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
 /// The next argument as one end of a list: LEFT or RIGHT.
 fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {

@@ -10,14 +10,16 @@ use store::{Entry, EventClass, Key};
 use structures::{BlockLimit, End, List};
 
 use super::{end_word, pop_event, pop_of};
-use crate::keys::KeyList;
 use crate::structure::write_element;
+use engine::keys::KeyList;
 
-pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+pub(super) const TAKEN: KeyAccess = KeyAccess::RW
+    .with(KeyAccess::ACCESS)
+    .with(KeyAccess::DELETE);
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     keys: &[KeySpec::one(1, TAKEN)],
     group: Group::List,
     history: &[("6.2.0", "Added the `count` argument.")],
@@ -42,7 +44,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LMPOP",
         arity: Arity::AtLeast(4),
-        flags: Flags::WRITE.and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::MOVABLE_KEYS),
         keys: &[KeySpec {
             begin: Begin::Index(1),
             find: Find::Count {

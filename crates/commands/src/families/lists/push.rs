@@ -13,7 +13,7 @@ use crate::structure::{element, write_count};
 
 const PUSH: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: GROWN_KEY,
     group: Group::List,
     complexity: "O(1) for each element added.",

@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LLEN",
         arity: Arity::Exactly(2),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
         group: Group::List,
         summary: "Tells how many elements a list has.",

@@ -13,13 +13,13 @@ use structures::{End, List};
 
 use super::pop::{TAKEN, count_option, positive, take, take_one};
 use super::{carry, end_word};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 const SECONDS_AS_DOUBLE: &[(&str, &str)] = &[("6.0.0", "The timeout is a double.")];
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::BLOCKING),
+    flags: Flags::WRITE.with(Flags::BLOCKING),
     keys: &[KeySpec::range(1, -2, 1, TAKEN)],
     group: Group::List,
     since: "2.0.0",
@@ -31,7 +31,7 @@ const POP: CommandSpec = CommandSpec {
 
 const CARRIED: &[KeySpec] = &[
     KeySpec::one(1, TAKEN),
-    KeySpec::one(2, KeyAccess::RW.and(KeyAccess::INSERT)),
+    KeySpec::one(2, KeyAccess::RW.with(KeyAccess::INSERT)),
 ];
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -50,7 +50,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "BLMPOP",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::BLOCKING).with(Flags::MOVABLE_KEYS),
         keys: &[KeySpec {
             begin: Begin::Index(2),
             find: Find::Count {
@@ -72,7 +72,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "BLMOVE",
         arity: Arity::Exactly(6),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::BLOCKING),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::BLOCKING),
         keys: CARRIED,
         group: Group::List,
         since: "6.2.0",
@@ -89,7 +89,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "BRPOPLPUSH",
         arity: Arity::Exactly(4),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::BLOCKING),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::BLOCKING),
         keys: CARRIED,
         group: Group::List,
         since: "2.2.0",

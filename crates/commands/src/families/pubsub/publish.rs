@@ -13,10 +13,10 @@ use crate::help;
 const PUBLISHER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
     flags: Flags::PUBSUB
-        .and(Flags::LOADING)
-        .and(Flags::STALE)
-        .and(Flags::FAST)
-        .and(Flags::MAY_REPLICATE),
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::MAY_REPLICATE),
     channels: Channels::First,
     group: Group::PubSub,
     ..CommandSpec::BLANK
@@ -24,7 +24,7 @@ const PUBLISHER: CommandSpec = CommandSpec {
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
-    flags: Flags::PUBSUB.and(Flags::LOADING).and(Flags::STALE),
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
     group: Group::PubSub,
     since: "2.8.0",
     ..CommandSpec::BLANK

@@ -14,9 +14,9 @@ use protocol::Reply;
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
     flags: Flags::PUBSUB
-        .and(Flags::NOSCRIPT)
-        .and(Flags::LOADING)
-        .and(Flags::STALE),
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE),
     group: Group::PubSub,
     since: "2.0.0",
     ..CommandSpec::BLANK

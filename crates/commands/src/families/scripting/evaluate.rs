@@ -6,17 +6,17 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::scripts::{self, Call, Code, Compiled, RunKind, Script};
-use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, Runs};
 use protocol::Reply;
 use store::StoreError;
 
 use super::Given;
 
 const COMMON: Flags = Flags::NOSCRIPT
-    .and(Flags::STALE)
-    .and(Flags::SKIP_MONITOR)
-    .and(Flags::NO_MANDATORY_KEYS)
-    .and(Flags::MOVABLE_KEYS);
+    .with(Flags::STALE)
+    .with(Flags::SKIP_MONITOR)
+    .with(Flags::NO_MANDATORY_KEYS)
+    .with(Flags::MOVABLE_KEYS);
 
 const fn keys(access: KeyAccess, notes: &'static str) -> KeySpec {
     KeySpec {
@@ -31,8 +31,10 @@ const fn keys(access: KeyAccess, notes: &'static str) -> KeySpec {
     }
 }
 
-const WRITES: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE);
-const READS: KeyAccess = KeyAccess::RO.and(KeyAccess::ACCESS);
+const WRITES: KeyAccess = KeyAccess::RW
+    .with(KeyAccess::ACCESS)
+    .with(KeyAccess::UPDATE);
+const READS: KeyAccess = KeyAccess::RO.with(KeyAccess::ACCESS);
 const WRITES_NOTES: &str =
     "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE";
 const READS_NOTES: &str =
@@ -40,7 +42,7 @@ const READS_NOTES: &str =
 
 const RUNNER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: COMMON.and(Flags::MAY_REPLICATE),
+    flags: COMMON.with(Flags::MAY_REPLICATE),
     keys: &[keys(WRITES, WRITES_NOTES)],
     group: Group::Scripting,
     categories: &["scripting"],
@@ -52,7 +54,7 @@ const RUNNER: CommandSpec = CommandSpec {
 };
 
 const READER: CommandSpec = CommandSpec {
-    flags: COMMON.and(Flags::READONLY),
+    flags: COMMON.with(Flags::READONLY),
     keys: &[keys(READS, READS_NOTES)],
     since: "7.0.0",
     summary: "Runs a script that only reads.",
@@ -62,11 +64,13 @@ const READER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EVAL",
+        runs: Some(Runs::Script),
         handler: |context, args, reply| eval(context, args, reply, false),
         ..RUNNER
     },
     CommandSpec {
         name: "EVALSHA",
+        runs: Some(Runs::Digest),
         keys: &[keys(WRITES, "")],
         summary: "Runs a script that is known by its SHA-1.",
         syntax: "sha1 numkeys:integer [key [key ...]] [arg [arg ...]]",
@@ -75,11 +79,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EVAL_RO",
+        runs: Some(Runs::Script),
         handler: |context, args, reply| eval(context, args, reply, true),
         ..READER
     },
     CommandSpec {
         name: "EVALSHA_RO",
+        runs: Some(Runs::Digest),
         keys: &[keys(READS, "")],
         summary: "Runs a script that is known by its SHA-1 and only reads.",
         syntax: "sha1 numkeys:integer [key [key ...]] [arg [arg ...]]",
@@ -88,6 +94,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "FCALL",
+        runs: Some(Runs::Function),
         since: "7.0.0",
         summary: "Runs a function as one step.",
         complexity: "Depends on the function that is executed.",
@@ -97,6 +104,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "FCALL_RO",
+        runs: Some(Runs::Function),
         summary: "Runs a function that only reads.",
         complexity: "Depends on the function that is executed.",
         syntax: "function numkeys:integer [key [key ...]] [arg [arg ...]]",

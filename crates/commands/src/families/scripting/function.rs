@@ -26,7 +26,7 @@ const MEMBER: CommandSpec = CommandSpec {
 };
 
 const CHANGER: CommandSpec = CommandSpec {
-    flags: Flags::NOSCRIPT.and(Flags::WRITE),
+    flags: Flags::NOSCRIPT.with(Flags::WRITE),
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     ..MEMBER
 };
@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         CommandSpec {
             name: "LOAD",
             arity: Arity::AtLeast(3),
-            flags: Flags::NOSCRIPT.and(Flags::WRITE).and(Flags::DENYOOM),
+            flags: Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::DENYOOM),
             summary: "Keeps a library.",
             complexity: "O(1) (considering compilation time is redundant)",
             syntax: "[REPLACE] function-code",
@@ -69,7 +69,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         CommandSpec {
             name: "RESTORE",
             arity: Arity::AtLeast(3),
-            flags: Flags::NOSCRIPT.and(Flags::WRITE).and(Flags::DENYOOM),
+            flags: Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::DENYOOM),
             summary: "Keeps the libraries of a payload.",
             complexity: "O(N) where N is the number of functions on the payload",
             syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
@@ -95,7 +95,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "STATS",
-            flags: Flags::NOSCRIPT.and(Flags::ALLOW_BUSY),
+            flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
             summary: "Tells of the function that runs.",
             tips: &[
                 "nondeterministic_output",
@@ -107,7 +107,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "KILL",
-            flags: Flags::NOSCRIPT.and(Flags::ALLOW_BUSY),
+            flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
             summary: "Ends the function that runs, if it has changed nothing.",
             tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
             handler: |context, _args, reply| {

@@ -30,7 +30,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         CommandSpec {
             name: "LOAD",
             arity: Arity::Exactly(3),
-            flags: Flags::NOSCRIPT.and(Flags::STALE),
+            flags: Flags::NOSCRIPT.with(Flags::STALE),
             summary: "Keeps a script, to be run by its SHA-1.",
             complexity: "O(N) with N being the length in bytes of the script body.",
             syntax: "script",
@@ -65,7 +65,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "KILL",
-            flags: Flags::NOSCRIPT.and(Flags::ALLOW_BUSY),
+            flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
             summary: "Ends the script that runs, if it has changed nothing.",
             tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
             handler: |context, _args, reply| {

@@ -16,7 +16,7 @@ use crate::help;
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
-    flags: Flags::LOADING.and(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Server,
     categories: &["connection"],
     since: "2.8.13",

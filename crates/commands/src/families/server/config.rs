@@ -4,16 +4,16 @@ use engine::args::Args;
 use engine::context::{Context, Pace};
 use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
-use protocol::Reply;
+use protocol::{Reply, Request};
 
 use crate::help;
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
     flags: Flags::ADMIN
-        .and(Flags::NOSCRIPT)
-        .and(Flags::LOADING)
-        .and(Flags::STALE),
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE),
     group: Group::Server,
     since: "2.0.0",
     ..CommandSpec::BLANK
@@ -39,6 +39,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "SET",
+            secrets: Some(is_secret_value),
             history: &[("7.0.0", "Takes several directives.")],
             arity: Arity::AtLeast(4),
             summary: "Changes directives, all or none.",
@@ -88,6 +89,27 @@ const HELP: &[&str] = &[
     "REWRITE",
     "    Rewrite the configuration file.",
 ];
+
+/// Directives whose values are secrets.
+const SECRET_DIRECTIVES: [&str; 7] = [
+    "requirepass",
+    "masterauth",
+    "primaryauth",
+    "masteruser",
+    "primaryuser",
+    "tls-key-file-pass",
+    "tls-client-key-file-pass",
+];
+
+/// Whether an argument of CONFIG SET is the value of one of them.
+fn is_secret_value(request: &Request<'_>, at: usize) -> bool {
+    if at < 3 || at.is_multiple_of(2) {
+        return false;
+    }
+    let name = request.arg(at - 1).unwrap_or_default();
+    let is_it = |secret: &&str| name.eq_ignore_ascii_case(secret.as_bytes());
+    SECRET_DIRECTIVES.iter().any(is_it)
+}
 
 fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let patterns: Vec<&[u8]> = args.collect();

@@ -15,9 +15,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "DEBUG",
     arity: Arity::AtLeast(2),
     flags: Flags::ADMIN
-        .and(Flags::NOSCRIPT)
-        .and(Flags::LOADING)
-        .and(Flags::STALE),
+        .with(Flags::REACHES_ANY_KEY)
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE),
     group: Group::Server,
     summary: "Helps testing.",
     complexity: "Depends on subcommand.",

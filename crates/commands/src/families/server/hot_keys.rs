@@ -10,7 +10,7 @@ use crate::help;
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
-    flags: Flags::ADMIN.and(Flags::NOSCRIPT),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT),
     group: Group::Server,
     since: "8.6.0",
     syntax: "[COUNT count]",

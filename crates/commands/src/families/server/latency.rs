@@ -16,9 +16,9 @@ use crate::help;
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
     flags: Flags::ADMIN
-        .and(Flags::NOSCRIPT)
-        .and(Flags::LOADING)
-        .and(Flags::STALE),
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE),
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",

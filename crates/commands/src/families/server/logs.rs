@@ -11,7 +11,7 @@ use crate::help;
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
-    flags: Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
     group: Group::Server,
     since: "2.2.12",
     ..CommandSpec::BLANK

@@ -8,6 +8,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::{Deferred, Reply};
 
 use crate::help;
+use engine::scripts::Scripts;
 
 const MEMBER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
@@ -134,15 +135,18 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
         count: 0,
         reply,
     };
-    write_totals(&mut fields, &memory);
+    write_totals(&mut fields, &memory, &context.settings.scripts);
     for (database, _) in sizes {
         fields.name(&format!("db.{database}"));
-        fields.reply.map(3);
-        for part in ["main", "expires", "slot-to-keys"] {
+        fields.reply.map(2);
+        for part in ["main", "expires"] {
             fields.reply.bulk_str(&format!("overhead.hashtable.{part}"));
             fields.reply.integer(0);
         }
     }
+    let index_bytes = context.store.statistics().memory.index_bytes;
+    fields.bytes("overhead.db.hashtable.lut", index_bytes);
+    fields.bytes("overhead.db.hashtable.rehashing", 0);
     write_shares(&mut fields, &memory, keys_count);
     let Fields { slot, count, reply } = fields;
     reply.end_map(slot, count);
@@ -180,7 +184,7 @@ impl Fields<'_, '_> {
     }
 }
 
-fn write_totals(fields: &mut Fields<'_, '_>, memory: &ServerMemory) {
+fn write_totals(fields: &mut Fields<'_, '_>, memory: &ServerMemory, scripts: &Scripts) {
     fields.bytes("peak.allocated", memory.peak);
     fields.bytes("total.allocated", memory.used);
     fields.bytes("startup.allocated", memory.startup);
@@ -189,9 +193,9 @@ fn write_totals(fields: &mut Fields<'_, '_>, memory: &ServerMemory) {
     fields.bytes("clients.normal", memory.clients);
     fields.bytes("cluster.links", 0);
     fields.bytes("aof.buffer", memory.log);
-    for absent in ["lua.caches", "functions.caches"] {
-        fields.bytes(absent, 0);
-    }
+    let (_, scripts_bytes) = scripts.counts();
+    fields.bytes("lua.caches", scripts.machine_bytes() + scripts_bytes as u64);
+    fields.bytes("functions.caches", scripts.libraries_bytes());
 }
 
 fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: u64) {
@@ -199,6 +203,7 @@ fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: 
     let per_key = since_startup.checked_div(keys_count).unwrap_or(0);
     let dataset = memory.dataset();
     fields.bytes("overhead.total", memory.overhead);
+    fields.bytes("db.dict.rehashing.count", 0);
     fields.bytes("keys.count", keys_count);
     fields.bytes("keys.bytes-per-key", per_key);
     fields.bytes("dataset.bytes", dataset);
@@ -216,6 +221,7 @@ fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: 
     fields.bytes("allocator.allocated", of.allocated);
     fields.bytes("allocator.active", of.active);
     fields.bytes("allocator.resident", of.resident);
+    fields.bytes("allocator.muzzy", of.muzzy);
     let resident = memory.resident_without_log();
     for (name, part, whole) in [
         ("allocator-fragmentation", of.active, of.allocated),
@@ -321,7 +327,7 @@ mod tests {
             pairs.iter().find(|pair| pair.0 == name).map(|pair| &pair.1)
         };
         assert_eq!(value("keys.count"), Some(&Value::Integer(1)));
-        assert!(matches!(value("db.3"), Some(Value::Map(fields)) if fields.len() == 3));
+        assert!(matches!(value("db.3"), Some(Value::Map(fields)) if fields.len() == 2));
         assert_eq!(value("db.0"), None);
         assert_eq!(value("peak.allocated"), Some(&Value::Integer(4_000_000)));
         assert!(matches!(value("peak.percentage"), Some(Value::Double(_))));

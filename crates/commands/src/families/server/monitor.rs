@@ -10,9 +10,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "MONITOR",
     arity: Arity::Exactly(1),
     flags: Flags::ADMIN
-        .and(Flags::NOSCRIPT)
-        .and(Flags::LOADING)
-        .and(Flags::STALE),
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE),
     group: Group::Server,
     summary: "Shows every command that runs, as it runs.",
     handler: monitor,

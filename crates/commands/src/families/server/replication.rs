@@ -16,12 +16,12 @@ use protocol::Reply;
 /// A longer address is nobody's.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
-const STALE: Flags = ADMIN.and(Flags::STALE);
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
+const STALE: Flags = ADMIN.with(Flags::STALE);
 
 const REPLICA_OF: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: STALE.and(Flags::NO_ASYNC_LOADING),
+    flags: STALE.with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     syntax: "<host port:integer [FORCE] | NO ONE>",
     handler: replica_of,
@@ -29,7 +29,7 @@ const REPLICA_OF: CommandSpec = CommandSpec {
 };
 
 const SYNC: CommandSpec = CommandSpec {
-    flags: ADMIN.and(Flags::NO_MULTI).and(Flags::NO_ASYNC_LOADING),
+    flags: ADMIN.with(Flags::NO_MULTI).with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     ..CommandSpec::BLANK
 };
@@ -38,9 +38,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ROLE",
         flags: Flags::NOSCRIPT
-            .and(Flags::LOADING)
-            .and(Flags::STALE)
-            .and(Flags::FAST),
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::FAST),
         group: Group::Server,
         categories: &["admin", "dangerous"],
         since: "2.8.12",
@@ -77,7 +77,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "REPLCONF",
         arity: Arity::AtLeast(1),
-        flags: STALE.and(Flags::LOADING).and(Flags::ALLOW_BUSY),
+        flags: STALE.with(Flags::LOADING).with(Flags::ALLOW_BUSY),
         group: Group::Server,
         since: "3.0.0",
         summary: "Says what a replica can do and how far it is.",

@@ -13,7 +13,7 @@ use protocol::Reply;
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SAVE",
-        flags: SAVES.and(Flags::NO_MULTI),
+        flags: SAVES.with(Flags::NO_MULTI),
         group: Group::Server,
         summary: "Saves everything, and answers when that is done.",
         complexity: "O(N) where N is the number of keys in all databases.",
@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "LASTSAVE",
-        flags: Flags::LOADING.and(Flags::STALE).and(Flags::FAST),
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
         group: Group::Server,
         categories: &["admin", "dangerous"],
         summary: "Gives the time of the last save, in seconds since 1970.",
@@ -55,8 +55,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 const SAVES: Flags = Flags::ADMIN
-    .and(Flags::NOSCRIPT)
-    .and(Flags::NO_ASYNC_LOADING);
+    .with(Flags::NOSCRIPT)
+    .with(Flags::NO_ASYNC_LOADING);
 
 fn save(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     context.pace.admit_waiting()?;

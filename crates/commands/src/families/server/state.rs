@@ -1,17 +1,17 @@
-//! How the server is: INFO TIME SHUTDOWN LOLWUT and MODULE LIST.
+//! How the server is: INFO TIME SHUTDOWN LOLWUT and MODULE.
 
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::identity::{IOLITE_VERSION, REDIS_VERSION};
-use engine::port::ShutdownRequest;
+use engine::identity::{IOLITE_VERSION, redis_version};
+use engine::port::{LogLevel, ShutdownRequest};
 use engine::session::Fate;
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
 use crate::help;
 
-const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
+const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TIME",
-        flags: ALWAYS.and(Flags::FAST),
+        flags: ALWAYS.with(Flags::FAST),
         group: Group::Server,
         since: "2.6.0",
         summary: "Gives the server's time: seconds since 1970, and microseconds.",
@@ -65,10 +65,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         history: &[("7.0.0", "Added `NOW`, `FORCE` and `ABORT`.")],
         arity: Arity::AtLeast(1),
         flags: Flags::ADMIN
-            .and(Flags::NOSCRIPT)
-            .and(ALWAYS)
-            .and(Flags::NO_MULTI)
-            .and(Flags::ALLOW_BUSY),
+            .with(Flags::NOSCRIPT)
+            .with(ALWAYS)
+            .with(Flags::NO_MULTI)
+            .with(Flags::ALLOW_BUSY),
         group: Group::Server,
         summary: "Stops the server.",
         complexity: "O(N) when saving, where N is the number of keys; otherwise O(1).",
@@ -79,7 +79,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LOLWUT",
         arity: Arity::AtLeast(1),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         group: Group::Server,
         since: "5.0.0",
         summary: "Draws a crystal and names the version.",
@@ -98,7 +98,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             CommandSpec {
                 name: "LIST",
                 arity: Arity::Exactly(2),
-                flags: Flags::ADMIN.and(Flags::NOSCRIPT),
+                flags: Flags::ADMIN.with(Flags::NOSCRIPT),
                 group: Group::Server,
                 since: "4.0.0",
                 summary: "Lists the loaded modules: none.",
@@ -110,12 +110,40 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 },
                 ..CommandSpec::BLANK
             },
+            CommandSpec {
+                name: "LOAD",
+                arity: Arity::AtLeast(3),
+                since: "4.0.0",
+                summary: "Fails as for a file that is no module: none can be loaded.",
+                syntax: "path [arg [arg ...]]",
+                handler: load_module,
+                ..MODULE_CHANGE
+            },
+            CommandSpec {
+                name: "LOADEX",
+                arity: Arity::AtLeast(3),
+                since: "7.0.0",
+                summary: "Fails as for a file that is no module: none can be loaded.",
+                syntax: "path [CONFIG name value [CONFIG name value ...]] [ARGS args [args ...]]",
+                handler: load_module,
+                ..MODULE_CHANGE
+            },
+            CommandSpec {
+                name: "UNLOAD",
+                arity: Arity::Exactly(3),
+                since: "4.0.0",
+                summary: "Fails, for there is no module by that name.",
+                syntax: "name",
+                handler: |context, _args, _reply| {
+                    check_modules(context)?;
+                    Err(CommandError::fixed(
+                        "ERR Error unloading module: no such module with that name",
+                    ))
+                },
+                ..MODULE_CHANGE
+            },
             CommandSpec::help(Group::Server, "5.0.0", |_, _, reply| {
-                help::write(
-                    reply,
-                    "MODULE",
-                    &["LIST", "    Return a list of loaded modules."],
-                )
+                help::write(reply, "MODULE", MODULE_HELP)
             }),
         ],
         ..CommandSpec::BLANK
@@ -163,11 +191,67 @@ fn shutdown(
     Ok(())
 }
 
+/// What the commands share that would change the modules.
+const MODULE_CHANGE: CommandSpec = CommandSpec {
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    complexity: "O(1)",
+    ..CommandSpec::BLANK
+};
+
+const MODULE_HELP: &[&str] = &[
+    "LIST",
+    "    Return a list of loaded modules.",
+    "LOAD <path> [<arg> ...]",
+    "    Load a module library from <path>, passing to it any optional arguments.",
+    "LOADEX <path> [[CONFIG NAME VALUE] [CONFIG NAME VALUE]] [ARGS ...]",
+    "    Load a module library from <path>, while passing it module configurations and optional arguments.",
+    "UNLOAD <name>",
+    "    Unload a module.",
+];
+
+/// Whether the commands that change modules are let in (`enable-module-command`).
+fn check_modules(context: &mut Context<'_>) -> CommandResult {
+    let mut is_open = false;
+    let names: &[&[u8]] = &[b"enable-module-command"];
+    context
+        .server
+        .config_get(names, &mut |_, value| is_open = value != b"no");
+    if !is_open {
+        return Err(CommandError::fixed(
+            "ERR MODULE command not allowed. If the enable-module-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    Ok(())
+}
+
+fn load_module(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    _reply: &mut Reply<'_>,
+) -> CommandResult {
+    check_modules(context)?;
+    let words: [&[u8]; 3] = [
+        b"Module ",
+        args.bytes()?,
+        b" failed to load: this server loads no modules",
+    ];
+    context.server.log_line(LogLevel::Warning, &words.concat());
+    Err(CommandError::fixed(
+        "ERR Error loading the extension. Please check the server logs.",
+    ))
+}
+
 fn lolwut(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     if args.remaining() >= 2 && args.take_word("VERSION") {
         args.integer()?;
     }
-    let text = format!("{CRYSTAL}\nIolite ver. {IOLITE_VERSION} (Redis ver. {REDIS_VERSION})\n");
+    let version = redis_version();
+    let text = format!("{CRYSTAL}\nIolite ver. {IOLITE_VERSION} (Redis ver. {version})\n");
     reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

@@ -16,10 +16,11 @@ use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Entry, Event, EventClass, Handle, Key, Lent, Owned, Record};
+use structures::hyper_log_log::{self, REGISTERS, register_of};
 use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits};
 
 use super::{READER, limits, write_members, write_numbers};
-use crate::keys::KeyList;
+use engine::keys::KeyList;
 
 /// What the rows of commands that answer with the result begin with.
 const COMBINER: CommandSpec = CommandSpec {
@@ -29,7 +30,7 @@ const COMBINER: CommandSpec = CommandSpec {
         1,
         -1,
         1,
-        KeyAccess::RO.and(KeyAccess::ACCESS),
+        KeyAccess::RO.with(KeyAccess::ACCESS),
     )],
     complexity: "O(N) where N is the number of members in all sets.",
     syntax: "key [key ...]",
@@ -37,13 +38,25 @@ const COMBINER: CommandSpec = CommandSpec {
     ..READER
 };
 
+/// Keys behind their number.
+const COUNTED_KEYS: &[KeySpec] = &[KeySpec {
+    begin: Begin::Index(1),
+    find: Find::Count {
+        count: 0,
+        first: 1,
+        step: 1,
+    },
+    access: KeyAccess::RO.with(KeyAccess::ACCESS),
+    notes: "",
+}];
+
 /// What the rows of commands that keep the result begin with.
 const KEEPER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[
-        KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE)),
-        KeySpec::range(2, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+        KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
+        KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
     ],
     syntax: "destination key [key ...]",
     tips: &[],
@@ -61,8 +74,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SINTERSTORE",
         keys: &[
-            KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE)),
-            KeySpec::range(2, -1, 1, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE)),
+            KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         summary: "Keeps the members that all of several sets have as a set.",
         complexity: "O(N*M) where N is the size of the smallest of M sets.",
@@ -72,17 +85,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SINTERCARD",
         arity: Arity::AtLeast(3),
-        flags: Flags::READONLY.and(Flags::MOVABLE_KEYS),
-        keys: &[KeySpec {
-            begin: Begin::Index(1),
-            find: Find::Count {
-                count: 0,
-                first: 1,
-                step: 1,
-            },
-            access: KeyAccess::RO.and(KeyAccess::ACCESS),
-            notes: "",
-        }],
+        flags: Flags::READONLY.with(Flags::MOVABLE_KEYS),
+        keys: COUNTED_KEYS,
         since: "7.0.0",
         summary: "Counts the members that all of several sets have.",
         complexity: "O(N*M) where N is the size of the smallest of M sets.",
@@ -95,6 +99,18 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "SUNION",
         summary: "Gives the members that any of several sets has.",
         handler: |context, args, reply| combine(context, args, reply, Operation::Union),
+        ..COMBINER
+    },
+    CommandSpec {
+        name: "SUNIONCARD",
+        arity: Arity::AtLeast(3),
+        flags: Flags::READONLY.with(Flags::MOVABLE_KEYS),
+        keys: COUNTED_KEYS,
+        since: "8.10.0",
+        summary: "Counts the members that any of several sets has.",
+        syntax: "numkeys:integer key [key ...] [APPROX] [LIMIT limit:integer]",
+        tips: &[],
+        handler: sunioncard,
         ..COMBINER
     },
     CommandSpec {
@@ -227,8 +243,12 @@ fn with_sets<R>(
 }
 
 /// Shows the members of a union, each once, if that takes fewer look-ups than making a set of them would:
-/// those of the largest set, and of each other one what none before it has. Whether it does.
-fn walk_once<'s>(sets: &mut [&'s Set], mut visit: impl FnMut(ElementText<'s>)) -> bool {
+/// those of the largest set, and of each other one what none before it has, until `visit` breaks off. Whether it
+/// does.
+fn walk_once<'s>(
+    sets: &mut [&'s Set],
+    mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
+) -> bool {
     sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
     let members: usize = sets.iter().map(|set| set.len()).sum();
     let lookups: usize = sets
@@ -240,10 +260,9 @@ fn walk_once<'s>(sets: &mut [&'s Set], mut visit: impl FnMut(ElementText<'s>)) -
         return false;
     }
     for (at, set) in sets.iter().enumerate() {
-        let _to_the_end = sift(set, &sets[..at], false, |member| {
-            visit(member);
-            ControlFlow::Continue(())
-        });
+        if sift(set, &sets[..at], false, &mut visit).is_break() {
+            break;
+        }
     }
     true
 }
@@ -360,7 +379,10 @@ fn combine(
                 members.push(member);
                 ControlFlow::Continue(())
             });
-        } else if !walk_once(sets, |member| members.push(member)) {
+        } else if !walk_once(sets, |member| {
+            members.push(member);
+            ControlFlow::Continue(())
+        }) {
             write_members(&collect(operation, sets, &limits)?, reply);
             return Ok(());
         }
@@ -423,11 +445,21 @@ fn put(entry: &mut Entry<'_>, set: Set, operation: Operation) -> CommandResult {
     Ok(())
 }
 
-fn sintercard(
-    context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    reply: &mut Reply<'_>,
-) -> CommandResult {
+/// What SINTERCARD and SUNIONCARD are asked.
+struct Counting<'a> {
+    keys: KeyList<'a>,
+    /// The count ends here.
+    most: usize,
+    /// An estimate will do.
+    is_approximate: bool,
+}
+
+/// Reads `numkeys key [key ...]` and the options, among them APPROX where the command has it.
+fn counting<'a>(
+    context: &Context<'_>,
+    args: &mut Args<'a>,
+    has_approx: bool,
+) -> Result<Counting<'a>, CommandError> {
     let count = args
         .integer()
         .ok()
@@ -445,8 +477,12 @@ fn sintercard(
         .take(count)
         .map(|name| context.key(name))
         .collect();
-    let mut most = 0;
+    let (mut most, mut is_approximate) = (0, false);
     while args.remaining() > 0 {
+        if has_approx && args.take_word("APPROX") {
+            is_approximate = true;
+            continue;
+        }
         if args.remaining() < 2 || !args.take_word("LIMIT") {
             return Err(CommandError::Syntax);
         }
@@ -456,7 +492,75 @@ fn sintercard(
             .and_then(|limit| usize::try_from(limit).ok());
         most = limit.ok_or(CommandError::fixed("ERR LIMIT can't be negative"))?;
     }
-    let most = if most == 0 { usize::MAX } else { most };
+    Ok(Counting {
+        keys,
+        most: if most == 0 { usize::MAX } else { most },
+        is_approximate,
+    })
+}
+
+fn sunioncard(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let Counting {
+        keys,
+        most,
+        is_approximate,
+    } = counting(context, args, true)?;
+    let (limits, pace) = (limits(context), context.pace);
+    let count = with_sets(context.store, &keys, pace, Operation::Union, |sets| {
+        // Each member of a set is one of the union.
+        if sets.iter().any(|set| set.len() >= most) {
+            return Ok(most);
+        }
+        let count = match is_approximate {
+            true => estimate_union(sets),
+            false => count_union(sets, most, &limits)?,
+        };
+        Ok(count.min(most))
+    })?;
+    reply.count(count);
+    Ok(())
+}
+
+/// How many members a union has, or `most` of them.
+fn count_union(sets: &mut [&Set], most: usize, limits: &SetLimits) -> Result<usize, CommandError> {
+    if let Some(numbers) = Operation::Union.numbers(sets) {
+        return Ok(numbers.len());
+    }
+    let mut count = 0;
+    let counts = walk_once(sets, |_| {
+        count += 1;
+        if count < most {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    if counts {
+        return Ok(count);
+    }
+    Ok(collect(Operation::Union, sets, limits)?.len())
+}
+
+/// About how many members a union has, by the registers of a HyperLogLog: in 16 KiB, whatever the sets' sizes.
+fn estimate_union(sets: &[&Set]) -> usize {
+    let mut registers = Box::new([0; REGISTERS]);
+    for member in sets.iter().flat_map(|set| set.iter()) {
+        let (index, value) = register_of(member.as_bytes());
+        registers[index] = registers[index].max(value);
+    }
+    usize::try_from(hyper_log_log::count(&registers)).unwrap_or(usize::MAX)
+}
+
+fn sintercard(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let Counting { keys, most, .. } = counting(context, args, false)?;
     let (operation, pace) = (Operation::Intersection, context.pace);
     let count = with_sets(context.store, &keys, pace, operation, |sets| {
         let mut count = 0;

@@ -16,7 +16,7 @@ use crate::structure::begins_batch;
 
 /// What the rows of this file begin with.
 const WRITER: CommandSpec = CommandSpec {
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     ..READER
 };
 
@@ -25,8 +25,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "SADD",
         element: Some(2),
         arity: Arity::AtLeast(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))],
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::INSERT))],
         history: &[("2.4.0", "Takes several members.")],
         summary: "Adds members to a set; says how many were not there before.",
         complexity: "O(N) where N is the number of members to be added.",
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "SREM",
         element: Some(2),
         arity: Arity::AtLeast(3),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::DELETE))],
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))],
         history: &[("2.4.0", "Takes several members.")],
         summary: "Removes members, and with the last one the key; says how many were there.",
         complexity: "O(N) where N is the number of members to be removed.",
@@ -64,9 +64,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         keys: &[
             KeySpec::one(
                 1,
-                KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+                KeyAccess::RW
+                    .with(KeyAccess::ACCESS)
+                    .with(KeyAccess::DELETE),
             ),
-            KeySpec::one(2, KeyAccess::RW.and(KeyAccess::INSERT)),
+            KeySpec::one(2, KeyAccess::RW.with(KeyAccess::INSERT)),
         ],
         summary: "Moves a member from one set to another, in one step.",
         syntax: "source destination member",
@@ -78,7 +80,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 /// The key of a command that takes members away and answers with them.
 const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
     1,
-    KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+    KeyAccess::RW
+        .with(KeyAccess::ACCESS)
+        .with(KeyAccess::DELETE),
 )];
 
 fn sadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -25,13 +25,13 @@ mod read;
 pub const COMMANDS: &[&[CommandSpec]] = &[read::COMMANDS, change::COMMANDS, algebra::COMMANDS];
 
 /// The key of a command that answers with what is in the set.
-const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS))];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that answers about the set.
 const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
 
 /// What the rows of reading commands begin with.
 const READER: CommandSpec = CommandSpec {
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
     group: Group::Set,
     ..CommandSpec::BLANK

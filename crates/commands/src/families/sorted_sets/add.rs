@@ -8,7 +8,7 @@ use protocol::Reply;
 use store::{Entry, EventClass};
 use structures::{SortedSet, SortedSetLimits};
 
-use super::{check_member, full, score, state_added, write_score};
+use super::shared::{check_member, full, score, state_added, write_score};
 use crate::structure::write_count;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -16,8 +16,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZADD",
         arity: Arity::AtLeast(4),
         element: Some(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-        keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
         group: Group::SortedSet,
         since: "1.2.0",
         history: &[
@@ -36,10 +36,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZINCRBY",
         arity: Arity::Exactly(4),
         element: Some(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
         keys: &[KeySpec::one(
             1,
-            KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE),
+            KeyAccess::RW
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE),
         )],
         group: Group::SortedSet,
         since: "1.2.0",
@@ -55,19 +57,19 @@ const NOT_A_NUMBER: CommandError = CommandError::fixed("ERR resulting score is n
 
 /// What ZADD may do.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::families) struct Rules {
+pub(crate) struct Rules {
     /// NX: scores stay as they are.
-    pub(in crate::families) only_new: bool,
+    pub(crate) only_new: bool,
     /// XX: no members come.
-    pub(in crate::families) only_present: bool,
+    pub(crate) only_present: bool,
     /// GT: scores only grow.
-    pub(in crate::families) only_greater: bool,
+    pub(crate) only_greater: bool,
     /// LT: scores only shrink.
-    pub(in crate::families) only_less: bool,
+    pub(crate) only_less: bool,
     /// CH: the answer counts changed scores, too.
-    pub(in crate::families) counts_changes: bool,
+    pub(crate) counts_changes: bool,
     /// INCR: the score is added.
-    pub(in crate::families) is_increment: bool,
+    pub(crate) is_increment: bool,
 }
 
 impl Rules {
@@ -175,7 +177,7 @@ fn add_words(
 }
 
 /// Adds members by the rules of ZADD, and answers as it does.
-pub(in crate::families) fn add(
+pub(crate) fn add(
     context: &mut Context<'_>,
     key: &[u8],
     rules: Rules,

@@ -11,9 +11,9 @@ use protocol::Reply;
 use store::{Key, Record};
 use structures::{Object, SortedSet};
 
-use super::{Shape, full, store_result};
-use crate::keys::KeyList;
+use super::shared::{Shape, full, store_result};
 use crate::structure::write_count;
+use engine::keys::KeyList;
 
 const fn inputs(at: u16) -> KeySpec {
     KeySpec {
@@ -23,14 +23,14 @@ const fn inputs(at: u16) -> KeySpec {
             first: 1,
             step: 1,
         },
-        access: KeyAccess::RO.and(KeyAccess::ACCESS),
+        access: KeyAccess::RO.with(KeyAccess::ACCESS),
         notes: "",
     }
 }
 
 const READ: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::READONLY.and(Flags::MOVABLE_KEYS),
+    flags: Flags::READONLY.with(Flags::MOVABLE_KEYS),
     keys: &[inputs(1)],
     group: Group::SortedSet,
     since: "6.2.0",
@@ -39,9 +39,9 @@ const READ: CommandSpec = CommandSpec {
 
 const STORE: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLE_KEYS),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
     keys: &[
-        KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE)),
+        KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
         inputs(2),
     ],
     group: Group::SortedSet,
@@ -237,7 +237,7 @@ impl Options {
 }
 
 fn weight(args: &mut Args<'_>) -> Result<f64, CommandError> {
-    let weight = super::score(args.bytes()?);
+    let weight = super::shared::score(args.bytes()?);
     weight.map_err(|_| CommandError::fixed("ERR weight value is not a float"))
 }
 

@@ -8,14 +8,16 @@ use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::SortedSet;
 
-use super::{Shape, positive, state_removed};
-use crate::keys::KeyList;
+use super::shared::{Shape, positive, state_removed};
+use engine::keys::KeyList;
 
-pub(super) const TAKEN: KeyAccess = KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE);
+pub(super) const TAKEN: KeyAccess = KeyAccess::RW
+    .with(KeyAccess::ACCESS)
+    .with(KeyAccess::DELETE);
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     keys: &[KeySpec::one(1, TAKEN)],
     group: Group::SortedSet,
     since: "5.0.0",
@@ -41,7 +43,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZMPOP",
         arity: Arity::AtLeast(4),
-        flags: Flags::WRITE.and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::MOVABLE_KEYS),
         keys: &[KeySpec {
             begin: Begin::Index(1),
             find: Find::Count {

@@ -10,7 +10,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::SortedSet;
 
-use super::{READ_KEY, Shape};
+use super::shared::{READ_KEY, Shape};
 use crate::chance::{RandomCount, Wanted};
 use crate::structure;
 

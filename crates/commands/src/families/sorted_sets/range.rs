@@ -10,7 +10,7 @@ use protocol::Reply;
 use structures::{Scored, SortedSet};
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{READ_KEY, Shape, full, ranks, store_result};
+use super::shared::{READ_KEY, Shape, full, ranks, store_result};
 use crate::structure::{self, write_count};
 
 const RANGE: CommandSpec = CommandSpec {
@@ -85,10 +85,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ZRANGESTORE",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM),
         keys: &[
-            KeySpec::one(1, KeyAccess::OW.and(KeyAccess::UPDATE)),
-            KeySpec::one(2, KeyAccess::RO.and(KeyAccess::ACCESS)),
+            KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
+            KeySpec::one(2, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         since: "6.2.0",
         summary: "Keeps the members between two ranks, scores or members at a key.",

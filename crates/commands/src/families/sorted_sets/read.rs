@@ -8,11 +8,11 @@ use protocol::Reply;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{READ_KEY, write_score};
+use super::shared::{READ_KEY, write_score};
 use crate::structure::{self, write_count};
 
 const READER: CommandSpec = CommandSpec {
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
     group: Group::SortedSet,
     ..CommandSpec::BLANK

@@ -11,7 +11,7 @@ use store::EventClass;
 use structures::SortedSet;
 
 use super::bounds::{MemberRange, ScoreRange};
-use super::{CUT_KEY, ranks, state_removed};
+use super::shared::{CUT_KEY, ranks, state_removed};
 use crate::structure::write_count;
 
 const BY_RANGE: CommandSpec = CommandSpec {
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "ZREM",
         arity: Arity::AtLeast(3),
         element: Some(2),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: CUT_KEY,
         group: Group::SortedSet,
         since: "1.2.0",

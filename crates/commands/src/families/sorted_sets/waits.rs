@@ -10,12 +10,12 @@ use store::{Key, Wanted};
 use structures::SortedSet;
 
 use super::pop::{End, TAKEN, count_option, end_word, take};
-use super::{Shape, positive};
-use crate::keys::KeyList;
+use super::shared::{Shape, positive};
+use engine::keys::KeyList;
 
 const POP: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::BLOCKING).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::BLOCKING).with(Flags::FAST),
     keys: &[KeySpec::range(1, -2, 1, TAKEN)],
     group: Group::SortedSet,
     since: "5.0.0",
@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "BZMPOP",
         arity: Arity::AtLeast(5),
-        flags: Flags::WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
+        flags: Flags::WRITE.with(Flags::BLOCKING).with(Flags::MOVABLE_KEYS),
         keys: &[KeySpec {
             begin: Begin::Index(2),
             find: Find::Count {

@@ -8,7 +8,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::{Encoding, SortedSet};
 
-use super::READ_KEY;
+use super::shared::READ_KEY;
 use crate::structure;
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 

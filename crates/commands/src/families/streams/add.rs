@@ -11,15 +11,15 @@ use store::EventClass;
 use structures::stream::{ENTRY_BYTES_MAX, EntryId, EntryLog, Stream, StreamLimits, Trim, TrimTo};
 
 use super::ids::{self, IdText, Wanted};
-use super::write_id;
+use super::shared::write_id;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XADD",
     arity: Arity::AtLeast(5),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: &[KeySpec {
         notes: "UPDATE instead of INSERT because of the optional trimming feature",
-        ..KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))
+        ..KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))
     }],
     group: Group::Stream,
     since: "5.0.0",

@@ -8,15 +8,16 @@ use protocol::Reply;
 use store::{Entry, EventClass, Key};
 use structures::stream::{ConsumerNumber, EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
+use super::ids;
 use super::pending::idle_ms;
-use super::{
-    CHANGED_KEY, CONSUMER_EVENT, CUT_KEY, Delivered, Position, consumer_of, ids, no_group,
+use super::shared::{
+    CHANGED_KEY, CONSUMER_EVENT, CUT_KEY, Delivered, Position, consumer_of, no_group,
 };
-use super::{state_consumer, state_ids, write_entry, write_id};
+use super::shared::{state_consumer, state_ids, write_entry, write_id};
 
 const CLAIM: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(6),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     group: Group::Stream,
     tips: &["nondeterministic_output"],
     ..CommandSpec::BLANK
@@ -101,7 +102,7 @@ impl Terms {
 
     /// Reads XCLAIM's options.
     fn take_options(&mut self, args: &mut Args<'_>) -> CommandResult {
-        let now = super::whole(self.now_unix_ms);
+        let now = super::shared::whole(self.now_unix_ms);
         let number = |args: &mut Args<'_>, complaint| {
             args.integer().map_err(|_| CommandError::fixed(complaint))
         };
@@ -126,7 +127,7 @@ impl Terms {
             } else {
                 let text = [
                     b"ERR Unrecognized XCLAIM option '",
-                    super::text_of(argument),
+                    super::shared::text_of(argument),
                     b"'",
                 ]
                 .concat();

@@ -9,16 +9,17 @@ use protocol::Reply;
 use store::{Entry, EventClass, Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Group as ConsumerGroup, Stream};
 
+use super::ids;
 use super::read::{Answer, Reading, admit_range, streams_keys};
-use super::{CONSUMER_EVENT, Delivered, Position, consumer_of, ids, no_group, state_consumer};
-use super::{write_entry, write_id};
-use crate::keys::KeyList;
+use super::shared::{CONSUMER_EVENT, Delivered, Position, consumer_of, no_group, state_consumer};
+use super::shared::{write_entry, write_id};
 use crate::structure;
+use engine::keys::KeyList;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     name: "XREADGROUP",
     arity: Arity::AtLeast(7),
-    flags: Flags::WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
+    flags: Flags::WRITE.with(Flags::BLOCKING).with(Flags::MOVABLE_KEYS),
     keys: &[streams_keys(4)],
     group: Group::Stream,
     since: "5.0.0",

@@ -9,13 +9,13 @@ use store::{Entry, EventClass, Key};
 use structures::stream::{EntryId, Group as ConsumerGroup, Stream};
 
 use super::ids::{self, IdText};
-use super::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
+use super::shared::{CONSUMER_EVENT, Position, entries_read_text, no_group_at, state_consumer};
 use crate::help;
 use crate::structure::write_count;
 
 const CREATOR: CommandSpec = CommandSpec {
-    flags: Flags::WRITE.and(Flags::DENYOOM),
-    keys: &[KeySpec::one(2, KeyAccess::RW.and(KeyAccess::INSERT))],
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(2, KeyAccess::RW.with(KeyAccess::INSERT))],
     group: Group::Stream,
     since: "5.0.0",
     ..CommandSpec::BLANK
@@ -23,7 +23,7 @@ const CREATOR: CommandSpec = CommandSpec {
 
 const REMOVER: CommandSpec = CommandSpec {
     flags: Flags::WRITE,
-    keys: &[KeySpec::one(2, KeyAccess::RW.and(KeyAccess::DELETE))],
+    keys: &[KeySpec::one(2, KeyAccess::RW.with(KeyAccess::DELETE))],
     ..CREATOR
 };
 
@@ -78,7 +78,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             name: "SETID",
             arity: Arity::AtLeast(5),
             flags: Flags::WRITE,
-            keys: &[KeySpec::one(2, KeyAccess::RW.and(KeyAccess::UPDATE))],
+            keys: &[KeySpec::one(2, KeyAccess::RW.with(KeyAccess::UPDATE))],
             history: &[("7.0.0", "Added `ENTRIESREAD`.")],
             summary: "Says from where on a group reads.",
             syntax: "key groupname <id | $:new_id> [ENTRIESREAD entries_read:integer]",

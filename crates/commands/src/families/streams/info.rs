@@ -7,13 +7,13 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use structures::stream::{Consumer, EntryId, Group as ConsumerGroup, Pending, Stream};
 
-use super::{no_group_at, whole, write_entries, write_entry, write_id};
+use super::shared::{no_group_at, whole, write_entries, write_entry, write_id};
 use crate::help;
 use crate::structure::{self, write_count};
 
 const INSPECTOR: CommandSpec = CommandSpec {
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(2, KeyAccess::RO.and(KeyAccess::ACCESS))],
+    keys: &[KeySpec::one(2, KeyAccess::RO.with(KeyAccess::ACCESS))],
     group: Group::Stream,
     since: "5.0.0",
     ..CommandSpec::BLANK

@@ -7,14 +7,15 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use structures::stream::{EntryId, Group as ConsumerGroup, Pending, Stream};
 
-use super::{CHANGED_KEY, READ_KEY, ids, no_group, state_ids, whole, write_id};
+use super::ids;
+use super::shared::{CHANGED_KEY, READ_KEY, no_group, state_ids, whole, write_id};
 use crate::structure::{self, write_count};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XACK",
         arity: Arity::AtLeast(4),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: CHANGED_KEY,
         group: Group::Stream,
         since: "5.0.0",

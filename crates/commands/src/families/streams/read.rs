@@ -10,21 +10,21 @@ use store::{Key, Record, Wanted};
 use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids::{self, IdText};
-use super::{READ_KEY, write_entries};
-use crate::keys::KeyList;
+use super::shared::{READ_KEY, write_entries};
 use crate::structure::{self, write_count};
+use engine::keys::KeyList;
 
 /// Entries of a range are counted up to so many, before it is said whether they are too many.
 const ENTRIES_COUNTED: usize = 1 << 16;
 
 /// Reading and waiting, which keys behind STREAMS are for.
-pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.and(KeyAccess::ACCESS);
+pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.with(KeyAccess::ACCESS);
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XLEN",
         arity: Arity::Exactly(2),
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
         group: Group::Stream,
         since: "5.0.0",
@@ -51,8 +51,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "XREAD",
         arity: Arity::AtLeast(4),
         flags: Flags::READONLY
-            .and(Flags::BLOCKING)
-            .and(Flags::MOVABLE_KEYS),
+            .with(Flags::BLOCKING)
+            .with(Flags::MOVABLE_KEYS),
         keys: &[streams_keys(1)],
         group: Group::Stream,
         since: "5.0.0",

@@ -11,7 +11,7 @@ use structures::stream::{BadCounters, Counters, EntryId, EntryLog, Stream};
 
 use super::add::Options;
 use super::ids::{self, IdText};
-use super::{CHANGED_KEY, CUT_KEY, state_ids};
+use super::shared::{CHANGED_KEY, CUT_KEY, state_ids};
 use crate::structure::write_count;
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XDEL",
         arity: Arity::AtLeast(3),
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::FAST),
         keys: CUT_KEY,
         group: Group::Stream,
         since: "5.0.0",
@@ -46,7 +46,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XSETID",
         arity: Arity::AtLeast(3),
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
         keys: CHANGED_KEY,
         group: Group::Stream,
         since: "5.0.0",

@@ -7,13 +7,13 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, EventClass};
 
-use super::{check_length, check_string};
+use super::shared::{check_length, check_string};
 
 pub(super) const APPEND: CommandSpec = CommandSpec {
     name: "APPEND",
     arity: Arity::Exactly(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-    keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::INSERT))],
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::INSERT))],
     group: Group::String,
     since: "2.0.0",
     summary: "Adds bytes behind the string at a key, which is made if there is none.",
@@ -26,8 +26,8 @@ pub(super) const APPEND: CommandSpec = CommandSpec {
 pub(super) const SETRANGE: CommandSpec = CommandSpec {
     name: "SETRANGE",
     arity: Arity::Exactly(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
-    keys: &[KeySpec::one(1, KeyAccess::RW.and(KeyAccess::UPDATE))],
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))],
     group: Group::String,
     since: "2.2.0",
     summary: "Overwrites the string at a key from an offset on, with zero bytes up to there.",

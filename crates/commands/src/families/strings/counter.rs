@@ -8,12 +8,12 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, EventClass, Key, Record};
 
-use super::{UPDATED_KEY, check_string};
+use super::shared::{UPDATED_KEY, check_string};
 
 pub(super) const INCR: CommandSpec = CommandSpec {
     name: "INCR",
     arity: Arity::Exactly(2),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::String,
     summary: "Adds one to the number kept at a key.",

@@ -5,14 +5,14 @@ use engine::error::CommandError;
 
 /// A deadline as a client gave it, not yet read.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::families) struct Expiry<'a> {
+pub(crate) struct Expiry<'a> {
     form: ExpiryForm,
     text: &'a [u8],
 }
 
 /// What the number of an expiry counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::families) enum ExpiryForm {
+pub(crate) enum ExpiryForm {
     /// Seconds from now.
     Seconds,
     /// Milliseconds from now.
@@ -25,7 +25,7 @@ pub(in crate::families) enum ExpiryForm {
 
 impl ExpiryForm {
     /// The form that an option word in capitals names.
-    pub(in crate::families) fn from_word(word: &[u8]) -> Option<Self> {
+    pub(crate) fn from_word(word: &[u8]) -> Option<Self> {
         Some(match word {
             b"EX" => Self::Seconds,
             b"PX" => Self::Milliseconds,
@@ -50,17 +50,17 @@ impl ExpiryForm {
 }
 
 impl<'a> Expiry<'a> {
-    pub(in crate::families) const fn new(form: ExpiryForm, text: &'a [u8]) -> Self {
+    pub(crate) const fn new(form: ExpiryForm, text: &'a [u8]) -> Self {
         Self { form, text }
     }
 
     /// Whether the same form may be given again, as Redis allows.
-    pub(in crate::families) fn has_form(self, form: ExpiryForm) -> bool {
+    pub(crate) fn has_form(self, form: ExpiryForm) -> bool {
         self.form == form
     }
 
     /// Whether it names a point in time rather than a span from now.
-    pub(in crate::families) fn is_absolute(self) -> bool {
+    pub(crate) fn is_absolute(self) -> bool {
         self.form.is_absolute()
     }
 
@@ -68,7 +68,7 @@ impl<'a> Expiry<'a> {
     ///
     /// # Errors
     /// When the text is no number, not positive, or leaves 64 bits.
-    pub(in crate::families) fn deadline_unix_ms(
+    pub(crate) fn deadline_unix_ms(
         self,
         now_unix_ms: u64,
         command: &str,

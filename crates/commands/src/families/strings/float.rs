@@ -11,13 +11,13 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
 
-use super::{UPDATED_KEY, check_string, state_set};
+use super::shared::{UPDATED_KEY, check_string, state_set};
 use crate::families::etags;
 
 pub(super) const INCRBYFLOAT: CommandSpec = CommandSpec {
     name: "INCRBYFLOAT",
     arity: Arity::Exactly(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::String,
     since: "2.6.0",

@@ -13,7 +13,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Handle, Key, Record};
 
-use super::check_string;
+use super::shared::check_string;
 
 pub(super) const LCS: CommandSpec = CommandSpec {
     name: "LCS",
@@ -23,7 +23,7 @@ pub(super) const LCS: CommandSpec = CommandSpec {
         1,
         1,
         1,
-        KeyAccess::RO.and(KeyAccess::ACCESS),
+        KeyAccess::RO.with(KeyAccess::ACCESS),
     )],
     group: Group::String,
     since: "7.0.0",

@@ -3,22 +3,23 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
-use super::{state_set, tell_set};
-use crate::keys::KeyList;
+use super::expiry::{Expiry, ExpiryForm};
+use super::shared::{state_set, tell_set};
+use engine::keys::KeyList;
 
 pub(super) const MSET: CommandSpec = CommandSpec {
     name: "MSET",
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::range(
         1,
         -1,
         2,
-        KeyAccess::OW.and(KeyAccess::UPDATE),
+        KeyAccess::OW.with(KeyAccess::UPDATE),
     )],
     group: Group::String,
     since: "1.0.1",
@@ -39,7 +40,7 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
         1,
         -1,
         2,
-        KeyAccess::OW.and(KeyAccess::INSERT),
+        KeyAccess::OW.with(KeyAccess::INSERT),
     )],
     summary: "Makes several keys hold a string each, unless one of them exists.",
     tips: &["request_policy:multi_shard", "response_policy:agg_min"],
@@ -47,10 +48,34 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
     ..MSET
 };
 
+pub(super) const MSETEX: CommandSpec = CommandSpec {
+    name: "MSETEX",
+    arity: Arity::AtLeast(4),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
+    keys: &[KeySpec {
+        begin: Begin::Index(1),
+        find: Find::Count {
+            count: 0,
+            first: 1,
+            step: 2,
+        },
+        access: KeyAccess::OW.with(KeyAccess::UPDATE),
+        notes: "",
+    }],
+    since: "8.4.0",
+    summary: "Makes several keys hold a string each, all with the same deadline.",
+    syntax: "numkeys:integer <key value> [key value ...] [NX | XX] [EX seconds | PX milliseconds | \
+             EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+    handler: msetex,
+    ..MSET
+};
+
 fn mset(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = keys_of_pairs(context, args, "mset")?;
     let bytes = args.request().wire_bytes();
-    together(context, &keys, bytes, |store| set_all(store, &keys, args))?;
+    together(context, &keys, bytes, |store| {
+        set_all(store, &keys, args, Deadline::Never)
+    })?;
     reply.ok();
     Ok(())
 }
@@ -63,12 +88,82 @@ fn msetnx(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             .iter()
             .all(|key| store.inspect(key, |record| record.is_none()));
         if free {
-            set_all(store, &keys, args)?;
+            set_all(store, &keys, args, Deadline::Never)?;
         }
         Ok::<_, CommandError>(free)
     })?;
     reply.integer(done.into());
     Ok(())
+}
+
+fn msetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let count = args
+        .integer()
+        .ok()
+        .and_then(|count| i32::try_from(count).ok());
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let count = count
+        .filter(|count| *count > 0)
+        .ok_or(CommandError::fixed("ERR invalid numkeys value"))?;
+    if count > args.remaining() / 2 {
+        return Err(CommandError::fixed("ERR wrong number of key-value pairs"));
+    }
+    let names = args.request().iter().skip(2).step_by(2).take(count);
+    let keys: KeyList<'_> = names.map(|name| context.key(name)).collect();
+    let mut pairs = args.clone();
+    args.by_ref().take(2 * count).for_each(drop);
+    let (wanted, deadline) = options(args, context.now_unix_ms)?;
+    let bytes = args.request().wire_bytes();
+    let done = together(context, &keys, bytes, |store| {
+        let is_present = |key| store.inspect(key, |record| record.is_some());
+        let is_wanted = match wanted {
+            Wanted::Always => true,
+            Wanted::NonePresent => !keys.iter().any(is_present),
+            Wanted::AllPresent => keys.iter().all(is_present),
+        };
+        if is_wanted {
+            set_all(store, &keys, &mut pairs, deadline)?;
+        }
+        Ok::<_, CommandError>(is_wanted)
+    })?;
+    reply.integer(done.into());
+    Ok(())
+}
+
+/// When MSETEX sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Always,
+    NonePresent,
+    AllPresent,
+}
+
+/// What stands behind the pairs of MSETEX, in any order. As with SET, an option may be repeated, but not joined
+/// by another that says something else.
+fn options(args: &mut Args<'_>, now_unix_ms: u64) -> Result<(Wanted, Deadline), CommandError> {
+    let mut wanted = Wanted::Always;
+    let mut expiry: Option<Expiry<'_>> = None;
+    let mut keeps = false;
+    while let Some(word) = args.option_word() {
+        match (word.as_bytes(), wanted) {
+            (b"NX", Wanted::Always | Wanted::NonePresent) => wanted = Wanted::NonePresent,
+            (b"XX", Wanted::Always | Wanted::AllPresent) => wanted = Wanted::AllPresent,
+            (b"KEEPTTL", _) if expiry.is_none() => keeps = true,
+            (word, _) => {
+                let form = ExpiryForm::from_word(word).ok_or(CommandError::Syntax)?;
+                if keeps || expiry.is_some_and(|given| !given.has_form(form)) {
+                    return Err(CommandError::Syntax);
+                }
+                expiry = Some(Expiry::new(form, args.bytes()?));
+            }
+        }
+    }
+    let deadline = match expiry {
+        Some(expiry) => Deadline::At(expiry.deadline_unix_ms(now_unix_ms, "msetex")?),
+        None if keeps => Deadline::Keep,
+        None => Deadline::Never,
+    };
+    Ok((wanted, deadline))
 }
 
 /// Runs `body`, which writes to all of `keys` at most `bytes` together, with all of them locked; not at
@@ -104,16 +199,22 @@ fn keys_of_pairs<'a>(
         return Err(CommandError::WrongArity(command.into()));
     }
     let names = args.request().iter().skip(1).step_by(2);
-    Ok(names.map(|name| context.key(name)).collect())
+    Ok(context.keys(names))
 }
 
-fn set_all(store: &mut Handle, keys: &[Key<'_>], args: &mut Args<'_>) -> CommandResult {
-    for key in keys {
+fn set_all(
+    store: &mut Handle,
+    keys: &KeyList<'_>,
+    args: &mut Args<'_>,
+    deadline: Deadline,
+) -> CommandResult {
+    for (at, key) in keys.iter().enumerate() {
+        keys.look_ahead(store, at);
         args.bytes()?;
         let value = args.bytes()?;
-        store.upsert(key, value, Deadline::Never, |entry| {
-            state_set(entry, value, Deadline::Never);
-            tell_set(entry, Deadline::Never);
+        store.upsert(key, value, deadline, |entry| {
+            state_set(entry, value, deadline);
+            tell_set(entry, deadline);
         })?;
     }
     Ok(())
@@ -121,7 +222,7 @@ fn set_all(store: &mut Handle, keys: &[Key<'_>], args: &mut Args<'_>) -> Command
 
 #[cfg(test)]
 mod tests {
-    use testkit::engine_server::TestServer;
+    use testkit::engine_server::{START_UNIX_MS, TestServer};
 
     #[test]
     fn mset_writes_all_pairs_the_last_of_a_key_winning() {
@@ -140,6 +241,59 @@ mod tests {
         assert_eq!(server.integer("MSETNX a 1 b 2"), 1);
         assert_eq!(server.integer("MSETNX c 1 b 3"), 0);
         assert_eq!(server.effects(), ["SET a 1", "SET b 2"]);
+    }
+
+    #[test]
+    fn msetex_writes_all_or_nothing_with_one_deadline() {
+        let mut server = TestServer::new();
+        assert_eq!(server.integer("MSETEX 2 a 1 b 2 EX 10"), 1);
+        let at = START_UNIX_MS + 10_000;
+        let stated = [format!("SET a 1 PXAT {at}"), format!("SET b 2 PXAT {at}")];
+        assert_eq!(server.effects(), stated);
+        assert_eq!(server.integer("MSETEX 2 a 3 c 3 NX"), 0);
+        assert_eq!(server.integer("MSETEX 2 a 3 c 3 XX"), 0);
+        assert!(server.effects().is_empty());
+        assert_eq!(server.integer("MSETEX 2 a 3 b 4 KEEPTTL XX"), 1);
+        assert_eq!(server.effects(), ["SET a 3 KEEPTTL", "SET b 4 KEEPTTL"]);
+        assert_eq!(server.integer("PTTL a"), 10_000);
+        assert_eq!(server.integer("MSETEX 1 a 5"), 1);
+        assert_eq!(server.integer("PTTL a"), -1);
+        // Words of options are keys and values where these stand.
+        assert_eq!(server.integer("MSETEX 2 nx xx ex 10 NX PX 5000"), 1);
+        assert_eq!(server.text("GET nx"), "xx");
+        server.assert_effects_replay();
+    }
+
+    #[test]
+    fn msetex_refuses_what_contradicts_itself() {
+        let mut server = TestServer::new();
+        for (line, error) in [
+            ("MSETEX 0 a 1", "ERR invalid numkeys value"),
+            ("MSETEX x a 1", "ERR invalid numkeys value"),
+            ("MSETEX 2147483648 a 1", "ERR invalid numkeys value"),
+            (
+                "MSETEX 2147483647 a 1",
+                "ERR wrong number of key-value pairs",
+            ),
+            ("MSETEX 2 a 1 b", "ERR wrong number of key-value pairs"),
+            ("MSETEX 1 a 1 b", "ERR syntax error"),
+            ("MSETEX 1 a 1 NX XX", "ERR syntax error"),
+            ("MSETEX 1 a 1 EX 1 PX 1", "ERR syntax error"),
+            ("MSETEX 1 a 1 KEEPTTL EX 1", "ERR syntax error"),
+            ("MSETEX 1 a 1 EX 1 KEEPTTL", "ERR syntax error"),
+            ("MSETEX 1 a 1 EX", "ERR syntax error"),
+            (
+                "MSETEX 1 a 1 EX x",
+                "ERR value is not an integer or out of range",
+            ),
+            (
+                "MSETEX 1 a 1 EX 0",
+                "ERR invalid expire time in 'msetex' command",
+            ),
+        ] {
+            assert_eq!(server.error(line), error, "{line}");
+        }
+        assert!(server.effects().is_empty());
     }
 
     #[test]

@@ -7,13 +7,12 @@ use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, Key
 use protocol::Reply;
 use store::{Handle, Key, Record, Visitor};
 
-use super::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
-use crate::keys::KeyList;
+use super::shared::{READ_KEY, check_string, clamp_range, is_reversed, write_part, write_string};
 
 pub(super) const GET: CommandSpec = CommandSpec {
     name: "GET",
     arity: Arity::Exactly(2),
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
     group: Group::String,
     summary: "Gives the string kept at a key.",
@@ -26,12 +25,12 @@ pub(super) const GET: CommandSpec = CommandSpec {
 pub(super) const MGET: CommandSpec = CommandSpec {
     name: "MGET",
     arity: Arity::AtLeast(2),
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: &[KeySpec::range(
         1,
         -1,
         1,
-        KeyAccess::RO.and(KeyAccess::ACCESS),
+        KeyAccess::RO.with(KeyAccess::ACCESS),
     )],
     group: Group::String,
     summary: "Gives the strings kept at several keys, all as of one moment.",
@@ -45,7 +44,7 @@ pub(super) const MGET: CommandSpec = CommandSpec {
 pub(super) const STRLEN: CommandSpec = CommandSpec {
     name: "STRLEN",
     arity: Arity::Exactly(2),
-    flags: Flags::READONLY.and(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST),
     keys: &[KeySpec::one(1, KeyAccess::RO)],
     group: Group::String,
     since: "2.2.0",
@@ -121,12 +120,13 @@ impl Visitor for StringWriter<'_, '_> {
 }
 
 fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let keys: KeyList<'_> = args.map(|name| context.key(name)).collect();
+    let keys = context.keys(args);
     reply.array(keys.len());
     match &*keys {
         [key] => read_or_null(context.store, key, reply),
-        keys => context.store.locked(keys, |store| {
-            for key in keys {
+        all => context.store.locked(all, |store| {
+            for (at, key) in all.iter().enumerate() {
+                keys.look_ahead(store, at);
                 read_or_null(store, key, reply);
             }
         }),

@@ -3,12 +3,14 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, LongValue};
+use engine::spec::{
+    Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, LongValue, OnCondition,
+};
 use protocol::{Reply, Request};
 use store::{Deadline, Entry, EventClass, Key, Owned, Record, next_etag};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{
+use super::shared::{
     OVERWRITTEN_KEY, UPDATED_KEY, check_string, is_equal, state_set, state_set_with, tell_set,
     write_string,
 };
@@ -16,19 +18,20 @@ use super::{
 pub(super) const SET: CommandSpec = CommandSpec {
     name: "SET",
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec {
         notes: "RW and ACCESS due to the optional `GET` argument",
         ..KeySpec::one(
             1,
             KeyAccess::RW
-                .and(KeyAccess::ACCESS)
-                .and(KeyAccess::UPDATE)
-                .and(KeyAccess::VARIABLE_FLAGS),
+                .with(KeyAccess::ACCESS)
+                .with(KeyAccess::UPDATE)
+                .with(KeyAccess::VARIABLE_FLAGS),
         )
     }],
     access_of: Some(access_of_set),
     sets_with: 3,
+    on_condition: OnCondition::Stores,
     group: Group::String,
     history: &[
         ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
@@ -55,8 +58,8 @@ pub(super) const SET: CommandSpec = CommandSpec {
 pub(super) const SETNX: CommandSpec = CommandSpec {
     name: "SETNX",
     arity: Arity::Exactly(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
-    keys: &[KeySpec::one(1, KeyAccess::OW.and(KeyAccess::INSERT))],
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(1, KeyAccess::OW.with(KeyAccess::INSERT))],
     group: Group::String,
     deprecated: Some(Deprecation {
         since: "2.6.12",
@@ -75,7 +78,7 @@ pub(super) const SETNX: CommandSpec = CommandSpec {
 pub(super) const SETEX: CommandSpec = CommandSpec {
     name: "SETEX",
     arity: Arity::Exactly(4),
-    flags: Flags::WRITE.and(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: OVERWRITTEN_KEY,
     group: Group::String,
     since: "2.0.0",
@@ -113,7 +116,7 @@ pub(super) const PSETEX: CommandSpec = CommandSpec {
 pub(super) const GETSET: CommandSpec = CommandSpec {
     name: "GETSET",
     arity: Arity::Exactly(3),
-    flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
     group: Group::String,
     deprecated: Some(Deprecation {
@@ -152,9 +155,11 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 fn access_of_set(request: &Request<'_>) -> KeyAccess {
     let mut options = request.iter().skip(3);
     if options.any(|word| word.eq_ignore_ascii_case(b"GET")) {
-        KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::UPDATE)
+        KeyAccess::RW
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::UPDATE)
     } else {
-        KeyAccess::OW.and(KeyAccess::UPDATE)
+        KeyAccess::OW.with(KeyAccess::UPDATE)
     }
 }
 

@@ -4,20 +4,22 @@ use base::number::IntegerText;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition};
 use protocol::Reply;
 use store::{Entry, Event, EventClass};
 
 use super::expiry::{Expiry, ExpiryForm};
-use super::{UPDATED_KEY, check_string, is_equal, write_string};
+use super::shared::{UPDATED_KEY, check_string, is_equal, write_string};
 
 pub(super) const GETDEL: CommandSpec = CommandSpec {
     name: "GETDEL",
     arity: Arity::Exactly(2),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     keys: &[KeySpec::one(
         1,
-        KeyAccess::RW.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+        KeyAccess::RW
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::DELETE),
     )],
     group: Group::String,
     since: "6.2.0",
@@ -29,8 +31,9 @@ pub(super) const GETDEL: CommandSpec = CommandSpec {
 
 pub(super) const GETEX: CommandSpec = CommandSpec {
     name: "GETEX",
+    on_condition: OnCondition::ChangesDeadline,
     arity: Arity::AtLeast(2),
-    flags: Flags::WRITE.and(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST),
     keys: &[KeySpec {
         notes: "RW and UPDATE because it changes the TTL",
         ..UPDATED_KEY[0]
@@ -50,7 +53,9 @@ pub(super) const DELIFEQ: CommandSpec = CommandSpec {
     flags: Flags::WRITE,
     keys: &[KeySpec::one(
         1,
-        KeyAccess::RM.and(KeyAccess::ACCESS).and(KeyAccess::DELETE),
+        KeyAccess::RM
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::DELETE),
     )],
     group: Group::String,
     since: "9.0.0",

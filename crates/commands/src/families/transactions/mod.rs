@@ -6,14 +6,14 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, CommandSpec, Flags, Group, InTransaction, KeyAccess, KeySpec};
 use protocol::Reply;
 
 const COMMON: Flags = Flags::NOSCRIPT
-    .and(Flags::LOADING)
-    .and(Flags::STALE)
-    .and(Flags::FAST)
-    .and(Flags::ALLOW_BUSY);
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::ALLOW_BUSY);
 
 const MEMBER: CommandSpec = CommandSpec {
     flags: COMMON,
@@ -26,6 +26,7 @@ const MEMBER: CommandSpec = CommandSpec {
 pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "MULTI",
+        in_transaction: InTransaction::Begins,
         since: "1.2.0",
         summary: "Begins a transaction: what comes next is queued until EXEC.",
         handler: multi,
@@ -33,10 +34,11 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXEC",
+        in_transaction: InTransaction::Runs,
         flags: Flags::NOSCRIPT
-            .and(Flags::LOADING)
-            .and(Flags::STALE)
-            .and(Flags::SKIP_SLOWLOG),
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::SKIP_SLOWLOG),
         since: "1.2.0",
         summary: "Runs what was queued since MULTI as one step.",
         complexity: "Depends on commands in the transaction",
@@ -45,6 +47,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "DISCARD",
+        in_transaction: InTransaction::AtOnce,
         since: "2.0.0",
         summary: "Forgets what was queued since MULTI.",
         complexity: "O(N), when N is the number of queued commands",
@@ -53,6 +56,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "WATCH",
+        in_transaction: InTransaction::Refuses,
         arity: Arity::AtLeast(2),
         keys: &[KeySpec::range(1, -1, 1, KeyAccess::RO)],
         since: "2.2.0",

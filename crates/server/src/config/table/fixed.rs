@@ -4,7 +4,9 @@
 
 use super::super::directive::Directive;
 use super::super::value::Kind;
-use super::{BYTES, COUNT, LONG_COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer};
+use super::{
+    BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words,
+};
 
 const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "makes no TLS connections to others";
@@ -14,6 +16,8 @@ const NO_WATCHDOG: &str = "has no software watchdog";
 const NO_CRASH_LOG: &str = "writes no crash report";
 const NO_OUTGOING: &str = "binds its own connections to no address";
 const NO_USER_DATA: &str = "logs no user data";
+const NO_DEPRECATED_API: &str = "lets no script change what others see";
+const NO_RDMA: &str = "does not speak RDMA";
 
 /// Words of Redis' files that are no directives with a value, and why they are refused.
 pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
@@ -54,6 +58,14 @@ pub(super) const CLUSTER: &[Directive] = &[
     lacking("cluster-slot-stats-enabled", SWITCH, "no", NO_CLUSTER),
     lacking("cluster-blacklist-ttl", LONG_COUNT, "60", NO_CLUSTER),
     lacking("cluster-preferred-endpoint-type", Kind::Choice(ENDPOINTS), "ip", NO_CLUSTER),
+    lacking("cluster-manual-failover-timeout", integer(1, INT_MAX), "5000", NO_CLUSTER),
+    lacking("cluster-databases", integer(1, INT_MAX), "1", NO_CLUSTER).at_start(),
+    lacking("cluster-config-save-behavior", Kind::Choice(&["sync", "best-effort"]), "sync", NO_CLUSTER),
+    lacking("cluster-message-gossip-perc", integer(1, 100), "10", NO_CLUSTER).hidden(),
+    lacking("cluster-slot-migration-log-max-len", LONG_COUNT, "1000", NO_CLUSTER),
+    lacking("cluster-compatibility-sample-ratio", integer(0, 100), "0", NO_CLUSTER),
+    lacking("slot-migration-max-failover-repl-bytes", integer(-1, LONG_MAX), "0", NO_CLUSTER),
+    lacking("auto-failover-on-shutdown", SWITCH, "no", NO_CLUSTER),
 ];
 
 #[rustfmt::skip] // One row, one directive.
@@ -64,12 +76,23 @@ pub(super) const SECURITY: &[Directive] = &[
     lacking("tls-client-key-file", TEXT, "", NO_TLS),
     lacking("tls-client-key-file-pass", TEXT, "", NO_TLS).secret(),
     lacking("hide-user-data-from-log", SWITCH, "yes", NO_USER_DATA).or(&["no"]),
+    lacking("hash-seed", TEXT, "", "draws the secret of its hashes itself").at_start().hidden(),
+    lacking("lua-enable-insecure-api", SWITCH, "no", NO_DEPRECATED_API).hidden()
+        .aliases(&["lua-enable-deprecated-api"]),
+    lacking("rdb-version-check", Kind::Choice(&["strict", "relaxed"]), "strict",
+        "loads no file of a version that it does not know"),
 ];
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const MACHINE: &[Directive] = &[
     lacking("unixsocketgroup", TEXT, "", "sets no group for its socket").at_start(),
     lacking("socket-mark-id", integer(0, UINT_MAX), "0", "does not mark its sockets").at_start(),
+    lacking("mptcp", SWITCH, "no", "does not speak MPTCP").at_start(),
+    lacking("import-mode", SWITCH, "no", "has no import mode"),
+    lacking("rdma-port", integer(0, PORT_MAX), "0", NO_RDMA),
+    lacking("rdma-bind", words(16), "", NO_RDMA),
+    lacking("rdma-rx-size", integer(65_536, 16_777_216), "1048576", NO_RDMA).at_start(),
+    lacking("rdma-completion-vector", integer(-1, 1024), "-1", NO_RDMA).at_start(),
 ];
 
 #[rustfmt::skip] // One row, one directive.

@@ -2,7 +2,7 @@
 
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
-use super::{COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, integer, words};
+use super::{BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, integer, words};
 
 const FROM_DISK: &str = "replicas are given a checkpoint, which is on disk";
 const SHARED: &str = "replicas that wait share a checkpoint, whenever they came";
@@ -15,6 +15,7 @@ const LOADED_FIRST: &str = "a full sync is kept before it takes the place of wha
 const STOPS: &str = "a disk that cannot be written pauses the link and heals by itself";
 const READ_ONLY: &str =
     "writes to a replica what its primary wrote and nothing else, so that both have one log";
+const NO_MPTCP: &str = "links are plain TCP";
 const NO_PANIC: &str = "ends the link where a command of the primary fails, whatever it is";
 
 #[rustfmt::skip] // One row, one directive.
@@ -50,6 +51,9 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("repl-diskless-load", Kind::Choice(DISKLESS_LOADS), "disabled", LOADED_FIRST),
     accepted("dual-channel-replication-enabled", SWITCH, "no", ONE_CHANNEL),
     accepted("rdb-del-sync-files", SWITCH, "no", NO_LEFTOVERS),
+    accepted("repl-rdb-channel", SWITCH, "no", ONE_CHANNEL),
+    accepted("repl-mptcp", SWITCH, "no", NO_MPTCP).at_start(),
+    accepted("replica-full-sync-buffer-limit", BYTES, "0", FROM_DISK),
 ];
 
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];

@@ -15,7 +15,7 @@ const TITLE: &str = "the process keeps the name it was started with";
 const GROWTH: &str = "the index grows a little with every insertion";
 const PUNCTUAL: &str = "expired keys are removed as soon as their time has come";
 const PACED: &str = "housekeeping follows the number of clients by itself";
-const NO_MODULES: &str = "MODULE LOAD does not exist, whoever may use it";
+const NO_MODULES: &str = "MODULE LOAD fails, whoever may use it";
 const ALLOCATOR: &str = "the allocator always has a thread that gives free memory back";
 const WARNINGS: &str = "there is no such warning to ignore";
 const SANITIZED: &str = "every payload of RESTORE is checked in full";
@@ -34,6 +34,7 @@ const ACCEPTED_IN_TURN: &str = "new connections are accepted between the request
 const PREFETCHED: &str = "the keys of a batch are always prefetched";
 const LOADED_BESIDE: &str = "clients are answered while data is loaded, at any size of a step";
 const NO_ASSERTIONS: &str = "there is no such aid for debugging";
+const NOT_COPIED: &str = "long replies are always sent from where the values lie";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
@@ -91,6 +92,11 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("active-defrag-cycle-max", integer(1, 99), "25", DEFRAG_STEPS),
     accepted("active-defrag-threshold-upper", integer(0, 1000), "100", DEFRAG_STEPS),
     accepted("active-defrag-max-scan-fields", integer(1, LONG_MAX), "1000", DEFRAG_STEPS),
+    accepted("active-defrag-cycle-us", integer(0, 100_000), "500", DEFRAG_STEPS),
+    accepted("io-threads-always-active", SWITCH, "no", SPREAD).hidden(),
+    accepted("min-io-threads-avoid-copy-reply", COUNT, "7", NOT_COPIED).hidden(),
+    accepted("min-string-size-avoid-copy-reply", COUNT, "16384", NOT_COPIED).hidden(),
+    accepted("min-string-size-avoid-copy-reply-threaded", COUNT, "65536", NOT_COPIED).hidden(),
 ];
 
 const FACILITIES: &[&str] = &[

@@ -12,6 +12,7 @@ use super::{
     UINT_MAX, integer, words,
 };
 use crate::config::{EvictionPolicy, OomScore, Permission, Supervised, system_reason};
+use crate::identity::REDIS_VERSION;
 use crate::log::Level;
 
 /// Addresses of `bind`.
@@ -148,6 +149,7 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("pidfile", TEXT, "").at_start(),
     Directive::new("always-show-logo", SWITCH, "no").at_start(),
     Directive::new("availability-zone", TEXT, ""),
+    Directive::new("redis-version", TEXT, REDIS_VERSION).at_start().admit(three_numbers),
     Directive::new("oom-score-adj", OOM_SCORE, "no").admit(one_name_for_relative),
     Directive::new("oom-score-adj-values", words(3), "0 200 800").admit(oom_scores),
 ];
@@ -283,6 +285,21 @@ fn one_name_for_relative(value: Value) -> Result<Value, String> {
         ),
         other => other,
     })
+}
+
+/// Clients take the version apart.
+fn three_numbers(value: Value) -> Result<Value, String> {
+    let Value::Text(text) = &value else {
+        return Ok(value);
+    };
+    let is_number =
+        |part: &[u8]| (1..=3).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+    let parts: Vec<&[u8]> = text.split(|byte| *byte == b'.').collect();
+    if parts.len() == 3 && parts.iter().all(|part| is_number(part)) {
+        Ok(value)
+    } else {
+        Err("argument must be a version such as 7.2.4".to_owned())
+    }
 }
 
 fn hz_in_range(value: Value) -> Result<Value, String> {

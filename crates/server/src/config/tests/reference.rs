@@ -41,6 +41,8 @@ last checkpoint has), `os` (all, as long as the operating system goes on), `ever
 the last second) or `always`. Redis' `appendonly`, `appendfsync` and `save` say the same in other
 words, and each view follows the other: `durability always` is `appendonly yes` with `appendfsync
 always`; `durability none` is `appendonly no` without save points.
+
+`redis-version` is the version of Redis that HELLO, INFO, LOLWUT and scripts tell. Clients switch features on it.
 ";
 
 #[test]

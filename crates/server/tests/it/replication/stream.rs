@@ -34,7 +34,7 @@ impl Reader {
         let count = self.socket.read(&mut buffer).unwrap();
         assert!(
             count > 0,
-            "closed behind {:?}",
+            "closed after {:?}",
             String::from_utf8_lossy(&self.bytes)
         );
         self.bytes.extend_from_slice(&buffer[..count]);

@@ -24,7 +24,7 @@ use structures::{BlockLimit, End, Hash, Kept, List};
 
 use self::elements::{Elements, Weights, score};
 use self::pattern::Pattern;
-use crate::families::strings::write_string;
+use crate::families::strings::shared::write_string;
 use crate::structure;
 
 mod elements;
@@ -39,14 +39,14 @@ const STATED_ELEMENTS_MAX: usize = 512;
 const NOT_SCORES: CommandError =
     CommandError::fixed("ERR One or more scores can't be converted into double");
 
-const SOURCE: KeySpec = KeySpec::one(1, KeyAccess::RO.and(KeyAccess::ACCESS));
-const DESTINATION_ACCESS: KeyAccess = KeyAccess::OW.and(KeyAccess::UPDATE);
+const SOURCE: KeySpec = KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS));
+const DESTINATION_ACCESS: KeyAccess = KeyAccess::OW.with(KeyAccess::UPDATE);
 
 /// The keys that elements lead to.
 const LOOKED_UP: KeySpec = KeySpec {
     begin: Begin::Unknown,
     find: Find::Unknown,
-    access: KeyAccess::RO.and(KeyAccess::ACCESS),
+    access: KeyAccess::RO.with(KeyAccess::ACCESS),
     notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive \
             from the content of the key we sort",
 };
@@ -62,7 +62,8 @@ const STORED: KeySpec = KeySpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SORT",
-        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLE_KEYS),
+        looks_up: Some(looks_up),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
         keys: &[SOURCE, LOOKED_UP, STORED],
         keys_of: Some(keys_of),
         syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] \
@@ -72,7 +73,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SORT_RO",
-        flags: Flags::READONLY.and(Flags::MOVABLE_KEYS),
+        looks_up: Some(looks_up),
+        flags: Flags::READONLY.with(Flags::MOVABLE_KEYS),
         keys: &[SOURCE, LOOKED_UP],
         since: "7.0.0",
         syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] \
@@ -479,6 +481,15 @@ fn put(store: &mut Handle, key: &Key<'_>, list: List) -> CommandResult {
         }
         Ok(())
     })
+}
+
+/// Whether the elements lead to further keys.
+fn looks_up(request: &Request<'_>) -> bool {
+    let is = |at: usize, word: &[u8]| {
+        let argument = request.arg(at).unwrap_or_default();
+        argument.eq_ignore_ascii_case(word)
+    };
+    (2..request.len()).any(|at| is(at, b"BY") || is(at, b"GET"))
 }
 
 /// The keys that a SORT names: the source, and the last STORE's.

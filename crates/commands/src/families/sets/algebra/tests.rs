@@ -150,6 +150,46 @@ fn a_union_changes_apart_from_its_largest_set_and_is_kept_as_its_members_say() {
 }
 
 #[test]
+fn a_union_is_counted_without_being_made() {
+    let mut server = TestServer::new();
+    server.run("SADD one a b c");
+    server.run("SADD two c d e");
+    server.run("SADD numbers 1 2 3");
+    server.run("SADD more 3 4");
+    for (line, count) in [
+        ("SUNIONCARD 1 one", 3),
+        ("SUNIONCARD 2 one two", 5),
+        ("SUNIONCARD 3 one two one", 5),
+        ("SUNIONCARD 4 one two numbers more", 9),
+        ("SUNIONCARD 2 numbers more", 4),
+        ("SUNIONCARD 2 none none", 0),
+        ("SUNIONCARD 2 one two LIMIT 4", 4),
+        ("SUNIONCARD 2 one two LIMIT 3", 3),
+        ("SUNIONCARD 2 one two LIMIT 0", 5),
+        ("SUNIONCARD 2 numbers more LIMIT 3", 3),
+        ("SUNIONCARD 2 one two APPROX", 5),
+        ("SUNIONCARD 2 one two LIMIT 4 APPROX", 4),
+    ] {
+        assert_eq!(server.integer(line), count, "{line}");
+    }
+    let syntax = "ERR syntax error";
+    assert_eq!(server.error("SUNIONCARD 1 one two"), syntax);
+    assert_eq!(server.error("SINTERCARD 1 one APPROX"), syntax);
+    // Of many sets of the same members: more look-ups than insertions.
+    let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        server.run(&format!("SADD {name} x y {name}"));
+    }
+    let line = format!("SUNIONCARD 40 {}", names.join(" "));
+    assert_eq!(server.integer(&line), 42);
+    assert_eq!(server.integer(&format!("{line} LIMIT 41")), 41);
+    let many: Vec<String> = (0..20_000).map(|number| format!("m{number}")).collect();
+    server.run(&format!("SADD many {}", many.join(" ")));
+    let estimate = server.integer("SUNIONCARD 2 many one APPROX");
+    assert!((19_000..21_000).contains(&estimate), "{estimate}");
+}
+
+#[test]
 fn what_is_no_set_is_refused_and_nothing_changes() {
     let mut server = filled();
     server.run("SET text x");

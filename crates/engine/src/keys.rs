@@ -2,10 +2,13 @@
 
 use std::ops::Deref;
 
-use store::Key;
+use store::{Handle, Key};
 
 /// How many keys need no allocation.
 const INLINE_KEYS: usize = 16;
+
+/// How many records are asked from the cache at a time.
+const RECORDS_AHEAD: usize = 32;
 
 /// Keys to hand to [`store::Handle::locked`]; the first few stay on the stack.
 pub struct KeyList<'k> {
@@ -13,6 +16,8 @@ pub struct KeyList<'k> {
     count: usize,
     /// All of them, when they are too many for `inline`.
     spilled: Vec<Key<'k>>,
+    /// How many of the first ones the plan of the batch has asked for.
+    planned: usize,
 }
 
 impl<'k> FromIterator<Key<'k>> for KeyList<'k> {
@@ -21,6 +26,7 @@ impl<'k> FromIterator<Key<'k>> for KeyList<'k> {
             inline: [Key::with_hash(&[], 0, 0); INLINE_KEYS],
             count: 0,
             spilled: Vec::new(),
+            planned: 0,
         };
         for key in keys {
             list.push(key);
@@ -40,6 +46,33 @@ impl<'k> KeyList<'k> {
             self.spilled.push(key);
         }
         self.count += 1;
+    }
+
+    /// As the list whose first keys, so many, are asked for already. Asks for the first records of the rest, whose
+    /// buckets are on the way.
+    pub(crate) fn planned(mut self, planned: usize, store: &Handle) -> Self {
+        self.planned = planned;
+        self.look_ahead(store, 0);
+        self
+    }
+
+    /// To be called before the key at `at` is visited, for one after the other: asks the cache for its record and
+    /// those of the next ones, unless the plan of the batch did.
+    #[inline]
+    pub fn look_ahead(&self, store: &Handle, at: usize) {
+        if at.is_multiple_of(RECORDS_AHEAD) && at + RECORDS_AHEAD > self.planned {
+            self.ask_for_records(store, at.max(self.planned), at + RECORDS_AHEAD);
+        }
+    }
+
+    #[inline(never)]
+    fn ask_for_records(&self, store: &Handle, from: usize, to: usize) {
+        let some = self.get(from..to.min(self.count)).unwrap_or_default();
+        if let [_, _, ..] = some
+            && let Some(first) = some.first()
+        {
+            store.lookahead(first.database()).records(some, Key::hash);
+        }
     }
 }
 

@@ -1,0 +1,268 @@
+//! The words that ask the binary for something else than to serve: what each takes, as `--help`, the completions of
+//! shells and the pages of the manual tell it. The server's own options are directives, which have a grammar of
+//! their own; so what `import` and `export` are given besides files is only passed on here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap_complete::Shell;
+
+use super::{Invocation, StartError};
+use crate::config::changes_between;
+use crate::identity;
+
+/// Of the binary, in messages and files that are made for it.
+const NAME: &str = "iolite";
+
+/// First words that are read here.
+const WORDS: [&str; 6] = ["check", "completions", "export", "help", "import", "man"];
+
+/// Reads the options of a tool; nothing when they are the server's, or those of `import` and `export` without
+/// anything wrong.
+pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartError> {
+    let first = options.first().and_then(|word| word.to_str());
+    // A server that starts makes nothing of all this. Alone, `help` tells of the server.
+    if !first.is_some_and(|word| WORDS.contains(&word))
+        || (first == Some("help") && options.len() == 1)
+    {
+        return Ok(None);
+    }
+    let words = std::iter::once(OsString::from(NAME)).chain(options.iter().cloned());
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            return Ok(Some(print(error.to_string())));
+        }
+        Err(error) => return Err(StartError(error.to_string().trim_end().to_owned())),
+    };
+    Ok(match matches.subcommand() {
+        Some(("check", given)) => {
+            let files = given.get_many::<PathBuf>("files").unwrap_or_default();
+            Some(Invocation::Check(files.cloned().collect()))
+        }
+        Some(("completions", given)) => Some(print(completions(given))),
+        Some(("man", given)) => Some(print(manual(given)?)),
+        _ => None,
+    })
+}
+
+/// What is wrong with a first word that is no file.
+pub(super) fn unknown(word: &str) -> StartError {
+    let near = command();
+    let near = near.get_subcommands().map(Command::get_name);
+    let near = near.map(|name| (changes_between(word.as_bytes(), name.as_bytes()), name));
+    let hint = match near.min_by_key(|(changes, _)| *changes) {
+        Some((changes, name)) if changes <= 1 + word.len() / 4 => {
+            format!(" The nearest command is '{name}'.")
+        }
+        _ => String::new(),
+    };
+    StartError(format!(
+        "'{word}' is neither a command nor a configuration file that is here.{hint}\n\
+         {NAME} --help tells what there is; a file of such a name is ./{word}"
+    ))
+}
+
+fn print(text: String) -> Invocation {
+    Invocation::Print { text, code: 0 }
+}
+
+fn completions(given: &ArgMatches) -> String {
+    let mut script = Vec::new();
+    if let Some(shell) = given.get_one::<Shell>("shell") {
+        clap_complete::generate(*shell, &mut command(), NAME, &mut script);
+    }
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+fn manual(given: &ArgMatches) -> Result<String, StartError> {
+    let mut page = command();
+    page.build();
+    if let Some(name) = given.get_one::<String>("command") {
+        let found = page.find_subcommand(name).cloned();
+        page = found
+            .ok_or_else(|| unknown(name))?
+            .name(format!("{NAME}-{name}"));
+    }
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(page).render(&mut text);
+    rendered.map_err(|error| StartError(error.to_string()))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn command() -> Command {
+    Command::new(NAME)
+        .about("Serves the Redis protocol")
+        .long_about(
+            "Serves the Redis protocol. Options are the directives of the configuration file with their values, \
+             as in --port 7777; iolite --help lists the forms of the command line.",
+        )
+        .version(identity::IOLITE_VERSION)
+        .override_usage("iolite [FILE] [--directive value ...] [-]\n       iolite COMMAND ...")
+        .disable_version_flag(true)
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .help("The configuration file")
+                .value_hint(ValueHint::FilePath),
+        )
+        .subcommand(
+            Command::new("bench")
+                .about("Measures a server; bench --help tells its options")
+                .disable_help_flag(true)
+                .arg(rest("options", "OPTIONS")),
+        )
+        .subcommand(
+            Command::new("check")
+                .about("Verifies files of this server, RDB files and AOF, and tells what is in them")
+                .arg(files()),
+        )
+        .subcommand(
+            Command::new("import")
+                .about("Loads an RDB file or an AOF directory into the data of --dir")
+                .override_usage("iolite import FILE [--dir DIR] [options of the server]")
+                .arg(rest("words", "FILE")),
+        )
+        .subcommand(export())
+        .subcommands(printers())
+}
+
+fn export() -> Command {
+    Command::new("export")
+        .about("Writes the data of --dir as an RDB file, or as a log for Redis")
+        .override_usage(
+            "iolite export FILE.rdb [--rdb-version N] [--dir DIR] [options of the server]\n       \
+                     iolite export --aof DIR [--dir DIR] [options of the server]",
+        )
+        .arg(
+            Arg::new("aof")
+                .long("aof")
+                .action(ArgAction::SetTrue)
+                .help("A directory as Redis has with appendonly, instead of an RDB file"),
+        )
+        .arg(
+            Arg::new("rdb-version")
+                .long("rdb-version")
+                .value_name("N")
+                .value_parser(ValueParser::os_string())
+                .help("The version of the format: 9 to 12"),
+        )
+        .arg(rest("words", "FILE"))
+}
+
+/// What prints files for others.
+fn printers() -> [Command; 2] {
+    [
+        Command::new("completions")
+            .about("Prints the completions of a shell")
+            .arg(
+                Arg::new("shell")
+                    .value_name("SHELL")
+                    .required(true)
+                    .value_parser(value_parser!(Shell)),
+            ),
+        Command::new("man")
+            .about("Prints a page of the manual, as in: iolite man | man -l -")
+            .arg(
+                Arg::new("command")
+                    .value_name("COMMAND")
+                    .help("Of which command; else of all"),
+            ),
+    ]
+}
+
+fn files() -> Arg {
+    Arg::new("files")
+        .value_name("FILE")
+        .required(true)
+        .num_args(1..)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::AnyPath)
+        .help("What to verify: a checkpoint, a segment of the log, an RDB file, a directory")
+}
+
+/// What is passed on as it is.
+fn rest(id: &'static str, name: &'static str) -> Arg {
+    Arg::new(id)
+        .value_name(name)
+        .num_args(0..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true)
+        .value_parser(ValueParser::os_string())
+        .value_hint(ValueHint::AnyPath)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(words: &[&str]) -> Result<Option<String>, String> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        match read(&words) {
+            Ok(Some(Invocation::Print { text, code: 0 })) => Ok(Some(text)),
+            Ok(Some(other)) => Ok(Some(format!("{other:?}"))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_words_fit_together() {
+        command().debug_assert();
+        let mut all = command();
+        all.build();
+        let names = all.get_subcommands().map(Command::get_name);
+        let mut names: Vec<&str> = names.filter(|name| *name != "bench").collect();
+        names.sort_unstable();
+        assert_eq!(names, WORDS);
+    }
+
+    #[test]
+    fn every_tool_tells_what_it_takes() {
+        for word in ["check", "import", "export", "completions", "man"] {
+            for words in [[word, "--help"], [word, "-h"], ["help", word]] {
+                let text = told(&words).unwrap().unwrap();
+                assert!(text.contains(&format!("Usage: iolite {word}")), "{text}");
+            }
+            let page = told(&["man", word]).unwrap().unwrap();
+            assert!(page.contains(&format!("iolite\\-{word}")), "{page}");
+        }
+        assert!(
+            told(&["check"])
+                .unwrap_err()
+                .contains("Usage: iolite check")
+        );
+        assert!(told(&["man", "chekc"]).unwrap_err().contains("'check'"));
+        assert!(told(&["man"]).unwrap().unwrap().contains(".SH"));
+    }
+
+    #[test]
+    fn shells_complete_the_words() {
+        for shell in ["bash", "zsh", "fish"] {
+            let script = told(&["completions", shell]).unwrap().unwrap();
+            assert!(script.contains("export"), "{script}");
+        }
+        assert!(told(&["completions", "none"]).unwrap_err().contains("bash"));
+    }
+
+    #[test]
+    fn what_is_the_servers_is_left_to_it() {
+        for words in [
+            &["export", "--dir", "/data", "a.rdb", "--rdb-version", "10"][..],
+            &["export", "--aof", "copy", "--dir", "/data"],
+            &["export", "a.rdb", "--rdb-version", "x"],
+            &["import", "a.rdb", "a.conf", "--port", "1"],
+            &["bench", "--help"],
+            &["./check", "a"],
+            &["--port", "1"],
+            &[],
+        ] {
+            assert_eq!(told(words), Ok(None), "{words:?}");
+        }
+        let checked = told(&["check", "a", "b"]).unwrap().unwrap();
+        assert_eq!(checked, r#"Check(["a", "b"])"#);
+    }
+}
