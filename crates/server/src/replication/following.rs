@@ -110,8 +110,6 @@ pub struct Following {
     node: Weak<Node>,
     primary: Primary,
     forces: bool,
-    /// What it follows is a stream of commands, with offsets of its own.
-    is_stream: AtomicBool,
     fails_over: AtomicBool,
     may_discard: AtomicBool,
     progress: Progress,
@@ -140,7 +138,6 @@ impl Following {
             node,
             primary,
             forces: by.forces,
-            is_stream: AtomicBool::new(false),
             fails_over: AtomicBool::new(by.fails_over),
             may_discard: AtomicBool::new(by.may_discard),
             progress: Progress {
@@ -347,18 +344,6 @@ impl Following {
         } = &self.progress;
         let read = read_offset.load(Ordering::Relaxed);
         (read, applied_offset.load(Ordering::Relaxed))
-    }
-
-    /// Says whether it follows a stream of commands; otherwise offsets are sequences of the log.
-    pub(super) fn set_is_stream(&self, on: bool) {
-        self.is_stream.store(on, Ordering::Relaxed);
-    }
-
-    /// Up to which offset a stream of commands was applied, if it follows one and has anything of it.
-    pub(super) fn stream_offset(&self) -> Option<u64> {
-        let (_, applied) = self.offsets();
-        let applied = u64::try_from(applied).ok().filter(|applied| *applied > 0);
-        applied.filter(|_| self.is_stream.load(Ordering::Relaxed))
     }
 
     /// How much of the primary's log this node lacks, in bytes and in time.

@@ -209,8 +209,8 @@ impl Replication {
     /// Where the stream is, as clients see it.
     #[must_use]
     pub fn offset(&self, node: &Node) -> u64 {
-        let following = self.following().filter(|_| self.follows());
-        let followed = following.and_then(|following| following.stream_offset());
+        let followed = node.core.env.followed.get().filter(|_| self.follows());
+        let followed = followed.map(|source| source.offset);
         match (followed, self.offset_of.get()) {
             (Some(followed), _) => followed,
             (None, Some(offset_of)) => offset_of(node),

@@ -79,7 +79,6 @@ impl Replication {
         let mut speaks = Speaks::Redis;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
-            following.set_is_stream(matches!(speaks, Speaks::Redis));
             let ended = match speaks {
                 Speaks::Redis => redis_link::follow(following),
                 Speaks::OwnLink(port) => own_link::follow(following, port),
@@ -114,9 +113,12 @@ impl Replication {
         if self.role() != Role::TakingOver {
             return;
         }
-        let followed = self.following();
-        let followed = followed.and_then(|following| following.stream_offset());
-        let followed = followed.filter(|_| !node.core.env.followed.is_broken());
+        // The stream that was followed may have had no byte yet.
+        let id = self.history().id;
+        let followed = node.core.env.followed.get();
+        let followed = followed
+            .filter(|source| source.id == id.as_str().as_bytes())
+            .map(|source| source.offset);
         self.begin_term(node, followed);
         if let Some(offset) = followed {
             // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
