@@ -103,7 +103,7 @@ pub enum Next {
     /// is done with a request.
     Busy,
     /// The request waits for keys, as long as [`Session::wait`] says: call again when it was answered
-    /// ([`ServerPort::answer`]), or when it [gave up](Engine::give_up).
+    /// ([`crate::ClientsPort::answer`]), or when it [gave up](Engine::give_up).
     Blocks,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,

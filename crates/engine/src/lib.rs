@@ -55,9 +55,10 @@ pub use no_server::NoServer;
 pub use observer::Observer;
 pub use plan::BATCH_MAX;
 pub use port::{
-    AllocatorMemory, ClientCondition, ClientFilter, ClientKind, KillCount, LogLevel, LogPosition,
-    NO_USERS_FILE, Published, ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart,
-    SaveTime, ServerMemory, ServerPort, ShutdownRequest,
+    AllocatorMemory, ClientCondition, ClientFilter, ClientKind, ClientsPort, ConfigPort, KillCount,
+    LogLevel, LogPosition, NO_USERS_FILE, PersistencePort, ProcessPort, PubSubPort, Published,
+    ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
+    ServerPort, ShutdownRequest, TrackingPort, UsersPort,
 };
 pub use push::Push;
 pub use refusals::Refusals;

@@ -9,8 +9,10 @@ use protocol::Reply;
 use store::{Handle, Key};
 
 use crate::error::CommandError;
-use crate::port::ReplicationPort;
-use crate::port::{ClientFilter, KillCount, Published, ServerMemory, ServerPort, ShutdownRequest};
+use crate::port::{
+    ClientFilter, ClientsPort, ConfigPort, KillCount, PersistencePort, ProcessPort, PubSubPort,
+    Published, ReplicationPort, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
+};
 use crate::push::Push;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
@@ -28,7 +30,7 @@ pub struct NoServer {
 
 impl ReplicationPort for NoServer {}
 
-impl ServerPort for NoServer {
+impl ConfigPort for NoServer {
     fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}
 
     fn config_set(
@@ -43,20 +45,36 @@ impl ServerPort for NoServer {
         Err(NOT_NOW)
     }
 
-    fn reset_statistics(&mut self) {}
-
-    fn info(&mut self, _store: &mut Handle, _sections: &[String]) -> String {
-        String::new()
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        self.allows_debug
     }
+}
 
+impl ClientsPort for NoServer {
     fn clients(&mut self, _filter: &ClientFilter) -> String {
         String::new()
     }
+
+    fn client(&mut self, _id: u64) -> Option<Arc<ClientRecord>> {
+        None
+    }
+
+    fn answer(&mut self, _client: &ClientRecord, _reply: Vec<u8>) {}
 
     fn kill_clients(&mut self, _session: &Session, _filter: &ClientFilter) -> KillCount {
         KillCount::default()
     }
 
+    fn push(&mut self, _to: &ClientRecord, _push: &Push) {}
+
+    fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
+
+    fn unpause_clients(&mut self) {}
+}
+
+impl UsersPort for NoServer {}
+
+impl PubSubPort for NoServer {
     fn publish(&mut self, _kind: TopicKind, _channel: &[u8], _message: &[u8]) -> Published {
         Published::default()
     }
@@ -87,13 +105,9 @@ impl ServerPort for NoServer {
     fn patterns_count(&self) -> usize {
         0
     }
+}
 
-    fn client(&mut self, _id: u64) -> Option<Arc<ClientRecord>> {
-        None
-    }
-
-    fn answer(&mut self, _client: &ClientRecord, _reply: Vec<u8>) {}
-
+impl TrackingPort for NoServer {
     fn follow(&mut self, _follower: &Arc<Follower>) {}
 
     fn unfollow(&mut self, _store: &mut Handle, _follower: &Arc<Follower>) {}
@@ -101,23 +115,23 @@ impl ServerPort for NoServer {
     fn track(&mut self, _store: &mut Handle, _follower: &Arc<Follower>, _keys: &[Key<'_>]) {}
 
     fn tell_flush(&mut self, _store: &mut Handle) {}
+}
 
-    fn push(&mut self, _to: &ClientRecord, _push: &Push) {}
-
-    fn pause_clients(&mut self, _until_unix_ms: u64, _writes_only: bool) {}
-
-    fn unpause_clients(&mut self) {}
-
-    fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
-        Err(NOT_NOW)
-    }
-
+impl PersistencePort for NoServer {
     fn last_save_unix(&self) -> i64 {
         0
     }
+}
 
-    fn debug_allowed(&self, _session: &Session) -> bool {
-        self.allows_debug
+impl ProcessPort for NoServer {
+    fn info(&mut self, _store: &mut Handle, _sections: &[String]) -> String {
+        String::new()
+    }
+
+    fn reset_statistics(&mut self) {}
+
+    fn shutdown(&mut self, _request: ShutdownRequest) -> Result<(), CommandError> {
+        Err(NOT_NOW)
     }
 
     fn now_unix_us(&self) -> u64 {

@@ -1,4 +1,5 @@
-//! What commands need of the server around them, as a trait that the server implements.
+//! What commands need of the server around them, as traits that the server implements: one for each kind of user, and
+//! [`ServerPort`] for all of them.
 //!
 //! Commands know no socket, thread or file. What they cannot do by themselves (configuration, the
 //! list of clients, INFO, shutting down) they ask for here.
@@ -25,8 +26,33 @@ pub const NO_USERS_FILE: CommandError = CommandError::fixed(
      file set) in order to store users in the Redis configuration.",
 );
 
-/// The server, seen from a command.
-pub trait ServerPort: ReplicationPort {
+/// The server, seen from a command: the ports of all who use it.
+pub trait ServerPort:
+    ConfigPort
+    + ClientsPort
+    + UsersPort
+    + PubSubPort
+    + TrackingPort
+    + PersistencePort
+    + ProcessPort
+    + ReplicationPort
+{
+}
+
+impl<T> ServerPort for T where
+    T: ConfigPort
+        + ClientsPort
+        + UsersPort
+        + PubSubPort
+        + TrackingPort
+        + PersistencePort
+        + ProcessPort
+        + ReplicationPort
+{
+}
+
+/// The configuration, as CONFIG sees it, and what it allows.
+pub trait ConfigPort {
     /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
@@ -43,17 +69,12 @@ pub trait ServerPort: ReplicationPort {
     /// What the client is to read.
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError>;
 
-    /// CONFIG RESETSTAT.
-    fn reset_statistics(&mut self);
+    /// Whether DEBUG is allowed for this client (`enable-debug-command`).
+    fn debug_allowed(&self, session: &Session) -> bool;
+}
 
-    /// How long commands took since the last CONFIG RESETSTAT.
-    fn latencies(&mut self) -> Latencies {
-        Latencies::default()
-    }
-
-    /// INFO: the sections asked for (lower case; empty: the default ones).
-    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;
-
+/// Clients other than the one that sent the running command.
+pub trait ClientsPort {
     /// Lines of CLIENT LIST for the clients that the filter lets through, oldest first.
     fn clients(&mut self, filter: &ClientFilter) -> String;
 
@@ -68,6 +89,21 @@ pub trait ServerPort: ReplicationPort {
     /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
 
+    /// Sends a client something that it did not ask for, behind what it was sent so far. The client
+    /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock
+    /// that is held for long, so keys may be locked; a client that is gone meanwhile gets nothing, and
+    /// one for whose worker too much waits already is closed.
+    fn push(&mut self, to: &ClientRecord, push: &Push);
+
+    /// CLIENT PAUSE until a time; `writes_only` lets reads pass.
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool);
+
+    /// CLIENT UNPAUSE.
+    fn unpause_clients(&mut self);
+}
+
+/// Users, where they are more than the rules that the engine checks.
+pub trait UsersPort {
     /// Has those clients of a user closed that are subscribed to what its rules no longer allow; the
     /// caller's own connection is left to the caller.
     fn end_subscribers(&mut self, user: &Arc<User>) {
@@ -89,9 +125,12 @@ pub trait ServerPort: ReplicationPort {
     fn save_users(&mut self) -> Result<(), CommandError> {
         Err(NO_USERS_FILE)
     }
+}
 
+/// Channels, and who hears what is published to them.
+pub trait PubSubPort {
     /// Sends a message to the subscribers of a channel: `kind` is [`TopicKind::Channel`], which also
-    /// reaches those of patterns, or [`TopicKind::ShardChannel`]. As little as [`ServerPort::push`] does
+    /// reaches those of patterns, or [`TopicKind::ShardChannel`]. As little as [`ClientsPort::push`] does
     /// it wait.
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published;
 
@@ -120,7 +159,10 @@ pub trait ServerPort: ReplicationPort {
 
     /// How many different patterns clients are subscribed to.
     fn patterns_count(&self) -> usize;
+}
 
+/// The client cache: who is told of changes of which keys.
+pub trait TrackingPort {
     /// Has a client told of changes, as its options say.
     fn follow(&mut self, follower: &Arc<Follower>);
 
@@ -133,33 +175,10 @@ pub trait ServerPort: ReplicationPort {
     /// Tells all clients that track something that all keys of a database or of all are gone. To be
     /// called before they go.
     fn tell_flush(&mut self, store: &mut Handle);
+}
 
-    /// Sends a client something that it did not ask for, behind what it was sent so far. The client
-    /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock
-    /// that is held for long, so keys may be locked; a client that is gone meanwhile gets nothing, and
-    /// one for whose worker too much waits already is closed.
-    fn push(&mut self, to: &ClientRecord, push: &Push);
-
-    /// CLIENT PAUSE until a time; `writes_only` lets reads pass.
-    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool);
-
-    /// CLIENT UNPAUSE.
-    fn unpause_clients(&mut self);
-
-    /// SHUTDOWN. On success the server stops, unless that was to be aborted; the command then sends no
-    /// reply. To be called outside of the store where [it saves](ServerPort::saves_at_shutdown): that
-    /// takes its time.
-    ///
-    /// # Errors
-    /// What the client is to read when it cannot.
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
-
-    /// Whether a SHUTDOWN would save first.
-    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        let _ = request;
-        false
-    }
-
+/// What is kept: checkpoints and the log.
+pub trait PersistencePort {
     /// FLUSHALL deleted everything. That is to be on disk soon, even where save points alone say when
     /// something is; nobody waits for it.
     fn flushed_all(&mut self) {}
@@ -180,6 +199,12 @@ pub trait ServerPort: ReplicationPort {
     fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
         let _ = (kind, time);
         Err(SaveRefusal::Impossible)
+    }
+
+    /// Whether a SHUTDOWN would save first.
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        let _ = request;
+        false
     }
 
     /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
@@ -210,9 +235,33 @@ pub trait ServerPort: ReplicationPort {
 
     /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
     fn last_save_unix(&self) -> i64;
+}
 
-    /// Whether DEBUG is allowed for this client (`enable-debug-command`).
-    fn debug_allowed(&self, session: &Session) -> bool;
+/// The process: what it tells of itself, its time, its memory and its end.
+pub trait ProcessPort {
+    /// INFO: the sections asked for (lower case; empty: the default ones).
+    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;
+
+    /// How long commands took since the last CONFIG RESETSTAT.
+    fn latencies(&mut self) -> Latencies {
+        Latencies::default()
+    }
+
+    /// CONFIG RESETSTAT.
+    fn reset_statistics(&mut self);
+
+    /// Writes a line into the server's log (redis.log).
+    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
+        let _ = (level, text);
+    }
+
+    /// SHUTDOWN. On success the server stops, unless that was to be aborted; the command then sends no
+    /// reply. To be called outside of the store where [it saves](PersistencePort::saves_at_shutdown): that
+    /// takes its time.
+    ///
+    /// # Errors
+    /// What the client is to read when it cannot.
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
 
     /// Microseconds since 1970 UTC (TIME).
     fn now_unix_us(&self) -> u64;
@@ -225,11 +274,6 @@ pub trait ServerPort: ReplicationPort {
 
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
-
-    /// Writes a line into the server's log (redis.log).
-    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
-        let _ = (level, text);
-    }
 
     /// Says, now and again, that the script that runs takes longer than it should; `is_news` the first
     /// time. Those who wait for it are to be told

@@ -1,7 +1,7 @@
 //! CLIENT TRACKING, as far as one client is concerned: what it asked for.
 //!
 //! Which clients are to be told of which keys is known to the server around the commands
-//! ([`crate::ServerPort::track`]). A key is entered there before it is read, so that of a change behind
+//! ([`crate::TrackingPort::track`]). A key is entered there before it is read, so that of a change behind
 //! the read its reader is told for sure; one that happens in between is told of needlessly.
 
 use std::collections::HashSet;

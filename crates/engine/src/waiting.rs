@@ -5,7 +5,7 @@
 //!                                                      │
 //!   somebody changes the key ── engine, after the change: the handler again, as that client
 //!                                                      │ Turn::take: now or never
-//!   ServerPort::answer ◄── the reply ◄─────────────────┘
+//!   ClientsPort::answer ◄─ the reply ◄─────────────────┘
 //! ```
 //!
 //! A blocking command is a plain one whose handler says "nothing yet" instead of a null reply. It runs

@@ -34,10 +34,10 @@ impl Bench {
         let store = Store::new(&store::Options::default()).unwrap();
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
         let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
-        let settings = Arc::clone(&node.settings);
+        let settings = Arc::clone(&node.core.settings);
         let engine = Engine::new(
-            node.env.table,
-            node.store.handle(),
+            node.core.env.table,
+            node.core.store.handle(),
             settings,
             clock,
             Prng::seeded(1),

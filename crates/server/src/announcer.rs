@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use engine::TopicKind;
 use store::{Event, EventClass, EventSink};
 
-use crate::exchange::Exchange;
-use crate::node::Node;
+use crate::client_cache::ClientCache;
 use crate::notifications::Notifications;
-use crate::tracker::Tracker;
+use crate::pubsub::PubSub;
 
 /// A buffer for names of channels that grew longer is not kept.
 const NAME_BYTES_MAX: usize = 4096;
@@ -68,23 +67,28 @@ impl Channels {
 
 /// The sink of one thread.
 pub struct Announcer {
-    exchange: Arc<Exchange>,
+    pubsub: Arc<PubSub>,
     channels: Arc<Channels>,
-    tracker: Arc<Tracker>,
+    client_cache: Arc<ClientCache>,
     is_crowded: Arc<AtomicBool>,
     /// The name of the channel that is written to.
     name: Vec<u8>,
 }
 
 impl Announcer {
-    /// A sink that publishes through the exchange of `node`. It sets `is_crowded` when so much waits to be
+    /// A sink that publishes to these channels through `pubsub`. It sets `is_crowded` when so much waits to be
     /// delivered that whoever makes more should wait.
     #[must_use]
-    pub fn new(node: &Node, is_crowded: &Arc<AtomicBool>) -> Self {
+    pub fn new(
+        pubsub: &Arc<PubSub>,
+        channels: &Arc<Channels>,
+        client_cache: &Arc<ClientCache>,
+        is_crowded: &Arc<AtomicBool>,
+    ) -> Self {
         Self {
-            exchange: Arc::clone(&node.exchange),
-            channels: Arc::clone(&node.event_channels),
-            tracker: Arc::clone(&node.tracker),
+            pubsub: Arc::clone(pubsub),
+            channels: Arc::clone(channels),
+            client_cache: Arc::clone(client_cache),
             is_crowded: Arc::clone(is_crowded),
             name: Vec::new(),
         }
@@ -96,7 +100,7 @@ impl Announcer {
         let _written = write!(self.name, "__{prefix}@{}__:", event.database);
         self.name.extend_from_slice(what);
         let kind = TopicKind::Channel;
-        let published = self.exchange.publish(kind, &self.name, message);
+        let published = self.pubsub.publish(kind, &self.name, message);
         if published.is_crowded {
             self.is_crowded.store(true, Ordering::Relaxed);
         }
@@ -108,10 +112,10 @@ impl Announcer {
 
 impl EventSink for Announcer {
     fn event(&mut self, event: &Event<'_>) {
-        if self.tracker.has_prefixes() && CHANGES.has(event.class) {
-            self.tracker.note(event.key, AUTHOR.get());
+        if self.client_cache.has_prefixes() && CHANGES.has(event.class) {
+            self.client_cache.note(event.key, AUTHOR.get());
         }
-        if !self.exchange.has_subscribers() || !self.channels.take(event.class) {
+        if !self.pubsub.has_subscribers() || !self.channels.take(event.class) {
             return;
         }
         let name = event.name.as_bytes();

@@ -15,7 +15,10 @@ use crate::node::Node;
 pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     let is_watched = config.log_file.is_none() && io::stdout().is_terminal();
     if !config.daemonize && (is_watched || config.always_show_logo) {
-        print!("{}", text(endpoints, node.workers().len(), &node.run_id));
+        print!(
+            "{}",
+            text(endpoints, node.workers().len(), &node.process.run_id)
+        );
     }
 }
 
@@ -24,7 +27,8 @@ pub fn log(node: &Node, endpoints: &[Endpoint]) {
     let workers = node.workers().len();
     for endpoint in endpoints {
         if let Some(place) = place(endpoint) {
-            node.log
+            node.core
+                .log
                 .notice(format_args!("Listening on {place}, workers: {workers}"));
         }
     }

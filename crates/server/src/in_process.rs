@@ -47,7 +47,7 @@ impl InProcessServer {
     pub fn connect(&self) -> InProcessPeer {
         let (end, peer) = in_process_pair(PIPE_BYTES);
         // No listener accepts it, so nobody else counts it in.
-        self.node.clients.admit(u32::MAX);
+        self.node.sessions.clients.admit(u32::MAX);
         self.workers.balancer().connect(Box::new(end));
         peer
     }

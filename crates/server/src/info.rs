@@ -185,7 +185,7 @@ impl Report<'_> {
 
 fn server(report: &mut Report<'_>) {
     let node = report.node;
-    let now_us = node.clock.now_unix_us();
+    let now_us = node.core.clock.now_unix_us();
     let uptime_seconds = node.uptime_ms() / 1000;
     report.field("redis_version", identity::redis_version());
     report.field("redis_git_sha1", "00000000");
@@ -201,13 +201,13 @@ fn server(report: &mut Report<'_>) {
     report.field("atomicvar_api", "rust");
     report.field("gcc_version", "0.0.0");
     report.field("process_id", std::process::id());
-    report.field("process_supervised", node.supervisor.name());
-    report.field("run_id", &node.run_id);
-    report.field("tcp_port", node.config.current().port);
+    report.field("process_supervised", node.process.supervisor.name());
+    report.field("run_id", &node.process.run_id);
+    report.field("tcp_port", node.core.config.current().port);
     report.field("server_time_usec", now_us);
     report.field("uptime_in_seconds", uptime_seconds);
     report.field("uptime_in_days", uptime_seconds / 86_400);
-    let hz = node.config.current().hz;
+    let hz = node.core.config.current().hz;
     report.field("hz", hz);
     report.field("configured_hz", hz);
     report.field("lru_clock", (now_us / 1_000_000) & 0x00FF_FFFF);
@@ -217,7 +217,7 @@ fn server(report: &mut Report<'_>) {
     report.field("worker_threads", node.workers().len());
     report.field(
         "availability_zone",
-        &node.config.current().availability_zone,
+        &node.core.config.current().availability_zone,
     );
 }
 
@@ -226,27 +226,30 @@ fn executable() -> String {
 }
 
 fn config_file(node: &Node) -> String {
-    let file = node.config.origin().file.as_ref();
+    let file = node.core.config.origin().file.as_ref();
     file.map_or_else(String::new, |path| path.display().to_string())
 }
 
 fn clients(report: &mut Report<'_>) {
     let node = report.node;
-    report.field("connected_clients", node.clients.staying());
+    report.field("connected_clients", node.sessions.clients.staying());
     report.field("cluster_connections", 0);
-    report.field("maxclients", node.config.current().clients_max);
-    let (query_max, output_max) = node.clients.buffer_bytes_max();
+    report.field("maxclients", node.core.config.current().clients_max);
+    let (query_max, output_max) = node.sessions.clients.buffer_bytes_max();
     report.field("client_recent_max_input_buffer", query_max);
     report.field("client_recent_max_output_buffer", output_max);
-    report.field("blocked_clients", node.clients.blocked());
-    report.field("tracking_clients", node.tracker.clients_count());
-    report.field("pubsub_clients", node.clients.subscribed());
-    let (watching, watched) = node.clients.watching();
+    report.field("blocked_clients", node.sessions.clients.blocked());
+    report.field(
+        "tracking_clients",
+        node.sessions.client_cache.clients_count(),
+    );
+    report.field("pubsub_clients", node.sessions.clients.subscribed());
+    let (watching, watched) = node.sessions.clients.watching();
     report.field("watching_clients", watching);
     let timeouts = node.workers().iter().map(|one| one.counters.timeouts.get());
     report.field("clients_in_timeout_table", timeouts.sum::<u64>());
     report.field("total_watched_keys", watched);
-    let waited = node.waiters.waited_keys();
+    let waited = node.sessions.waiters.waited_keys();
     report.field("total_blocking_keys", waited.all);
     report.field("total_blocking_keys_on_nokey", waited.known_streams);
 }
@@ -254,7 +257,7 @@ fn clients(report: &mut Report<'_>) {
 fn memory(report: &mut Report<'_>) {
     used_memory(report);
     script_memory(report);
-    let config = report.node.config.current();
+    let config = report.node.core.config.current();
     report.bytes("maxmemory", config.memory_bytes_max);
     report.field("maxmemory_policy", policy_name(report.node));
     fragmentation(report);
@@ -285,9 +288,11 @@ fn memory(report: &mut Report<'_>) {
 
 fn policy_name(node: &Node) -> String {
     let mut name = String::new();
-    node.config.get(&[b"maxmemory-policy"], &mut |_, value| {
-        name = String::from_utf8_lossy(value).into_owned();
-    });
+    node.core
+        .config
+        .get(&[b"maxmemory-policy"], &mut |_, value| {
+            name = String::from_utf8_lossy(value).into_owned();
+        });
     name
 }
 
@@ -313,7 +318,7 @@ fn used_memory(report: &mut Report<'_>) {
 }
 
 fn script_memory(report: &mut Report<'_>) {
-    let known = &report.node.settings.scripts;
+    let known = &report.node.core.settings.scripts;
     let (machine_bytes, functions_bytes) = (known.machine_bytes(), known.libraries_bytes());
     let (scripts, scripts_bytes) = known.counts();
     report.field("used_memory_lua", machine_bytes);
@@ -321,7 +326,7 @@ fn script_memory(report: &mut Report<'_>) {
     report.field("used_memory_lua_human", human(machine_bytes));
     report.field("used_memory_scripts_eval", scripts_bytes);
     report.field("number_of_cached_scripts", scripts);
-    let (libraries, functions) = report.node.settings.scripts.libraries.now().counts();
+    let (libraries, functions) = report.node.core.settings.scripts.libraries.now().counts();
     report.field("number_of_functions", functions);
     report.field("number_of_libraries", libraries);
     report.zeros(&["used_memory_vm_functions"]);
@@ -358,7 +363,7 @@ fn defragmentation(report: &mut Report<'_>) {
     report.field("active_defrag_misses", left);
     report.field("active_defrag_key_hits", moved);
     report.field("active_defrag_key_misses", left);
-    let (moving, uptime_ms) = (&report.node.rates.moving, report.node.uptime_ms());
+    let (moving, uptime_ms) = (&report.node.work.rates.moving, report.node.uptime_ms());
     report.field("total_active_defrag_time", moving.total_ms(uptime_ms));
     report.field("current_active_defrag_time", moving.current_ms(uptime_ms));
 }
@@ -376,7 +381,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn stats(report: &mut Report<'_>) {
     let node = report.node;
     let sums = node.sums();
-    let [requests, input, output, ..] = node.rates.per_second();
+    let [requests, input, output, ..] = node.work.rates.per_second();
     let counts = node.counts();
     report.field("total_connections_received", sums.of(Count::Connections));
     report.field("total_commands_processed", counts.calls());
@@ -416,11 +421,11 @@ fn stats(report: &mut Report<'_>) {
         "slave_expires_tracked_keys",
     ]);
     defragmentation(report);
-    let [keys, items, prefixes] = node.tracker.counts();
+    let [keys, items, prefixes] = node.sessions.client_cache.counts();
     report.field("tracking_total_keys", keys);
     report.field("tracking_total_items", items);
     report.field("tracking_total_prefixes", prefixes);
-    for (reason, count) in node.settings.denials.counts() {
+    for (reason, count) in node.core.settings.denials.counts() {
         let name = match reason {
             Reason::LogIn => "acl_access_denied_auth",
             Reason::Command => "acl_access_denied_cmd",
@@ -435,7 +440,7 @@ fn stats(report: &mut Report<'_>) {
     report.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     report.field(
         "http_requests_refused",
-        node.settings.observer.browsers.count(),
+        node.core.settings.observer.browsers.count(),
     );
     event_loops(report);
 }
@@ -454,9 +459,9 @@ fn removals(report: &mut Report<'_>, sums: &Sums) {
     report.field("expire_cycle_cpu_milliseconds", expire_ms);
     report.field("evicted_keys", report.statistics.evicted);
     report.field("evicted_clients", sums.of(Count::EvictedClients));
-    report.field("evicted_scripts", node.settings.scripts.evicted());
+    report.field("evicted_scripts", node.core.settings.scripts.evicted());
     let uptime_ms = node.uptime_ms();
-    let over_limit = &node.rates.over_limit;
+    let over_limit = &node.work.rates.over_limit;
     report.field(
         "total_eviction_exceeded_time",
         over_limit.total_ms(uptime_ms),
@@ -470,7 +475,13 @@ fn removals(report: &mut Report<'_>, sums: &Sums) {
 /// What was received, sent and checked.
 fn traffic(report: &mut Report<'_>, sums: &Sums, counts: &Counts) {
     let checked = counts.rows.iter().zip(0..).filter(|(_, index)| {
-        let name = report.node.env.table.full_name(*index).unwrap_or_default();
+        let name = report
+            .node
+            .core
+            .env
+            .table
+            .full_name(*index)
+            .unwrap_or_default();
         name.starts_with("restore")
     });
     let checked = checked.map(|(row, _)| row.calls).sum::<u64>();
@@ -495,7 +506,7 @@ fn traffic(report: &mut Report<'_>, sums: &Sums, counts: &Counts) {
 fn event_loops(report: &mut Report<'_>) {
     let node = report.node;
     let sums = node.sums();
-    let [.., turns, busy_ns] = node.rates.per_second();
+    let [.., turns, busy_ns] = node.work.rates.per_second();
     let turns_of_one = turns / node.workers().len().max(1) as f64;
     let busy_us_of_one = if turns > 0.0 {
         busy_ns / turns / 1000.0
@@ -564,7 +575,13 @@ fn seconds(microseconds: u64) -> String {
 fn command_statistics(report: &mut Report<'_>) {
     for (index, counters) in (0..).zip(report.node.counts().rows) {
         if counters.calls + counters.rejected > 0 {
-            let name = report.node.env.table.full_name(index).unwrap_or_default();
+            let name = report
+                .node
+                .core
+                .env
+                .table
+                .full_name(index)
+                .unwrap_or_default();
             report.field(
                 &format!("cmdstat_{name}"),
                 format_args!(
@@ -581,7 +598,7 @@ fn command_statistics(report: &mut Report<'_>) {
 }
 
 fn latency_statistics(report: &mut Report<'_>) {
-    let config = report.node.config.current();
+    let config = report.node.core.config.current();
     if config.percentiles.is_empty() {
         return;
     }
@@ -594,7 +611,13 @@ fn latency_statistics(report: &mut Report<'_>) {
                 format!("p{percent}={:.3}", microseconds(ns))
             })
             .collect();
-        let name = report.node.env.table.full_name(index).unwrap_or_default();
+        let name = report
+            .node
+            .core
+            .env
+            .table
+            .full_name(index)
+            .unwrap_or_default();
         report.field(&format!("latency_percentiles_usec_{name}"), shown.join(","));
     }
 }
@@ -614,8 +637,8 @@ fn error_statistics(report: &mut Report<'_>) {
 const KEYS_SHOWN: usize = 10;
 
 fn hot_keys(report: &mut Report<'_>) {
-    let observer = &report.node.settings.observer;
-    let now_s = report.node.clock.now_unix_ms() / 1000;
+    let observer = &report.node.core.settings.observer;
+    let now_s = report.node.core.clock.now_unix_ms() / 1000;
     let hot = observer.hot_keys.report(now_s, KEYS_SHOWN);
     report.field("hot_keys_samples", hot.samples);
     report.field("hot_keys_seconds", hot.seconds);
@@ -640,8 +663,10 @@ fn hot_keys(report: &mut Report<'_>) {
 }
 
 fn tls(report: &mut Report<'_>) {
-    let now_unix_ms = report.node.clock.now_unix_ms();
-    report.text.push_str(&report.node.secret.info(now_unix_ms));
+    let now_unix_ms = report.node.core.clock.now_unix_ms();
+    report
+        .text
+        .push_str(&report.node.process.secret.info(now_unix_ms));
 }
 
 fn cluster(report: &mut Report<'_>) {
@@ -711,10 +736,10 @@ fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) 
 
 /// What is subscribed to.
 fn subscriptions(report: &mut Report<'_>) {
-    let exchange = &report.node.exchange;
-    let channels = exchange.channels_count(TopicKind::Channel);
-    let shard_channels = exchange.channels_count(TopicKind::ShardChannel);
-    let patterns = exchange.patterns_count();
+    let pubsub = &report.node.sessions.pubsub;
+    let channels = pubsub.channels_count(TopicKind::Channel);
+    let shard_channels = pubsub.channels_count(TopicKind::ShardChannel);
+    let patterns = pubsub.patterns_count();
     report.field("pubsub_channels", channels);
     report.field("pubsub_patterns", patterns);
     report.field("pubsubshard_channels", shard_channels);

@@ -3,5 +3,7 @@
 
 pub mod kept;
 pub mod offline;
+pub mod records;
 mod reloading;
 pub mod saving;
+pub mod wish;

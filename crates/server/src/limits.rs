@@ -1,14 +1,12 @@
 //! How much a client may make the server hold: output that it does not read, input that it does
 //! not complete, and all clients together.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use engine::{ClientFilter, ClientRecord};
+use engine::ClientRecord;
 use reactor::{REPLIES_BYTES_UNASKED, Verdict};
 
 use crate::config::{ClientsMemory, Config, OutputLimit};
-use crate::node::Node;
 
 /// What is remembered of a client's unread output between two looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,37 +88,6 @@ pub fn clients_bytes_max(config: &Config, usable_bytes: u64) -> u64 {
 
 /// What a client costs beside its buffers, in bytes: its session, its record, its place.
 pub const CLIENT_BYTES: u64 = 1024;
-
-/// Closes the clients that hold most until the rest is within the limit. Clients that asked not to
-/// be evicted are spared. Gives the number of clients that have to go.
-pub fn enforce_client_memory(node: &Node, bytes_max: u64) -> usize {
-    if node.clients_held_bytes() <= bytes_max {
-        return 0;
-    }
-    let mut clients = node.clients.matching(&ClientFilter::default(), 0);
-    // Who is on the way out already frees what it holds without our help.
-    clients.retain(|client| {
-        !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
-    });
-    // Other workers change the figures meanwhile; order and sum need one reading of each.
-    let mut clients: Vec<_> = clients
-        .into_iter()
-        .map(|client| (held_by(&client), client))
-        .collect();
-    let mut held_bytes: u64 = clients.iter().map(|(held, _)| held).sum();
-    clients.retain(|(_, client)| !client.has_flag(ClientRecord::NO_EVICT));
-    clients.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
-    let too_much = |(held, _): &(u64, Arc<ClientRecord>)| {
-        let is_too_much = held_bytes > bytes_max;
-        held_bytes = held_bytes.saturating_sub(*held);
-        is_too_much
-    };
-    let evicted: Vec<_> = clients.into_iter().take_while(too_much).collect();
-    for (_, client) in &evicted {
-        node.evict(client);
-    }
-    evicted.len()
-}
 
 /// What one client costs, in bytes.
 #[must_use]

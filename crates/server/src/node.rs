@@ -1,245 +1,62 @@
 //! One running server: everything its workers share.
 
-use std::cell::Cell;
+mod groups;
+
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use access::Defaults;
 use base::clock::Clock;
-use base::courtesy::Courtesy;
-use base::random::Prng;
 use engine::observer::AuditSink;
 use engine::{
-    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Settings, Table,
-    Threshold, UseClock, Waiters,
+    ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Table,
+    Threshold, UseClock,
 };
-use reactor::{ConnectionId, Waker};
+use reactor::Waker;
 use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::allocator::{self, AllocatorMemory};
-use crate::announcer::{self, Announcer, Channels};
-use crate::aside::{Answer, Job, in_pieces};
+use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
-use crate::clients::Clients;
-use crate::config::{
-    ApplyError, AuditConfig, Change, Config, EvictionPolicy, SharedConfig, system_reason,
-};
-use crate::counters::{Count, Rates, Sums, WorkerCounters};
+use crate::client_cache::ClientCache;
+use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
+use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::doors::{Doors, Fault};
-use crate::exchange::Exchange;
-use crate::keeping::kept;
-use crate::keeping::saving::Saving;
+use crate::job::{Job, in_pieces};
+use crate::keeping::wish::log_wish;
+use crate::link::{Message, WorkerLink};
+use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
-use crate::mail::{Address, Letter, Mail};
-use crate::oom_score::OomRank;
+use crate::mail::{Address, Letter};
 use crate::replication::Replication;
-use crate::secret::{self, Secret};
-use crate::tracker::Tracker;
-use crate::{identity, limits, open_files, process};
+use crate::secret;
+use crate::{client_memory, identity, limits, open_files, process};
 use persistence::environment::Environment;
-use persistence::log_in_use::LogInUse;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
 
-/// What the workers of one server share.
+pub use groups::{Core, Keeping, Process, Sessions, Work};
+
+/// What the workers of one server share, in five groups.
 pub struct Node {
-    /// The keyspace.
-    pub store: Arc<Store>,
-    /// Limits that commands check.
-    pub settings: Arc<Settings>,
-    /// Directives.
-    pub config: Arc<SharedConfig>,
-    /// Where lines for the operator go.
-    pub log: Arc<Log>,
-    /// Who waits for this process to be ready.
-    pub supervisor: Supervisor,
-    /// Who is connected.
-    pub clients: Clients,
-    /// Who is told of changes of which keys.
-    pub tracker: Arc<Tracker>,
-    /// Who is subscribed to what.
-    pub exchange: Arc<Exchange>,
-    /// Those of them that wait for keys.
-    pub waiters: Arc<Waiters>,
-    /// To which channels events go.
-    pub(crate) event_channels: Arc<Channels>,
-    /// Held while it is found out which events are wanted.
-    wanting: Mutex<()>,
-    /// The log, while there is one.
-    pub log_in_use: Arc<LogInUse>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Between workers and those who save in the background.
-    pub background: Arc<Courtesy>,
-    /// What loading and writing data works in.
-    pub env: Arc<Environment>,
-    /// What is known of checkpoints.
-    pub saving: Saving,
-    persistence: OnceLock<Persistence>,
-    /// Rates of the last moments.
-    pub rates: Rates,
-    /// Identity of this run: 40 hexadecimal digits.
-    pub run_id: String,
+    /// What everything works with.
+    pub core: Core,
+    /// Who is connected, and what of them others have to know.
+    pub sessions: Sessions,
+    /// Who does the work.
+    pub work: Work,
+    /// What is kept.
+    pub keeping: Keeping,
+    /// The process.
+    pub process: Process,
     /// Who follows whom.
     pub replication: Replication,
-    /// When it started.
-    pub started_unix_ms: u64,
-    workers: OnceLock<Arc<[WorkerLink]>>,
-    jobs: Mutex<Option<Sender<Job>>>,
-    aside_counters: OnceLock<Arc<EngineCounters>>,
-    started_ns: u64,
-    /// What the process took at its start beside the store: code that was changed, stacks, heap.
-    doors: OnceLock<Doors>,
-    /// Encrypted connections.
-    pub secret: Secret,
-    program_bytes: AtomicU64,
-    store_startup_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    stopping: AtomicBool,
-    main_waker: OnceLock<Waker>,
-    oom_rank: OomRank,
-    /// What was counted up to the last CONFIG RESETSTAT.
-    /// What the audit log is written by.
-    audited: Mutex<Option<AuditConfig>>,
-    counted_before: Mutex<(Counts, Sums, Latencies)>,
 }
 
 /// What a client hears whose change of TLS cannot be made.
 const SECRET_REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
-
-/// How the rest of the server reaches one worker.
-pub struct WorkerLink {
-    /// What it counts.
-    pub counters: Arc<WorkerCounters>,
-    /// What its engine counts, once it runs.
-    pub engine: OnceLock<Arc<EngineCounters>>,
-    /// Pushes for its clients.
-    pub mail: Mail,
-    mailbox: Mutex<Vec<Message>>,
-    waker: Waker,
-}
-
-thread_local! {
-    /// Where the link to the worker that runs on this thread is; 0 on other threads.
-    static OWN_LINK: Cell<usize> = const { Cell::new(0) };
-    /// How many pushes this thread left with the worker that runs on it.
-    static OWN_POSTS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// How many pushes the calling thread left with the worker that runs on it.
-#[must_use]
-pub(crate) fn own_posts() -> u64 {
-    OWN_POSTS.get()
-}
-
-/// What a worker can be asked to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// Close this client once what it is owed is sent.
-    Kill {
-        /// Its id.
-        client: u64,
-        /// Its place at the worker.
-        place: u32,
-    },
-    /// Close this client at once: all clients together hold too much.
-    Evict {
-        /// Its id.
-        client: u64,
-        /// Its place at the worker.
-        place: u32,
-        /// What it held when it was chosen.
-        held_bytes: u64,
-    },
-    /// Clients may go on that wait because too much of what they published was not delivered.
-    MailDelivered,
-    /// Paused clients may go on.
-    Resume,
-    /// A request that ran aside is done.
-    Answer {
-        /// Where its reply goes.
-        connection: ConnectionId,
-        /// The reply.
-        reply: Answer,
-        /// Up to where it appended to the log, if it did.
-        log_end: Option<u64>,
-    },
-    /// A request that ran aside waits for keys.
-    Waits {
-        /// Whose request it is.
-        connection: ConnectionId,
-        /// How long it waits at most.
-        timeout_ms: Option<u64>,
-    },
-    /// A client that waited for keys has its answer.
-    Served {
-        /// Its id.
-        client: u64,
-        /// Its place at the worker.
-        place: u32,
-        /// What it is sent.
-        reply: Answer,
-    },
-    /// Clients of a user may be subscribed to what it may hear no more: those are closed.
-    RulesChanged {
-        /// The user's name.
-        user: Box<[u8]>,
-    },
-    /// Keys that were held for long are free: who waits may try again.
-    KeysFree,
-    /// Another log is in use, or none.
-    LogChanged,
-    /// Flush what can be flushed and stop.
-    Stop,
-}
-
-impl WorkerLink {
-    /// A link to a worker that is woken by `waker`.
-    #[must_use]
-    pub fn new(waker: Waker) -> Self {
-        Self {
-            counters: Arc::default(),
-            engine: OnceLock::new(),
-            mail: Mail::default(),
-            mailbox: Mutex::default(),
-            waker,
-        }
-    }
-
-    /// Leaves a message and wakes the worker.
-    pub fn post(&self, message: Message) {
-        self.mailbox
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(message);
-        self.waker.wake();
-    }
-
-    /// Says that the worker runs on the calling thread, which then needs not be woken by itself.
-    pub fn own(&self) {
-        OWN_LINK.set(std::ptr::from_ref(self).addr());
-    }
-
-    /// Leaves a push. Waits for nothing.
-    pub fn post_push(&self, letter: Letter) {
-        let wakes = self.mail.post(letter);
-        if OWN_LINK.get() == std::ptr::from_ref(self).addr() {
-            // A worker takes its mail at the end of every turn.
-            OWN_POSTS.set(OWN_POSTS.get() + 1);
-        } else if wakes {
-            self.waker.wake();
-        }
-    }
-
-    /// Takes the messages that wait.
-    #[must_use]
-    pub fn take_messages(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// The log's memory counts as no more than this part of `maxmemory`.
 const LOG_PART_MAX: u64 = 4;
@@ -253,7 +70,6 @@ impl Node {
         config: Arc<SharedConfig>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let mut random = Prng::from_os();
         let current = config.current();
         let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
         let env = Environment {
@@ -263,47 +79,28 @@ impl Node {
             ..Environment::new(table, Arc::clone(&store), Arc::clone(&clock))
         };
         let node = Self {
-            log,
-            supervisor: Supervisor::find(current.supervised),
-            store,
-            settings: Arc::clone(&env.settings),
-            env: Arc::new(env),
-            config,
-            clients: Clients::default(),
-            exchange: Arc::default(),
-            waiters: Arc::default(),
-            event_channels: Arc::default(),
-            wanting: Mutex::default(),
-            log_in_use: Arc::default(),
-            tracker: Arc::default(),
-            saving: Saving::default(),
-            persistence: OnceLock::new(),
-            rates: Rates::default(),
-            run_id: random.hex_id(),
+            sessions: Sessions::default(),
+            work: Work::new(&clock),
+            keeping: Keeping::default(),
+            process: Process::new(&clock, Supervisor::find(current.supervised)),
+            core: Core {
+                store,
+                settings: Arc::clone(&env.settings),
+                config,
+                log,
+                clock,
+                env: Arc::new(env),
+            },
             replication: Replication::default(),
-            started_unix_ms: clock.now_unix_ms(),
-            workers: OnceLock::new(),
-            jobs: Mutex::default(),
-            aside_counters: OnceLock::new(),
-            started_ns: clock.monotonic_ns(),
-            doors: OnceLock::new(),
-            secret: Secret::default(),
-            program_bytes: AtomicU64::new(0),
-            store_startup_bytes: AtomicU64::new(0),
-            peak_bytes: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-            main_waker: OnceLock::new(),
-            oom_rank: OomRank::default(),
-            audited: Mutex::default(),
-            counted_before: Mutex::default(),
-            background: Arc::new(Courtesy::of_machine(Arc::clone(&clock))),
-            clock,
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
         let _refused = node.rank(&current);
         if let Some(password) = &current.password {
-            node.settings.users.set_default_password(Some(password));
+            node.core
+                .settings
+                .users
+                .set_default_password(Some(password));
         }
         node
     }
@@ -321,9 +118,9 @@ impl Node {
         }
         let secret = self.prepare_secret(change)?;
         self.change_rank(change)?;
-        let changed = self.change_doors(change, secret).and_then(|()| {
+        let changed = self.change_listeners(change, secret).and_then(|()| {
             self.change_level(change)
-                .inspect_err(|_| self.keep_doors(change))
+                .inspect_err(|_| self.keep_listeners(change))
         });
         if let Err(error) = changed {
             self.keep_rank(change);
@@ -332,15 +129,15 @@ impl Node {
         self.apply_limits(change.new);
         if change.names.contains(&"requirepass") {
             let password = change.new.password.as_deref();
-            self.settings.users.set_default_password(password);
+            self.core.settings.users.set_default_password(password);
         }
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::usable_bytes());
-            limits::enforce_client_memory(self, bytes_max);
+            client_memory::enforce(self, bytes_max);
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
-        self.log.set_level(change.new.log_level);
+        self.core.log.set_level(change.new.log_level);
         Ok(())
     }
 
@@ -358,9 +155,10 @@ impl Node {
 
     /// Has the kernel rank the process as a configuration asks for, or tells the operator why not.
     fn rank(&self, config: &Config) -> io::Result<()> {
-        self.oom_rank.apply(config).inspect_err(|error| {
+        self.process.oom_rank.apply(config).inspect_err(|error| {
             let cause = system_reason(error);
-            self.log
+            self.core
+                .log
                 .warning(format_args!("Unable to write oom_score_adj: {cause}"));
         })
     }
@@ -371,7 +169,7 @@ impl Node {
             != (change.new.oom_score, change.new.oom_adjustment)
         {
             // It was so a moment ago.
-            let _as_before = self.oom_rank.apply(change.old);
+            let _as_before = self.process.oom_rank.apply(change.old);
         }
     }
 
@@ -387,14 +185,14 @@ impl Node {
         let (old, new) = (&change.old.durability, &change.new.durability);
         let persistence = self.persistence().filter(|_| old.level != new.level);
         let is_about_log = old.level.has_log() || new.level.has_log();
-        if persistence.is_some() && is_about_log && self.settings.refusals.is_loading() {
+        if persistence.is_some() && is_about_log && self.core.settings.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.
             return Err(ApplyError {
                 name: "durability",
                 reason: "Data is being loaded.".to_owned(),
             });
         }
-        let changed = persistence.map_or(Ok(()), |it| it.change_log(&kept::log_wish(new)));
+        let changed = persistence.map_or(Ok(()), |it| it.change_log(&log_wish(new)));
         changed.map_err(|reason| ApplyError {
             name: "durability",
             reason,
@@ -402,7 +200,7 @@ impl Node {
     }
 
     fn apply_durability(&self, config: &Config) {
-        self.env.load_delay.set(config.key_load_delay);
+        self.core.env.load_delay.set(config.key_load_delay);
         if let Some(persistence) = self.persistence() {
             let bytes = config.durability.checkpoint_buffer_bytes_max;
             let checkpointer = &persistence.checkpointer;
@@ -415,13 +213,13 @@ impl Node {
 
     /// Says what keeps the data; once.
     pub fn set_persistence(&self, persistence: Persistence) {
-        let _already_set = self.persistence.set(persistence);
+        let _already_set = self.keeping.persistence.set(persistence);
     }
 
     /// What keeps the data.
     #[must_use]
     pub fn persistence(&self) -> Option<&Persistence> {
-        self.persistence.get()
+        self.keeping.persistence.get()
     }
 
     /// Refuses another working directory where data is kept in this one.
@@ -443,20 +241,22 @@ impl Node {
     }
 
     /// Listens elsewhere, if that is what a change asks for.
-    fn change_doors(
+    fn change_listeners(
         &self,
         change: &Change<'_>,
         secret: Option<secret::Prepared>,
     ) -> Result<(), ApplyError> {
         let refuse = |(name, reason): (&'static str, &str), fault: Fault| {
             let cause = system_reason(&fault.cause);
-            self.log.warning(format_args!("{}: {cause}", fault.what));
+            self.core
+                .log
+                .warning(format_args!("{}: {cause}", fault.what));
             ApplyError {
                 name,
                 reason: reason.to_owned(),
             }
         };
-        let enforced = self.secret.enforce(secret).map_err(|cause| {
+        let enforced = self.process.secret.enforce(secret).map_err(|cause| {
             let what = "cannot make handshakes".to_owned();
             refuse(("tls-port", SECRET_REFUSED), Fault { what, cause })
         });
@@ -473,15 +273,15 @@ impl Node {
         } else {
             return Ok(());
         };
-        let doors = self.doors.get();
-        let changed = doors.map(|doors| doors.change(change.new, porter.as_ref()));
+        let listeners = self.process.listeners.get();
+        let changed = listeners.map(|listeners| listeners.change(change.new, porter.as_ref()));
         changed
             .unwrap_or(Ok(()))
             .map_err(|fault| refuse(about, fault))
     }
 
     /// Listens where it did before a change that failed.
-    fn keep_doors(&self, change: &Change<'_>) {
+    fn keep_listeners(&self, change: &Change<'_>) {
         let before = Change {
             old: change.new,
             new: change.old,
@@ -489,7 +289,7 @@ impl Node {
         };
         let secret = self.prepare_secret(&before);
         // The operator was told; where it listened a moment ago there is room.
-        let _kept = secret.and_then(|secret| self.change_doors(&before, secret));
+        let _kept = secret.and_then(|secret| self.change_listeners(&before, secret));
     }
 
     /// Reads what encrypted connections need, if a change is about that.
@@ -498,60 +298,78 @@ impl Node {
         if old.rules == new.rules && (old.is_on() || !new.is_on()) {
             return Ok(None);
         }
-        self.secret.prepare(&self.clock, new).map_err(|error| {
-            self.log.warning(format_args!("{error}"));
-            let mut names = change.names.iter();
-            let name = names.find(|name| name.starts_with("tls-"));
-            ApplyError {
-                name: name.copied().unwrap_or("tls-port"),
-                reason: SECRET_REFUSED.to_owned(),
-            }
-        })
+        self.process
+            .secret
+            .prepare(&self.core.clock, new)
+            .map_err(|error| {
+                self.core.log.warning(format_args!("{error}"));
+                let mut names = change.names.iter();
+                let name = names.find(|name| name.starts_with("tls-"));
+                ApplyError {
+                    name: name.copied().unwrap_or("tls-port"),
+                    reason: SECRET_REFUSED.to_owned(),
+                }
+            })
     }
 
     /// Says where clients come in; once, before they do.
-    pub(crate) fn set_doors(&self, doors: Doors) {
+    pub(crate) fn set_listeners(&self, listeners: Listeners) {
         // Workers start once.
-        let _already_set = self.doors.set(doors);
+        let _already_set = self.process.listeners.set(listeners);
     }
 
     /// A way into the store whose events clients hear of (see [`Announcer::new`]).
     #[must_use]
     pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
-        let mut handle = self.store.handle();
-        let announcer = Announcer::new(self, is_crowded);
+        let mut handle = self.core.store.handle();
+        let Sessions {
+            pubsub,
+            event_channels,
+            client_cache,
+            ..
+        } = &self.sessions;
+        let announcer = Announcer::new(pubsub, event_channels, client_cache, is_crowded);
         handle.set_event_sink(Some(Box::new(announcer)));
         handle
     }
 
     /// Takes a client in that tracks keys, or what it asks for now.
     pub fn follow(&self, follower: &Arc<Follower>) {
-        self.tracker.follow(follower);
-        self.want_events(&self.config.current());
+        self.sessions.client_cache.follow(follower);
+        self.want_events(&self.core.config.current());
     }
 
     /// Lets a client go that tracked keys.
     pub fn unfollow(&self, store: &mut Handle, follower: &Follower) {
-        self.tracker
+        self.sessions
+            .client_cache
             .unfollow(store, &self.tracking_listener(), follower);
-        self.want_events(&self.config.current());
+        self.want_events(&self.core.config.current());
     }
 
     /// Has the store state the events that somebody wants.
     fn want_events(&self, config: &Config) {
-        let _alone = self.wanting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self
+            .sessions
+            .wanting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut wanted = config.notifications.in_force();
-        self.event_channels.set(config.notifications);
-        if self.tracker.has_prefixes() {
+        self.sessions.event_channels.set(config.notifications);
+        if self.sessions.client_cache.has_prefixes() {
             wanted = wanted.and(announcer::CHANGES);
         }
-        self.store.set_wanted_events(wanted);
+        self.core.store.set_wanted_events(wanted);
     }
 
     /// Has the audit log written as the configuration says.
     fn apply_audit(&self, config: &Config) {
-        let audit = &self.settings.observer.audit;
-        let mut applied = self.audited.lock().unwrap_or_else(PoisonError::into_inner);
+        let audit = &self.core.settings.observer.audit;
+        let mut applied = self
+            .process
+            .audited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if *applied == config.audit {
             return;
         }
@@ -563,7 +381,7 @@ impl Node {
         });
         match opened.transpose() {
             Ok(rules) => audit.set(rules),
-            Err(error) => self.log.warning(format_args!(
+            Err(error) => self.core.log.warning(format_args!(
                 "The audit log cannot be written: {}",
                 system_reason(&error)
             )),
@@ -574,44 +392,53 @@ impl Node {
         let defaults = Defaults {
             all_channels: config.opens_channels,
         };
-        self.settings.users.set_defaults(defaults);
-        self.settings.denials.set_entries_max(config.denials_max);
+        self.core.settings.users.set_defaults(defaults);
+        self.core
+            .settings
+            .denials
+            .set_entries_max(config.denials_max);
         self.apply_audit(config);
         self.want_events(config);
-        self.tracker.set_keys_max(config.tracked_keys_max);
-        let threshold_ms = &self.settings.scripts.running.threshold_ms;
+        self.sessions
+            .client_cache
+            .set_keys_max(config.tracked_keys_max);
+        let threshold_ms = &self.core.settings.scripts.running.threshold_ms;
         threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
-        let refuses_all = &self.settings.scripts.running.refuses_all;
+        let refuses_all = &self.core.settings.scripts.running.refuses_all;
         refuses_all.store(config.busy_refuses_all, Ordering::Relaxed);
-        self.settings
+        self.core
+            .settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
         let replies_bytes_max = limits::replies_bytes_max(&config.output_limits.normal);
-        self.settings
+        self.core
+            .settings
             .replies_bytes_max
             .store(replies_bytes_max, Ordering::Relaxed);
-        self.settings
+        self.core
+            .settings
             .compresses_dumps
             .store(config.compresses_dumps, Ordering::Relaxed);
         for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
-            self.settings.thresholds.set(threshold, value);
+            self.core.settings.thresholds.set(threshold, value);
         }
-        self.settings.observer.set_thresholds(&config.noticed);
+        self.core.settings.observer.set_thresholds(&config.noticed);
         let policy = policy_of(config.eviction_policy);
-        self.settings.set_use_clock(match policy {
+        self.core.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
         });
         let samples = u8::try_from(config.eviction_samples_count).unwrap_or(u8::MAX);
-        self.store
+        self.core
+            .store
             .set_memory_limit(config.memory_bytes_max, policy, samples);
-        self.store.set_tenacity(config.eviction_tenacity);
+        self.core.store.set_tenacity(config.eviction_tenacity);
         let moving = config.defragmentation.map(|own| {
             let percent = u64::from(own.idle_percent_min);
             (own.idle_bytes_min, percent)
         });
-        self.store.set_moving(moving);
-        self.store.set_lfu_tuning(LfuTuning {
+        self.core.store.set_moving(moving);
+        self.core.store.set_lfu_tuning(LfuTuning {
             log_factor: u16::try_from(config.lfu_log_factor).unwrap_or(u16::MAX),
             decay_minutes: u16::try_from(config.lfu_decay_minutes).unwrap_or(u16::MAX),
         });
@@ -620,33 +447,33 @@ impl Node {
     /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
-        self.env.begin_loading(total_bytes);
+        self.core.env.begin_loading(total_bytes);
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        self.env.end_loading();
+        self.core.env.end_loading();
     }
 
     /// Whether who connects is a user that has to say no password.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let default_user = self.settings.users.default_user();
+        let default_user = self.core.settings.users.default_user();
         default_user.rules().needs_no_password()
     }
 
     /// Says how the workers are reached; called once, before they start.
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
         let workers: Arc<[WorkerLink]> = workers.into();
-        self.exchange.set_workers(Arc::clone(&workers));
-        self.tracker.set_workers(Arc::clone(&workers));
-        let _already_set = self.workers.set(workers);
+        self.sessions.pubsub.set_workers(Arc::clone(&workers));
+        self.sessions.client_cache.set_workers(Arc::clone(&workers));
+        let _already_set = self.work.workers.set(workers);
     }
 
     /// The workers.
     #[must_use]
     pub fn workers(&self) -> &[WorkerLink] {
-        self.workers.get().map_or(&[], |workers| workers)
+        self.work.workers.get().map_or(&[], |workers| workers)
     }
 
     /// Leaves a message with every worker.
@@ -659,27 +486,27 @@ impl Node {
     /// Says how requests reach the thread that runs what takes long, and what its engine counts.
     pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
         *self.jobs() = Some(jobs);
-        let _already_set = self.aside_counters.set(counters);
+        let _already_set = self.work.aside_counters.set(counters);
     }
 
     /// Uses another log, or none, from now on, as the [owner of the log](persistence::log_owner) does. For tests with a
     /// log of their own.
     pub fn use_log(&self, log: Option<Arc<dyn Tail>>) {
-        self.log_in_use.set(log, &self.env);
+        self.keeping.log_in_use.set(log, &self.core.env);
         self.broadcast(&Message::LogChanged);
     }
 
     /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
     /// what waits for that, and the operator know of the fault. For such a log.
     pub fn log_moved(&self) {
-        self.log_in_use.look_for_fault(&self.env);
+        self.keeping.log_in_use.look_for_fault(&self.core.env);
         self.wake_workers();
     }
 
     /// Has every worker look what it can go on with.
     pub(crate) fn wake_workers(&self) {
         for worker in self.workers() {
-            worker.waker.wake();
+            worker.wake();
         }
         self.replication.log_moved(self);
     }
@@ -699,7 +526,7 @@ impl Node {
 
     /// Ends the waits of all clients with an error, and their connections behind it.
     pub(crate) fn unblock_all(&self, text: &str) {
-        for client in self.clients.all() {
+        for client in self.sessions.clients.all() {
             let Some(waiter) = client.waiter().filter(|waiter| waiter.claim()) else {
                 continue;
             };
@@ -734,21 +561,24 @@ impl Node {
     }
 
     fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how the main thread is woken when the server stops; called once.
     pub fn set_main_waker(&self, waker: Waker) {
-        let _already_set = self.main_waker.set(waker);
+        let _already_set = self.process.main_waker.set(waker);
     }
 
     /// Asks all workers to stop; whether this call was the first to do so.
     pub fn stop(&self) -> bool {
-        let first = !self.stopping.swap(true, Ordering::AcqRel);
+        let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
             self.replication.stop();
             self.broadcast(&Message::Stop);
-            if let Some(waker) = self.main_waker.get() {
+            if let Some(waker) = self.process.main_waker.get() {
                 waker.wake();
             }
         }
@@ -758,19 +588,19 @@ impl Node {
     /// Whether the server is going down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.process.stopping.load(Ordering::Acquire)
     }
 
     /// Milliseconds since it started.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {
-        self.uptime_ms_at(self.clock.monotonic_ns())
+        self.uptime_ms_at(self.core.clock.monotonic_ns())
     }
 
     /// Milliseconds from its start to a reading of the monotonic clock.
     #[must_use]
     pub fn uptime_ms_at(&self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_sub(self.started_ns) / 1_000_000
+        monotonic_ns.saturating_sub(self.process.started_ns) / 1_000_000
     }
 
     /// What the workers counted since the last CONFIG RESETSTAT.
@@ -803,7 +633,7 @@ impl Node {
 
     fn engines(&self) -> impl Iterator<Item = &EngineCounters> {
         let workers = self.workers().iter().map(|one| &one.engine);
-        let engines = workers.chain([&self.aside_counters]);
+        let engines = workers.chain([&self.work.aside_counters]);
         engines.filter_map(|engine| engine.get().map(Arc::as_ref))
     }
 
@@ -822,7 +652,8 @@ impl Node {
     }
 
     fn counted_before(&self) -> MutexGuard<'_, (Counts, Sums, Latencies)> {
-        self.counted_before
+        self.work
+            .counted_before
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -834,15 +665,15 @@ impl Node {
         for worker in self.workers() {
             worker.counters.forget_most();
         }
-        self.saving.reset_counters();
-        self.rates.reset();
+        self.keeping.saving.reset_counters();
+        self.work.rates.reset();
     }
 
     /// Whoever sends HTTP can fill the log with nothing but that: it is told once a minute at most.
     fn tell_of_browsers(&self, uptime_ms: u64) {
-        if let Some((count, address)) = self.settings.observer.browsers.take_news(uptime_ms) {
+        if let Some((count, address)) = self.core.settings.observer.browsers.take_news(uptime_ms) {
             let requests = if count == 1 { "A request" } else { "Requests" };
-            self.log.warning(format_args!(
+            self.core.log.warning(format_args!(
                 "{requests} of HTTP ({count} since this was told last) came to a port of this server, the                  last from {address}. The connection was closed, and nothing behind POST or Host: was run.                  A page in a browser may try to send commands here (cross protocol scripting)."
             ));
         }
@@ -850,10 +681,10 @@ impl Node {
 
     /// systemd waits for as long as the loading goes on.
     fn tell_of_loading(&self, uptime_ms: u64) {
-        let progress = self.env.loading.progress();
+        let progress = self.core.env.loading.progress();
         if progress.goes_on {
             let (bytes, percent) = (progress.loaded_bytes, progress.percent());
-            self.supervisor.loading(uptime_ms, bytes, percent);
+            self.process.supervisor.loading(uptime_ms, bytes, percent);
         }
     }
 
@@ -868,10 +699,13 @@ impl Node {
             sums.of(Count::BusyNs),
         ];
         let uptime_ms = self.uptime_ms();
-        self.rates.sample(uptime_ms, sample);
-        let held = self.store.held();
-        self.rates.moving.note(uptime_ms, held.is_moving);
-        self.rates.over_limit.note(uptime_ms, held.is_over_limit);
+        self.work.rates.sample(uptime_ms, sample);
+        let held = self.core.store.held();
+        self.work.rates.moving.note(uptime_ms, held.is_moving);
+        self.work
+            .rates
+            .over_limit
+            .note(uptime_ms, held.is_over_limit);
         self.tell_of_browsers(uptime_ms);
         self.tell_of_loading(uptime_ms);
         self.end_pause(now_unix_ms);
@@ -883,18 +717,21 @@ impl Node {
 
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
-        let program_bytes = self.program_bytes.load(Ordering::Relaxed);
+        let program_bytes = self.process.program_bytes.load(Ordering::Relaxed);
         let used_bytes = program_bytes + self.clients_held_bytes();
         // The log may have been opened with a higher limit: it is not to take all from the keys.
-        let limit_bytes = self.config.current().memory_bytes_max;
+        let limit_bytes = self.core.config.current().memory_bytes_max;
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
-        self.store.set_other_bytes(used_bytes + log_bytes);
-        self.env.other_bytes.store(used_bytes, Ordering::Relaxed);
+        self.core.store.set_other_bytes(used_bytes + log_bytes);
+        self.core
+            .env
+            .other_bytes
+            .store(used_bytes, Ordering::Relaxed);
     }
 
     /// Bytes of the operation log's memory that do not count for `maxmemory`.
     pub fn uncounted_log_bytes(&self) -> u64 {
-        match self.config.current().memory_bytes_max {
+        match self.core.config.current().memory_bytes_max {
             0 => 0,
             limit_bytes => self
                 .log_memory_bytes()
@@ -910,23 +747,26 @@ impl Node {
 
     /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).
     pub fn pause_clients(&self, until_unix_ms: u64, writes_only: bool) {
-        let now_unix_ms = self.clock.now_unix_ms();
-        let gate = &self.settings.gate;
-        self.env
+        let now_unix_ms = self.core.clock.now_unix_ms();
+        let gate = &self.core.settings.gate;
+        self.core
+            .env
             .hold_removals_after(|| gate.pause(until_unix_ms, writes_only, now_unix_ms));
     }
 
     /// Lets them go on (CLIENT UNPAUSE).
     pub fn unpause_clients(&self) {
-        let gate = &self.settings.gate;
-        self.env.hold_removals_after(|| gate.unpause());
+        let gate = &self.core.settings.gate;
+        self.core.env.hold_removals_after(|| gate.unpause());
         self.broadcast(&Message::Resume);
     }
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
-        let gate = &self.settings.gate;
-        self.env.hold_removals_after(|| gate.end_pause(now_unix_ms));
+        let gate = &self.core.settings.gate;
+        self.core
+            .env
+            .hold_removals_after(|| gate.end_pause(now_unix_ms));
     }
 
     /// Asks the worker of a client to close it because all clients together hold too much.
@@ -944,7 +784,7 @@ impl Node {
     /// What the store tells of changes of tracked keys.
     #[must_use]
     pub fn tracking_listener(&self) -> Arc<dyn Listener> {
-        Arc::<Tracker>::clone(&self.tracker)
+        Arc::<ClientCache>::clone(&self.sessions.client_cache)
     }
 
     /// Leaves a push with the worker of a client; a client for whose worker too much waits already is
@@ -964,33 +804,34 @@ impl Node {
     pub fn clients_held_bytes(&self) -> u64 {
         let buffers = self.workers().iter();
         let buffers: u64 = buffers.map(|one| one.counters.client_bytes.get()).sum();
-        buffers + limits::CLIENT_BYTES * (self.clients.len() as u64)
+        buffers + limits::CLIENT_BYTES * (self.sessions.clients.len() as u64)
     }
 
     /// Remembers what the process held before the first client; called before the threads start, and once
     /// all of them run.
     pub fn note_startup_memory(&self) {
-        let store_bytes = self.store.statistics().used_bytes;
-        self.program_bytes.store(
+        let store_bytes = self.core.store.statistics().used_bytes;
+        self.process.program_bytes.store(
             process::memory().private_bytes.saturating_sub(store_bytes),
             Ordering::Relaxed,
         );
-        self.store_startup_bytes
+        self.process
+            .store_startup_bytes
             .store(store_bytes, Ordering::Relaxed);
     }
 
     /// Notes how much is held, if it is more than ever. Does not ask the system what is resident, which
     /// takes it a fraction of a millisecond.
     fn note_peak(&self) {
-        let program = self.program_bytes.load(Ordering::Relaxed);
-        let used = program + self.clients_held_bytes() + self.store.statistics().used_bytes;
-        self.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        let program = self.process.program_bytes.load(Ordering::Relaxed);
+        let used = program + self.clients_held_bytes() + self.core.store.statistics().used_bytes;
+        self.process.peak_bytes.fetch_max(used, Ordering::Relaxed);
     }
 
     /// What the server holds now.
     pub fn memory(&self) -> ServerMemory {
-        let store = self.store.statistics();
-        let program = self.program_bytes.load(Ordering::Relaxed);
+        let store = self.core.store.statistics();
+        let program = self.process.program_bytes.load(Ordering::Relaxed);
         let clients = self.clients_held_bytes();
         let used = program + clients + store.used_bytes;
         let resident = process::memory().resident_bytes;
@@ -1016,8 +857,12 @@ impl Node {
             used,
             allocator,
             log: self.log_memory_bytes(),
-            peak: self.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used),
-            startup: program + self.store_startup_bytes.load(Ordering::Relaxed),
+            peak: self
+                .process
+                .peak_bytes
+                .fetch_max(used, Ordering::Relaxed)
+                .max(used),
+            startup: program + self.process.store_startup_bytes.load(Ordering::Relaxed),
             clients,
             overhead: program + clients + store.memory.index_bytes.min(store.used_bytes),
         }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::{
-    ClientFilter, ClientRecord, CommandError, Copies, FailoverOrder, Followed, Follower, KillCount,
-    Latencies, LogLevel, LogPosition, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort,
-    RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, Session,
-    ShutdownRequest, SyncRequest, Topic, TopicKind, Waiter,
+    ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Copies, FailoverOrder,
+    Followed, Follower, KillCount, Latencies, LogLevel, LogPosition, PersistencePort, ProcessPort,
+    PubSubPort, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort, RoleReport, SaveKind,
+    SaveRefusal, SaveStart, SaveTime, ServerMemory, Session, ShutdownRequest, SyncRequest, Topic,
+    TopicKind, TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -19,8 +20,9 @@ use crate::aside::Queue;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
 use crate::info;
+use crate::link::{Message, own_posts};
 use crate::log::Level;
-use crate::node::{Message, Node, own_posts};
+use crate::node::Node;
 use crate::worker::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -124,19 +126,19 @@ impl ReplicationPort for Port<'_> {
     }
 }
 
-impl ServerPort for Port<'_> {
+impl ConfigPort for Port<'_> {
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
-        self.node.config.get(patterns, emit);
+        self.node.core.config.get(patterns, emit);
     }
 
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
         let (node, is_local) = (self.node, self.peer_is_local);
         let mut apply = |change: &Change<'_>| node.apply(change);
         let set = if may_wait {
-            node.config.set(pairs, is_local, &mut apply)
+            node.core.config.set(pairs, is_local, &mut apply)
         } else {
             let is_slow = |change: &Change<'_>| node.begins_log(change);
-            let config = &node.config;
+            let config = &node.core.config;
             let set = config.set_unless_slow(pairs, is_local, &is_slow, &mut apply);
             set.ok_or(CommandError::Aside)?
         };
@@ -145,38 +147,34 @@ impl ServerPort for Port<'_> {
 
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {
         let users = self.node.configured_user_lines();
-        self.node.config.rewrite(&users, all).map_err(as_reply)
+        self.node.core.config.rewrite(&users, all).map_err(as_reply)
     }
 
-    fn reset_statistics(&mut self) {
-        self.node.reset_counters();
-        self.node.store.reset_statistics();
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        match self.node.core.config.current().debug_command {
+            Permission::No => false,
+            Permission::Yes => true,
+            Permission::Local => self.peer_is_local,
+        }
     }
+}
 
-    fn latencies(&mut self) -> Latencies {
-        self.node.latencies()
-    }
-
-    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
-        store.tell_memory();
-        info::report(self.node, store, sections)
-    }
-
+impl ClientsPort for Port<'_> {
     fn clients(&mut self, filter: &ClientFilter) -> String {
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let mut text = String::new();
-        for client in self.node.clients.matching(filter, now_unix_ms) {
+        for client in self.node.sessions.clients.matching(filter, now_unix_ms) {
             let _ = writeln!(
                 text,
                 "{}",
-                clients::describe(self.node.env.table, &client, now_unix_ms)
+                clients::describe(self.node.core.env.table, &client, now_unix_ms)
             );
         }
         text
     }
 
     fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>> {
-        self.node.clients.find(id)
+        self.node.sessions.clients.find(id)
     }
 
     fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>) {
@@ -187,8 +185,9 @@ impl ServerPort for Port<'_> {
         let mut count = KillCount::default();
         for client in self
             .node
+            .sessions
             .clients
-            .matching(filter, self.node.clock.now_unix_ms())
+            .matching(filter, self.node.core.clock.now_unix_ms())
         {
             count.clients += 1;
             if client.id == session.client.id {
@@ -208,6 +207,20 @@ impl ServerPort for Port<'_> {
         count
     }
 
+    fn push(&mut self, to: &ClientRecord, push: &Push) {
+        self.node.push(to, push);
+    }
+
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
+        self.node.pause_clients(until_unix_ms, writes_only);
+    }
+
+    fn unpause_clients(&mut self) {
+        self.node.unpause_clients();
+    }
+}
+
+impl UsersPort for Port<'_> {
     fn end_subscribers(&mut self, user: &Arc<User>) {
         let message = Message::RulesChanged {
             user: user.name().into(),
@@ -222,9 +235,11 @@ impl ServerPort for Port<'_> {
     fn save_users(&mut self) -> Result<(), CommandError> {
         self.node.save_users()
     }
+}
 
+impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        self.node.exchange.publish(kind, channel, message)
+        self.node.sessions.pubsub.publish(kind, channel, message)
     }
 
     fn subscribe(
@@ -268,17 +283,19 @@ impl ServerPort for Port<'_> {
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>> {
-        self.node.exchange.channels(kind)
+        self.node.sessions.pubsub.channels(kind)
     }
 
     fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize {
-        self.node.exchange.subscribers(kind, channel)
+        self.node.sessions.pubsub.subscribers(kind, channel)
     }
 
     fn patterns_count(&self) -> usize {
-        self.node.exchange.patterns_count()
+        self.node.sessions.pubsub.patterns_count()
     }
+}
 
+impl TrackingPort for Port<'_> {
     fn follow(&mut self, follower: &Arc<Follower>) {
         self.node.follow(follower);
     }
@@ -289,39 +306,19 @@ impl ServerPort for Port<'_> {
 
     fn track(&mut self, store: &mut Handle, follower: &Arc<Follower>, keys: &[Key<'_>]) {
         let listener = &self.node.tracking_listener();
-        self.node.tracker.track(store, listener, follower, keys);
+        self.node
+            .sessions
+            .client_cache
+            .track(store, listener, follower, keys);
     }
 
     fn tell_flush(&mut self, store: &mut Handle) {
         let listener = &self.node.tracking_listener();
-        self.node.tracker.tell_flush(store, listener);
+        self.node.sessions.client_cache.tell_flush(store, listener);
     }
+}
 
-    fn push(&mut self, to: &ClientRecord, push: &Push) {
-        self.node.push(to, push);
-    }
-
-    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
-        self.node.pause_clients(until_unix_ms, writes_only);
-    }
-
-    fn unpause_clients(&mut self) {
-        self.node.unpause_clients();
-    }
-
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
-        if !request.abort {
-            self.node
-                .log
-                .warning(format_args!("User requested shutdown..."));
-        }
-        self.node.shut_down(request)
-    }
-
-    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        self.node.saves_at_shutdown(request)
-    }
-
+impl PersistencePort for Port<'_> {
     fn flushed_all(&mut self) {
         self.node.flushed_all();
     }
@@ -334,11 +331,15 @@ impl ServerPort for Port<'_> {
         self.node.begin_save(kind, time)
     }
 
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        self.node.saves_at_shutdown(request)
+    }
+
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
         if let Some(local) = &self.local {
             return local.log.as_ref().map(LogView::position);
         }
-        let log = self.node.log_in_use.get()?;
+        let log = self.node.keeping.log_in_use.get()?;
         Some(LogPosition {
             wrote: log.tail().max(BEFORE_LOG),
             durable: log.durable(),
@@ -346,15 +347,20 @@ impl ServerPort for Port<'_> {
         })
     }
 
-    fn request_log_sync(&mut self, up_to: u64) {
-        if let Some(log) = self.node.log_in_use.get() {
-            log.request_sync(up_to);
-        }
+    fn log_durable(&self) -> u64 {
+        let log = self
+            .node
+            .keeping
+            .log_in_use
+            .get()
+            .filter(|log| log.is_kept());
+        log.map_or(0, |log| log.durable())
     }
 
-    fn log_durable(&self) -> u64 {
-        let log = self.node.log_in_use.get().filter(|log| log.is_kept());
-        log.map_or(0, |log| log.durable())
+    fn request_log_sync(&mut self, up_to: u64) {
+        if let Some(log) = self.node.keeping.log_in_use.get() {
+            log.request_sync(up_to);
+        }
     }
 
     fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
@@ -365,17 +371,46 @@ impl ServerPort for Port<'_> {
         let unix_ms = self.node.last_save_unix_ms();
         i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX)
     }
+}
 
-    fn debug_allowed(&self, _session: &Session) -> bool {
-        match self.node.config.current().debug_command {
-            Permission::No => false,
-            Permission::Yes => true,
-            Permission::Local => self.peer_is_local,
+impl ProcessPort for Port<'_> {
+    fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
+        store.tell_memory();
+        info::report(self.node, store, sections)
+    }
+
+    fn latencies(&mut self) -> Latencies {
+        self.node.latencies()
+    }
+
+    fn reset_statistics(&mut self) {
+        self.node.reset_counters();
+        self.node.core.store.reset_statistics();
+    }
+
+    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
+        let level = match level {
+            LogLevel::Debug => Level::Debug,
+            LogLevel::Verbose => Level::Verbose,
+            LogLevel::Notice => Level::Notice,
+            LogLevel::Warning => Level::Warning,
+        };
+        let text = String::from_utf8_lossy(text);
+        self.node.core.log.log(level, format_args!("{text}"));
+    }
+
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
+        if !request.abort {
+            self.node
+                .core
+                .log
+                .warning(format_args!("User requested shutdown..."));
         }
+        self.node.shut_down(request)
     }
 
     fn now_unix_us(&self) -> u64 {
-        self.node.clock.now_unix_us()
+        self.node.core.clock.now_unix_us()
     }
 
     fn sleep_seconds(&mut self, seconds: f64) {
@@ -387,29 +422,21 @@ impl ServerPort for Port<'_> {
     }
 
     fn set_active_expire(&mut self, on: bool) {
-        self.node.store.set_active_expire(on);
-    }
-
-    fn log_line(&mut self, level: LogLevel, text: &[u8]) {
-        let level = match level {
-            LogLevel::Debug => Level::Debug,
-            LogLevel::Verbose => Level::Verbose,
-            LogLevel::Notice => Level::Notice,
-            LogLevel::Warning => Level::Warning,
-        };
-        let text = String::from_utf8_lossy(text);
-        self.node.log.log(level, format_args!("{text}"));
+        self.node.core.store.set_active_expire(on);
     }
 
     fn script_is_late(&mut self, is_news: bool) {
         if is_news {
             self.node
+                .core
                 .log
                 .warning(format_args!("Slow script detected: still in execution."));
             // Who waits for its keys looks again, and is told.
             self.node.broadcast(&Message::KeysFree);
         }
-        if let (Some(queue), Some(text)) = (self.queue, self.node.settings.scripts.running.busy()) {
+        if let (Some(queue), Some(text)) =
+            (self.queue, self.node.core.settings.scripts.running.busy())
+        {
             queue.refuse(self.node, text);
         }
     }

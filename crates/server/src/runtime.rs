@@ -21,9 +21,10 @@ use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
-use crate::doors::{self, Doors};
 use crate::keeping::kept;
-use crate::node::{Node, WorkerLink};
+use crate::link::WorkerLink;
+use crate::listeners::{self, Listeners};
+use crate::node::Node;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files};
 use persistence::recovery::Target;
@@ -65,7 +66,7 @@ impl Workers {
     /// # Errors
     /// When the process may have no more descriptors or threads.
     pub fn start(node: Arc<Node>, listeners: Vec<Listener>) -> io::Result<Self> {
-        let count = usize::from(node.config.current().threads_count.max(1));
+        let count = usize::from(node.core.config.current().threads_count.max(1));
         let balancer = Balancer::new(count)?;
         node.set_workers(
             (0..count)
@@ -74,9 +75,12 @@ impl Workers {
         );
         let listeners: Arc<[Listener]> = listeners.into();
         if !listeners.is_empty() {
-            node.set_doors(Doors::new(Arc::clone(&balancer), Arc::clone(&listeners)));
+            node.set_listeners(Listeners::new(
+                Arc::clone(&balancer),
+                Arc::clone(&listeners),
+            ));
         }
-        node.secret.start(&balancer)?;
+        node.process.secret.start(&balancer)?;
         node.replication.set_node(&node);
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
@@ -111,8 +115,8 @@ impl Workers {
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
         self.node.stop();
-        self.node.settings.scripts.running.stop();
-        self.node.secret.stop();
+        self.node.core.settings.scripts.running.stop();
+        self.node.process.secret.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
             let ended = thread
@@ -149,7 +153,7 @@ fn spawn_worker(
             let worker = Worker::new(Arc::clone(&node), index);
             let output = Arena::new(ReplyBuffer::with_capacity(0));
             let options = reactor::Options {
-                spin: spin(&node.config.current(), available_cores()),
+                spin: spin(&node.core.config.current(), available_cores()),
                 ..reactor::Options::default()
             };
             let event_loop =
@@ -249,12 +253,12 @@ fn serve(
     };
     node.load_users_at_start(current)
         .map_err(cannot_load_users)?;
-    node.supervisor.introduce(&node.log);
+    node.process.supervisor.introduce(&node.core.log);
     for remark in remarks {
-        node.log.notice(format_args!("{remark}"));
+        node.core.log.notice(format_args!("{remark}"));
     }
     let pid_file = write_pid_file(&node, current);
-    let listeners = open_doors(&node, current)?;
+    let listeners = open_listeners(&node, current)?;
     let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.local().clone()).collect();
     let cannot_load = |error: OpenError| RunError {
         what: "cannot load the data".into(),
@@ -282,13 +286,14 @@ fn serve(
     node.replication.begin(&node);
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
-    node.supervisor.stopping();
+    node.process.supervisor.stopping();
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(persistence) = node.persistence() {
         persistence.log().end();
     }
     drop(pid_file);
-    node.log
+    node.core
+        .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
 }
@@ -296,7 +301,8 @@ fn serve(
 fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose();
     pid_file.unwrap_or_else(|error| {
-        node.log
+        node.core
+            .log
             .warning(format_args!("Failed to write PID file: {error}"));
         None
     })
@@ -305,7 +311,8 @@ fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
 /// Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
 fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
     drop(pid_file);
-    node.log
+    node.core
+        .log
         .warning(format_args!("Stopped while loading, exiting now."));
     std::process::exit(0)
 }
@@ -331,10 +338,10 @@ impl Loading {
 /// Loads what is kept.
 fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     let load = |node: &Arc<Node>| {
-        let wanted = kept::wanted(&node.config.current());
+        let wanted = kept::wanted(&node.core.config.current());
         node.persistence().map_or(Ok(()), |it| it.load(&wanted))
     };
-    if !node.settings.refusals.is_loading() {
+    if !node.core.settings.refusals.is_loading() {
         return Loading::ended(load(node), None);
     }
     let (sender, loaded) = sync_channel(1);
@@ -357,8 +364,8 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
             Err(_) => return Loading::Stopped,
         };
         let is_asked_to_stop = signal.is_some() || node.is_stopping();
-        if is_asked_to_stop && node.settings.refusals.is_loading() {
-            node.supervisor.stopping();
+        if is_asked_to_stop && node.core.settings.refusals.is_loading() {
+            node.process.supervisor.stopping();
             return Loading::Stopped;
         }
         if is_asked_to_stop {
@@ -394,9 +401,9 @@ fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<(
 }
 
 /// Opens the sockets that the configuration names, plain and encrypted ones.
-fn open_doors(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
+fn open_listeners(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
     let porter = open_secret(node, config)?;
-    doors::open(config, porter.as_ref()).map_err(|fault| RunError {
+    listeners::open(config, porter.as_ref()).map_err(|fault| RunError {
         what: fault.what,
         cause: fault.cause,
     })
@@ -404,19 +411,19 @@ fn open_doors(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunErr
 
 /// Reads what encrypted connections need, if there are any.
 fn open_secret(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
-    node.secret.join(node);
-    let prepared = node.secret.prepare(&node.clock, &config.tls);
+    node.process.secret.join(node);
+    let prepared = node.process.secret.prepare(&node.core.clock, &config.tls);
     let prepared = prepared.map_err(|error| RunError {
         what: "Failed to configure TLS".into(),
         cause: io::Error::other(error),
     })?;
-    let enforced = node.secret.enforce(prepared);
+    let enforced = node.process.secret.enforce(prepared);
     enforced.map_err(because("cannot make handshakes"))
 }
 
 fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     banner::show(node, config, endpoints);
-    node.log.notice(format_args!(
+    node.core.log.notice(format_args!(
         "Iolite version={} (Redis {} commands), bits={}, pid={}, just started",
         identity::IOLITE_VERSION,
         identity::redis_version(),
@@ -431,11 +438,12 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     };
     for (is_there, kind) in [(has(true), "tcp"), (has(false), "unix")] {
         if is_there {
-            node.log
+            node.core
+                .log
                 .notice(format_args!("Ready to accept connections {kind}"));
         }
     }
-    node.supervisor.ready();
+    node.process.supervisor.ready();
 }
 
 /// Sleeps until a signal, maybe one that came before, or a command asks the server to stop.
@@ -448,7 +456,8 @@ fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
             Ok(Wakening::Signal(signal)) if heed(node, signal) => return,
             Ok(_) => {}
             Err(error) => {
-                node.log
+                node.core
+                    .log
                     .warning(format_args!("Cannot wait for signals: {error}"));
                 return;
             }
@@ -458,16 +467,17 @@ fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
 
 /// Shuts down as a signal asks for; whether that can be done.
 fn heed(node: &Node, signal: Signal) -> bool {
-    let durability = &node.config.current().durability;
+    let durability = &node.core.config.current().durability;
     let (name, request) = match signal {
         Signal::Terminate => ("SIGTERM", durability.at_terminate),
         Signal::Interrupt => ("SIGINT", durability.at_interrupt),
     };
-    node.log
+    node.core
+        .log
         .warning(format_args!("Received {name} scheduling shutdown..."));
     let is_done = node.shut_down(request).is_ok();
     if !is_done {
-        node.log.warning(format_args!(
+        node.core.log.warning(format_args!(
             "{name} received but errors trying to shut down the server, check the logs for more \
              information"
         ));

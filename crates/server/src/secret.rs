@@ -114,7 +114,7 @@ impl Secret {
         };
         let threads = (available_cores() / CORES_PER_THREAD).clamp(1, THREADS_MAX);
         let node = doorman.node().ok_or(io::ErrorKind::NotFound)?;
-        let clock = Arc::clone(&node.clock);
+        let clock = Arc::clone(&node.core.clock);
         let handshakes = Handshakes::new(server, threads, clock, Box::new(doorman))?;
         if let Some(balancer) = self.balancer.get().and_then(Weak::upgrade) {
             handshakes.start(&balancer)?;
@@ -149,12 +149,12 @@ impl Secret {
 
     /// Reads the files again if they changed and it is time to look.
     fn look(&self, node: &Node) {
-        let interval_s = node.config.current().tls.reload_interval_s;
-        let now_ns = node.clock.monotonic_ns();
+        let interval_s = node.core.config.current().tls.reload_interval_s;
+        let now_ns = node.core.clock.monotonic_ns();
         let Some(rules) = self.changed(interval_s, now_ns) else {
             return;
         };
-        match Server::load(&options(&rules), &node.clock) {
+        match Server::load(&options(&rules), &node.core.clock) {
             Ok(server) => {
                 let files = self.lock();
                 // A directive may have changed meanwhile, which comes with files of its own.
@@ -162,12 +162,12 @@ impl Secret {
                     && let Some(handshakes) = self.handshakes.get()
                 {
                     handshakes.change(server);
-                    node.log.notice(format_args!(
+                    node.core.log.notice(format_args!(
                         "The files of TLS changed and were read again, for those who connect from now on"
                     ));
                 }
             }
-            Err(error) => node.log.warning(format_args!(
+            Err(error) => node.core.log.warning(format_args!(
                 "The files of TLS changed and cannot be used, so what was read before stays: {error}"
             )),
         }
@@ -256,14 +256,14 @@ impl Attendant for Doorman {
         let Some(node) = self.node() else {
             return;
         };
-        node.clients.leave();
+        node.sessions.clients.leave();
         if self.logged.may(node.uptime_ms()) {
             let who = match &refused.peer.peer {
                 Endpoint::Tcp(address) => address.to_string(),
                 Endpoint::Unix(path) => path.display().to_string(),
                 Endpoint::InProcess => String::new(),
             };
-            node.log.notice(format_args!(
+            node.core.log.notice(format_args!(
                 "Error accepting a client connection: {} (addr={who})",
                 refused.error
             ));
@@ -272,7 +272,7 @@ impl Attendant for Doorman {
 
     fn tick(&self) {
         if let Some(node) = self.node() {
-            node.secret.look(&node);
+            node.process.secret.look(&node);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Node {
         for (name, rules) in &users {
             if !rules.is_on() && rules.is_unrestricted() {
                 let name = String::from_utf8_lossy(name);
-                self.log.notice(format_args!(
+                self.core.log.notice(format_args!(
                     "The user '{name}' is disabled (there is no 'on' modifier in the user \
                      description). Make sure this is not a configuration error."
                 ));
@@ -42,17 +42,18 @@ impl Node {
         }
         if path.is_some() || !users.is_empty() {
             let default = default_rules(config);
-            let _nobody_is_connected = self.settings.users.replace(users, default);
+            let _nobody_is_connected = self.core.settings.users.replace(users, default);
         }
         Ok(())
     }
 
     fn configured_users(&self, config: &Config) -> Result<Parsed, String> {
-        let defaults = self.settings.users.defaults();
+        let defaults = self.core.settings.users.defaults();
         let mut users = Parsed::new();
         for words in &config.users {
             let definition: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let user = parse_definition(&definition, &users, self.env.table.catalog(), defaults);
+            let user =
+                parse_definition(&definition, &users, self.core.env.table.catalog(), defaults);
             users.push(user.map_err(|error| {
                 let name = definition.first().copied().unwrap_or_default();
                 let name = String::from_utf8_lossy(name);
@@ -73,8 +74,8 @@ impl Node {
             return Err(format!("Error loading ACLs, file '{shown}' is too large"));
         }
         let text = std::fs::read(path).map_err(|error| cannot(&error))?;
-        let defaults = self.settings.users.defaults();
-        parse_file(&text, self.env.table.catalog(), defaults).map_err(|errors| {
+        let defaults = self.core.settings.users.defaults();
+        parse_file(&text, self.core.env.table.catalog(), defaults).map_err(|errors| {
             let lines = errors.iter();
             let lines = lines.map(|(line, error)| format!("{shown}:{line}: {error}. "));
             let lines: String = lines.collect();
@@ -90,14 +91,14 @@ impl Node {
     /// # Errors
     /// What the client is to read; nothing is changed then.
     pub fn load_users(&self) -> Result<Vec<Change>, CommandError> {
-        let config = self.config.current();
+        let config = self.core.config.current();
         let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
         let users = self.read_users(path).map_err(|text| {
-            self.log.warning(format_args!("{text}"));
+            self.core.log.warning(format_args!("{text}"));
             CommandError::Text(format!("ERR {text}").into())
         })?;
         let default = default_rules(&config);
-        Ok(self.settings.users.replace(users, default))
+        Ok(self.core.settings.users.replace(users, default))
     }
 
     /// ACL SAVE.
@@ -105,13 +106,13 @@ impl Node {
     /// # Errors
     /// What the client is to read; the file is as it was then.
     pub fn save_users(&self) -> Result<(), CommandError> {
-        let config = self.config.current();
+        let config = self.core.config.current();
         let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
         let mut text = self.user_lines().join(&b'\n');
         text.push(b'\n');
         replace_file(path, &text).map_err(|error| {
             let (path, reason) = (path.display(), system_reason(&error));
-            self.log.warning(format_args!(
+            self.core.log.warning(format_args!(
                 "Writing ACL file '{path}' for ACL SAVE: {reason}"
             ));
             CommandError::fixed(
@@ -122,18 +123,18 @@ impl Node {
     }
 
     fn user_lines(&self) -> Vec<Vec<u8>> {
-        let users = self.settings.users.all();
+        let users = self.core.settings.users.all();
         users.iter().map(|user| user.line()).collect()
     }
 
     /// The lines that the configuration file has to have about users: none where they are in a file of
     /// their own, or where there is but the default user, as `requirepass` says.
     pub fn configured_user_lines(&self) -> Vec<Vec<u8>> {
-        let config = self.config.current();
+        let config = self.core.config.current();
         if config.acl_file.is_some() {
             return Vec::new();
         }
-        let users = self.settings.users.all();
+        let users = self.core.settings.users.all();
         let is_plain = |user: &access::User| {
             user.name() == access::DEFAULT && *user.rules() == default_rules(&config)
         };

@@ -30,11 +30,13 @@ use reactor::{
 };
 
 use crate::announcer;
-use crate::aside::{Answer, Job, Piece};
+use crate::client_memory;
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters};
+use crate::job::{Answer, Job, Piece};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
-use crate::node::{Message, Node};
+use crate::link::Message;
+use crate::node::Node;
 use crate::port::Port;
 use crate::process;
 use crate::replication::{self, Watermarks};
@@ -115,13 +117,13 @@ impl Worker {
     pub fn new(node: Arc<Node>, index: usize) -> Self {
         let makes_too_many_events = Arc::default();
         let engine = Engine::new(
-            node.env.table,
+            node.core.env.table,
             node.handle(&makes_too_many_events),
-            Arc::clone(&node.settings),
-            Arc::clone(&node.clock),
+            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.clock),
             Prng::from_os(),
         )
-        .among(Arc::clone(&node.waiters));
+        .among(Arc::clone(&node.sessions.waiters));
         let engine = if node.has_aside() {
             engine.of_worker()
         } else {
@@ -133,7 +135,7 @@ impl Worker {
         let _already_set = link.engine.set(engine.counters());
         let mut worker = Self {
             counters: Arc::clone(&link.counters),
-            config: ConfigReader::new(Arc::clone(&node.config)),
+            config: ConfigReader::new(Arc::clone(&node.core.config)),
             buffers: Buffers::new(node.workers().len()),
             index,
             engine,
@@ -145,12 +147,12 @@ impl Worker {
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
-            log_user: node.log_in_use.join(),
+            log_user: node.keeping.log_in_use.join(),
             stopping: None,
             now_ms: node.uptime_ms(),
-            turn_started_ns: node.clock.monotonic_ns(),
+            turn_started_ns: node.core.clock.monotonic_ns(),
             turn_cpu_ns: None,
-            host: Host::new(Arc::clone(&node.background)),
+            host: Host::new(Arc::clone(&node.work.background)),
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -236,7 +238,7 @@ impl Worker {
     fn certified_user(&self, peer: &PeerInfo) -> Option<Arc<User>> {
         let security = peer.security.as_ref()?;
         let names = secret::user_names(self.config.config(), security);
-        let users = &self.node.settings.users;
+        let users = &self.node.core.settings.users;
         let mut known = names.iter().filter_map(|name| users.find(name.as_bytes()));
         known.find(|user| user.rules().is_on())
     }
@@ -301,7 +303,7 @@ impl Worker {
         let bytes = output.len_with_attachments() - before;
         bump(&session.client.output_bytes_total, bytes);
         io.address(id, output.len());
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let active_unix_ms = &connected.session.client.active_unix_ms;
         active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         connected.end_to_wait();
@@ -378,7 +380,9 @@ impl Worker {
             && let Some(timeout_ms) = wait.timeout_ms
         {
             let ticket = wait.waiter.ticket();
-            let end = self.waits.add(&*self.node.clock, timeout_ms, ticket, id);
+            let end = self
+                .waits
+                .add(&*self.node.core.clock, timeout_ms, ticket, id);
             connected.wait_end = Some(end);
         }
         let requests = &connected.session.client.requests;
@@ -436,7 +440,10 @@ impl Worker {
             replies.forget(id, &mut connected.wrote, connected.disk_wait);
         }
         // In this order: what a thread aside begins for a client that is known is ended here.
-        self.node.clients.remove(connected.session.client.id);
+        self.node
+            .sessions
+            .clients
+            .remove(connected.session.client.id);
         self.engine.close(&mut connected.session);
         self.deliveries.forget(&connected.session, id);
         if let Some(tracking) = connected.session.tracking.take() {
@@ -460,7 +467,7 @@ impl Worker {
     fn end_overdue_waits(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         let node = Arc::clone(&self.node);
         let progress = Watermarks(&node);
-        while let Some(id) = self.waits.take_over(&*self.node.clock) {
+        while let Some(id) = self.waits.take_over(&*self.node.core.clock) {
             let Some(connected) = self.sessions.get_mut(id) else {
                 continue;
             };
@@ -524,13 +531,13 @@ impl Worker {
         if self.paused_count == 0 {
             return None;
         }
-        let gate = &self.node.settings.gate;
+        let gate = &self.node.core.settings.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
         if until_unix_ms == 0 && gate.changes_role() {
             // Who ends that says so.
             return None;
         }
-        let left_ms = until_unix_ms.saturating_sub(self.node.clock.now_unix_ms());
+        let left_ms = until_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());
         Some(Duration::from_millis(left_ms))
     }
 
@@ -538,7 +545,7 @@ impl Worker {
     /// are removed together.
     fn expiry_left(&self) -> Option<Duration> {
         let next_unix_ms = self.engine.next_expiry_unix_ms()?;
-        let left_ms = next_unix_ms.saturating_sub(self.node.clock.now_unix_ms());
+        let left_ms = next_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());
         Some(Duration::from_millis(left_ms.max(EXPIRY_INTERVAL_MS)))
     }
 
@@ -548,17 +555,17 @@ impl Worker {
             return;
         }
         self.ticked_ms = self.now_ms;
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let store = self.engine.store();
         let next_unix_ms = store.next_expiry_unix_ms();
         let expires_since_ns = next_unix_ms
             .is_some_and(|next_unix_ms| next_unix_ms <= now_unix_ms)
-            .then(|| self.node.clock.monotonic_ns());
+            .then(|| self.node.core.clock.monotonic_ns());
         store.enter();
         self.more_housekeeping = store.tick(now_unix_ms);
         store.leave();
         if let Some(since_ns) = expires_since_ns {
-            let ns = self.node.clock.monotonic_ns().saturating_sub(since_ns);
+            let ns = self.node.core.clock.monotonic_ns().saturating_sub(since_ns);
             self.counters.cell(Count::ExpireNs).add(ns);
         }
         self.serve();
@@ -568,7 +575,7 @@ impl Worker {
     fn upkeep(&mut self, io: &mut Io<'_>) {
         let hz = u64::from(self.config.config().hz.max(1));
         self.upkeep_due_ms = self.now_ms + (1000 / hz).max(1);
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let now = (self.now_ms, now_unix_ms);
         let config = self.config.config();
         self.buffers
@@ -584,19 +591,25 @@ impl Worker {
             store.enter();
             store.begin(now_unix_ms);
             let listener = self.node.tracking_listener();
-            self.node.tracker.keep_limits(store, &listener);
+            self.node
+                .sessions
+                .client_cache
+                .keep_limits(store, &listener);
             store.leave();
         }
     }
 
     #[cold]
     fn enforce_tracking_limit(&mut self) {
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         let store = self.engine.store();
         store.enter();
         store.begin(now_unix_ms);
         let listener = self.node.tracking_listener();
-        self.node.tracker.enforce_new_limit(store, &listener);
+        self.node
+            .sessions
+            .client_cache
+            .enforce_new_limit(store, &listener);
         store.leave();
     }
 
@@ -610,8 +623,8 @@ impl Worker {
         };
         let store = self.engine.store();
         store.enter();
-        store.begin(self.node.clock.now_unix_ms());
-        let big_keys = &self.node.settings.observer.big_keys;
+        store.begin(self.node.core.clock.now_unix_ms());
+        let big_keys = &self.node.core.settings.observer.big_keys;
         big_keys.step(store, records);
         store.leave();
     }
@@ -638,11 +651,11 @@ impl Worker {
     fn limit_clients_memory(&self) {
         self.counters.client_bytes.set(self.buffers.held_bytes());
         let bytes_max = limits::clients_bytes_max(self.config.config(), self.usable_bytes);
-        limits::enforce_client_memory(&self.node, bytes_max);
+        client_memory::enforce(&self.node, bytes_max);
     }
 
     fn since_turn_started_ns(&self) -> u64 {
-        let now_ns = self.node.clock.monotonic_ns();
+        let now_ns = self.node.core.clock.monotonic_ns();
         now_ns.saturating_sub(self.turn_started_ns)
     }
 
@@ -665,12 +678,12 @@ impl Worker {
 
     fn record(&self, id: ConnectionId, peer: &PeerInfo) -> ClientRecord {
         let mut record = ClientRecord::new(
-            self.node.clients.next_id(),
+            self.node.sessions.clients.next_id(),
             address(&peer.peer),
             address(&peer.local),
             self.index,
             peer.fd,
-            self.node.clock.now_unix_ms(),
+            self.node.core.clock.now_unix_ms(),
         );
         record.place = id.index();
         record
@@ -692,12 +705,12 @@ impl Service for Worker {
     type Output = Arena;
 
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
-        let config = self.node.config.current();
+        let config = self.node.core.config.current();
         let refusal = if self.stopping.is_some() {
             Some(&b""[..])
         } else if config.protected_mode && self.node.is_open() && !is_local(peer) {
             Some(PROTECTED)
-        } else if !self.node.clients.admit(config.clients_max) {
+        } else if !self.node.sessions.clients.admit(config.clients_max) {
             Some(TOO_MANY_CLIENTS)
         } else {
             None
@@ -714,16 +727,17 @@ impl Service for Worker {
 
     fn accept_failed(&mut self, error: &std::io::Error) {
         self.node
+            .core
             .log
             .warning(format_args!("Accepting client connection: {error}"));
     }
 
     fn turn_started(&mut self) {
-        let now_ns = self.node.clock.monotonic_ns();
+        let now_ns = self.node.core.clock.monotonic_ns();
         self.now_ms = self.node.uptime_ms_at(now_ns);
         self.turn_started_ns = now_ns;
-        let watches_turns = self.node.settings.observer.event_ms() > 0;
-        self.turn_cpu_ns = watches_turns.then(|| self.node.clock.thread_cpu_ns());
+        let watches_turns = self.node.core.settings.observer.event_ms() > 0;
+        self.turn_cpu_ns = watches_turns.then(|| self.node.core.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
         self.config.refresh();
         self.host.turn_started();
@@ -732,7 +746,7 @@ impl Service for Worker {
     #[inline]
     fn turn_ended(&mut self) {
         if let Some(began_ns) = self.turn_cpu_ns {
-            let now_ns = self.node.clock.thread_cpu_ns();
+            let now_ns = self.node.core.clock.thread_cpu_ns();
             self.counters.note_turn_cpu(now_ns.saturating_sub(began_ns));
         }
         self.host.turn_ended();
@@ -743,11 +757,11 @@ impl Service for Worker {
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         self.config.refresh();
         let client = Arc::new(self.record(id, peer));
-        let users = &self.node.settings.users;
+        let users = &self.node.core.settings.users;
         let certified = self.certified_user(peer);
         let is_in = certified.is_some() || !users.must_log_in();
         client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));
-        self.node.clients.add(Arc::clone(&client));
+        self.node.sessions.clients.add(Arc::clone(&client));
         self.counters.bump(Count::Connections);
         self.sessions.insert(Connected {
             id,
@@ -791,7 +805,7 @@ impl Service for Worker {
         }
         let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
         let log = log.map(|log| {
-            let gate = &self.node.settings.gate;
+            let gate = &self.node.core.settings.gate;
             LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
         });
         let appended_before = self.log_user.appended().end();
@@ -844,7 +858,7 @@ impl Service for Worker {
         };
         let client = &connected.session.client;
         bump(&client.input_bytes_total, count);
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         client.active_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         let Some(arrival) = &mut connected.session.arrival else {
             return Filled::Close;
@@ -892,7 +906,7 @@ impl Service for Worker {
         self.publish_traffic(io);
         self.tick();
         if self.pause_left().is_some_and(|left| left.is_zero()) {
-            self.node.end_pause(self.node.clock.now_unix_ms());
+            self.node.end_pause(self.node.core.clock.now_unix_ms());
             self.resume_paused(io);
         }
         if self.buffers.take_change() {
@@ -914,8 +928,8 @@ impl Service for Worker {
         }
         self.end_overdue_waits(io, output);
         self.look_after_log(io);
-        self.node.tracker.tell_changes();
-        if self.node.tracker.has_new_limit() {
+        self.node.sessions.client_cache.tell_changes();
+        if self.node.sessions.client_cache.has_new_limit() {
             self.enforce_tracking_limit();
         }
         self.deliver(io, output);
@@ -936,7 +950,7 @@ impl Service for Worker {
         let upkeep_ms = self.upkeep_due_ms.saturating_sub(self.now_ms).max(1);
         let upkeep = Some(Duration::from_millis(upkeep_ms));
         let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
-        let wait = self.waits.left(&*self.node.clock);
+        let wait = self.waits.left(&*self.node.core.clock);
         let expiry = self.expiry_left();
         [
             upkeep,

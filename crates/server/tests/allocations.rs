@@ -17,8 +17,8 @@ use engine::{ClientRecord, Engine, Session, Share};
 use persistence::sink::LogSink;
 use persistence::tail::Appended;
 use protocol::{ReplyBuffer, encode_request};
-use server::aside::in_pieces;
 use server::config::{Origin, Settings, SharedConfig};
+use server::job::in_pieces;
 use server::node::Node;
 use server::port::Port;
 use store::Store;
@@ -81,9 +81,9 @@ impl Bench {
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
         let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
         let engine = Engine::new(
-            node.env.table,
-            node.store.handle(),
-            Arc::clone(&node.settings),
+            node.core.env.table,
+            node.core.store.handle(),
+            Arc::clone(&node.core.settings),
             clock,
             Prng::seeded(1),
         );

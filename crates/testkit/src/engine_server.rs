@@ -16,8 +16,9 @@ use engine::engine::{Engine, Next, Share};
 use engine::error::CommandError;
 use engine::port::ReplicationPort;
 use engine::port::{
-    ClientFilter, KillCount, LogPosition, Published, ReloadOptions, SaveKind, SaveRefusal,
-    SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
+    ClientFilter, ClientsPort, ConfigPort, KillCount, LogPosition, PersistencePort, ProcessPort,
+    PubSubPort, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
+    ShutdownRequest, TrackingPort, UsersPort,
 };
 use engine::push::Push;
 use engine::replication::{Copies, SyncRequest};
@@ -519,7 +520,7 @@ impl ReplicationPort for TestPort {
     }
 }
 
-impl ServerPort for TestPort {
+impl ConfigPort for TestPort {
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
         for pattern in patterns {
             emit(pattern, b"value");
@@ -538,14 +539,12 @@ impl ServerPort for TestPort {
         Err(CommandError::fixed("ERR no configuration"))
     }
 
-    fn reset_statistics(&mut self) {
-        self.asked.push("reset statistics".to_owned());
+    fn debug_allowed(&self, _session: &Session) -> bool {
+        self.allows_debug
     }
+}
 
-    fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
-        sections.join(",")
-    }
-
+impl ClientsPort for TestPort {
     fn clients(&mut self, filter: &ClientFilter) -> String {
         format!("{filter:?}")
     }
@@ -564,6 +563,26 @@ impl ServerPort for TestPort {
         self.kills
     }
 
+    fn push(&mut self, to: &ClientRecord, push: &Push) {
+        self.asked
+            .push(format!("push {} bytes to {}", push.len(), to.id));
+        self.pushed.push(push.clone());
+    }
+
+    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
+        let which = if writes_only { "writes" } else { "all" };
+        let for_ms = until_unix_ms - START_UNIX_MS;
+        self.asked.push(format!("pause {which} for {for_ms} ms"));
+    }
+
+    fn unpause_clients(&mut self) {
+        self.asked.push("unpause".to_owned());
+    }
+}
+
+impl UsersPort for TestPort {}
+
+impl PubSubPort for TestPort {
     fn publish(&mut self, _kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
         let (channel, message) = (channel.escape_ascii(), message.escape_ascii());
         self.asked.push(format!("publish {channel} {message}"));
@@ -596,7 +615,9 @@ impl ServerPort for TestPort {
     fn patterns_count(&self) -> usize {
         0
     }
+}
 
+impl TrackingPort for TestPort {
     fn follow(&mut self, _follower: &Arc<Follower>) {}
 
     fn unfollow(&mut self, _store: &mut Handle, _follower: &Arc<Follower>) {}
@@ -606,44 +627,9 @@ impl ServerPort for TestPort {
     }
 
     fn tell_flush(&mut self, _store: &mut Handle) {}
+}
 
-    fn push(&mut self, to: &ClientRecord, push: &Push) {
-        self.asked
-            .push(format!("push {} bytes to {}", push.len(), to.id));
-        self.pushed.push(push.clone());
-    }
-
-    fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool) {
-        let which = if writes_only { "writes" } else { "all" };
-        let for_ms = until_unix_ms - START_UNIX_MS;
-        self.asked.push(format!("pause {which} for {for_ms} ms"));
-    }
-
-    fn unpause_clients(&mut self) {
-        self.asked.push("unpause".to_owned());
-    }
-
-    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
-        self.asked.push(format!("{request:?}"));
-        Err(CommandError::fixed("ERR nothing to shut down"))
-    }
-
-    fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
-        self.log
-    }
-
-    fn request_log_sync(&mut self, up_to: u64) {
-        self.asked.push(format!("sync up to {up_to}"));
-    }
-
-    fn log_durable(&self) -> u64 {
-        self.log.map_or(0, |log| log.durable)
-    }
-
-    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        request.save == Some(true)
-    }
-
+impl PersistencePort for TestPort {
     fn flushed_all(&mut self) {
         self.asked.push("flushed".to_owned());
     }
@@ -656,6 +642,22 @@ impl ServerPort for TestPort {
     fn begin_save(&mut self, kind: SaveKind, time: SaveTime) -> Result<SaveStart, SaveRefusal> {
         self.asked.push(format!("{kind:?} {time:?}"));
         self.saves.unwrap_or(Ok(SaveStart::Started))
+    }
+
+    fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
+        request.save == Some(true)
+    }
+
+    fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
+        self.log
+    }
+
+    fn log_durable(&self) -> u64 {
+        self.log.map_or(0, |log| log.durable)
+    }
+
+    fn request_log_sync(&mut self, up_to: u64) {
+        self.asked.push(format!("sync up to {up_to}"));
     }
 
     fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
@@ -673,9 +675,20 @@ impl ServerPort for TestPort {
     fn last_save_unix(&self) -> i64 {
         7
     }
+}
 
-    fn debug_allowed(&self, _session: &Session) -> bool {
-        self.allows_debug
+impl ProcessPort for TestPort {
+    fn info(&mut self, _store: &mut Handle, sections: &[String]) -> String {
+        sections.join(",")
+    }
+
+    fn reset_statistics(&mut self) {
+        self.asked.push("reset statistics".to_owned());
+    }
+
+    fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError> {
+        self.asked.push(format!("{request:?}"));
+        Err(CommandError::fixed("ERR nothing to shut down"))
     }
 
     fn now_unix_us(&self) -> u64 {

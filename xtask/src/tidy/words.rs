@@ -32,11 +32,11 @@ const WORDS: &[(&[&str], Place)] = &[
 const OLDER_WORDS: &[(&str, &str, usize)] = &[
     ("courtesy", "background work", 142),
     ("guest", "background thread", 124),
-    ("aside", "offload", 227),
-    ("door", "listener", 23),
+    ("aside", "offload", 223),
+    ("door", "listener", 3),
     ("departure", "held reply", 103),
     ("keeper", "persistence", 4),
-    ("tracker", "client cache", 29),
+    ("tracker", "client cache", 0),
     ("arrival", "bulk upload", 38),
     ("lap", "latency", 28),
 ];

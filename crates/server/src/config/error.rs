@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::system_reason;
+use base::os_error::system_reason;
 
 /// A refusal; its text is the error reply without the `-`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use engine::observer::AuditFilter;
 use engine::Threshold;
 use engine::observer;
 
-use super::{Durability, Replication, Tls};
+use super::durability::Durability;
+use super::replication::Replication;
+use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
 

@@ -13,10 +13,11 @@ use base::glob::{self, Case};
 use base::words;
 
 use super::directive::{self, Directive, Standing};
+use super::settings::Settings;
 use super::table::FORGOTTEN_WORDS;
-use super::value::Gathering;
-use super::{Settings, is_pattern, system_reason};
+use super::value::{Gathering, is_pattern};
 use crate::identity;
+use base::os_error::system_reason;
 
 /// Files that may include one another, from the first to the last.
 const INCLUDE_DEPTH_MAX: usize = 16;

@@ -39,8 +39,3 @@ pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
 pub use tls::{ClientCertificate, Tls, TlsRules, UserField};
-
-/// Whether `text` holds a character that makes it a pattern.
-fn is_pattern(text: &[u8]) -> bool {
-    text.iter().any(|byte| b"*?[".contains(byte))
-}

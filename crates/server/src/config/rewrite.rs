@@ -12,9 +12,8 @@ use std::path::Path;
 
 use base::words;
 
-use super::Settings;
 use super::directive;
-use super::settings::default_of;
+use super::settings::{Settings, default_of};
 use super::table::{FORGOTTEN_WORDS, REFUSED_WORDS};
 use super::value::{Kind, Value};
 

@@ -10,16 +10,18 @@ use engine::observer::{self, AuditFilter};
 use engine::{ShutdownRequest, Threshold};
 
 use super::directive::{self, Directive};
+use super::durability::{Durability, DurabilityLevel, SavePoint};
+use super::fields::{
+    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
+};
+use super::replication::Replication;
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
     EVICTION_POLICIES, LEVELS, LOG_LEVELS, OOM_SCORES, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
     USER_FIELDS,
 };
+use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
-use super::{
-    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, Durability, DurabilityLevel,
-    OutputLimits, Replication, SavePoint, Tls, TlsRules,
-};
 use crate::notifications::Notifications;
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.

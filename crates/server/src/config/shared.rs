@@ -14,10 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use base::glob::{self, Case};
 
 use super::directive::{self, ChangeRule, Directive};
-use super::value::Gathering;
-use super::{
-    Config, ConfigError, Origin, Permission, Settings, is_pattern, rewrite, system_reason,
-};
+use super::error::ConfigError;
+use super::fields::{Config, Origin, Permission};
+use super::rewrite;
+use super::settings::Settings;
+use super::value::{Gathering, is_pattern};
+use base::os_error::system_reason;
 
 /// The configuration of a running server.
 #[derive(Debug)]

@@ -4,8 +4,13 @@
 
 use base::{memory_size, words};
 
-use super::{OutputLimit, OutputLimits};
+use super::fields::{OutputLimit, OutputLimits};
 use crate::notifications::Notifications;
+
+/// Whether `text` holds a character that makes it a pattern.
+pub(super) fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|byte| b"*?[".contains(byte))
+}
 
 /// What values a directive takes.
 #[derive(Debug, Clone, Copy)]

@@ -3,24 +3,25 @@
 use engine::SaveKind;
 
 use super::Report;
-use crate::keeping::saving::{Record, kind_of};
+use crate::keeping::records::Record;
+use crate::keeping::saving::kind_of;
 use persistence::checkpointer::{Figures, Progress};
 use persistence::loading;
 use persistence::log_owner::LogOwner;
 use persistence::running::Persistence;
 
 pub(super) fn write(report: &mut Report<'_>) {
-    let progress = report.node.env.loading.progress();
+    let progress = report.node.core.env.loading.progress();
     report.field("loading", u8::from(progress.goes_on));
     report.zeros(&["async_loading"]);
     let figures = report.node.persistence().map_or_else(
         || Figures {
-            last_save_unix_ms: report.node.started_unix_ms,
+            last_save_unix_ms: report.node.process.started_unix_ms,
             ..Figures::default()
         },
         |persistence| persistence.checkpointer.figures(),
     );
-    let [snapshots, rewrites] = report.node.saving.records();
+    let [snapshots, rewrites] = report.node.keeping.saving.records();
     current(report, &figures);
     saves(report, &figures, snapshots);
     log(report, &figures, rewrites);
@@ -66,7 +67,7 @@ fn saves(report: &mut Report<'_>, figures: &Figures, record: Record) {
     );
     report.field("rdb_saves", record.count);
     report.field("rdb_last_cow_size", figures.last_held_bytes_max);
-    let [loaded, expired] = report.node.env.loading.keys();
+    let [loaded, expired] = report.node.core.env.loading.keys();
     report.field("rdb_last_load_keys_expired", expired);
     report.field("rdb_last_load_keys_loaded", loaded);
 }
@@ -81,7 +82,7 @@ fn changes(report: &Report<'_>, figures: &Figures) -> u64 {
 
 fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
     let current = current_of(figures, SaveKind::Rewrite);
-    let level = report.node.config.current().durability.level;
+    let level = report.node.core.config.current().durability.level;
     report.field("aof_enabled", u8::from(level.has_log()));
     let persistence = report.node.persistence();
     let is_begun = persistence.is_some_and(|it| it.log().state().is_beginning());
@@ -103,7 +104,7 @@ fn log(report: &mut Report<'_>, figures: &Figures, record: Record) {
         "aof_rewrites_consecutive_failures",
         record.failures_in_a_row,
     );
-    let is_faulty = report.node.settings.refusals.is_log_faulty();
+    let is_faulty = report.node.core.settings.refusals.is_log_faulty();
     report.field(
         "aof_last_write_status",
         if is_faulty { "err" } else { "ok" },
@@ -137,7 +138,7 @@ fn loading(report: &mut Report<'_>, progress: loading::Progress) {
     report.field("loading_rdb_used_mem", 0);
     report.field("loading_loaded_bytes", shown.loaded_bytes);
     report.field("loading_loaded_perc", format!("{:.2}", shown.percent()));
-    let now_unix_ms = report.node.clock.now_unix_ms();
+    let now_unix_ms = report.node.core.clock.now_unix_ms();
     report.field("loading_eta_seconds", shown.eta_seconds(now_unix_ms));
 }
 

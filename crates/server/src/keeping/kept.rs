@@ -3,17 +3,17 @@
 
 use std::sync::{Arc, Weak};
 
-use durability::log::{Level, Options};
 use persistence::checkpointer::Outcome;
 use persistence::host::Host;
-use persistence::log_owner::LogWish;
 use persistence::rdb_beside::RdbBeside;
 use persistence::recovery::Target;
 use persistence::running::{ForeignNames, OpenError, Persistence, Setup, Wanted};
 use reactor::workers::available_cores;
 
-use crate::config::{Config, Durability, DurabilityLevel};
-use crate::node::{Message, Node};
+use super::wish::log_wish;
+use crate::config::Config;
+use crate::link::Message;
+use crate::node::Node;
 use crate::process;
 
 /// What keeps the data of a node that loads nothing.
@@ -34,22 +34,22 @@ pub fn open(node: &Arc<Node>, target: Target) -> Result<Persistence, OpenError> 
 
 fn setup(node: &Arc<Node>) -> Setup {
     Setup {
-        env: Arc::clone(&node.env),
+        env: Arc::clone(&node.core.env),
         host: Arc::new(Around(Arc::downgrade(node))),
-        in_use: Arc::clone(&node.log_in_use),
-        background: Arc::clone(&node.background),
-        dir: node.config.current().dir.clone(),
+        in_use: Arc::clone(&node.keeping.log_in_use),
+        background: Arc::clone(&node.work.background),
+        dir: node.core.config.current().dir.clone(),
         cores_count: available_cores(),
         usable_bytes: process::usable_bytes(),
     }
 }
 
 fn apply(node: &Node, persistence: &Persistence) {
-    let config = node.config.current();
+    let config = node.core.config.current();
     let checkpointer = &persistence.checkpointer;
     checkpointer.set_buffer_limit(config.durability.checkpoint_buffer_bytes_max);
     checkpointer.key_delay().set(config.key_save_delay);
-    node.env.load_delay.set(config.key_load_delay);
+    node.core.env.load_delay.set(config.key_load_delay);
 }
 
 /// What a configuration asks for at a start.
@@ -65,23 +65,6 @@ pub fn wanted(config: &Config) -> Wanted {
             accepts_torn: durability.accepts_torn_log,
         },
     }
-}
-
-/// What it asks for of the log.
-#[must_use]
-pub(crate) fn log_wish(durability: &Durability) -> LogWish {
-    let level = match durability.level {
-        DurabilityLevel::None => Level::None,
-        DurabilityLevel::Checkpoint => Level::Checkpoint,
-        DurabilityLevel::Os => Level::Os,
-        DurabilityLevel::EverySecond => Level::EverySecond,
-        DurabilityLevel::Always => Level::Always,
-    };
-    let options = Options {
-        segment_bytes: durability.log_segment_bytes,
-        ..Options::default()
-    };
-    LogWish { level, options }
 }
 
 /// The node, which owns what it is told by.
@@ -120,7 +103,7 @@ impl Host for Around {
     }
 
     fn beside(&self) -> Option<RdbBeside> {
-        let config = self.0.upgrade()?.config.current();
+        let config = self.0.upgrade()?.core.config.current();
         config.durability.also_saves_rdb.then(|| RdbBeside {
             file_name: config.durability.rdb_file_name.clone(),
             compresses: config.compresses_dumps,

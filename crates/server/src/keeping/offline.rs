@@ -78,16 +78,16 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
         .parse()
         .map_err(because("a new history of writes"))?;
     let checkpointer = Checkpointer::new(Setup {
-        store: Arc::clone(&place.node.store),
+        store: Arc::clone(&place.node.core.store),
         disk: Arc::new(SystemDisk),
         directory: place.directory.path().to_owned(),
-        clock: Arc::clone(&place.node.clock),
+        clock: Arc::clone(&place.node.core.clock),
         lineage,
-        background: Arc::clone(&place.node.background),
+        background: Arc::clone(&place.node.work.background),
         writers: writers_for(available_cores()),
         surroundings: Arc::new(()),
     });
-    let mut handle = place.node.store.handle();
+    let mut handle = place.node.core.store.handle();
     let made = checkpointer.make_now(&mut handle, Why::Imported);
     let outcome =
         made.map_err(|_| OfflineError(format!("{native}: a checkpoint is being made")))?;
@@ -112,14 +112,14 @@ pub fn export(
     place.load()?;
     let options = ExportOptions {
         version,
-        compresses: place.node.config.current().compresses_dumps,
+        compresses: place.node.core.config.current().compresses_dumps,
         sums_up: true,
     };
-    let env = &place.node.env;
+    let env = &place.node.core.env;
     let exported = match form {
         Form::Rdb => export_rdb(env, &SystemDisk, &file, options),
         Form::Aof => {
-            let config = place.node.config.current();
+            let config = place.node.core.config.current();
             let prefix = &config.durability.aof_file_name;
             export_aof(env, &SystemDisk, &file, prefix, options)
         }
@@ -174,7 +174,7 @@ impl Place {
     }
 
     fn files(&self) -> recovery::Place {
-        recovery::Place::within(&self.node.config.current().dir)
+        recovery::Place::within(&self.node.core.config.current().dir)
     }
 
     fn manifest(&self) -> Result<Option<Manifest>, OfflineError> {
@@ -190,9 +190,9 @@ impl Place {
             return self.load_foreign();
         };
         let files = self.files();
-        let started_ns = self.node.clock.monotonic_ns();
+        let started_ns = self.node.core.clock.monotonic_ns();
         let recovered = recovery::recover(
-            &self.node.env,
+            &self.node.core.env,
             &files,
             manifest,
             self.target,
@@ -200,14 +200,20 @@ impl Place {
         );
         let recovered = recovered.map_err(because("cannot load the data"))?;
         self.node.end_loading();
-        let ms = self.node.clock.monotonic_ns().saturating_sub(started_ns) / 1_000_000;
-        recovered.tell(&*self.node.log, ms);
+        let ms = self
+            .node
+            .core
+            .clock
+            .monotonic_ns()
+            .saturating_sub(started_ns)
+            / 1_000_000;
+        recovered.tell(&*self.node.core.log, ms);
         Ok(())
     }
 
     /// Loads what another server left behind.
     fn load_foreign(&self) -> Result<(), OfflineError> {
-        let config = self.node.config.current();
+        let config = self.node.core.config.current();
         let durability = &config.durability;
         if durability.level.has_log() {
             let (directory, file) = (&durability.aof_directory_name, &durability.aof_file_name);
@@ -218,7 +224,7 @@ impl Place {
             }
         }
         let path = config.dir.join(&durability.rdb_file_name);
-        import_rdb(&self.node.env, &path).map_err(because(path.display()))?;
+        import_rdb(&self.node.core.env, &path).map_err(because(path.display()))?;
         Ok(())
     }
 
@@ -228,7 +234,7 @@ impl Place {
             let source = aof::Source::at(file);
             return self.import_log(&source.map_err(because("append-only files"))?);
         }
-        let loaded = import_rdb(&self.node.env, file).map_err(because(file.display()))?;
+        let loaded = import_rdb(&self.node.core.env, file).map_err(because(file.display()))?;
         self.tell_functions(loaded.functions.len());
         Ok(format!(
             "{} keys, {} had expired, {} were empty",
@@ -237,8 +243,8 @@ impl Place {
     }
 
     fn import_log(&self, source: &aof::Source) -> Result<String, OfflineError> {
-        let accepts_short = self.node.config.current().durability.accepts_torn_log;
-        let loaded = aof::load(&self.node.env, source, accepts_short);
+        let accepts_short = self.node.core.config.current().durability.accepts_torn_log;
+        let loaded = aof::load(&self.node.core.env, source, accepts_short);
         let loaded = loaded.map_err(because("append-only files"))?;
         Ok(format!(
             "{} keys, then {} commands, {} of which failed",
@@ -249,6 +255,7 @@ impl Place {
     fn tell_functions(&self, count: usize) {
         if count > 0 {
             self.node
+                .core
                 .log
                 .warning(format_args!("Libraries of functions left out: {count}"));
         }

@@ -16,14 +16,14 @@ impl Node {
     /// # Errors
     /// What the client is to read. Where it could not be loaded, the store has only a part of it.
     pub(crate) fn reload(&self, options: ReloadOptions) -> Result<(), CommandError> {
-        if !options.saves && self.config.current().durability.level.has_log() {
+        if !options.saves && self.core.config.current().durability.level.has_log() {
             return Err(CommandError::fixed(
                 "ERR DEBUG RELOAD NOSAVE would take back what the log has",
             ));
         }
         self.begin_loading(0);
         // Whoever is in the store now did not see that; who comes later does.
-        self.store.handle().exclusive(|_| ());
+        self.core.store.handle().exclusive(|_| ());
         // None is begun or ended from here on; one that is just begun makes a checkpoint of what there is by then.
         let persistence = self.persistence();
         let is_changing = persistence.is_some_and(|it| it.log().state().is_changing());
@@ -33,7 +33,8 @@ impl Node {
         };
         self.end_loading();
         reloaded.map_err(|reason| {
-            self.log
+            self.core
+                .log
                 .warning(format_args!("Reloading the data failed: {reason}"));
             CommandError::fixed("ERR Error trying to load the RDB dump, check server logs.")
         })
@@ -44,25 +45,28 @@ impl Node {
             let saved = self.save_for(Why::Reload);
             saved.map_err(|_| "it was not saved".to_owned())?;
         }
-        let place = Place::within(&self.config.current().dir);
+        let place = Place::within(&self.core.config.current().dir);
         let manifest = place.manifest().map_err(|fault| fault.to_string())?;
         let manifest = manifest.ok_or_else(|| "nothing was saved".to_owned())?;
         self.begin_loading(manifest.bytes());
         let libraries = &manifest.libraries;
         let installed = match options.flushes {
-            true => scripts::install(&self.settings, libraries),
-            false => scripts::add_libraries(&self.settings, libraries, options.merges),
+            true => scripts::install(&self.core.settings, libraries),
+            false => scripts::add_libraries(&self.core.settings, libraries, options.merges),
         };
         installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
         if options.flushes {
-            self.store.handle().exclusive(|handle| handle.flush(None));
+            self.core
+                .store
+                .handle()
+                .exclusive(|handle| handle.flush(None));
         }
         let onto = match options {
             ReloadOptions { merges: true, .. } => Onto::Older,
             ReloadOptions { flushes: true, .. } => Onto::Empty,
             _ => Onto::Others,
         };
-        let loaded = load_checkpoint(&self.env, &place, &manifest, available_cores(), onto);
+        let loaded = load_checkpoint(&self.core.env, &place, &manifest, available_cores(), onto);
         loaded.map_err(|fault| fault.to_string())?;
         if options.flushes
             && let Some(persistence) = self.persistence()

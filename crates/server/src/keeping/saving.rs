@@ -6,8 +6,7 @@
 //!   save points ─────────────── upkeep ─────────┘
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
 use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
@@ -25,57 +24,6 @@ const REST_TIMES: u64 = 30;
 
 /// With so many bytes of log that rest is over: reading them at a start takes some seconds.
 const LOG_BYTES_UNRESTED: u64 = 1 << 30;
-
-/// What is known of checkpoints besides the checkpointer's own figures.
-#[derive(Default)]
-pub struct Saving {
-    known: Mutex<Known>,
-    /// A shutdown saves, and may still be aborted.
-    is_shutting_down: AtomicBool,
-}
-
-#[derive(Default)]
-struct Known {
-    snapshots: Record,
-    rewrites: Record,
-    /// What a transaction asked for, to be begun behind it.
-    deferred: Option<SaveKind>,
-    /// When a save point was reached last.
-    tried_unix_ms: u64,
-    /// The store's count of changes at the last FLUSHALL, until the save behind it has ended.
-    changes_at_flush: Option<u64>,
-}
-
-/// What is known of the checkpoints that were made for one purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// How many were made since the last CONFIG RESETSTAT.
-    pub count: u64,
-    /// How many failed since the last that did not.
-    pub failures_in_a_row: u64,
-    /// How long the last one took.
-    pub last_duration_ms: Option<u64>,
-}
-
-impl Saving {
-    /// Checkpoints that were made to have everything saved, and those to have the log become short.
-    #[must_use]
-    pub fn records(&self) -> [Record; 2] {
-        let known = self.known();
-        [known.snapshots, known.rewrites]
-    }
-
-    /// Forgets what was counted (CONFIG RESETSTAT).
-    pub(crate) fn reset_counters(&self) {
-        let mut known = self.known();
-        known.snapshots.count = 0;
-        known.rewrites.count = 0;
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What somebody had in mind who had a checkpoint made.
 #[must_use]
@@ -113,15 +61,15 @@ impl Node {
     /// Everything was deleted. Has that saved behind what is being saved, if save points alone say when
     /// something is: where there is a log, that says what is gone.
     pub(crate) fn flushed_all(&self) {
-        let durability = &self.config.current().durability;
+        let durability = &self.core.config.current().durability;
         let saves = !durability.save_points.is_empty() && !durability.level.has_log();
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if !saves || self.settings.refusals.is_loading() {
+        if !saves || self.core.settings.refusals.is_loading() {
             return;
         }
-        self.saving.known().changes_at_flush = Some(self.store.statistics().changes);
+        self.keeping.saving.known().changes_at_flush = Some(self.core.store.statistics().changes);
         // Refused on the way down only, where everything is saved anyway.
         let _scheduled = persistence.checkpointer.schedule(Why::Flushed);
     }
@@ -129,8 +77,9 @@ impl Node {
     /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
     /// more: nothing of them is left.
     pub(crate) fn changes_to_save(&self, figures: &Figures) -> u64 {
-        let at_flush = self.saving.known().changes_at_flush;
-        let since_flush = at_flush.map(|at| self.store.statistics().changes.saturating_sub(at));
+        let at_flush = self.keeping.saving.known().changes_at_flush;
+        let since_flush =
+            at_flush.map(|at| self.core.store.statistics().changes.saturating_sub(at));
         since_flush.map_or(figures.changes_since_save, |since| {
             since.min(figures.changes_since_save)
         })
@@ -138,7 +87,7 @@ impl Node {
 
     /// Has all data kept, where any is; [`Node::is_kept`] tells when it is.
     pub(crate) fn keep_all(&self, why: Why) -> Option<Ticket> {
-        if self.config.current().durability.level == DurabilityLevel::None {
+        if self.core.config.current().durability.level == DurabilityLevel::None {
             return None;
         }
         let checkpointer = &self.persistence()?.checkpointer;
@@ -177,7 +126,7 @@ impl Node {
             (Some(current), _) if current == kind => return Err(SaveRefusal::Busy(kind)),
             (Some(current), SaveTime::Now) => return Err(SaveRefusal::Busy(current)),
             (_, SaveTime::Later) => {
-                self.saving.known().deferred = Some(kind);
+                self.keeping.saving.known().deferred = Some(kind);
                 return Ok(SaveStart::Scheduled);
             }
             (None, _) | (Some(_), SaveTime::WhenFree) => {}
@@ -203,20 +152,20 @@ impl Node {
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if self.settings.refusals.is_loading() || self.is_stopping() {
+        if self.core.settings.refusals.is_loading() || self.is_stopping() {
             return;
         }
         if self.replication.own.holds_log() {
             return;
         }
-        let deferred = self.saving.known().deferred.take();
+        let deferred = self.keeping.saving.known().deferred.take();
         if let Some(kind) = deferred {
             // Where something is being saved already that is as good.
             let _begun = self.begin_save(kind, SaveTime::WhenFree);
         }
-        let config = self.config.current();
+        let config = self.core.config.current();
         let figures = persistence.checkpointer.figures();
-        let tried_unix_ms = self.saving.known().tried_unix_ms;
+        let tried_unix_ms = self.keeping.saving.known().tried_unix_ms;
         let log = persistence.log();
         let state = log.state();
         if figures.last_failure.is_some()
@@ -224,8 +173,8 @@ impl Node {
             && !state.names_log
             && may_try(&figures, now_unix_ms, tried_unix_ms)
         {
-            self.saving.known().tried_unix_ms = now_unix_ms;
-            self.log.notice(format_args!(
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
+            self.core.log.notice(format_args!(
                 "The log has no checkpoint before it. Making one..."
             ));
             let _begun = persistence.checkpointer.request(Why::Rewrite);
@@ -240,8 +189,8 @@ impl Node {
                 has_rested(&figures, now_unix_ms),
             )
         {
-            self.saving.known().tried_unix_ms = now_unix_ms;
-            self.log.notice(format_args!(
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
+            self.core.log.notice(format_args!(
                 "The log has grown to {bytes} bytes. Making a checkpoint..."
             ));
             let _begun = persistence.checkpointer.request(Why::LongLog);
@@ -254,9 +203,9 @@ impl Node {
             tried_unix_ms,
         );
         if let Some(point) = reached {
-            self.saving.known().tried_unix_ms = now_unix_ms;
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
             let SavePoint { seconds, changes } = point;
-            self.log.notice(format_args!(
+            self.core.log.notice(format_args!(
                 "{changes} changes in {seconds} seconds. Saving..."
             ));
             let _begun = persistence.checkpointer.request(Why::SavePoint);
@@ -266,14 +215,14 @@ impl Node {
     /// When everything was saved last; when the server started, before.
     pub(crate) fn last_save_unix_ms(&self) -> u64 {
         self.persistence()
-            .map_or(self.started_unix_ms, |persistence| {
+            .map_or(self.process.started_unix_ms, |persistence| {
                 persistence.checkpointer.figures().last_save_unix_ms
             })
     }
 
     /// Notes what a checkpoint came to.
     pub(crate) fn note_checkpoint(&self, outcome: &Outcome) {
-        let mut known = self.saving.known();
+        let mut known = self.keeping.saving.known();
         known.changes_at_flush = None;
         let record = match kind_of(outcome.why) {
             SaveKind::Snapshot => &mut known.snapshots,
@@ -287,7 +236,7 @@ impl Node {
             record.failures_in_a_row += 1;
         }
         drop(known);
-        self.judge_writes(&self.config.current());
+        self.judge_writes(&self.core.config.current());
     }
 
     /// Refuses writes, or does so no longer: they shall not go on as if they were kept while the last
@@ -296,17 +245,17 @@ impl Node {
         let durability = &config.durability;
         let refuses = durability.refuses_writes_after_failed_save
             && !durability.save_points.is_empty()
-            && self.saving.known().snapshots.failures_in_a_row > 0;
-        self.settings.refusals.set_save_failed(refuses);
+            && self.keeping.saving.known().snapshots.failures_in_a_row > 0;
+        self.core.settings.refusals.set_save_failed(refuses);
     }
 
     /// Whether a shutdown would save first.
     pub(crate) fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        if request.abort || self.settings.refusals.is_loading() {
+        if request.abort || self.core.settings.refusals.is_loading() {
             return false;
         }
         request.save.unwrap_or_else(|| {
-            let has_points = !self.config.current().durability.save_points.is_empty();
+            let has_points = !self.core.config.current().durability.save_points.is_empty();
             let changes = |it: &Persistence| it.checkpointer.figures().changes_since_save;
             has_points && self.persistence().is_some_and(|it| changes(it) > 0)
         })
@@ -319,10 +268,12 @@ impl Node {
             return self.abort_shutdown();
         }
         if self.saves_at_shutdown(request) {
-            self.log
+            self.core
+                .log
                 .notice(format_args!("Saving everything before exiting."));
             if self.save_at_shutdown().is_err() && !request.force {
-                self.log
+                self.core
+                    .log
                     .warning(format_args!("Nothing was saved, so the server goes on."));
                 return Err(CommandError::fixed(
                     "ERR Errors trying to SHUTDOWN. Check logs.",
@@ -337,10 +288,16 @@ impl Node {
         let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
         // Nothing is acknowledged that would be missing.
         self.pause_clients(u64::MAX, true);
-        self.saving.is_shutting_down.store(true, Ordering::Release);
+        self.keeping
+            .saving
+            .is_shutting_down
+            .store(true, Ordering::Release);
         persistence.checkpointer.cancel();
         let saved = self.save_for(Why::Shutdown);
-        self.saving.is_shutting_down.store(false, Ordering::Release);
+        self.keeping
+            .saving
+            .is_shutting_down
+            .store(false, Ordering::Release);
         if saved.is_err() {
             self.unpause_clients();
         }
@@ -348,7 +305,7 @@ impl Node {
     }
 
     fn abort_shutdown(&self) -> Result<(), CommandError> {
-        let is_saving = self.saving.is_shutting_down.load(Ordering::Acquire);
+        let is_saving = self.keeping.saving.is_shutting_down.load(Ordering::Acquire);
         let aborted = is_saving
             && self
                 .persistence()

@@ -34,7 +34,7 @@ fn a_pause_that_begins_during_upkeep_holds_removals() {
         let holds = (0..200_000).all(|_| {
             node.unpause_clients();
             node.pause_clients(NOW_UNIX_MS + 1000, true);
-            (0..20).all(|_| node.store.holds_removals())
+            (0..20).all(|_| node.core.store.holds_removals())
         });
         is_over.store(true, Ordering::Relaxed);
         assert!(holds);
@@ -47,7 +47,7 @@ fn the_end_of_loading_leaves_a_pause_alone() {
     node.begin_loading(1);
     node.pause_clients(NOW_UNIX_MS + 1000, true);
     node.end_loading();
-    assert!(node.store.holds_removals());
+    assert!(node.core.store.holds_removals());
     node.unpause_clients();
-    assert!(!node.store.holds_removals());
+    assert!(!node.core.store.holds_removals());
 }

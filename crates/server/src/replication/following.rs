@@ -265,7 +265,7 @@ impl Following {
     pub fn set_link(&self, link: Link) {
         let before = self.link();
         let Some(node) = self.node() else { return };
-        let now_unix_ms = node.clock.now_unix_ms();
+        let now_unix_ms = node.core.clock.now_unix_ms();
         if before == Link::Connected && link != before {
             let since = &self.progress.down_since_unix_ms;
             since.store(now_unix_ms, Ordering::Relaxed);
@@ -287,7 +287,8 @@ impl Following {
         self.set_link(Link::Refused);
         if let Some(node) = self.node().filter(|_| is_news) {
             let Primary { host, port } = &self.primary;
-            node.log
+            node.core
+                .log
                 .warning(format_args!("{host}:{port} is not followed: {reason}"));
         }
     }
@@ -302,7 +303,7 @@ impl Following {
     pub fn note_io(&self) {
         if let Some(node) = self.node() {
             let heard = &self.progress.heard_unix_ms;
-            heard.store(node.clock.now_unix_ms(), Ordering::Relaxed);
+            heard.store(node.core.clock.now_unix_ms(), Ordering::Relaxed);
         }
     }
 
@@ -398,11 +399,11 @@ impl Following {
         let Some(node) = self.node() else { return };
         let mut shown = lock(&self.client);
         if let Some(before) = shown.take() {
-            node.clients.leave_foreign(before.id);
+            node.sessions.clients.leave_foreign(before.id);
         }
         if let Some(client) = client {
             client.set_flag(ClientRecord::PRIMARY, true);
-            node.clients.add_foreign(Arc::clone(&client));
+            node.sessions.clients.add_foreign(Arc::clone(&client));
             *shown = Some(client);
         }
     }

@@ -43,9 +43,9 @@ impl Replication {
     }
 
     fn own_replicas(&self, fields: &mut Fields, node: &Node) {
-        let (all, now_unix_ms) = (self.replicas.all(), node.clock.now_unix_ms());
+        let (all, now_unix_ms) = (self.replicas.all(), node.core.clock.now_unix_ms());
         add(fields, "connected_slaves", all.len());
-        let config = &node.config.current().replication;
+        let config = &node.core.config.current().replication;
         if config.replicas_min > 0 && config.replicas_lag_s_max > 0 {
             let lag_ms_max = u64::from(config.replicas_lag_s_max) * 1000;
             let good = self.replicas.good_count(now_unix_ms, lag_ms_max);
@@ -67,7 +67,7 @@ impl Replication {
         add(fields, "master_replid2", history.second_id());
         add(fields, "master_repl_offset", offset);
         add(fields, "second_repl_offset", history.second_offset());
-        let config = &node.config.current().replication;
+        let config = &node.core.config.current().replication;
         let backlog = self.backlog();
         add(fields, "repl_backlog_active", u8::from(backlog.is_some()));
         add(fields, "repl_backlog_size", config.backlog_bytes);
@@ -85,7 +85,7 @@ impl Replication {
 
 /// What is told of the primary that is followed.
 fn primary(fields: &mut Fields, node: &Node, following: &Following) {
-    let now_unix_ms = node.clock.now_unix_ms();
+    let now_unix_ms = node.core.clock.now_unix_ms();
     let (link, primary) = (following.link(), following.primary());
     let is_up = link == Link::Connected;
     add(fields, "master_host", &primary.host);
@@ -118,7 +118,7 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
         let seconds = following.down_seconds(now_unix_ms);
         add(fields, "master_link_down_since_seconds", seconds);
     }
-    let config = &node.config.current().replication;
+    let config = &node.core.config.current().replication;
     add(fields, "slave_priority", config.priority);
     add(fields, "slave_read_only", 1);
     add(fields, "replica_announced", u8::from(config.is_announced));

@@ -53,7 +53,7 @@ use replication::TermId;
 use replication::transcode::Form;
 
 use crate::config::{self, Config};
-use crate::node::{Message, Node};
+use crate::{link::Message, node::Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
@@ -234,7 +234,7 @@ impl Replication {
                 node.replication.ask_replicas(&node);
             }
         }));
-        let configured = node.config.current().replication.primary.clone();
+        let configured = node.core.config.current().replication.primary.clone();
         if let Some((host, port)) = configured {
             let primary = Primary { host, port };
             let by = Authority::default();
@@ -302,8 +302,8 @@ impl Replication {
                 let was = self.role();
                 self.follow_locked(&mut standing, node, primary, by)?;
                 self.wake_thread(standing, node);
-                node.config.set_primary(Some((host.clone(), *port)));
-                node.log.notice(format_args!(
+                node.core.config.set_primary(Some((host.clone(), *port)));
+                node.core.log.notice(format_args!(
                     "REPLICAOF {host}:{port} enabled (user request from '{}')",
                     shown(session)
                 ));
@@ -329,19 +329,19 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        let refusals = &node.settings.refusals;
+        let refusals = &node.core.settings.refusals;
         refusals.set_read_only(true);
-        node.store.set_follower(true);
+        node.core.store.set_follower(true);
         self.let_writes_go(node);
         if let Some(before) = standing.following.take() {
             before.stop();
         }
         let weak = self.node.get().cloned().unwrap_or_default();
-        let now_unix_ms = node.clock.now_unix_ms();
+        let now_unix_ms = node.core.clock.now_unix_ms();
         let following = Arc::new(Following::new(weak, primary, by, now_unix_ms));
         standing.following = Some(Arc::clone(&following));
         standing.order = Some(Order::Follow(following));
-        Self::judge_link(node, standing, &node.config.current());
+        Self::judge_link(node, standing, &node.core.config.current());
         Ok(())
     }
 
@@ -357,10 +357,11 @@ impl Replication {
         if before == Role::Primary {
             return Ok(Followed::Changed);
         }
-        node.env
-            .hold_removals_after(|| node.settings.gate.set_changes_role(true));
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
         self.role.set(role);
-        let refusals = &node.settings.refusals;
+        let refusals = &node.core.settings.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
         if let Some(following) = &standing.following {
@@ -368,8 +369,8 @@ impl Replication {
         }
         standing.order = Some(Order::TakeOver);
         self.wake_thread(standing, node);
-        node.config.set_primary(None);
-        node.log.notice(format_args!(
+        node.core.config.set_primary(None);
+        node.core.log.notice(format_args!(
             "MASTER MODE enabled (user request from '{}')",
             shown(session)
         ));
@@ -450,7 +451,7 @@ impl Replication {
             }
             _ => CommandError::fixed("ERR FAILOVER already in progress."),
         })?;
-        let now_unix_ms = node.clock.now_unix_ms();
+        let now_unix_ms = node.core.clock.now_unix_ms();
         let failover = Failover::plan(
             &self.replicas,
             to.as_ref(),
@@ -458,14 +459,15 @@ impl Replication {
             *timeout_ms,
             now_unix_ms,
         )?;
-        node.env
-            .hold_removals_after(|| node.settings.gate.set_changes_role(true));
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
         self.role.set(role);
         let failover = Arc::new(failover);
         standing.failover = Some(Arc::clone(&failover));
         standing.order = Some(Order::FailOver(failover));
         self.wake_thread(standing, node);
-        node.log.notice(format_args!("FAILOVER requested."));
+        node.core.log.notice(format_args!("FAILOVER requested."));
         Ok(())
     }
 
@@ -477,11 +479,12 @@ impl Replication {
         };
         self.stream.keep_names(self.history());
         self.role.set(role);
-        node.settings.refusals.set_read_only(true);
-        node.store.set_follower(true);
-        Self::judge_link(node, &standing, &node.config.current());
+        node.core.settings.refusals.set_read_only(true);
+        node.core.store.set_follower(true);
+        Self::judge_link(node, &standing, &node.core.config.current());
         drop(standing);
-        node.config
+        node.core
+            .config
             .set_primary(Some((primary.host.clone(), primary.port)));
         node.unblock_all(UNBLOCKED);
         self.let_writes_go(node);
@@ -497,16 +500,17 @@ impl Replication {
         if let Some(on_term) = self.on_term.get() {
             on_term(node, &NewTerm { term, id });
         }
-        node.log.notice(format_args!(
+        node.core.log.notice(format_args!(
             "Setting secondary replication ID, valid up to offset: {next_offset}. New replication ID is {id}"
         ));
     }
 
     /// Writes wait no more for another role.
     fn let_writes_go(&self, node: &Node) {
-        let gate = &node.settings.gate;
+        let gate = &node.core.settings.gate;
         if gate.changes_role() {
-            node.env
+            node.core
+                .env
                 .hold_removals_after(|| gate.set_changes_role(false));
             node.broadcast(&Message::Resume);
         }
@@ -514,7 +518,7 @@ impl Replication {
 
     /// Looks whether what a follower shows may be old, and whether that is to be shown.
     pub(crate) fn judge_staleness(&self, node: &Node) {
-        Self::judge_link(node, &self.standing(), &node.config.current());
+        Self::judge_link(node, &self.standing(), &node.core.config.current());
     }
 
     /// Takes up what a CONFIG SET changes.
@@ -525,29 +529,32 @@ impl Replication {
 
     fn judge_link(node: &Node, standing: &Standing, config: &Config) {
         let is_down = |one: &Arc<Following>| one.link() != Link::Connected;
-        let is_follower = node.settings.refusals.is_read_only();
+        let is_follower = node.core.settings.refusals.is_read_only();
         let is_stale = is_follower && standing.following.as_ref().is_some_and(is_down);
         let shows_stale = config.replication.serves_stale;
-        node.settings.refusals.set_stale(is_stale && !shows_stale);
+        node.core
+            .settings
+            .refusals
+            .set_stale(is_stale && !shows_stale);
     }
 
     /// Looks whether there are enough replicas for writes.
     pub(crate) fn judge_replicas(&self, node: &Node) {
-        self.judge_replicas_by(node, &node.config.current().replication);
+        self.judge_replicas_by(node, &node.core.config.current().replication);
     }
 
     fn judge_replicas_by(&self, node: &Node, config: &config::Replication) {
         let (least, lag_s) = (config.replicas_min, config.replicas_lag_s_max);
         let wants_some = least > 0 && lag_s > 0 && !self.follows();
         let good = wants_some.then(|| {
-            let now_unix_ms = node.clock.now_unix_ms();
+            let now_unix_ms = node.core.clock.now_unix_ms();
             self.replicas
                 .good_count(now_unix_ms, u64::from(lag_s) * 1000)
         });
         let least = usize::try_from(least).unwrap_or(usize::MAX);
         let is_few = good.is_some_and(|good| good < least);
-        if node.settings.refusals.has_few_replicas() != is_few {
-            node.settings.refusals.set_few_replicas(is_few);
+        if node.core.settings.refusals.has_few_replicas() != is_few {
+            node.core.settings.refusals.set_few_replicas(is_few);
         }
     }
 
@@ -602,7 +609,7 @@ impl Replication {
     /// What is done now and again, `hz` times a second.
     pub(crate) fn upkeep(&self, node: &Node) {
         let has_replicas = !self.replicas.is_empty();
-        if has_replicas || node.settings.refusals.has_few_replicas() {
+        if has_replicas || node.core.settings.refusals.has_few_replicas() {
             self.judge_replicas(node);
         }
         self.stream.upkeep(node, has_replicas);
@@ -662,7 +669,7 @@ pub(crate) struct Watermarks<'a>(pub(crate) &'a Node);
 
 impl Progress for Watermarks<'_> {
     fn durable(&self) -> u64 {
-        let log = self.0.log_in_use.get().filter(|log| log.is_kept());
+        let log = self.0.keeping.log_in_use.get().filter(|log| log.is_kept());
         log.map_or(0, |log| log.durable())
     }
 
@@ -673,7 +680,7 @@ impl Progress for Watermarks<'_> {
 
 /// The end of the log, if there is one.
 fn log_end(node: &Node) -> u64 {
-    node.log_in_use.get().map_or(0, |log| log.tail())
+    node.keeping.log_in_use.get().map_or(0, |log| log.tail())
 }
 
 /// Who asked for something, for the operator.

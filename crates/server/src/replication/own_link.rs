@@ -127,7 +127,7 @@ impl OwnLinks {
     }
 
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {
-        let config = node.config.current();
+        let config = node.core.config.current();
         let port = match config.replication.link_port {
             0 => config.port.checked_add(PORT_DISTANCE)?,
             port => port,
@@ -144,7 +144,7 @@ impl OwnLinks {
         });
         match opened {
             Ok(port) => {
-                node.log.notice(format_args!(
+                node.core.log.notice(format_args!(
                     "Replication links are served at port {port}, for {}",
                     match reach {
                         Reach::Loopback => "this machine",
@@ -155,7 +155,7 @@ impl OwnLinks {
             }
             Err(error) => {
                 let error = crate::config::system_reason(&error);
-                node.log.warning(format_args!(
+                node.core.log.warning(format_args!(
                     "Replication links cannot be served at port {port} (repl-port): {error}"
                 ));
                 None
@@ -173,7 +173,7 @@ impl OwnLinks {
         let mut id = [0; 20];
         fill_from_os(&mut id);
         let mut appender = log.appender();
-        appender.set_time(node.clock.now_unix_ms());
+        appender.set_time(node.core.clock.now_unix_ms());
         appender.control(&Control::Term(TermFrame {
             number: lineage.last_number() + 1,
             id,
@@ -188,7 +188,8 @@ impl OwnLinks {
         self.terms.catch_up(&log);
         let term = self.terms.lineage().last_number();
         self.links(node).begin_term(term);
-        node.log
+        node.core
+            .log
             .notice(format_args!("Term {term} of this log begins"));
     }
 
@@ -206,6 +207,7 @@ impl OwnLinks {
         }
         // Whatever is cut from now on is newer than what the primary's frames say.
         let _raised = node
+            .core
             .store
             .raise_generation(self.generation.load(Ordering::Relaxed));
         self.begin_term(node);
@@ -233,7 +235,8 @@ impl OwnLinks {
             self.terms.catch_up(&log);
             if let Err(error) = self.terms.write_beside(&place, &manifest) {
                 let error = crate::config::system_reason(&error);
-                node.log
+                node.core
+                    .log
                     .warning(format_args!("The terms of the log are not kept: {error}"));
             }
         }
@@ -260,12 +263,12 @@ fn own_log(node: &Node) -> Option<Arc<Log>> {
 }
 
 fn place_of(node: &Node) -> Place {
-    Place::within(&node.config.current().dir)
+    Place::within(&node.core.config.current().dir)
 }
 
 /// What replicas have to know.
 fn secret_of_primary(node: &Node) -> Vec<u8> {
-    let config = node.config.current();
+    let config = node.core.config.current();
     let replication = &config.replication;
     let own = replication.link_secret.clone();
     own.or_else(|| config.password.clone()).unwrap_or_default()
@@ -273,7 +276,7 @@ fn secret_of_primary(node: &Node) -> Vec<u8> {
 
 /// What the primary wants to be known.
 fn secret_of_replica(node: &Node) -> Vec<u8> {
-    let replication = &node.config.current().replication;
+    let replication = &node.core.config.current().replication;
     let own = replication.link_secret.clone();
     own.or_else(|| replication.password.clone())
         .unwrap_or_default()
@@ -358,8 +361,8 @@ impl PrimaryHome for AtPrimary {
             std::thread::sleep(LOOK);
         }
         let end = log.tail_complete();
-        let mut handle = node.store.handle();
-        let has_keys = (0..node.store.databases()).any(|database| handle.len(database) > 0);
+        let mut handle = node.core.store.handle();
+        let has_keys = (0..node.core.store.databases()).any(|database| handle.len(database) > 0);
         // A log that is more than its terms changed something once.
         let first = lineage.terms().first().map_or(0, |term| term.start);
         let is_more = end.saturating_sub(first) > 256 * lineage.terms().len() as u64;
@@ -381,7 +384,7 @@ impl PrimaryHome for AtPrimary {
             .full_syncs
             .fetch_add(1, Ordering::Relaxed);
         let (manifest, source) = Self::checkpoint(&node, &log)?;
-        node.log.notice(format_args!(
+        node.core.log.notice(format_args!(
             "A replica is given checkpoint {} and the log from {} on ({reason:?})",
             manifest.generation,
             manifest.log_sequence.unwrap_or(0)
@@ -433,7 +436,7 @@ impl PrimaryHome for AtPrimary {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node().map_or(0, |node| node.clock.now_unix_ms())
+        self.node().map_or(0, |node| node.core.clock.now_unix_ms())
     }
 
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>) {
@@ -468,7 +471,7 @@ impl Observer for Watcher {
     }
 
     fn acked(&self, ack: &link::Ack) {
-        let now_ms = Weak::upgrade(&self.node).map_or(0, |node| node.clock.now_unix_ms());
+        let now_ms = Weak::upgrade(&self.node).map_or(0, |node| node.core.clock.now_unix_ms());
         let ack = Ack {
             applied: ack.applied,
             durable: ack.durable,
@@ -485,23 +488,23 @@ impl Observer for Watcher {
 fn timeout_ms(node: &Weak<Node>) -> u64 {
     let seconds = node
         .upgrade()
-        .map_or(60, |node| node.config.current().replication.timeout_s);
+        .map_or(60, |node| node.core.config.current().replication.timeout_s);
     u64::from(seconds) * 1000
 }
 
 fn tell(node: &Weak<Node>, is_warning: bool, line: fmt::Arguments<'_>) {
     if let Some(node) = node.upgrade() {
         if is_warning {
-            node.log.warning(line);
+            node.core.log.warning(line);
         } else {
-            node.log.notice(line);
+            node.core.log.notice(line);
         }
     }
 }
 
 /// Whether this node could follow that primary by the own link: there is a log on disk to append to, and the way is open.
 pub(super) fn can_follow(node: &Node, following: &Following) -> bool {
-    let config = node.config.current();
+    let config = node.core.config.current();
     let is_secret = !secret_of_replica(node).is_empty();
     let primary = following.primary();
     let is_near = (primary.host.as_str(), primary.port)
@@ -533,10 +536,10 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     own_links.end_term();
     let handle = home.node.handle(&Arc::default());
     let applier = Applier::new(
-        home.node.env.table,
+        home.node.core.env.table,
         handle,
-        &home.node.waiters,
-        &home.node.settings,
+        &home.node.sessions.waiters,
+        &home.node.core.settings,
     );
     let ended = match AppliedLog::new(&home, applier) {
         Ok(mut data) => {
@@ -579,7 +582,7 @@ struct AtReplica<'f> {
 
 impl ReplicaHome for AtReplica<'_> {
     fn identity(&self) -> Identity {
-        let config = self.node.config.current();
+        let config = self.node.core.config.current();
         let announced = config.replication.announce_host.clone().unwrap_or_default();
         let port = match config.replication.announce_port {
             0 => config.port,
@@ -593,7 +596,7 @@ impl ReplicaHome for AtReplica<'_> {
     fn dial(&self) -> io::Result<TcpStream> {
         let host = self.following.primary().host.as_str();
         let is_secret = !secret_of_replica(&self.node).is_empty();
-        let in_plain = self.node.config.current().replication.links_in_plain;
+        let in_plain = self.node.core.config.current().replication.links_in_plain;
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for address in (host, self.port).to_socket_addrs()? {
             let is_open = is_secret && in_plain;
@@ -631,7 +634,7 @@ impl ReplicaHome for AtReplica<'_> {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node.clock.now_unix_ms()
+        self.node.core.clock.now_unix_ms()
     }
 
     fn note(&self, state: State, log: OwnLog, is_online: bool) {
@@ -673,7 +676,7 @@ impl ReplicaHome for AtReplica<'_> {
 
 impl LogHome for AtReplica<'_> {
     fn env(&self) -> &Arc<Environment> {
-        &self.node.env
+        &self.node.core.env
     }
 
     fn place(&self) -> Place {

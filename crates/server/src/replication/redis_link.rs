@@ -90,13 +90,19 @@ pub(super) fn follow(following: &Following) -> Ended {
     };
     following.set_link(Link::Connecting);
     let Primary { host, port } = following.primary();
-    node.log
+    node.core
+        .log
         .notice(format_args!("Connecting to primary {host}:{port}"));
-    let socket = match connect(host, *port, node.config.current().replication.timeout_s) {
+    let socket = match connect(
+        host,
+        *port,
+        node.core.config.current().replication.timeout_s,
+    ) {
         Ok(socket) => socket,
         Err(error) => {
             let reason = system_reason(&error);
-            node.log
+            node.core
+                .log
                 .warning(format_args!("Cannot connect to {host}:{port}: {reason}"));
             return Ended::Again;
         }
@@ -169,7 +175,7 @@ enum Step {
 
 impl<'f> Connection<'f> {
     fn new(following: &'f Following, node: Arc<Node>, socket: TcpStream) -> Self {
-        let config = node.config.current();
+        let config = node.core.config.current();
         let replication = &config.replication;
         let from = stream_here(&node);
         let introduction = Introduction {
@@ -198,12 +204,12 @@ impl<'f> Connection<'f> {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node.clock.monotonic_ns() / 1_000_000
+        self.node.core.clock.monotonic_ns() / 1_000_000
     }
 
     /// Tells the operator why the connection ended.
     fn tell(&self, lost: &Lost) {
-        let log = &self.node.log;
+        let log = &self.node.core.log;
         match lost {
             Lost::Io(error) => log.notice(format_args!(
                 "The connection to the primary is lost: {}",
@@ -336,7 +342,7 @@ impl<'f> Connection<'f> {
         applier.begin_stream(source_of(id, offset, from.database))?;
         self.machine.set_applied(offset, None);
         self.following.note_offset(offset, offset);
-        self.node.log.notice(format_args!(
+        self.node.core.log.notice(format_args!(
             "The primary continues its stream {id} from offset {offset}"
         ));
         Ok(())
@@ -351,7 +357,7 @@ impl<'f> Connection<'f> {
     ) -> Result<(), Lost> {
         let held = self.held(applier);
         judge_full_sync(&held, id, offset).map_err(Lost::Refused)?;
-        self.node.log.notice(format_args!(
+        self.node.core.log.notice(format_args!(
             "The primary gives all of its data: stream {id}, offset {offset}"
         ));
         self.following.set_link(Link::Sync);
@@ -373,9 +379,9 @@ impl<'f> Connection<'f> {
     /// What is at stake.
     fn held(&self, applier: &mut Applier<'_>) -> Held {
         let stream = stream_here(&self.node).map(|here| (id_of(&here), here.offset));
-        let accepts_older = self.node.config.current().replication.accepts_older;
+        let accepts_older = self.node.core.config.current().replication.accepts_older;
         // A part of somebody's data is nothing to be kept.
-        let has_data = !self.node.env.followed.is_broken() && applier.has_data();
+        let has_data = !self.node.core.env.followed.is_broken() && applier.has_data();
         Held {
             stream,
             has_data,
@@ -435,7 +441,7 @@ impl<'f> Connection<'f> {
 
 /// The stream that the data here is of, and how much of it.
 fn stream_here(node: &Node) -> Option<Source> {
-    let followed = &node.env.followed;
+    let followed = &node.core.env.followed;
     match followed.get() {
         None if followed.is_broken() => None,
         // Its own: it was a primary.
@@ -463,7 +469,7 @@ fn id_of(source: &Source) -> ReplicationId {
 
 /// The node takes writes from here on: says in the log that its data is of nobody's stream any more.
 pub(super) fn end_following(node: &Node) {
-    let followed = &node.env.followed;
+    let followed = &node.core.env.followed;
     if followed.get().is_none() && !followed.is_broken() {
         return;
     }
@@ -473,18 +479,19 @@ pub(super) fn end_following(node: &Node) {
 
 /// States a place in the stream to the log, if there is one.
 fn state(node: &Node, source: &Source) {
-    let Some(log) = node.log_in_use.get() else {
+    let Some(log) = node.keeping.log_in_use.get() else {
         return;
     };
     let appended = Appended::default();
-    let mut store = node.store.handle();
+    let mut store = node.core.store.handle();
     store.set_sink(Some(Arc::clone(&log).sink(&appended)));
     store.begin_group();
     store.state_source(source);
     store.end_group();
     store.set_sink(None);
     if let Err(reason) = log.write_out(appended.end()) {
-        node.log
+        node.core
+            .log
             .warning(format_args!("The log cannot be written: {reason}"));
     }
 }

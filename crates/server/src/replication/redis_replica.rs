@@ -82,18 +82,18 @@ pub(super) fn serve(
     let (own, name) = (Arc::clone(node), format!("replica-{}", client.id));
     let spawned = std::thread::Builder::new().name(name).spawn(move || {
         client.set_flag(ClientRecord::REPLICA, true);
-        own.clients.add_foreign(Arc::clone(&client));
+        own.sessions.clients.add_foreign(Arc::clone(&client));
         let id = client.id;
         let (host, port) = announced(&client, &request);
         let ended = Link::open(&own, client, request, connection)
             .and_then(|mut link| link.run())
             .err()
             .unwrap_or(Ended::Done);
-        own.clients.leave_foreign(id);
+        own.sessions.clients.leave_foreign(id);
         tell(&own, (&host, port), &ended);
     });
     if let Err(error) = spawned {
-        node.log.warning(format_args!(
+        node.core.log.warning(format_args!(
             "There is no thread to serve a replica: {}",
             system_reason(&error)
         ));
@@ -109,7 +109,7 @@ fn announced(client: &ClientRecord, request: &SyncRequest) -> (String, u16) {
 
 /// Tells the operator how a link ended.
 fn tell(node: &Node, (host, port): (&str, u16), ended: &Ended) {
-    let log = &node.log;
+    let log = &node.core.log;
     match ended {
         Ended::Done => log.notice(format_args!("Connection with replica {host}:{port} ended.")),
         Ended::Lost(error) => log.notice(format_args!(
@@ -214,7 +214,7 @@ impl Link {
                 let counts = &replication.counts;
                 counts.partial_syncs.fetch_add(1, Ordering::Relaxed);
                 let id = replication.stream.names(&node).id;
-                node.log.notice(format_args!(
+                node.core.log.notice(format_args!(
                     "Partial resynchronization request from {} accepted, from offset {}",
                     self.client.address,
                     offset + 1
@@ -281,7 +281,7 @@ impl Link {
     /// Sends a checkpoint; from where the stream goes on after it.
     fn give_everything(&mut self, log: &Arc<Log>, cause: FullCause) -> Result<Transcoder, Ended> {
         let node = Arc::clone(&self.node);
-        node.log.notice(format_args!(
+        node.core.log.notice(format_args!(
             "Full resync for replica {} ({cause})",
             self.client.address
         ));
@@ -336,14 +336,14 @@ impl Link {
         let node = Arc::clone(&self.node);
         let options = StreamOptions {
             version: self.form.peer.rdb_version(),
-            compresses: node.config.current().compresses_dumps,
+            compresses: node.core.config.current().compresses_dumps,
             sums_up: true,
             origin: origin(&node, source),
             has_data: !self.request.hello.only_functions,
             has_functions: self.form.peer.has_functions(),
             allows_loss: false,
         };
-        let limits = node.settings.value_limits();
+        let limits = node.core.settings.value_limits();
         let write = |sink: &mut dyn Write| {
             let written = stream_checkpoint(
                 &*source.disk,
@@ -415,8 +415,8 @@ impl Link {
             }
             self.receive()?;
             self.check_silence()?;
-            let config = node.config.current();
-            let now_unix_ms = node.clock.now_unix_ms();
+            let config = node.core.config.current();
+            let now_unix_ms = node.core.clock.now_unix_ms();
             let period_ms = u64::from(config.replication.ping_period_s) * 1000;
             node.replication.stream.ping(now_unix_ms, period_ms);
             if self.has_acked && self.sent == self.output.len() {
@@ -513,7 +513,7 @@ impl Link {
         while self.marks.get(1).is_some_and(|(end, _)| *end <= kept) {
             self.marks.pop_front();
         }
-        let now_unix_ms = self.node.clock.now_unix_ms();
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
         self.attached.ack(self.acked, now_unix_ms);
     }
 
@@ -573,7 +573,7 @@ impl Link {
 
     /// Ends a link of which nothing was heard for too long. One that came with SYNC says nothing.
     fn check_silence(&self) -> Result<(), Ended> {
-        let timeout_s = self.node.config.current().replication.timeout_s;
+        let timeout_s = self.node.core.config.current().replication.timeout_s;
         let silent_ms = self.now_ms().saturating_sub(self.heard_ms);
         if !self.request.is_old && silent_ms > u64::from(timeout_s) * 1000 {
             return Err(Ended::Silent);
@@ -602,7 +602,7 @@ impl Link {
     /// Sends all there is. Time without progress is limited.
     fn drain(&mut self) -> Result<(), Ended> {
         let mut moved_ms = self.now_ms();
-        let timeout_s = self.node.config.current().replication.timeout_s;
+        let timeout_s = self.node.core.config.current().replication.timeout_s;
         loop {
             let before = self.sent;
             self.push()?;
@@ -623,7 +623,7 @@ impl Link {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node.clock.monotonic_ns() / 1_000_000
+        self.node.core.clock.monotonic_ns() / 1_000_000
     }
 }
 
@@ -693,7 +693,7 @@ impl Replication {
     pub(super) fn ask_replicas(&self, node: &Node) {
         let mut all = self.replicas.all().into_iter();
         if all.any(|one| one.kind == Kind::Redis && one.state().is_online()) {
-            self.stream.ask(node.clock.now_unix_ms());
+            self.stream.ask(node.core.clock.now_unix_ms());
         }
     }
 }

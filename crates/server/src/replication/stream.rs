@@ -259,7 +259,7 @@ impl Stream {
     pub(super) fn begin_at(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
         let _alone = lock(&self.beginning);
         // A log in memory waits for replicas from now on.
-        let now_unix_ms = node.clock.now_unix_ms();
+        let now_unix_ms = node.core.clock.now_unix_ms();
         self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         let log = self.log(node)?;
         let history = node.replication.history();
@@ -283,7 +283,7 @@ impl Stream {
             index: OffsetIndex::new(place),
             appender: None,
             log: Arc::clone(log),
-            pinged_unix_ms: node.clock.now_unix_ms(),
+            pinged_unix_ms: node.core.clock.now_unix_ms(),
         });
     }
 
@@ -325,18 +325,22 @@ impl Stream {
         if let Some(log) = &*lock(&self.memory) {
             return Ok(Arc::clone(log));
         }
-        if node.config.current().durability.level.has_log() {
+        if node.core.config.current().durability.level.has_log() {
             return Err("the log is not there yet".to_owned());
         }
-        let bytes = node.config.current().replication.backlog_bytes;
+        let bytes = node.core.config.current().replication.backlog_bytes;
         let start = self
             .counting()
             .as_ref()
             .map_or(0, |it| it.log.tail_complete());
-        let clock = Arc::clone(&node.clock);
+        let clock = Arc::clone(&node.core.clock);
         let log = Log::in_memory(clock, start, bytes.max(BACKLOG_BYTES_MIN));
         node.use_log(Some(Arc::new(MemoryTail::new(&log))));
-        if !node.log_in_use.wait_until_taken_up(&|| node.is_stopping()) {
+        if !node
+            .keeping
+            .log_in_use
+            .wait_until_taken_up(&|| node.is_stopping())
+        {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
@@ -403,12 +407,13 @@ impl Stream {
         if !self.has_memory.load(Ordering::Relaxed) {
             return;
         }
-        let now_unix_ms = node.clock.now_unix_ms();
+        let now_unix_ms = node.core.clock.now_unix_ms();
         if has_replicas {
             self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
             return;
         }
         let ttl_ms = node
+            .core
             .config
             .current()
             .replication

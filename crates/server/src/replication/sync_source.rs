@@ -136,12 +136,12 @@ impl Surroundings for Around {
 
     fn libraries(&self) -> Vec<Vec<u8>> {
         let node = self.node.upgrade();
-        node.map_or_else(Vec::new, |node| node.settings.scripts.sources())
+        node.map_or_else(Vec::new, |node| node.core.settings.scripts.sources())
     }
 
     fn tell(&self, level: Level, message: std::fmt::Arguments<'_>) {
         if let Some(node) = self.node.upgrade() {
-            node.env.log.line(level, message);
+            node.core.env.log.line(level, message);
         }
     }
 }
@@ -150,7 +150,7 @@ impl Surroundings for Around {
 fn make(node: &Arc<Node>, log: &Arc<Log>) -> Result<Arc<Source>, String> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let config = node.config.current();
+    let config = node.core.config.current();
     let directory = config
         .dir
         .join(format!("sync-{}-{number}", std::process::id()));
@@ -175,18 +175,23 @@ fn make_in(
     });
     let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
     let checkpointer = Checkpointer::new(Setup {
-        store: Arc::clone(&node.store),
+        store: Arc::clone(&node.core.store),
         disk: Arc::clone(disk),
         directory: directory.to_owned(),
-        clock: Arc::clone(&node.clock),
+        clock: Arc::clone(&node.core.clock),
         lineage: Lineage::default(),
-        background: Arc::clone(&node.background),
+        background: Arc::clone(&node.work.background),
         writers: writers_for(available_cores()),
         surroundings,
     });
-    let limit = node.config.current().durability.checkpoint_buffer_bytes_max;
+    let limit = node
+        .core
+        .config
+        .current()
+        .durability
+        .checkpoint_buffer_bytes_max;
     checkpointer.set_buffer_limit(limit);
-    let mut handle = node.store.handle();
+    let mut handle = node.core.store.handle();
     let outcome = checkpointer.make_now(&mut handle, Why::Imported);
     let outcome = outcome.map_err(|_| "the server stops".to_owned())?;
     let manifest = outcome.result.map_err(|failure| failure.to_string())?;

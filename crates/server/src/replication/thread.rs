@@ -37,7 +37,7 @@ impl Replication {
             let thread = std::thread::Builder::new().name("follow".into());
             match thread.spawn(move || own.replication.carry_out(&own)) {
                 Ok(_detached) => standing.has_thread = true,
-                Err(error) => node.log.warning(format_args!(
+                Err(error) => node.core.log.warning(format_args!(
                     "There is no thread to follow another server: {}",
                     system_reason(&error)
                 )),
@@ -116,7 +116,7 @@ impl Replication {
         }
         let followed = self.following();
         let followed = followed.and_then(|following| following.stream_offset());
-        let followed = followed.filter(|_| !node.env.followed.is_broken());
+        let followed = followed.filter(|_| !node.core.env.followed.is_broken());
         self.begin_term(node, followed);
         if let Some(offset) = followed {
             // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
@@ -124,7 +124,7 @@ impl Replication {
             self.replicas
                 .stop(|one| one.state() != ReplicaState::Handshake);
             if let Err(reason) = self.stream.begin_at(node, offset) {
-                node.log.warning(format_args!(
+                node.core.log.warning(format_args!(
                     "Replicas of the former primary will need a full sync: {reason}"
                 ));
                 self.set_history(History::new(&mut Prng::from_os()));
@@ -138,7 +138,7 @@ impl Replication {
             return;
         };
         standing.following = None;
-        node.store.set_follower(false);
+        node.core.store.set_follower(false);
         self.role.set(role);
         drop(standing);
         self.judge_replicas(node);
@@ -150,10 +150,11 @@ impl Replication {
         wait_for_writers(node);
         // Nobody writes any more.
         let end = log_end(node);
-        let verdict = failover.wait_for_replica(&self.replicas, end, || node.clock.now_unix_ms());
+        let verdict =
+            failover.wait_for_replica(&self.replicas, end, || node.core.clock.now_unix_ms());
         let outcome = match verdict {
             Verdict::Replica(primary) => {
-                node.log.notice(format_args!(
+                node.core.log.notice(format_args!(
                     "Failover target {}:{} is synced, failing over.",
                     primary.host, primary.port
                 ));
@@ -161,7 +162,7 @@ impl Replication {
                     fails_over: true,
                     ..Authority::default()
                 };
-                let now_unix_ms = node.clock.now_unix_ms();
+                let now_unix_ms = node.core.clock.now_unix_ms();
                 let weak = Arc::downgrade(node);
                 let following = Arc::new(Following::new(weak, primary, by, now_unix_ms));
                 self.standing().following = Some(Arc::clone(&following));
@@ -212,7 +213,9 @@ impl Replication {
     }
 
     fn keep_office(&self, node: &Node, reason: &str) {
-        node.log.notice(format_args!("Aborting failover: {reason}"));
+        node.core
+            .log
+            .notice(format_args!("Aborting failover: {reason}"));
         let standing = self.standing();
         if let Ok(role) = role::next(self.role(), Event::KeptOffice) {
             self.role.set(role);
@@ -225,5 +228,5 @@ impl Replication {
 /// Waits until no worker is in the middle of requests that it began to look at before: whatever it writes from now
 /// on it has been refused, or waits at the gate.
 fn wait_for_writers(node: &Node) {
-    node.store.handle().exclusive(|_| ());
+    node.core.store.handle().exclusive(|_| ());
 }

@@ -29,8 +29,9 @@ use protocol::{Reply, Resp};
 use reactor::{ConnectionId, Io};
 
 use super::{Arena, Sessions, bump};
+use crate::link::Message;
 use crate::mail::{Address, Letter};
-use crate::node::{Message, Node};
+use crate::node::Node;
 
 /// Connections that are sent something in one turn: about a third of a millisecond.
 const SENDS_MAX: usize = 64;
@@ -101,7 +102,7 @@ impl Deliveries {
         !self.inbox.is_empty() || self.node.workers()[self.worker].mail.waits()
     }
 
-    /// Subscribes a connection to a topic; see [`engine::ServerPort::subscribe`].
+    /// Subscribes a connection to a topic; see [`engine::PubSubPort::subscribe`].
     pub(crate) fn subscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),
@@ -112,7 +113,8 @@ impl Deliveries {
         let node = Arc::clone(&self.node);
         let worker = self.worker;
         let topic = node
-            .exchange
+            .sessions
+            .pubsub
             .enter(kind, name, worker, || self.collect_mail());
         self.catch_up(session, reply);
         self.members
@@ -122,7 +124,7 @@ impl Deliveries {
         topic
     }
 
-    /// Ends a subscription; see [`engine::ServerPort::unsubscribe`].
+    /// Ends a subscription; see [`engine::PubSubPort::unsubscribe`].
     pub(crate) fn unsubscribe(
         &mut self,
         (session, connection): (&mut Session, ConnectionId),
@@ -131,7 +133,9 @@ impl Deliveries {
     ) {
         let node = Arc::clone(&self.node);
         let worker = self.worker;
-        node.exchange.leave(topic, worker, || self.collect_mail());
+        node.sessions
+            .pubsub
+            .leave(topic, worker, || self.collect_mail());
         self.catch_up(session, reply);
         self.remove_member(topic, connection);
     }
@@ -140,7 +144,7 @@ impl Deliveries {
     pub(super) fn forget(&mut self, session: &Session, connection: ConnectionId) {
         let subscriptions = session.subscriptions.as_ref();
         for topic in subscriptions.into_iter().flat_map(|own| own.all()) {
-            self.node.exchange.leave(&topic, self.worker, || ());
+            self.node.sessions.pubsub.leave(&topic, self.worker, || ());
             self.remove_member(&topic, connection);
         }
     }

@@ -166,12 +166,12 @@ fn commands_go_by_the_names_they_are_given() {
 
 /// What this version does otherwise than the oracle, of the same command: Redis 7.2 gives two more
 /// arguments to ZRANK, takes COMMAND GETKEYS without arguments, and has WAIT block; Redis 7.0 does not
-/// look at the key of a PFMERGE without sources.
+/// look at the key of a PFMERGE without sources. REPLICAOF takes FORCE here.
 fn is_known(request: &[String]) -> bool {
     let words: Vec<&str> = request.iter().map(String::as_str).collect();
     matches!(
         words.as_slice(),
-        ["zrank" | "zrevrank" | "wait", ..]
+        ["zrank" | "zrevrank" | "wait" | "replicaof" | "slaveof", ..]
             | ["command", "getkeys" | "getkeysandflags", ..]
             | ["pfmerge", _]
     )

@@ -113,6 +113,10 @@ const VALUES: &[&str] = &[
 /// Differences that are meant: directive, and why.
 const DEFAULTS_THAT_DIFFER: &[(&str, &str)] = &[
     ("io-threads", "follows the machine"),
+    (
+        "repl-backlog-size",
+        "replicas that come back find what they missed; Valkey has raised it, too",
+    ),
     ("dir", "is made absolute when the server enters it"),
     ("unixsocket", "set by this test"),
     ("port", "set by this test"),

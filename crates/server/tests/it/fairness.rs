@@ -9,7 +9,8 @@ use base::clock::SystemClock;
 use protocol::ReplyBuffer;
 use reactor::{Balancer, EventLoop, InProcessPeer, Options, in_process_pair};
 use server::config::{Origin, Settings, SharedConfig};
-use server::node::{Node, WorkerLink};
+use server::link::WorkerLink;
+use server::node::Node;
 use server::worker::{Arena, Worker};
 use store::Store;
 

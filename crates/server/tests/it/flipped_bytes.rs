@@ -99,7 +99,7 @@ impl Kept {
             });
         let is_told = match found {
             Ok((node, _)) => {
-                let state = dump(&mut node.store.handle(), self.clock.now_unix_ms());
+                let state = dump(&mut node.core.store.handle(), self.clock.now_unix_ms());
                 assert!(
                     state == self.state,
                     "wrong, and not told: {} at {offset}",

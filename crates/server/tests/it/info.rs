@@ -554,6 +554,20 @@ const MOVED_ELSEWHERE: &[(&str, &str)] = &[
     ("checkpoint_failures", "full_disk::"),
     ("uptime_in_days", "takes a day"),
     ("clients_in_timeout_table", "blocking::"),
+    ("mem_replication_backlog", "replication::"),
+    ("mem_total_replication_buffers", "replication::"),
+    ("total_net_repl_input_bytes", "replication::"),
+    ("total_net_repl_output_bytes", "replication::"),
+    ("instantaneous_input_repl_kbps", "replication::"),
+    ("instantaneous_output_repl_kbps", "replication::"),
+    ("sync_full", "replication::"),
+    ("sync_partial_ok", "replication::"),
+    ("sync_partial_err", "replication::"),
+    ("connected_slaves", "replication::"),
+    ("master_replid2", "replication::"),
+    ("repl_backlog_active", "replication::"),
+    ("repl_backlog_first_byte_offset", "replication::"),
+    ("repl_backlog_histlen", "replication::"),
 ];
 
 /// Fields with numbers, their values, over all that was asked for.

@@ -20,7 +20,7 @@ fn clients_are_told_to_wait_and_how_long() {
         let refused = line(&mut peer);
         assert_eq!(refused, "-LOADING Redis is loading the dataset in memory");
     }
-    rig.node().env.loading.add_bytes(1_000);
+    rig.node().core.env.loading.add_bytes(1_000);
     rig.clock().advance_ms(2_000);
     send(&mut peer, b"INFO persistence\r\n");
     let info = reply(&mut peer);
@@ -36,7 +36,7 @@ fn clients_are_told_to_wait_and_how_long() {
     }
     send(&mut peer, b"CONFIG SET appendonly yes\r\n");
     assert!(line(&mut peer).ends_with("Data is being loaded."));
-    rig.node().env.loading.add_keys(5, 2);
+    rig.node().core.env.loading.add_keys(5, 2);
     rig.node().end_loading();
     send(&mut peer, b"PING\r\nINFO persistence\r\n");
     assert_eq!(line(&mut peer), "+PONG");

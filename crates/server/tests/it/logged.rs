@@ -64,7 +64,7 @@ impl Logged {
         }));
         let tail = LogTail::new(Arc::clone(&log), Arc::new(AtomicBool::new(true)));
         rig.node().use_log(Some(Arc::new(tail)));
-        eventually("taken up", || rig.node().log_in_use.is_taken_up());
+        eventually("taken up", || rig.node().keeping.log_in_use.is_taken_up());
         Self {
             rig,
             disk,

@@ -70,7 +70,7 @@ fn play(seed: u64, round: u64) -> (Vec<Stated>, Vec<Dumped>) {
     );
     let (mut handle, recorder) = (store.handle(), Recorder::default());
     handle.set_sink(Some(Box::new(recorder.clone())));
-    let settings = Arc::clone(&node.settings);
+    let settings = Arc::clone(&node.core.settings);
     let mut engine = Engine::new(
         testkit::table(),
         handle,

@@ -148,13 +148,18 @@ impl Truth {
         let mark = self.marks.iter().find(|mark| mark.end >= end);
         let mark = mark.unwrap_or_else(|| panic!("come back: nothing reached {end}"));
         if mark.end == end {
-            let found = dump(&mut node.store.handle(), mark.unix_ms);
+            let found = dump(&mut node.core.store.handle(), mark.unix_ms);
             expect_equal(&found, &mark.state, end);
             return Ok(());
         }
         // The frame is in the middle of what one request stated.
         let node = again()?;
-        let mut rest = Replayer::new(testkit::table(), &node.store, &node.settings, Origin::Own);
+        let mut rest = Replayer::new(
+            testkit::table(),
+            &node.core.store,
+            &node.core.settings,
+            Origin::Own,
+        );
         for stated in self.stated().iter() {
             if stated.end > end && stated.end <= mark.end {
                 for (database, request) in &stated.effects {
@@ -163,7 +168,7 @@ impl Truth {
             }
         }
         rest.finish().unwrap();
-        let found = dump(&mut node.store.handle(), mark.unix_ms);
+        let found = dump(&mut node.core.store.handle(), mark.unix_ms);
         expect_equal(&found, &mark.state, end);
         Ok(())
     }
@@ -347,7 +352,13 @@ pub(crate) fn recovered(
     manifest: &Manifest,
 ) -> Outcome<(Arc<Node>, Recovered)> {
     let node = empty_node(clock);
-    let recovered = recover(&node.env, &place(disk), manifest.clone(), Target::End, 1)?;
+    let recovered = recover(
+        &node.core.env,
+        &place(disk),
+        manifest.clone(),
+        Target::End,
+        1,
+    )?;
     node.end_loading();
     Ok((node, recovered))
 }
@@ -373,16 +384,19 @@ impl<'t> Life<'t> {
                 let end = found.next_sequence();
                 let again = || Ok(recovered(disk, clock, manifest)?.0);
                 truth.compare(&node, end, again)?;
-                node.store.raise_generation(found.generation()).unwrap();
+                node.core
+                    .store
+                    .raise_generation(found.generation())
+                    .unwrap();
                 (node, end)
             }
         };
-        truth.ends_at(start, now_unix_ms, &mut node.store.handle());
+        truth.ends_at(start, now_unix_ms, &mut node.core.store.handle());
         let options = options(random);
         let (device, own_clock) = (Arc::new(disk.clone()), Arc::clone(clock));
         let log = Log::open(device, own_clock, Path::new(LOG_DIRECTORY), start, options)?;
         let appended = Appended::default();
-        let mut handle = node.store.handle();
+        let mut handle = node.core.store.handle();
         handle.set_sink(Some(Box::new(Tee {
             log: LogSink::new(log.appender(), appended.clone()),
             appended,
@@ -398,12 +412,12 @@ impl<'t> Life<'t> {
             engine: Engine::new(
                 testkit::table(),
                 handle,
-                Arc::clone(&node.settings),
+                Arc::clone(&node.core.settings),
                 shared,
                 Prng::seeded(seed),
             ),
             session: session(now_unix_ms),
-            walker: node.store.handle(),
+            walker: node.core.store.handle(),
             walk: None,
             node,
             next_step_ms: log.sync_step(),
@@ -523,12 +537,12 @@ impl<'t> Life<'t> {
     /// The server's own checkpointer, from the cut to the removal of what it replaces.
     pub(crate) fn checkpoint(&mut self) -> Outcome<()> {
         let checkpointer = Checkpointer::new(Setup {
-            store: Arc::clone(&self.node.store),
+            store: Arc::clone(&self.node.core.store),
             disk: Arc::new(self.disk.clone()),
             directory: DIRECTORY.into(),
             clock: Arc::<ManualClock>::clone(&self.clock),
             lineage: LINEAGE,
-            background: Arc::clone(&self.node.background),
+            background: Arc::clone(&self.node.work.background),
             writers: 1,
             surroundings: Arc::new(Around(Arc::clone(&self.log))),
         });

@@ -4,12 +4,12 @@
 //! taking that away here, and giving `save` its default.
 
 use super::super::directive::Directive;
+use super::super::durability::DurabilityLevel;
 use super::super::value::{Kind, Value};
 use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
-use crate::config::DurabilityLevel;
 
 /// Spellings of [`DurabilityLevel`].
-pub(in crate::config) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
+pub(crate) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
     ("none", DurabilityLevel::None),
     ("checkpoint", DurabilityLevel::Checkpoint),
     ("os", DurabilityLevel::Os),
@@ -17,19 +17,18 @@ pub(in crate::config) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
     ("always", DurabilityLevel::Always),
 ];
 /// Spellings of the levels with a log, as `appendfsync` has them.
-pub(in crate::config) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
+pub(crate) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
     ("everysec", DurabilityLevel::EverySecond),
     ("always", DurabilityLevel::Always),
     ("no", DurabilityLevel::Os),
 ];
 /// What a save leaves; whether an RDB file is among it.
-pub(in crate::config) const CHECKPOINT_FORMATS: [(&str, bool); 2] =
-    [("iolite", false), ("rdb", true)];
+pub(crate) const CHECKPOINT_FORMATS: [(&str, bool); 2] = [("iolite", false), ("rdb", true)];
 /// The points that `durability checkpoint` sets where there are none: Redis' own.
-pub(in crate::config) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
+pub(crate) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
 
 /// Words that say how a signal stops the server.
-pub(in crate::config) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
+pub(crate) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
 const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
 const CHECKPOINT_FORMAT: Kind = Kind::Choice(&super::works::spellings(CHECKPOINT_FORMATS));

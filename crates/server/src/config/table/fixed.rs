@@ -20,7 +20,7 @@ const NO_DEPRECATED_API: &str = "lets no script change what others see";
 const NO_RDMA: &str = "does not speak RDMA";
 
 /// Words of Redis' files that are no directives with a value, and why they are refused.
-pub(in crate::config) const REFUSED_WORDS: &[(&str, &str)] = &[
+pub(crate) const REFUSED_WORDS: &[(&str, &str)] = &[
     ("loadmodule", "loads no modules"),
     ("sentinel", "has no sentinel mode"),
 ];

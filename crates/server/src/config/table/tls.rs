@@ -1,19 +1,19 @@
 //! Directives of encrypted connections.
 
 use super::super::directive::Directive;
+use super::super::tls::{ClientCertificate, UserField};
 use super::super::value::Kind;
 use super::works::spellings;
 use super::{COUNT, PORT_MAX, SWITCH, TEXT, integer};
-use crate::config::{ClientCertificate, UserField};
 
 /// Spellings of [`ClientCertificate`].
-pub(in crate::config) const CLIENT_CERTIFICATES: [(&str, ClientCertificate); 3] = [
+pub(crate) const CLIENT_CERTIFICATES: [(&str, ClientCertificate); 3] = [
     ("no", ClientCertificate::No),
     ("yes", ClientCertificate::Required),
     ("optional", ClientCertificate::Optional),
 ];
 /// Spellings of [`UserField`].
-pub(in crate::config) const USER_FIELDS: [(&str, UserField); 3] = [
+pub(crate) const USER_FIELDS: [(&str, UserField); 3] = [
     ("off", UserField::Off),
     ("CN", UserField::CommonName),
     ("URI", UserField::Uri),

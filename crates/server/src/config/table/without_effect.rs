@@ -38,7 +38,7 @@ const NOT_COPIED: &str = "long replies are always sent from where the values lie
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
 /// Words of older files that mean nothing any more; each takes one argument.
-pub(in crate::config) const FORGOTTEN_WORDS: &[&str] = &[
+pub(crate) const FORGOTTEN_WORDS: &[&str] = &[
     "list-max-ziplist-entries",
     "list-max-ziplist-value",
     "lua-replicate-commands",

@@ -6,14 +6,15 @@ use std::path::Path;
 use reactor::workers::available_cores;
 
 use super::super::directive::Directive;
+use super::super::fields::{EvictionPolicy, OomScore, Permission, Supervised};
 use super::super::value::{Kind, Value};
 use super::{
     BYTES, COUNT, INT_MAX, INT_MIN, LONG_BYTES, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT,
     UINT_MAX, integer, words,
 };
-use crate::config::{EvictionPolicy, OomScore, Permission, Supervised, system_reason};
 use crate::identity::REDIS_VERSION;
 use crate::log::Level;
+use base::os_error::system_reason;
 
 /// Addresses of `bind`.
 const ADDRESSES_MAX: usize = 16;
@@ -30,23 +31,23 @@ const OOM_SCORE_MAX: i32 = 2000;
 const INPUT_LIMIT_MIN: i128 = 1 << 20;
 
 /// Spellings of [`Permission`].
-pub(in crate::config) const PERMISSIONS: [(&str, Permission); 3] = [
+pub(crate) const PERMISSIONS: [(&str, Permission); 3] = [
     ("no", Permission::No),
     ("yes", Permission::Yes),
     ("local", Permission::Local),
 ];
 /// Whether new users may use all channels.
-pub(in crate::config) const CHANNEL_DEFAULTS: [(&str, bool); 2] =
+pub(crate) const CHANNEL_DEFAULTS: [(&str, bool); 2] =
     [("allchannels", true), ("resetchannels", false)];
 /// Spellings of [`Supervised`].
-pub(in crate::config) const SUPERVISORS: [(&str, Supervised); 4] = [
+pub(crate) const SUPERVISORS: [(&str, Supervised); 4] = [
     ("upstart", Supervised::Upstart),
     ("systemd", Supervised::Systemd),
     ("auto", Supervised::Auto),
     ("no", Supervised::No),
 ];
 /// Spellings of [`Level`].
-pub(in crate::config) const LEVELS: [(&str, Level); 5] = [
+pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("debug", Level::Debug),
     ("verbose", Level::Verbose),
     ("notice", Level::Notice),
@@ -54,7 +55,7 @@ pub(in crate::config) const LEVELS: [(&str, Level); 5] = [
     ("nothing", Level::Nothing),
 ];
 /// Spellings of [`EvictionPolicy`].
-pub(in crate::config) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
+pub(crate) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
     ("volatile-lru", EvictionPolicy::VolatileLru),
     ("volatile-lfu", EvictionPolicy::VolatileLfu),
     ("volatile-random", EvictionPolicy::VolatileRandom),
@@ -66,7 +67,7 @@ pub(in crate::config) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
 ];
 
 /// Spellings of [`OomScore`].
-pub(in crate::config) const OOM_SCORES: [(&str, OomScore); 4] = [
+pub(crate) const OOM_SCORES: [(&str, OomScore); 4] = [
     ("no", OomScore::Left),
     ("yes", OomScore::Relative),
     ("relative", OomScore::Relative),

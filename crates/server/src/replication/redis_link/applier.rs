@@ -56,23 +56,23 @@ impl<'f> Applier<'f> {
         handle.set_unlimited(true);
         handle.set_ageless(true);
         let engine = Engine::new(
-            node.env.table,
+            node.core.env.table,
             handle,
-            Arc::clone(&node.settings),
-            Arc::clone(&node.clock),
+            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.clock),
             Prng::from_os(),
         );
-        let engine = engine.among(Arc::clone(&node.waiters)).of_log();
+        let engine = engine.among(Arc::clone(&node.sessions.waiters)).of_log();
         let Primary { host, port } = following.primary();
         let client = Arc::new(ClientRecord::new(
-            node.clients.next_id(),
+            node.sessions.clients.next_id(),
             format!("{host}:{port}"),
             String::new(),
             0,
             -1,
-            node.clock.now_unix_ms(),
+            node.core.clock.now_unix_ms(),
         ));
-        let log_user = node.log_in_use.join();
+        let log_user = node.keeping.log_in_use.join();
         log_user.set_idle(true);
         following.show_client(Some(Arc::clone(&client)));
         Self {
@@ -98,7 +98,7 @@ impl<'f> Applier<'f> {
 
     /// Whether there is anything here.
     pub(super) fn has_data(&mut self) -> bool {
-        let databases = self.node.store.databases();
+        let databases = self.node.core.store.databases();
         let store = self.engine.store();
         (0..databases).any(|database| store.len(database) > 0)
     }
@@ -119,7 +119,7 @@ impl<'f> Applier<'f> {
     /// Drops all that is here: what comes next is of the primary. Until it is whole it is of no stream.
     pub(super) fn drop_data(&mut self) -> Result<(), Stop> {
         const DROP: &[u8] = b"*2\r\n$8\r\nFLUSHALL\r\n$5\r\nASYNC\r\n*3\r\n$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n$4\r\nSYNC\r\n";
-        self.node.env.followed.set_broken();
+        self.node.core.env.followed.set_broken();
         self.batch(|own| {
             own.run(DROP).1?;
             own.engine.store().state_source(&BROKEN);
@@ -161,12 +161,12 @@ impl<'f> Applier<'f> {
     pub(super) fn pass(&mut self, bytes: usize) {
         self.given += bytes as u64;
         self.source.offset = self.given;
-        self.node.env.followed.set(self.source);
+        self.node.core.env.followed.set(self.source);
     }
 
     /// The data is of no stream any more.
     fn give_up_stream(&mut self) {
-        self.node.env.followed.set_broken();
+        self.node.core.env.followed.set_broken();
         let _anew_all_the_same = self.batch(|own| {
             own.engine.store().state_source(&BROKEN);
             Ok(())
@@ -200,14 +200,14 @@ impl<'f> Applier<'f> {
 
     /// Hands to the kernel what was appended to the log. Waits while that is not possible.
     pub(super) fn write_out(&self) -> Result<(), Stop> {
-        let Some(log) = self.node.log_in_use.get() else {
+        let Some(log) = self.node.keeping.log_in_use.get() else {
             return Ok(());
         };
         let mut is_told = false;
         while let Err(reason) = log.write_out(self.log_user.appended().end()) {
             if !is_told {
                 is_told = true;
-                self.node.log.warning(format_args!(
+                self.node.core.log.warning(format_args!(
                     "The stream of the primary waits for the log: {reason}"
                 ));
             }
@@ -228,7 +228,7 @@ impl<'f> Applier<'f> {
         self.log_user.set_idle(false);
         let _whichever = self.log_user.take_up(self.engine.store());
         let node = Arc::clone(&self.node);
-        let turn = node.store.batch_turn();
+        let turn = node.core.store.batch_turn();
         self.engine.store().begin_group();
         let outcome = body(self);
         self.engine.store().end_group();
@@ -240,9 +240,9 @@ impl<'f> Applier<'f> {
 
     /// States what the data is of, where there is a log; and says so to others.
     fn state_source(&mut self) {
-        self.node.env.followed.set(self.source);
+        self.node.core.env.followed.set(self.source);
         let is_kept = self.is_kept();
-        self.node.env.followed.set_logged(is_kept);
+        self.node.core.env.followed.set_logged(is_kept);
         let source = if is_kept { self.source } else { BROKEN };
         self.engine.store().state_source(&source);
     }
@@ -256,7 +256,7 @@ impl<'f> Applier<'f> {
         let node = Arc::clone(&self.node);
         let mut port = Port::new(&node, true);
         let mut consumed = 0;
-        self.engine.begin_turn(node.clock.monotonic_ns());
+        self.engine.begin_turn(node.core.clock.monotonic_ns());
         while consumed < commands.len() {
             let rest = &commands[consumed..];
             let outcome =
@@ -286,8 +286,8 @@ impl<'f> Applier<'f> {
         let Some(reason) = reason else {
             return Ok(());
         };
-        if self.node.config.current().replication.skips_unknown {
-            self.node.log.warning(format_args!(
+        if self.node.core.config.current().replication.skips_unknown {
+            self.node.core.log.warning(format_args!(
                 "A command of the primary failed and was passed over: {reason}"
             ));
             return Ok(());

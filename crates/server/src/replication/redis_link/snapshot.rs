@@ -44,13 +44,13 @@ pub(super) fn take(
 
 fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
     let node = std::sync::Arc::clone(&source.connection.node);
-    node.env.begin_loading(source.total);
+    node.core.env.begin_loading(source.total);
     // What has expired is the primary's to remove.
     let options = ImportOptions {
         keeps_expired: true,
     };
-    let loaded = import_stream(&node.env, &mut *source, options);
-    node.env.end_loading();
+    let loaded = import_stream(&node.core.env, &mut *source, options);
+    node.core.env.end_loading();
     let loaded = match loaded {
         Ok((loaded, _)) => loaded,
         Err(error) => {
@@ -62,12 +62,12 @@ fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
     };
     source.pass_rest()?;
     if !loaded.functions.is_empty() {
-        node.log.warning(format_args!(
+        node.core.log.warning(format_args!(
             "{} libraries of functions of the primary cannot be loaded here",
             loaded.functions.len()
         ));
     }
-    node.log.notice(format_args!(
+    node.core.log.notice(format_args!(
         "The primary's data is loaded: {} keys, {} bytes, RDB version {}",
         loaded.keys, loaded.bytes, loaded.version
     ));

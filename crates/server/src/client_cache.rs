@@ -9,7 +9,7 @@
 //! An entry serves once: who was told of a change has to read again to hear of the next. The table has
 //! limits in keys and in bytes; what is dropped because of them is told as if it had been changed.
 //!
-//! The locks here are leaves, taken in the order in which they stand in [`Tracker`] and before those of
+//! The locks here are leaves, taken in the order in which they stand in [`ClientCache`] and before those of
 //! a [`Follower`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use engine::{ClientRecord, Follower, Push, TrackingMode};
 use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 
+use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
-use crate::node::WorkerLink;
 
 /// The table has so many parts, each with a lock.
 const PARTS: usize = 16;
@@ -46,7 +46,7 @@ type Part = HashMap<Arc<[u8]>, Followers>;
 
 /// See the module.
 #[derive(Default)]
-pub struct Tracker {
+pub struct ClientCache {
     workers: OnceLock<Arc<[WorkerLink]>>,
     hasher: RandomState,
     /// All clients that track, by id.
@@ -89,7 +89,7 @@ enum News<'a> {
     Everything,
 }
 
-impl Tracker {
+impl ClientCache {
     /// Says how workers are reached; once.
     pub fn set_workers(&self, workers: Arc<[WorkerLink]>) {
         let _already_set = self.workers.set(workers);
@@ -118,7 +118,7 @@ impl Tracker {
         }
     }
 
-    /// Whether [`Tracker::enforce_new_limit`] has anything to do.
+    /// Whether [`ClientCache::enforce_new_limit`] has anything to do.
     #[inline]
     #[must_use]
     pub fn has_new_limit(&self) -> bool {
@@ -295,7 +295,7 @@ impl Tracker {
         false
     }
 
-    /// Notes a change for those who track prefixes; they are told by [`Tracker::tell_changes`].
+    /// Notes a change for those who track prefixes; they are told by [`ClientCache::tell_changes`].
     #[cold]
     pub fn note(&self, key: &[u8], author: u64) {
         let mut broadcast = lock(&self.broadcast);
@@ -395,7 +395,7 @@ impl Tracker {
     }
 }
 
-impl Listener for Tracker {
+impl Listener for ClientCache {
     fn changed(&self, change: &KeyChange<'_>) -> Interest {
         let (followers, _) = self.take(change.key, change.database, |database, _| {
             database == change.database

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use base::glob::{self, Case};
 use engine::{Published, Push, Topic, TopicKind};
 
+use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
-use crate::node::WorkerLink;
 
 /// Tables of channels have so many parts, each with a lock.
 const PARTS: usize = 64;
@@ -35,7 +35,7 @@ const LONG_MESSAGE_BYTES: usize = 4096;
 type Members = Vec<(usize, usize)>;
 
 /// See the module.
-pub struct Exchange {
+pub struct PubSub {
     workers: OnceLock<Arc<[WorkerLink]>>,
     channels: Channels,
     shard_channels: Channels,
@@ -43,7 +43,7 @@ pub struct Exchange {
     patterns_count: AtomicUsize,
 }
 
-impl Default for Exchange {
+impl Default for PubSub {
     fn default() -> Self {
         Self {
             workers: OnceLock::new(),
@@ -55,7 +55,7 @@ impl Default for Exchange {
     }
 }
 
-impl Exchange {
+impl PubSub {
     /// Says how workers are reached; once.
     pub fn set_workers(&self, workers: Arc<[WorkerLink]>) {
         let _already_set = self.workers.set(workers);

@@ -25,12 +25,12 @@ pub struct Fault {
 
 /// The sockets that the workers accept from.
 #[derive(Debug)]
-pub struct Doors {
+pub struct Listeners {
     balancer: Arc<Balancer>,
     listeners: Mutex<Arc<[Listener]>>,
 }
 
-impl Doors {
+impl Listeners {
     /// Those that the loops of `balancer` began with.
     #[must_use]
     pub fn new(balancer: Arc<Balancer>, listeners: Arc<[Listener]>) -> Self {

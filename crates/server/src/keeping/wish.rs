@@ -1,0 +1,23 @@
+//! What the configuration asks for of the log, in the words of the room `persistence`.
+
+use durability::log::{Level, Options};
+use persistence::log_owner::LogWish;
+
+use crate::config::{Durability, DurabilityLevel};
+
+/// See the module.
+#[must_use]
+pub(crate) fn log_wish(durability: &Durability) -> LogWish {
+    let level = match durability.level {
+        DurabilityLevel::None => Level::None,
+        DurabilityLevel::Checkpoint => Level::Checkpoint,
+        DurabilityLevel::Os => Level::Os,
+        DurabilityLevel::EverySecond => Level::EverySecond,
+        DurabilityLevel::Always => Level::Always,
+    };
+    let options = Options {
+        segment_bytes: durability.log_segment_bytes,
+        ..Options::default()
+    };
+    LogWish { level, options }
+}
