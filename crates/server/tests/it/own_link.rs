@@ -352,3 +352,30 @@ fn who_comes_back_too_late_for_the_log_is_given_everything() {
     run(&mut client, "SET afterwards 1");
     primary.wait_for_replica(&replica);
 }
+
+#[test]
+fn who_took_over_keeps_what_it_was_given_and_what_it_took() {
+    let (mut old, mut new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut old.client(), "SET last words");
+    old.wait_for_replica(&new);
+    old.kill();
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    for reign in 0..3 {
+        let mut client = new.client();
+        assert_eq!(
+            run(&mut client, &format!("SET reign:{reign} 1")),
+            Value::Simple(b"OK".to_vec())
+        );
+        let before = new.digest();
+        new.kill();
+        new.start(&[]);
+        assert_eq!(new.digest(), before);
+    }
+    // Its predecessor has less of the same history: it goes on from there.
+    let of_new = format!("127.0.0.1 {}", new.port);
+    old.start(&["--replicaof", &of_new]);
+    new.wait_for_replica(&old);
+}
