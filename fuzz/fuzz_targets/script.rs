@@ -21,7 +21,7 @@ const WHOLE: &str = "local n = 0 for k, v in pairs(_G) do n = n + 1 end
 
 thread_local! {
     static MACHINE: RefCell<Machine> = RefCell::new(
-        Machine::new(Limits { memory_bytes_max: 32 << 20, load_steps_max: 10_000 }).unwrap(),
+        Machine::new(Limits { memory_bytes_max: 32 << 20, load_steps_max: 10_000 }, "7.4.2").unwrap(),
     );
 }
 

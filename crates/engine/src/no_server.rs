@@ -14,9 +14,11 @@ use crate::port::{
     Published, ReplicationPort, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
 };
 use crate::push::Push;
+use crate::replication::Copies;
 use crate::session::{ClientRecord, Session};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
+use crate::waiting::Progress;
 
 /// What is asked of a server that is not there.
 const NOT_NOW: CommandError = CommandError::fixed("ERR not allowed without a server");
@@ -29,6 +31,16 @@ pub struct NoServer {
 }
 
 impl ReplicationPort for NoServer {}
+
+impl Progress for NoServer {
+    fn durable(&self) -> u64 {
+        0
+    }
+
+    fn copies(&self, _sequence: u64) -> Copies {
+        Copies::default()
+    }
+}
 
 impl ConfigPort for NoServer {
     fn config_get(&mut self, _patterns: &[&[u8]], _emit: &mut dyn FnMut(&[u8], &[u8])) {}

@@ -87,7 +87,7 @@ impl Server {
             share,
         );
         if outcome.next == Next::Blocks {
-            self.engine.give_up(&mut self.session, 0);
+            self.engine.give_up(&mut self.session, &NoServer::default());
             return None;
         }
         let answers = answers && self.session.reply_mode == ReplyMode::On;

@@ -101,8 +101,6 @@ struct Progress {
     applied_offset: AtomicI64,
     sync_total: AtomicU64,
     sync_read: AtomicU64,
-    lag_bytes: AtomicU64,
-    lag_ms: AtomicU64,
 }
 
 /// See the module.
@@ -148,8 +146,6 @@ impl Following {
                 applied_offset: AtomicI64::new(0),
                 sync_total: AtomicU64::new(0),
                 sync_read: AtomicU64::new(0),
-                lag_bytes: AtomicU64::new(0),
-                lag_ms: AtomicU64::new(0),
             },
             refused: Mutex::default(),
             client: Mutex::default(),
@@ -344,22 +340,6 @@ impl Following {
         } = &self.progress;
         let read = read_offset.load(Ordering::Relaxed);
         (read, applied_offset.load(Ordering::Relaxed))
-    }
-
-    /// How much of the primary's log this node lacks, in bytes and in time.
-    pub fn note_lag(&self, bytes: u64, ms: u64) {
-        self.progress.lag_bytes.store(bytes, Ordering::Relaxed);
-        self.progress.lag_ms.store(ms, Ordering::Relaxed);
-    }
-
-    /// How far that is.
-    #[must_use]
-    pub fn lag(&self) -> (u64, u64) {
-        let Progress {
-            lag_bytes, lag_ms, ..
-        } = &self.progress;
-        let bytes = lag_bytes.load(Ordering::Relaxed);
-        (bytes, lag_ms.load(Ordering::Relaxed))
     }
 
     /// Seconds since something was read from the primary; -1 where the link is down.

@@ -29,15 +29,12 @@ impl Replication {
         self.own_replicas(&mut fields, node);
         self.stream(&mut fields, node);
         if let Some(following) = &following {
-            let (lag_bytes, lag_ms) = following.lag();
             add(&mut fields, "iolite_state", following.link().own_word());
             add(
                 &mut fields,
                 "master_link_refused_reason",
                 following.refused(),
             );
-            add(&mut fields, "master_link_lag_bytes", lag_bytes);
-            add(&mut fields, "master_link_lag_ms", lag_ms);
         }
         fields
     }
