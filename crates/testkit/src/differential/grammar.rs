@@ -379,6 +379,13 @@ const NEWER: &str = "newer than the oracle; held by transcripts";
 
 /// Commands and subcommands that random sequences do not contain, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
+    ("FAILOVER", "needs a replica; held by process tests"),
+    ("REPLCONF", "what replicas say; held by process tests"),
+    (
+        "PSYNC",
+        "makes the connection a link; held by process tests",
+    ),
+    ("SYNC", "makes the connection a link; held by process tests"),
     (
         "ACL",
         "rules are asked for by ACL DRYRUN, a million pairs; held by transcripts",
