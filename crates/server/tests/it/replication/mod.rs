@@ -3,6 +3,7 @@
 mod follow_redis;
 mod redis_replica;
 mod roles;
+mod sentinel;
 mod stream;
 mod tools;
 
