@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The old log and the new one use the same sequences for other frames. So neither manifest may ever be found beside the
-//! other one's log: the step that decides is that `MANIFEST.sync` is there, and everything behind it may be done again.
+//! other one's log: the step that decides is that `MANIFEST.sync` is there, and everything after it may be done again.
 
 use std::io;
 use std::sync::Arc;

@@ -17,11 +17,11 @@ pub struct Saving {
 pub(super) struct Known {
     pub(super) snapshots: Record,
     pub(super) rewrites: Record,
-    /// What a transaction asked for, to be begun behind it.
+    /// What a transaction asked for, to be begun after it.
     pub(super) deferred: Option<SaveKind>,
     /// When a save point was reached last.
     pub(super) tried_unix_ms: u64,
-    /// The store's count of changes at the last FLUSHALL, until the save behind it has ended.
+    /// The store's count of changes at the last FLUSHALL, until the save after it has ended.
     pub(super) changes_at_flush: Option<u64>,
 }
 

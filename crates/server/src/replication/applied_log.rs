@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   frames ──► Follower::append_frames ──► log ──► cursor ──► Applier ──► store
-//!   blocks ──► part files in a directory of their own ──► loaded ──► the checkpoint in force, a new log behind it
+//!   blocks ──► part files in a directory of their own ──► loaded ──► the checkpoint in force, a new log after it
 //! ```
 //!
 //! Invariants
 //!  1. What is applied was appended before, and is the log's beginning up to `applied`.
-//!  2. The checkpoint in force and the log behind it are always those of one history: a full sync replaces both at once
+//!  2. The checkpoint in force and the log after it are always those of one history: a full sync replaces both at once
 //!     ([`persistence::replacement`]).
 //!  3. What a rewind takes back is in a file before it is gone.
 //!  4. A store that is not what checkpoint and log say is known as such ([`LogHome::is_store_broken`]), for as many links
@@ -62,7 +62,7 @@ pub(crate) trait LogHome: Send + Sync {
     /// Why there is none.
     fn log(&self) -> Result<Arc<Log>, String>;
 
-    /// Puts a checkpoint in force whose parts are durable, and begins the log anew behind it. What was kept before
+    /// Puts a checkpoint in force whose parts are durable, and begins the log anew after it. What was kept before
     /// goes. The log of before was let go of by the caller.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl<'h> AppliedLog<'h> {
             .map_err(|fault| fault.to_string())
     }
 
-    /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has behind it.
+    /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has after it.
     fn reload(&mut self, log: &Arc<Log>, base: &Manifest) -> Result<(), String> {
         let from = base
             .log_sequence
@@ -356,7 +356,7 @@ impl<'h> AppliedLog<'h> {
     }
 }
 
-/// The manifest of a full sync, and the terms behind it.
+/// The manifest of a full sync, and the terms after it.
 fn split_manifest(bytes: &[u8]) -> Result<(Manifest, &str), String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let end = text.find("\nend ").and_then(|at| {

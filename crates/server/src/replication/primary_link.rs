@@ -83,7 +83,7 @@ pub(crate) trait Observer: Send + Sync {
     fn sent(&self, sequence: u64);
 }
 
-/// A checkpoint that is sent, and what keeps it and the log behind it while it is.
+/// A checkpoint that is sent, and what keeps it and the log after it while it is.
 pub(crate) struct FullCopy {
     pub(crate) disk: Arc<dyn Disk>,
     /// Where the directory of the manifest is.
