@@ -20,10 +20,8 @@ use super::sources::Source;
 /// aim is [`AIM`] for all.
 const LARGEST: &[(&str, usize)] = &[
     ("durability", 11),
-    ("engine", 38),
     // The node owns replication, whose threads work on the node.
     ("server", 23),
-    ("store", 52),
 ];
 
 /// A room that is not in the table has no larger circle.
