@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
-    big_endian, coverage, figures, fuzz, instructions, sanitize, soak, tidy, workspace_root,
+    big_endian, coverage, figures, fuzz, instructions, instructions::Build, sanitize, soak, tidy,
+    workspace_root,
 };
 
 fn main() -> ExitCode {
@@ -32,8 +33,10 @@ fn main() -> ExitCode {
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
         ["figures", report] => measure(Some(report)),
-        ["instructions"] => answer(instructions::check(false)),
-        ["instructions", "--accept"] => answer(instructions::check(true)),
+        ["instructions"] => answer(instructions::check(Build::Release, false)),
+        ["instructions", "--accept"] => answer(instructions::check(Build::Release, true)),
+        ["instructions", "dist"] => answer(instructions::check(Build::Dist, false)),
+        ["instructions", "dist", "--accept"] => answer(instructions::check(Build::Dist, true)),
         ["instructions", "cache"] => answer(instructions::show_cache_misses()),
         ["big-endian"] => answer(big_endian::run()),
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
@@ -161,8 +164,8 @@ fn help() -> ExitCode {
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
     println!(
-        "cargo xtask instructions [--accept | cache]   instructions of a GET and a SET beside Redis', \
-         held against xtask/instructions.txt; misses of simulated caches"
+        "cargo xtask instructions [dist] [--accept]   instructions of a GET and a SET beside Redis', \
+         held against xtask/instructions.txt; `cache` in their place: misses of simulated caches"
     );
     println!(
         "cargo xtask big-endian [qemu]  the lower rooms where the high byte comes first; QEMU alone"

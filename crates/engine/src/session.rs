@@ -82,7 +82,7 @@ pub struct Session {
     /// The reply of the running command is sent whatever [`ReplyMode`] says, because it is a push.
     pub reply_is_push: bool,
     /// A request to be run aside ([`crate::Next::Aside`]), as it came.
-    pub aside: Option<Vec<u8>>,
+    pub aside: Option<Box<[u8]>>,
     /// What it queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches.
@@ -92,7 +92,7 @@ pub struct Session {
     /// Whether its replies wait until the log is on disk, whatever other clients' do.
     pub waits_for_disk: bool,
     /// What its running script ran, as MONITOR shows it.
-    pub script_shown: Vec<String>,
+    pub script_shown: Box<[String]>,
     /// Its requests are those of the primary that the server follows: nothing is refused to it because the server
     /// is a replica, and nobody asks whether it may.
     pub is_of_primary: bool,
@@ -130,7 +130,7 @@ impl Session {
             watches: None,
             wait: None,
             waits_for_disk: false,
-            script_shown: Vec::new(),
+            script_shown: Box::default(),
             is_of_primary: false,
             replica: None,
             sync: None,
@@ -278,5 +278,16 @@ impl Session {
         self.client
             .resp
             .store(if resp == Resp::V3 { 3 } else { 2 }, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_session_is_small() {
+        let session_bytes = size_of::<Session>();
+        assert!(session_bytes <= 216, "{session_bytes} bytes");
     }
 }
