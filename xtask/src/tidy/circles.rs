@@ -16,16 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::Source;
 
-/// For each room how many files its largest circle has at most. A number may fall and never rise; the
-/// aim is [`AIM`] for all.
-const LARGEST: &[(&str, usize)] = &[
-    ("durability", 11),
-    // The node owns replication, whose threads work on the node.
-    ("server", 23),
-];
-
-/// A room that is not in the table has no larger circle.
-const AIM: usize = 8;
+/// Files that a circle has at most, in every room.
+const FILES_MAX: usize = 8;
 
 /// The largest circle of a room.
 struct Circle {
@@ -42,12 +34,11 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     measure(sources)
         .into_iter()
         .filter_map(|circle| {
-            let most = most_of(&circle.room);
             let count = circle.files.len();
             let (room, first) = (&circle.room, circle.files.first()?);
-            (count > most).then(|| {
+            (count > FILES_MAX).then(|| {
                 let root = root_of(room);
-                format!("{root}{first}:1: a circle of {count} files in {room}; at most {most}")
+                format!("{root}{first}:1: a circle of {count} files in {room}; at most {FILES_MAX}")
             })
         })
         .collect()
@@ -57,16 +48,10 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
 pub(super) fn summary(sources: &[Source]) -> Vec<String> {
     let line = |circle: &Circle| {
         let (room, files) = (&circle.room, circle.files_count);
-        let (count, most) = (circle.files.len(), most_of(room));
-        format!("{room}: largest circle {count} of {files} files, at most {most}")
+        let count = circle.files.len();
+        format!("{room}: largest circle {count} of {files} files")
     };
     measure(sources).iter().map(line).collect()
-}
-
-/// The number that a room is held to.
-fn most_of(room: &str) -> usize {
-    let held = LARGEST.iter().find(|(name, _)| *name == room);
-    held.map_or(AIM, |(_, most)| *most)
 }
 
 /// The largest circle of each room.
@@ -354,17 +339,17 @@ mod tests {
     }
 
     #[test]
-    fn a_room_above_its_number_is_a_fault() {
+    fn a_circle_of_more_files_is_a_fault() {
         let file = |at: usize| {
-            let next = (at + 1) % (AIM + 1);
+            let next = (at + 1) % (FILES_MAX + 1);
             source(
                 &format!("crates/attic/src/m{at}.rs"),
                 &format!("use crate::m{next}::Thing;\n"),
             )
         };
-        let sources: Vec<Source> = (0..=AIM).map(file).collect();
+        let sources: Vec<Source> = (0..=FILES_MAX).map(file).collect();
         let expected = "crates/attic/src/m0.rs:1: a circle of 9 files in attic; at most 8";
         assert_eq!(faults(&sources), [expected]);
-        assert!(faults(&sources[..AIM]).is_empty());
+        assert!(faults(&sources[..FILES_MAX]).is_empty());
     }
 }
