@@ -50,6 +50,7 @@ mod scripts;
 mod secret;
 mod shipped;
 mod simulation;
+mod small_log;
 mod stalls;
 mod start;
 mod time;
