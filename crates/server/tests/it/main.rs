@@ -48,6 +48,7 @@ mod saving;
 mod scripts;
 mod shipped;
 mod simulation;
+mod small_log;
 mod stalls;
 mod start;
 mod time;
