@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use super::locks::lock;
 use super::memory::{Chunk, Line, Memory, Turn};
-use super::open_log::Log;
 
 /// So many chunks are made ready before whoever syncs looks after the rest of its work.
 const AT_ONCE: usize = 8;
@@ -91,7 +90,7 @@ impl Memory {
     ///
     /// # Errors
     /// Those of the system: there is no more of the ring than there was.
-    fn grow(&self, tail: u64, has_room: impl Fn(u64) -> bool) -> io::Result<()> {
+    pub(super) fn grow(&self, tail: u64, has_room: impl Fn(u64) -> bool) -> io::Result<()> {
         let Some(ring) = &self.ring else {
             return Ok(());
         };
@@ -124,19 +123,6 @@ impl Memory {
     /// Whether chunks of the ring are to be made ready that are not, as far as it is known.
     pub(super) fn is_growing(&self) -> bool {
         self.ring.is_some() && !lock(&self.line).growth.is_reached
-    }
-}
-
-impl Log {
-    /// Makes more of the ring ready where writes ask for it and the device has room for it: a chunk takes its length of
-    /// the ring and of its spare file, and is not to take that of the next segment.
-    pub(super) fn grow_ring(&self) -> io::Result<()> {
-        let has_room = |chunk_bytes: u64| {
-            let room_bytes = self.disk.room_bytes(&self.directory);
-            let wanted = 2 * chunk_bytes + self.options.segment_bytes;
-            room_bytes.is_none_or(|room_bytes| room_bytes >= wanted)
-        };
-        self.memory.grow(self.tail(), has_room)
     }
 }
 

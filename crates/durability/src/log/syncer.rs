@@ -299,6 +299,17 @@ impl Log {
         Ok(())
     }
 
+    /// Makes more of the ring ready where writes ask for it and the device has room for it: a chunk takes its length of
+    /// the ring and of its spare file, and is not to take that of the next segment.
+    fn grow_ring(&self) -> io::Result<()> {
+        let has_room = |chunk_bytes: u64| {
+            let room_bytes = self.disk.room_bytes(&self.directory);
+            let wanted = 2 * chunk_bytes + self.options.segment_bytes;
+            room_bytes.is_none_or(|room_bytes| room_bytes >= wanted)
+        };
+        self.memory.grow(self.tail(), has_room)
+    }
+
     /// What makes later steps cheap, when nobody has written for a while.
     fn settle(&self) {
         if self.durable() == self.tail() {
