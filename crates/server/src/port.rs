@@ -19,10 +19,10 @@ use crate::allocator;
 use crate::aside::Queue;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
-use crate::info;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
+use crate::statistics;
 use crate::worker::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -376,7 +376,7 @@ impl PersistencePort for Port<'_> {
 impl ProcessPort for Port<'_> {
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
         store.tell_memory();
-        info::report(self.node, store, sections)
+        statistics::info(self.node, store, sections)
     }
 
     fn latencies(&mut self) -> Latencies {
