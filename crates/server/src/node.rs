@@ -137,6 +137,8 @@ impl Node {
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
+        #[cfg(feature = "http")]
+        self.process.management.change(change.new);
         self.core.log.set_level(change.new.log_level);
         Ok(())
     }

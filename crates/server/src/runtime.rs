@@ -275,6 +275,15 @@ fn serve(
     let workers = Workers::start(Arc::clone(&node), listeners)
         .map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();
+    #[cfg(feature = "http")]
+    if let Err(cause) = node.process.management.open(&node, workers.balancer()) {
+        let _ended = workers.stop();
+        let port = current.http.port;
+        return Err(RunError {
+            what: format!("cannot listen on the management port {port}"),
+            cause,
+        });
+    }
     let came_meanwhile = match load(&node, &signals) {
         Loading::Done(came_meanwhile) => came_meanwhile,
         Loading::Failed(error) => {
@@ -287,6 +296,8 @@ fn serve(
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
+    #[cfg(feature = "http")]
+    node.process.management.close();
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(persistence) = node.persistence() {
         persistence.log().end();

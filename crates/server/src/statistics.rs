@@ -14,6 +14,7 @@ mod keys;
 mod keyspace;
 mod memory;
 pub(crate) mod metrics;
+mod only_metrics;
 mod persistence;
 #[cfg(test)]
 mod reference;
@@ -80,7 +81,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("TLS", Shown::ByName, families::TLS),
     section("Cluster", Shown::ByDefault, families::CLUSTER),
     section("Keyspace", Shown::ByDefault, keyspace::ITEMS),
-    section("Metrics", Shown::InMetrics, families::METRICS_ONLY),
+    section("Metrics", Shown::InMetrics, only_metrics::ITEMS),
 ];
 
 /// The text of the sections asked for (in lower case); none means the default ones.

@@ -38,6 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
+    ("console", &["access", "base", "protocol"]),
     ("tls", &["base", "reactor"]),
     ("tool", &["base", "protocol", "reactor", "tls"]),
     (
@@ -68,6 +69,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "scripting",
             "engine",
             "commands",
+            "console",
             "tls",
             "tool",
         ],

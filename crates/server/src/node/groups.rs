@@ -119,6 +119,9 @@ pub struct Process {
     pub(super) stopping: AtomicBool,
     pub(super) main_waker: OnceLock<Waker>,
     pub(super) oom_rank: OomRank,
+    /// The management port.
+    #[cfg(feature = "http")]
+    pub(crate) management: crate::management::Management,
     /// What the audit log is written by.
     pub(super) audited: Mutex<Option<AuditConfig>>,
 }
@@ -138,6 +141,8 @@ impl Process {
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
             oom_rank: OomRank::default(),
+            #[cfg(feature = "http")]
+            management: crate::management::Management::default(),
             audited: Mutex::default(),
         }
     }
