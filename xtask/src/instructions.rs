@@ -22,6 +22,8 @@ use load::{Load, Request};
 
 mod load;
 
+pub(crate) use load::free_port;
+
 /// How much longer than recorded the way of a request may be.
 const MARGIN: f64 = 0.05;
 
@@ -196,7 +198,7 @@ fn run(
 ) -> Outcome<Counts> {
     let name = format!("iolite-instructions-{}.out", std::process::id());
     let file = std::env::temp_dir().join(name);
-    let port = load::free_port()?;
+    let port = free_port()?;
     let mut server = start(contestant, port, &file, options)?;
     let served = load.run(port, request, rounds);
     let stopped = served.and_then(|()| load::shut_down(port));

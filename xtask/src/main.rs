@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
-    big_endian, coverage, figures, fuzz, instructions, instructions::Build, sanitize, soak, tidy,
-    workspace_root,
+    big_endian, coverage, figures, fuzz, instructions, instructions::Build, package, sanitize,
+    soak, tidy, workspace_root,
 };
 
 fn main() -> ExitCode {
@@ -29,6 +29,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["ci"] => ci(),
+        ["package"] => answer(package::make()),
+        ["check-packages"] => answer(package::check()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
@@ -156,6 +158,8 @@ fn help() -> ExitCode {
         println!("    {:<16}{}", part.name, part.purpose);
     }
     println!("cargo xtask budgets            minutes that each part of the gate may take");
+    println!("cargo xtask package            tarball, deb, rpm, image and sums in target/package");
+    println!("cargo xtask check-packages     unpacks each and runs the server in it");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
