@@ -29,6 +29,7 @@ export function keys(root) {
   const db = h("input", { type: "number", min: "0", value: "0", "aria-label": "Database", size: "4" });
   const split = h("input", { class: "mono", value: ":", size: "2", "aria-label": "Delimiter of the tree" });
   const bar = h("i"), meter = h("span", { class: "meter" }, bar), told = h("b", {}, "nothing of the keyspace seen yet");
+  bar.style.width = "0";
   const next = h("button", { type: "button", hidden: true, onclick: () => step() }, "Next step");
   const all = h("button", { type: "button", hidden: true, onclick: () => go_on() }, "Go on until 1,000 more");
   const out = h("div", { class: "scroll" }), value_place = h("div", {}, h("p", { class: "empty" }, "Choose a key."));

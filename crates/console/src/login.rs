@@ -31,6 +31,7 @@ pub(crate) struct Login {
     pub(crate) conversation: Arc<Turn<Conversation>>,
     mark: Option<u64>,
     until: Instant,
+    used: Instant,
 }
 
 /// All of them, by the hash of their word.
@@ -53,15 +54,20 @@ impl Logins {
         self.all().retain(|_, login| login.until > now);
     }
 
-    fn add(&self, login: Login) -> Option<String> {
+    /// Lets somebody in; who was heard of least lately has to log in again where there are too many.
+    fn add(&self, login: Login) -> String {
         let mut all = self.all();
-        if all.len() >= SESSIONS_MAX {
-            return None;
+        while all.len() >= SESSIONS_MAX {
+            let oldest = all.iter().min_by_key(|(_, login)| login.used);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                break;
+            };
+            all.remove(&oldest);
         }
         let mut random = Prng::from_os();
         let word = format!("{}{}", random.hex_id(), random.hex_id());
         all.insert(key(&word), login);
-        Some(word)
+        word
     }
 }
 
@@ -81,7 +87,12 @@ fn word(headers: &HeaderMap) -> Option<&str> {
 /// Who sent a request, if that is known and nothing about the user has changed since.
 pub(crate) fn who(shared: &Shared, headers: &HeaderMap) -> Option<Login> {
     let key = key(word(headers)?);
-    let login = shared.logins.all().get(&key).cloned()?;
+    let login = {
+        let mut all = shared.logins.all();
+        let login = all.get_mut(&key)?;
+        login.used = Instant::now();
+        login.clone()
+    };
     let is_same = shared.sessions.mark(login.user.as_bytes()) == login.mark;
     if is_same && login.until > Instant::now() {
         return Some(login);
@@ -160,10 +171,9 @@ pub(crate) async fn log_in(
         conversation: Arc::new(Turn::new(conversation)),
         mark,
         until: Instant::now() + ttl,
+        used: Instant::now(),
     };
-    let Some(word) = shared.logins.add(login) else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many are logged in");
-    };
+    let word = shared.logins.add(login);
     let cookie = format!(
         "{COOKIE}={word}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
         ttl.as_secs()

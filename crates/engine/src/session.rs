@@ -364,7 +364,7 @@ impl ClientRecord {
     /// Whether its requests come through the management port: somebody elsewhere has a connection inside the process.
     #[must_use]
     pub fn came_by_http(&self) -> bool {
-        self.local_address == Self::IN_PROCESS && self.address != Self::IN_PROCESS
+        &*self.local_address == Self::IN_PROCESS && &*self.address != Self::IN_PROCESS
     }
 
     /// CLIENT NO-EVICT ON.

@@ -160,6 +160,12 @@ pub(super) const ITEMS: &[Item] = &[Item::Family(Family {
             "How long it took.",
         ),
         described(
+            "redis_active_time_main_thread_seconds_total",
+            "counter",
+            "",
+            "Time that the first worker did not wait.",
+        ),
+        described(
             "iolite_build_info",
             "gauge",
             "version, redis_version",
@@ -429,7 +435,13 @@ fn own_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     );
     for (number, worker) in sample.node.workers().iter().enumerate() {
         let ns = worker.counters.cell(Count::BusyNs).get();
-        busy.add("", &[("worker", &number.to_string())], ns as f64 / 1e9);
+        let seconds = ns as f64 / 1e9;
+        busy.add("", &[("worker", &number.to_string())], seconds);
+        if number == 0 {
+            let name = "redis_active_time_main_thread_seconds_total";
+            let help = "Time that the first worker did not wait.";
+            metrics.push(Metric::new(name, MetricKind::Counter, help).with(seconds));
+        }
     }
     let (memory, of) = (sample.memory(), &sample.statistics.memory);
     let mut kinds = Metric::new(
