@@ -11,7 +11,7 @@ use crate::json::{argument, decode, encode, tree};
 use crate::limits::{ARGUMENTS_MAX, PIPELINE_MAX};
 use crate::link::{Conversation, Fault};
 use crate::login::{self, Login};
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// Buckets of the keyspace that one step looks at, at most.
 const STEP_MAX: u64 = 2000;

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use access::Digest;
 
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// Name, kind and text of each.
 const FILES: &[(&str, &str, &str)] = &[

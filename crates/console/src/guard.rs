@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// The header that every change has to have.
 const OWN_HEADER: &str = "x-iolite";

@@ -21,6 +21,7 @@ mod probes;
 mod rest;
 mod serve;
 mod settings;
+mod shared;
 mod stream;
 mod text;
 

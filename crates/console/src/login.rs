@@ -17,7 +17,7 @@ use tokio::sync::Mutex as Turn;
 
 use crate::limits::{CREDENTIAL_BYTES_MAX, SESSIONS_MAX};
 use crate::link::Conversation;
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// The cookie's name.
 const COOKIE: &str = "iolite_session";

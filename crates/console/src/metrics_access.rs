@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use crate::json::decode;
 use crate::login;
 use crate::ports::Admission;
-use crate::serve::Shared;
 use crate::settings::MetricsAuth;
+use crate::shared::Shared;
 use crate::text::{Format, write};
 
 /// Bytes of a token file.

@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::api;
 use crate::login;
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// How long a worker may take to turn.
 const NUDGE_TIME_MAX: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use crate::api::{arguments, bad, slices};
 use crate::json::plain;
 use crate::limits::PIPELINE_MAX;
 use crate::link::Conversation;
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// A user and its password from `Authorization: Bearer user:password`, or the password of the default one.
 fn token(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {

@@ -2,9 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,101 +12,19 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use base::metrics::{Metric, MetricKind};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
 
-use crate::history::History;
 use crate::limits::{
-    BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, REQUEST_TIME_MAX, STREAMS_MAX,
+    BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, REQUEST_TIME_MAX,
 };
-use crate::login::{self, Logins};
 use crate::ports::{Figures, Sessions};
 use crate::settings::Settings;
-use crate::{api, files, guard, metrics_access, probes, rest, stream};
-
-/// Frames that who streams may be behind.
-const FRAMES_BEHIND_MAX: usize = 16;
-
-/// What all requests share.
-pub(crate) struct Inner {
-    pub(crate) figures: Arc<dyn Figures>,
-    pub(crate) sessions: Arc<dyn Sessions>,
-    pub(crate) logins: Logins,
-    pub(crate) frames: broadcast::Sender<Arc<str>>,
-    pub(crate) streams: Arc<Semaphore>,
-    settings: RwLock<Arc<Settings>>,
-    history: Mutex<History>,
-    requests: AtomicU64,
-    refusals: AtomicU64,
-}
-
-/// A way to it.
-#[derive(Clone)]
-pub(crate) struct Shared(Arc<Inner>);
-
-impl Deref for Shared {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
-    }
-}
-
-impl Inner {
-    pub(crate) fn settings(&self) -> Arc<Settings> {
-        let settings = self.settings.read();
-        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn count_refusal(&self) {
-        self.refusals.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The server's metrics, and those of the port itself.
-    #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
-    pub(crate) fn all_metrics(&self) -> Vec<Metric> {
-        let mut metrics = self.figures.metrics();
-        let streams = STREAMS_MAX - self.streams.available_permits();
-        let own: [(&'static str, MetricKind, &'static str, f64); 4] = [
-            (
-                "iolite_console_requests_total",
-                MetricKind::Counter,
-                "Requests of the management port.",
-                self.requests.load(Ordering::Relaxed) as f64,
-            ),
-            (
-                "iolite_console_refusals_total",
-                MetricKind::Counter,
-                "Requests that no honest client sends.",
-                self.refusals.load(Ordering::Relaxed) as f64,
-            ),
-            (
-                "iolite_console_sessions",
-                MetricKind::Gauge,
-                "Users who are logged in at the management port.",
-                self.logins.count() as f64,
-            ),
-            (
-                "iolite_console_streams",
-                MetricKind::Gauge,
-                "Event streams of the management port.",
-                streams as f64,
-            ),
-        ];
-        for (name, kind, help, value) in own {
-            metrics.push(Metric::new(name, kind, help).with(value));
-        }
-        metrics
-    }
-}
+use crate::shared::Shared;
+use crate::{api, files, guard, login, metrics_access, probes, rest, stream};
 
 /// The management port, while it is open.
 pub struct Console {
@@ -138,17 +54,7 @@ impl Console {
         let listeners = listeners?;
         let addresses: io::Result<Vec<SocketAddr>> =
             listeners.iter().map(TcpListener::local_addr).collect();
-        let shared = Shared(Arc::new(Inner {
-            figures,
-            sessions,
-            logins: Logins::default(),
-            frames: broadcast::channel(FRAMES_BEHIND_MAX).0,
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            settings: RwLock::new(Arc::new(settings)),
-            history: Mutex::default(),
-            requests: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
-        }));
+        let shared = Shared::new(settings, figures, sessions);
         let stop = Arc::new(Notify::new());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -182,8 +88,7 @@ impl Console {
 
     /// Goes on by other settings; where it listens stays as it is.
     pub fn change(&self, settings: Settings) {
-        let place = self.shared.settings.write();
-        *place.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.shared.change(settings);
     }
 }
 
@@ -244,7 +149,7 @@ async fn serve(
 
 /// Counts a request, and lets none take its time.
 async fn within_time(shared: Shared, request: Request, next: Next) -> Response {
-    shared.requests.fetch_add(1, Ordering::Relaxed);
+    shared.count_request();
     let time_max = REQUEST_TIME_MAX * 2;
     let served = timeout(time_max, next.run(request)).await;
     served.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())

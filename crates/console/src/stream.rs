@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::api;
 use crate::limits::{MINUTES_KEPT, SECONDS_FIRST, SECONDS_KEPT};
 use crate::login;
-use crate::serve::Shared;
+use crate::shared::Shared;
 
 /// Frames that wait for who reads slowly; then it is let go.
 const FRAMES_MAX: usize = 16;

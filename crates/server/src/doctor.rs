@@ -244,59 +244,60 @@ mod tests {
         facts
     }
 
+    const FAULTS: [(&str, Planted<'_>); 13] = [
+        ("log-faulty", &[("aof_last_write_status", "err", false)]),
+        (
+            "checkpoint-failed",
+            &[("rdb_last_bgsave_status", "err", false)],
+        ),
+        ("primary-lost", &[("master_link_status", "down", false)]),
+        (
+            "open-to-all",
+            &[("bind", "* -::*", true), ("protected-mode", "no", true)],
+        ),
+        ("nothing-kept", &[("durability", "none", true)]),
+        ("memory-unlimited", &[("maxmemory", "0", true)]),
+        (
+            "memory-near-limit",
+            &[("maxmemory", "100", false), ("used_memory", "95", false)],
+        ),
+        (
+            "fragmentation",
+            &[
+                ("mem_fragmentation_ratio", "2.00", false),
+                ("mem_fragmentation_bytes", "1000000000", false),
+            ],
+        ),
+        (
+            "clients-near-limit",
+            &[
+                ("connected_clients", "95", false),
+                ("maxclients", "100", false),
+            ],
+        ),
+        (
+            "connections-rejected",
+            &[("rejected_connections", "1", false)],
+        ),
+        (
+            "certificate-ends",
+            &[
+                ("tls_server_cert_serial", "01", false),
+                ("tls_server_cert_expires_in_seconds", "5", false),
+            ],
+        ),
+        ("logins-fail", &[("acl_access_denied_auth", "500", false)]),
+        (
+            "clients-closed-for-output",
+            &[("client_output_buffer_limit_disconnections", "2", false)],
+        ),
+    ];
+
     /// Every rule finds what is planted for it, and nothing on a server that is well.
     #[test]
     fn each_rule_finds_its_fault() {
-        let planted: [(&str, Planted<'_>); 13] = [
-            ("log-faulty", &[("aof_last_write_status", "err", false)]),
-            (
-                "checkpoint-failed",
-                &[("rdb_last_bgsave_status", "err", false)],
-            ),
-            ("primary-lost", &[("master_link_status", "down", false)]),
-            (
-                "open-to-all",
-                &[("bind", "* -::*", true), ("protected-mode", "no", true)],
-            ),
-            ("nothing-kept", &[("durability", "none", true)]),
-            ("memory-unlimited", &[("maxmemory", "0", true)]),
-            (
-                "memory-near-limit",
-                &[("maxmemory", "100", false), ("used_memory", "95", false)],
-            ),
-            (
-                "fragmentation",
-                &[
-                    ("mem_fragmentation_ratio", "2.00", false),
-                    ("mem_fragmentation_bytes", "1000000000", false),
-                ],
-            ),
-            (
-                "clients-near-limit",
-                &[
-                    ("connected_clients", "95", false),
-                    ("maxclients", "100", false),
-                ],
-            ),
-            (
-                "connections-rejected",
-                &[("rejected_connections", "1", false)],
-            ),
-            (
-                "certificate-ends",
-                &[
-                    ("tls_server_cert_serial", "01", false),
-                    ("tls_server_cert_expires_in_seconds", "5", false),
-                ],
-            ),
-            ("logins-fail", &[("acl_access_denied_auth", "500", false)]),
-            (
-                "clients-closed-for-output",
-                &[("client_output_buffer_limit_disconnections", "2", false)],
-            ),
-        ];
-        assert_eq!(planted.len(), RULES.len());
-        for (name, planted) in planted {
+        assert_eq!(FAULTS.len(), RULES.len());
+        for (name, planted) in FAULTS {
             let found = judge(&facts(planted));
             assert!(
                 found.text.contains(&format!(" {name}: ")),

@@ -13,62 +13,53 @@ use store::Handle;
 
 use crate::config::{Config, MetricsAuth};
 use crate::counters::Count;
-use crate::node::Node;
+use crate::node::{Managed, Node};
 use crate::statistics::{self, Sample};
 
 /// Bytes that either direction of a session's connection holds.
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// The port, while it is open.
-#[derive(Default)]
-pub(crate) struct Management(Mutex<Option<Console>>);
-
-impl Management {
-    fn console(&self) -> MutexGuard<'_, Option<Console>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens the port if there is to be one.
-    ///
-    /// # Errors
-    /// When it cannot be listened on.
-    pub(crate) fn open(&self, node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()> {
-        let config = node.core.config.current();
-        if config.http.port == 0 {
-            return Ok(());
-        }
-        let view = View {
-            node: Arc::clone(node),
-            store: Mutex::new(node.core.store.handle()),
-            turns: Mutex::default(),
-        };
-        let ways = Ways {
-            node: Arc::clone(node),
-            balancer: Arc::clone(balancer),
-        };
-        let settings = settings(&config)?;
-        let console = Console::start(settings, Arc::new(view), Arc::new(ways), || {})?;
-        for address in console.addresses() {
-            node.core
-                .log
-                .notice(format_args!("Management port: http://{address}/"));
-        }
-        *self.console() = Some(console);
-        Ok(())
-    }
-
-    /// Goes on as the configuration says now.
-    pub(crate) fn change(&self, config: &Config) {
-        if let (Some(console), Ok(settings)) = (&*self.console(), settings(config)) {
-            console.change(settings);
+impl Managed for Console {
+    fn change(&self, config: &Config) {
+        if let Ok(settings) = settings(config) {
+            Console::change(self, settings);
         }
     }
+}
 
-    /// Closes the port.
-    pub(crate) fn close(&self) {
-        let console = self.console().take();
-        drop(console);
+/// Opens the port if there is to be one.
+///
+/// # Errors
+/// When it cannot be listened on.
+pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()> {
+    let config = node.core.config.current();
+    if config.http.port == 0 {
+        return Ok(());
     }
+    let view = View {
+        node: Arc::clone(node),
+        store: Mutex::new(node.core.store.handle()),
+        turns: Mutex::default(),
+    };
+    let ways = Ways {
+        node: Arc::clone(node),
+        balancer: Arc::clone(balancer),
+    };
+    let settings = settings(&config)?;
+    let console = Console::start(settings, Arc::new(view), Arc::new(ways), || {})?;
+    for address in console.addresses() {
+        node.core
+            .log
+            .notice(format_args!("Management port: http://{address}/"));
+    }
+    *node.management() = Some(Box::new(console));
+    Ok(())
+}
+
+/// Closes the port.
+pub(crate) fn close(node: &Node) {
+    let open = node.management().take();
+    drop(open);
 }
 
 fn settings(config: &Config) -> io::Result<Settings> {

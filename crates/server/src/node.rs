@@ -37,6 +37,7 @@ use persistence::environment::Environment;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
 
+pub(crate) use groups::Managed;
 pub use groups::{Core, Keeping, Process, Sessions, Work};
 
 /// What the workers of one server share, in five groups.
@@ -137,10 +138,17 @@ impl Node {
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
-        #[cfg(feature = "http")]
-        self.process.management.change(change.new);
+        if let Some(management) = &*self.management() {
+            management.change(change.new);
+        }
         self.core.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// The management port, while it is open.
+    pub(crate) fn management(&self) -> MutexGuard<'_, Option<Box<dyn Managed>>> {
+        let management = self.process.management.lock();
+        management.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the kernel rank the process otherwise, if that is what a change asks for.

@@ -24,6 +24,8 @@ use crate::daemon::{self, PidFile, Supervisor};
 use crate::keeping::kept;
 use crate::link::WorkerLink;
 use crate::listeners::{self, Listeners};
+#[cfg(feature = "http")]
+use crate::management;
 use crate::node::Node;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files};
@@ -276,14 +278,7 @@ fn serve(
         .map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();
     #[cfg(feature = "http")]
-    if let Err(cause) = node.process.management.open(&node, workers.balancer()) {
-        let _ended = workers.stop();
-        let port = current.http.port;
-        return Err(RunError {
-            what: format!("cannot listen on the management port {port}"),
-            cause,
-        });
-    }
+    let workers = open_management(&node, workers)?;
     let came_meanwhile = match load(&node, &signals) {
         Loading::Done(came_meanwhile) => came_meanwhile,
         Loading::Failed(error) => {
@@ -297,7 +292,7 @@ fn serve(
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
     #[cfg(feature = "http")]
-    node.process.management.close();
+    management::close(&node);
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(persistence) = node.persistence() {
         persistence.log().end();
@@ -307,6 +302,22 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Opens the management port, or stops the workers again.
+#[cfg(feature = "http")]
+fn open_management(node: &Arc<Node>, workers: Workers) -> Result<Workers, RunError> {
+    match management::open(node, workers.balancer()) {
+        Ok(()) => Ok(workers),
+        Err(cause) => {
+            let _ended = workers.stop();
+            let port = node.core.config.current().http.port;
+            Err(RunError {
+                what: format!("cannot listen on the management port {port}"),
+                cause,
+            })
+        }
+    }
 }
 
 fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {

@@ -17,7 +17,7 @@ use store::Store;
 use crate::announcer::Channels;
 use crate::client_cache::ClientCache;
 use crate::clients::Clients;
-use crate::config::{AuditConfig, SharedConfig};
+use crate::config::{AuditConfig, Config, SharedConfig};
 use crate::counters::{Rates, Sums};
 use crate::daemon::Supervisor;
 use crate::job::Job;
@@ -99,6 +99,12 @@ pub struct Keeping {
     pub(super) persistence: OnceLock<Persistence>,
 }
 
+/// The management port, while it is open.
+pub(crate) trait Managed: Send {
+    /// Goes on as the configuration says now.
+    fn change(&self, config: &Config);
+}
+
 /// The process: who it is, where it listens, what it holds, and how it ends.
 pub struct Process {
     /// Identity of this run: 40 hexadecimal digits.
@@ -120,8 +126,7 @@ pub struct Process {
     pub(super) main_waker: OnceLock<Waker>,
     pub(super) oom_rank: OomRank,
     /// The management port.
-    #[cfg(feature = "http")]
-    pub(crate) management: crate::management::Management,
+    pub(crate) management: Mutex<Option<Box<dyn Managed>>>,
     /// What the audit log is written by.
     pub(super) audited: Mutex<Option<AuditConfig>>,
 }
@@ -141,8 +146,7 @@ impl Process {
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
             oom_rank: OomRank::default(),
-            #[cfg(feature = "http")]
-            management: crate::management::Management::default(),
+            management: Mutex::default(),
             audited: Mutex::default(),
         }
     }

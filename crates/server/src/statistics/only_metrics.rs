@@ -372,6 +372,12 @@ fn log_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
             of(Matter::LargeReply).0,
         ),
     ]);
+    threshold_metrics(sample, metrics);
+}
+
+/// From when on something is in these logs, and how much of it.
+#[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
+fn threshold_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     let noticed = &sample.config.noticed;
     let [slow, request, reply] = noticed.least;
     let [slow_max, request_max, reply_max] = noticed.entries_max;
