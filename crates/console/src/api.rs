@@ -45,13 +45,13 @@ const REFUSED: [&str; 17] = [
 /// The same of subcommands of CLIENT.
 const REFUSED_OF_CLIENT: [&str; 2] = ["reply", "tracking"];
 
-/// Refuses who may not run INFO what INFO tells.
-pub(crate) fn may_info(shared: &Shared, login: &Login) -> Result<(), Response> {
+/// The answer to who may not run INFO, and asks for what INFO tells.
+pub(crate) fn refusal_of_info(shared: &Shared, login: &Login) -> Option<Response> {
     if shared.sessions.allows(login.user.as_bytes(), "info") {
-        return Ok(());
+        return None;
     }
     let error = json!({"error": "NOPERM the user has no permissions to run the 'info' command"});
-    Err((StatusCode::FORBIDDEN, Json(error)).into_response())
+    Some((StatusCode::FORBIDDEN, Json(error)).into_response())
 }
 
 /// The answer to a request that makes no sense.

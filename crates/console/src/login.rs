@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use access::Digest;
 use axum::Json;
@@ -14,6 +13,7 @@ use base::random::Prng;
 use protocol::Value;
 use serde_json::{Value as Body, json};
 use tokio::sync::Mutex as Turn;
+use tokio::time::Instant;
 
 use crate::limits::{CREDENTIAL_BYTES_MAX, SESSIONS_MAX};
 use crate::link::Conversation;

@@ -53,7 +53,7 @@ pub(crate) async fn info(
     let Some(login) = login::who(&shared, &headers) else {
         return login::unknown();
     };
-    if let Err(refusal) = api::may_info(&shared, &login) {
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
         return refusal;
     }
     let query = query.unwrap_or_default();

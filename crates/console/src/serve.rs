@@ -4,7 +4,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -12,6 +11,7 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use base::clock::{Clock as _, SystemClock};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -189,6 +189,7 @@ fn routes(shared: &Shared) -> Router {
 
 /// Looks at the figures every second.
 async fn look(shared: Shared) {
+    let clock = SystemClock::new();
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -198,10 +199,8 @@ async fn look(shared: Shared) {
             continue;
         }
         let (info, metrics) = (shared.figures.info(&[]), shared.figures.metrics());
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let frame = shared.history().take(now.as_secs(), &info, &metrics);
+        let now_unix_s = clock.now_unix_ms() / 1000;
+        let frame = shared.history().take(now_unix_s, &info, &metrics);
         if let Some(frame) = frame {
             // Nobody looks: that is no fault.
             let _receivers = shared.frames.send(frame.to_string().into());

@@ -1,6 +1,7 @@
 //! `/events`: the frame of every second to who looks, after those of the last minutes.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -25,16 +26,16 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
     let Some(login) = login::who(&shared, &headers) else {
         return login::unknown();
     };
-    if let Err(refusal) = api::may_info(&shared, &login) {
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
         return refusal;
     }
-    let Ok(place) = shared.streams.clone().try_acquire_owned() else {
+    let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
         return (StatusCode::TOO_MANY_REQUESTS, "too many streams\n").into_response();
     };
     let (sender, receiver) = mpsc::channel::<Result<Event, Infallible>>(FRAMES_MAX);
     let mut frames = shared.frames.subscribe();
     let first = shared.history().last(SECONDS_FIRST, false).to_string();
-    let own = shared.clone();
+    let own = shared;
     tokio::spawn(async move {
         let _place = place;
         let mut is_open = sender
@@ -67,7 +68,7 @@ pub(crate) async fn history(
     let Some(login) = login::who(&shared, &headers) else {
         return login::unknown();
     };
-    if let Err(refusal) = api::may_info(&shared, &login) {
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
         return refusal;
     }
     let by_minute = query.is_some_and(|query| query == "minutes");
@@ -89,7 +90,7 @@ pub(crate) async fn log(
     let Some(login) = login::who(&shared, &headers) else {
         return login::unknown();
     };
-    if let Err(refusal) = api::may_info(&shared, &login) {
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
         return refusal;
     }
     let after = query

@@ -37,8 +37,8 @@ use persistence::environment::Environment;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
 
-pub(crate) use groups::Managed;
 pub use groups::{Core, Keeping, Process, Sessions, Work};
+pub(crate) use groups::{Describer, Managed};
 
 /// What the workers of one server share, in five groups.
 pub struct Node {
@@ -143,6 +143,17 @@ impl Node {
         }
         self.core.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// Says what writes INFO; once, before anybody asks.
+    pub(crate) fn set_describer(&self, describer: Describer) {
+        let _already_set = self.process.describer.set(describer);
+    }
+
+    /// The sections of INFO asked for.
+    pub(crate) fn describe(&self, store: &mut Handle, sections: &[String]) -> String {
+        let describer = self.process.describer.get();
+        describer.map_or_else(String::new, |describe| describe(self, store, sections))
     }
 
     /// The management port, while it is open.

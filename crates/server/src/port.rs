@@ -22,7 +22,6 @@ use crate::config::{Change, ConfigError, Permission};
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
-use crate::statistics;
 use crate::worker::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -376,7 +375,7 @@ impl PersistencePort for Port<'_> {
 impl ProcessPort for Port<'_> {
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
         store.tell_memory();
-        statistics::info(self.node, store, sections)
+        self.node.describe(store, sections)
     }
 
     fn latencies(&mut self) -> Latencies {

@@ -28,7 +28,7 @@ use crate::listeners::{self, Listeners};
 use crate::management;
 use crate::node::Node;
 use crate::worker::{Arena, Worker};
-use crate::{allocator, identity, open_files};
+use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
@@ -84,6 +84,7 @@ impl Workers {
         }
         node.process.secret.start(&balancer)?;
         node.replication.set_node(&node);
+        node.set_describer(statistics::info);
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -116,6 +117,8 @@ impl Workers {
     /// # Errors
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
+        #[cfg(feature = "http")]
+        management::close(&self.node);
         self.node.stop();
         self.node.core.settings.scripts.running.stop();
         self.node.process.secret.stop();
@@ -274,11 +277,7 @@ fn serve(
     node.set_persistence(persistence);
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
-    let workers = Workers::start(Arc::clone(&node), listeners)
-        .map_err(because("cannot start worker threads"))?;
-    node.note_startup_memory();
-    #[cfg(feature = "http")]
-    let workers = open_management(&node, workers)?;
+    let workers = start_workers(&node, listeners)?;
     let came_meanwhile = match load(&node, &signals) {
         Loading::Done(came_meanwhile) => came_meanwhile,
         Loading::Failed(error) => {
@@ -291,8 +290,6 @@ fn serve(
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
-    #[cfg(feature = "http")]
-    management::close(&node);
     let ended = workers.stop().map_err(because("a worker failed"));
     if let Some(persistence) = node.persistence() {
         persistence.log().end();
@@ -302,6 +299,16 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Starts the workers, and opens what needs them.
+fn start_workers(node: &Arc<Node>, listeners: Vec<Listener>) -> Result<Workers, RunError> {
+    let started = Workers::start(Arc::clone(node), listeners);
+    let workers = started.map_err(because("cannot start worker threads"))?;
+    node.note_startup_memory();
+    #[cfg(feature = "http")]
+    let workers = open_management(node, workers)?;
+    Ok(workers)
 }
 
 /// Opens the management port, or stops the workers again.

@@ -99,6 +99,10 @@ pub struct Keeping {
     pub(super) persistence: OnceLock<Persistence>,
 }
 
+/// What writes the sections of INFO that are asked for. The node does not know the table of statistics, which reads all of
+/// it.
+pub(crate) type Describer = fn(&super::Node, &mut store::Handle, &[String]) -> String;
+
 /// The management port, while it is open.
 pub(crate) trait Managed: Send {
     /// Goes on as the configuration says now.
@@ -125,6 +129,8 @@ pub struct Process {
     pub(super) stopping: AtomicBool,
     pub(super) main_waker: OnceLock<Waker>,
     pub(super) oom_rank: OomRank,
+    /// What writes INFO.
+    pub(super) describer: OnceLock<Describer>,
     /// The management port.
     pub(crate) management: Mutex<Option<Box<dyn Managed>>>,
     /// What the audit log is written by.
@@ -146,6 +152,7 @@ impl Process {
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
             oom_rank: OomRank::default(),
+            describer: OnceLock::new(),
             management: Mutex::default(),
             audited: Mutex::default(),
         }

@@ -18,7 +18,7 @@ pub(super) const ITEMS: &[Item] = &[
         let timeouts = s.node.workers().iter().map(|one| one.counters.timeouts.get());
         timeouts.sum::<u64>().into()
     }),
-    gauge("total_watched_keys", "redis_total_watched_keys", Unit::Count, "Keys that are watched.", |s| Value::Whole(s.node.sessions.clients.watching().1 as u64)),
+    gauge("total_watched_keys", "redis_total_watched_keys", Unit::Count, "Keys that are watched.", |s| Value::Whole(s.node.sessions.clients.watching().1)),
     gauge("total_blocking_keys", "redis_total_blocking_keys", Unit::Count, "Keys that clients wait for.", |s| Value::Whole(s.node.sessions.waiters.waited_keys().all as u64)),
     gauge("total_blocking_keys_on_nokey", "redis_total_blocking_keys_on_nokey", Unit::Count, "Those of them whose clients go on when the key is deleted.", |s| Value::Whole(s.node.sessions.waiters.waited_keys().known_streams as u64)),
 ];

@@ -232,9 +232,9 @@ fn identity_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     let labels = [
         ("role", field("role")),
         ("redis_version", identity::redis_version().to_string()),
-        ("redis_build_id", identity::build_id().to_string()),
+        ("redis_build_id", identity::build_id()),
         ("redis_mode", "standalone".to_owned()),
-        ("os", crate::process::operating_system().to_string()),
+        ("os", crate::process::operating_system()),
         ("maxmemory_policy", memory::policy_name(sample)),
         ("tcp_port", sample.config.port.to_string()),
         ("run_id", sample.node.process.run_id.clone()),

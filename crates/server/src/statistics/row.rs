@@ -257,6 +257,9 @@ pub(super) const fn zero_counter(
     counter(info, metric, unit, help, |_| Value::Whole(0))
 }
 
+/// What shows names and values of INFO.
+type Lines = fn(&Sample<'_>, &mut dyn FnMut(&str, &str));
+
 /// Several values of one shape.
 #[cfg_attr(
     not(test),
@@ -267,7 +270,7 @@ pub(crate) struct Family {
     pub(crate) info: &'static str,
     pub(crate) help: &'static str,
     /// Shows its lines.
-    pub(crate) lines: fn(&Sample<'_>, &mut dyn FnMut(&str, &str)),
+    pub(crate) lines: Lines,
     /// What its metrics are called, with kind and labels, as the reference lists them.
     pub(crate) described: &'static [Described],
     /// Gives its metrics.

@@ -467,8 +467,11 @@ fn the_page_works_in_a_browser() {
     println!("{}", crate::clients::run(&mut program));
 }
 
+/// Names of series, with those of their labels.
+type Named<'a> = BTreeSet<(&'a str, Vec<&'a str>)>;
+
 /// The kind of each metric, and the names of series with those of their labels.
-fn series(text: &str) -> (BTreeMap<&str, &str>, BTreeSet<(&str, Vec<&str>)>) {
+fn series(text: &str) -> (BTreeMap<&str, &str>, Named<'_>) {
     let mut kinds = BTreeMap::new();
     let mut all = BTreeSet::new();
     for line in text.lines() {
