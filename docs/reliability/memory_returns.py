@@ -279,4 +279,5 @@ def main():
                 part(binary, options.port + number, options.megabytes * MB)
 
 
-main()
+if __name__ == "__main__":
+    main()

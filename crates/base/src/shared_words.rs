@@ -10,7 +10,7 @@
 //!
 //! A mapped file must not become shorter while it is mapped, and its device must take back what the system
 //! may have put aside: a process that touches a page that is not to be had is ended. So [`SharedWords::of_file`]
-//! asks the system to keep the pages in memory, and takes only file systems that write pages where they were.
+//! takes only file systems that write pages where they were, and [`SharedWords::keep_in_memory`] asks the system to keep them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -48,6 +48,15 @@ impl SharedWords {
         Self {
             words: NonNull::from(&*words),
             _owner: Owner::Heap(words),
+        }
+    }
+
+    /// Keeps the pages of these words in memory, if they are a file's, from the first on as far as the process may. Those
+    /// beyond work as well, until a device cannot give one back.
+    pub fn keep_in_memory(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        if let Owner::File(mapping) = &self._owner {
+            mapping.lock(self);
         }
     }
 
@@ -189,18 +198,15 @@ mod mapped {
                 return Err(io::Error::last_os_error());
             }
             let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-            let mapping = Self { start, bytes };
-            mapping.lock();
-            Ok(mapping)
+            Ok(Self { start, bytes })
         }
 
-        /// Keeps the pages in memory, from the first on, as far as the process may. Those beyond work as well, until a
-        /// device cannot give one back.
-        fn lock(&self) {
-            for at in (0..self.bytes).step_by(LOCKED_BYTES) {
-                let bytes = LOCKED_BYTES.min(self.bytes - at);
-                // SAFETY: both are within the mapping, which is there as long as `self` is, and nothing is written.
-                let locked = unsafe { libc::mlock(self.start.as_ptr().add(at).cast(), bytes) };
+        /// Keeps the pages of some of its words in memory, as far as the process may.
+        pub(super) fn lock(&self, words: &[AtomicU64]) {
+            debug_assert!(size_of_val(words) <= self.bytes);
+            for words in words.chunks(LOCKED_BYTES / size_of::<AtomicU64>()) {
+                // SAFETY: the words are there, as they are borrowed, and nothing is written to them.
+                let locked = unsafe { libc::mlock(words.as_ptr().cast(), size_of_val(words)) };
                 if locked != 0 {
                     return;
                 }
@@ -274,6 +280,7 @@ mod tests {
                 u64::from_le_bytes([1; 8])
             );
             let part = words.part(511..512);
+            words.keep_in_memory();
             drop(words);
             part[0].store(u64::from_le_bytes([2; 8]), Ordering::Relaxed);
             drop(part);

@@ -202,6 +202,16 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
+    /// As [`DiskFile::allocate`], of a part of a file that is long enough. What it gives no room to is refused when it
+    /// is written.
+    ///
+    /// # Errors
+    /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
+    fn allocate_part(&self, range: Range<u64>) -> io::Result<()> {
+        let _ = range;
+        Ok(())
+    }
+
     /// The first `count` words of a file that is as long as that, to be written to by any thread: what is there is
     /// with the system at once, and durable after [`DiskFile::sync`] or before. None where that cannot be had
     /// without danger.
@@ -347,6 +357,15 @@ impl DiskFile for SystemFile {
     #[cfg(not(any(loom, shuttle)))]
     fn words(&self, count: usize) -> io::Result<Option<SharedWords>> {
         SharedWords::of_file(&self.0, count)
+    }
+
+    fn allocate_part(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::empty();
+        let bytes = range.end.saturating_sub(range.start);
+        match rustix::fs::fallocate(&self.0, flags, range.start, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            result => result.map_err(Into::into),
+        }
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {

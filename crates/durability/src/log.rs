@@ -52,6 +52,7 @@ mod cursor;
 mod fault;
 mod follower;
 mod frame;
+mod growth;
 mod locks;
 mod memory;
 mod open_log;

@@ -293,7 +293,7 @@ impl DiskFile for SimulatedFile {
         state.plan.asks()?;
         let words = SharedWords::new(count);
         state.mapped.push((self.file, words.clone()));
-        state.show_mapped(self.file);
+        state.show_mapped(self.file, 0..usize::MAX);
         Ok(Some(words))
     }
 
@@ -359,7 +359,7 @@ impl State {
         if planned.is_ok() && self.has_room(file, end) {
             self.take_mapped();
             self.files[file].write(offset, bytes.to_vec());
-            self.show_mapped(file);
+            self.show_mapped(file, offset..offset + bytes.len());
             return Ok(());
         }
         if planned.is_ok() || self.plan.is_cut_now() || !self.plan.is_off() {
@@ -414,12 +414,15 @@ impl State {
         }
     }
 
-    /// Puts what a file has into the words that are mapped of it.
-    fn show_mapped(&self, file: usize) {
+    /// Puts a part of what a file has into the words that are mapped of it. Threads may write to others meanwhile.
+    fn show_mapped(&self, file: usize, range: Range<usize>) {
         let mapped = self.mapped.iter().filter(|(one, _)| *one == file);
+        let range =
+            range.start / size_of::<AtomicU64>()..range.end.div_ceil(size_of::<AtomicU64>());
         for (_, words) in mapped {
             let (live, _) = self.files[file].live().as_chunks();
-            for (word, bytes) in words.iter().zip(live) {
+            let shown = words.iter().zip(live).take(range.end).skip(range.start);
+            for (word, bytes) in shown {
                 word.store(u64::from_le_bytes(*bytes).to_le(), Ordering::Release);
             }
         }

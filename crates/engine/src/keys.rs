@@ -21,6 +21,7 @@ pub struct KeyList<'k> {
 }
 
 impl<'k> FromIterator<Key<'k>> for KeyList<'k> {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = Key<'k>>>(keys: I) -> Self {
         let mut list = Self {
             inline: [Key::with_hash(&[], 0, 0); INLINE_KEYS],
@@ -36,16 +37,21 @@ impl<'k> FromIterator<Key<'k>> for KeyList<'k> {
 }
 
 impl<'k> KeyList<'k> {
+    #[inline(always)]
     fn push(&mut self, key: Key<'k>) {
-        if let Some(place) = self.inline.get_mut(self.count) {
-            *place = key;
-        } else {
-            if self.spilled.is_empty() {
-                self.spilled.extend_from_slice(&self.inline);
-            }
-            self.spilled.push(key);
+        match self.inline.get_mut(self.count) {
+            Some(place) => *place = key,
+            None => self.spill(key),
         }
         self.count += 1;
+    }
+
+    #[cold]
+    fn spill(&mut self, key: Key<'k>) {
+        if self.spilled.is_empty() {
+            self.spilled.extend_from_slice(&self.inline);
+        }
+        self.spilled.push(key);
     }
 
     /// As the list whose first keys, so many, are asked for already. Asks for the first records of the rest, whose

@@ -11,17 +11,15 @@ use std::cell::Cell;
 use protocol::{Requests, Runs};
 use store::Lookahead;
 
+use crate::batch::{ARGUMENTS_MAX, BATCH_MAX};
 use crate::table::{Found, KeyPlaces, Table};
 
-/// How many requests are planned together.
-pub const BATCH_MAX: usize = 16;
+/// How many keys are hashed ahead and asked from the cache: those of a batch of MGET with eleven keys each. Their
+/// buckets and records are some 30 KB, which the core's own caches have room for.
+const KEYS_MAX: usize = 191;
 
-/// A request of more arguments takes longer than a worker may be away from its other clients.
-pub(crate) const ARGUMENTS_MAX: usize = 8192;
-
-/// How many keys are hashed ahead and asked from the cache: what a core has under way at once is
-/// less, and what came too early is gone again.
-const KEYS_MAX: usize = 63;
+/// So many records are asked for in one call.
+const RECORDS_AT_ONCE: usize = 64;
 
 /// The plan of one batch.
 pub(crate) struct Plan {
@@ -135,7 +133,9 @@ impl Plan {
     #[inline(never)]
     fn prefetch_records(&self, ahead: &Lookahead<'_>) {
         let keys = self.keys.get(..self.keys_count).unwrap_or_default();
-        ahead.records(keys, |key| key.hash);
+        for some in keys.chunks(RECORDS_AT_ONCE) {
+            ahead.records(some, |key| key.hash);
+        }
     }
 
     #[inline(never)]
@@ -343,7 +343,7 @@ mod tests {
     fn a_request_of_many_keys_is_planned_as_far_as_there_is_room() {
         let store = Store::new(&Options::default()).expect("memory").handle();
         let mut plan = Plan::new();
-        let line = format!("MGET{}\nGET a\n", " key".repeat(100));
+        let line = format!("MGET{}\nGET a\n", " key".repeat(300));
         let known = plan_of(&mut plan, &store, &line);
         let count = known[0].iter().filter(|known| **known).count();
         assert_eq!((count, known[1].clone()), (KEYS_MAX, vec![false, false]));

@@ -318,9 +318,11 @@ impl Bases for Maker {
 fn options(random: &mut Prng) -> Options {
     Options {
         segment_bytes: 1 << (11 + random.below(3)),
+        segment_bytes_first: 1 << (8 + random.below(6)),
         chunk_bytes: 1 << 10,
         ring_bytes: random.below(2) << 13,
         ring_bytes_min: 1 << 10,
+        ring_bytes_first: 1 << (10 + random.below(4)),
         piece_bytes: 1 << 9,
         in_place_bytes: 1 << 8,
         held_bytes_max: 1 << 16,

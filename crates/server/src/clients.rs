@@ -342,11 +342,11 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(ids(&not_two), [one.id]);
-        let nobody = ids(&ClientFilter {
+        let none_left = ClientFilter {
             except: Some(two.id),
             ..only_two
-        });
-        assert!(nobody.is_empty());
+        };
+        assert!(ids(&none_left).is_empty());
     }
 
     #[test]

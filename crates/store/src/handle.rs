@@ -224,6 +224,27 @@ impl Handle {
         with_way!(&mut self.way, way => way.read(key, visit))
     }
 
+    /// Shows several keys in order, as they all are at one moment. `visit` may be run again from the first one on; what
+    /// it saw since it was last called for that counts. `ahead` is called before each of them where their buckets have to be locked.
+    pub fn read_together(
+        &mut self,
+        keys: &[Key<'_>],
+        ahead: impl Fn(&Self, usize),
+        mut visit: impl FnMut(usize, Option<&Record<'_>>),
+    ) {
+        if let Some(way) = self.indexed_mut()
+            && way.read_together_briefly(keys, &mut visit)
+        {
+            return;
+        }
+        self.locked(keys, |store| {
+            for (at, key) in keys.iter().enumerate() {
+                ahead(store, at);
+                store.read(key, |record| visit(at, record));
+            }
+        });
+    }
+
     /// As [`Handle::read`], for a visitor that is to be compiled into its caller.
     #[inline(always)]
     pub fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {

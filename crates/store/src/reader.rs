@@ -30,6 +30,10 @@ use crate::wait::Wait;
 /// Failures after which the lock is taken.
 const TRIES_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
+/// More keys than this are not looked at together without locks: the more there are, the sooner one of them is
+/// changed meanwhile.
+const TOGETHER_MAX: usize = 16;
+
 /// Overflow buckets followed without the lock. A chain that is being recycled may lead in a circle.
 const HOPS_MAX: u32 = 16;
 
@@ -51,13 +55,67 @@ impl Indexed {
     pub(crate) fn read_by<V: Visitor>(&mut self, key: &Key<'_>, mut visitor: V) -> V::Answer {
         let trouble = match self.index(key) {
             Some(index) if self.is_inside() => match self.look_briefly(index, key, &mut visitor) {
-                Ok(answer) => return answer,
+                Ok((answer, seen)) => {
+                    self.note(key, &seen);
+                    return answer;
+                }
                 Err(trouble) => trouble,
             },
             _ => None,
         };
         visitor.forget();
         self.look_properly(*key, visitor, trouble)
+    }
+
+    /// Shows several keys as they all are at one moment, without a lock, if each can be looked at briefly; whether that
+    /// came to something. If not, what was shown counts for nothing.
+    ///
+    /// All buckets are looked at once more behind the last key: where their words are what they were before the looks, nothing
+    /// in any of them was changed between the first of these and now.
+    pub(crate) fn read_together_briefly<R>(
+        &self,
+        keys: &[Key<'_>],
+        mut visit: impl FnMut(usize, Option<&Record<'_>>) -> R,
+    ) -> bool {
+        if keys.len() > TOGETHER_MAX || !self.is_inside() || !self.local.held.is_empty() {
+            return false;
+        }
+        let mut looks: [Option<(Watched<'_>, Seen<'_>)>; TOGETHER_MAX] = Default::default();
+        for ((at, key), place) in keys.iter().enumerate().zip(&mut looks) {
+            let Some(index) = self.index(key) else {
+                return false;
+            };
+            let Some((bucket, word)) = home_of(index, key) else {
+                return false;
+            };
+            let home = Watched { bucket, word };
+            let mut visitor = Closure(|record: Option<&Record<'_>>| visit(at, record));
+            match self.look_watched(index, &home, key, &mut visitor) {
+                Ok((_, seen)) => *place = Some((home, seen)),
+                Err(_) => return false,
+            }
+        }
+        let is_one_moment = |look: &Option<(Watched<'_>, Seen<'_>)>| {
+            look.as_ref().is_none_or(|(home, _)| home.is_as_it_was())
+        };
+        if !looks.iter().all(is_one_moment) {
+            return false;
+        }
+        for (key, look) in keys.iter().zip(&looks) {
+            if let Some((_, seen)) = look {
+                self.note(key, seen);
+            }
+        }
+        true
+    }
+
+    /// Counts a brief look.
+    #[inline(always)]
+    fn note(&self, key: &Key<'_>, seen: &Seen<'_>) {
+        match seen {
+            Some(spot) => self.local.note_hit(spot),
+            None => self.local.note_miss(&self.shared, key),
+        }
     }
 
     /// As [`Indexed::read`], with the bucket held from the start: for keys that lead to objects
@@ -175,54 +233,66 @@ impl Indexed {
 
     /// Looks once at the home bucket, and where that is full at the one behind it, for a short record or
     /// none at all. Everything else comes to nothing, and has to be looked at
-    /// [properly](Self::look_properly); for what reason is told if it is known.
+    /// [properly](Self::look_properly); for what reason is told if it is known. What was seen is to be
+    /// [noted](Self::note).
     #[inline(always)]
-    fn look_briefly<V: Visitor>(
+    fn look_briefly<'a, V: Visitor>(
         &self,
-        index: &Index,
+        index: &'a Index,
         key: &Key<'_>,
         visitor: &mut V,
-    ) -> Result<V::Answer, Option<Trouble>> {
+    ) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
         if !self.local.held.is_empty() {
             return Err(Some(Trouble::NeedsLock));
         }
         let (bucket, word) = home_of(index, key).ok_or(Some(Trouble::Busy))?;
-        let watched = Watched { bucket, word };
+        self.look_watched(index, &Watched { bucket, word }, key, visitor)
+    }
+
+    /// As [`Indexed::look_briefly`], with the home bucket and its word of before; the word is what it was afterwards.
+    #[inline(always)]
+    fn look_watched<'a, V: Visitor>(
+        &self,
+        index: &'a Index,
+        home: &Watched<'a>,
+        key: &Key<'_>,
+        visitor: &mut V,
+    ) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
         // Another record with the same tag is so rare that nothing goes on here for it.
-        match bucket.candidates(key.hash()).next() {
-            Some(at) => self.show_briefly(&watched, bucket, at, key, visitor),
-            None if word.overflow() == 0 => self.show_none(&watched, key, visitor),
-            None => self.look_behind(index, &watched, key, visitor),
+        match home.bucket.candidates(key.hash()).next() {
+            Some(at) => self.show_briefly(home, home.bucket, at, key, visitor),
+            None if home.word.overflow() == 0 => show_none(home, visitor),
+            None => self.look_behind(index, home, key, visitor),
         }
     }
 
     /// As [`Indexed::look_briefly`], at the bucket behind the home bucket.
     #[inline(never)]
-    fn look_behind<V: Visitor>(
+    fn look_behind<'a, V: Visitor>(
         &self,
-        index: &Index,
-        home: &Watched<'_>,
+        index: &'a Index,
+        home: &Watched<'a>,
         key: &Key<'_>,
         visitor: &mut V,
-    ) -> Result<V::Answer, Option<Trouble>> {
+    ) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
         let bucket = index.overflow().get(home.word.overflow()).ok_or(None)?;
         match bucket.candidates(key.hash()).next() {
             Some(at) => self.show_briefly(home, bucket, at, key, visitor),
-            None if bucket.overflow() == 0 => self.show_none(home, key, visitor),
+            None if bucket.overflow() == 0 => show_none(home, visitor),
             None => Err(None),
         }
     }
 
     /// Shows the record at a link, if it is the key's, short and in force.
     #[inline(always)]
-    fn show_briefly<V: Visitor>(
+    fn show_briefly<'a, V: Visitor>(
         &self,
-        home: &Watched<'_>,
-        bucket: &Bucket,
+        home: &Watched<'a>,
+        bucket: &'a Bucket,
         at: usize,
         key: &Key<'_>,
         visitor: &mut V,
-    ) -> Result<V::Answer, Option<Trouble>> {
+    ) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
         let (shared, local) = (&*self.shared, &*self.local);
         let link = bucket.link(at);
         if link.has(Link::LOCKED_READ) {
@@ -241,24 +311,7 @@ impl Indexed {
         if !home.is_as_it_was() {
             return Err(Some(Trouble::Torn));
         }
-        local.note_hit(&Spot { bucket, at, link });
-        Ok(answer)
-    }
-
-    /// Shows that there is no record.
-    #[inline(always)]
-    fn show_none<V: Visitor>(
-        &self,
-        home: &Watched<'_>,
-        key: &Key<'_>,
-        visitor: &mut V,
-    ) -> Result<V::Answer, Option<Trouble>> {
-        let answer = visitor.visit(None);
-        if !home.is_as_it_was() {
-            return Err(Some(Trouble::Torn));
-        }
-        self.local.note_miss(&self.shared, key);
-        Ok(answer)
+        Ok((answer, Some(Spot { bucket, at, link })))
     }
 
     /// Looks a key up, whatever it holds and wherever it is; `trouble` was met before.
@@ -310,6 +363,22 @@ impl Indexed {
         }
     }
 }
+
+/// Shows that there is no record.
+#[inline(always)]
+fn show_none<'a, V: Visitor>(
+    home: &Watched<'_>,
+    visitor: &mut V,
+) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
+    let answer = visitor.visit(None);
+    if !home.is_as_it_was() {
+        return Err(Some(Trouble::Torn));
+    }
+    Ok((answer, None))
+}
+
+/// Where a brief look found a record, if there is one.
+type Seen<'a> = Option<Spot<'a>>;
 
 /// A closure as a visitor.
 struct Closure<F>(F);

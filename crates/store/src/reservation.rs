@@ -26,6 +26,18 @@ const PAGE_BYTES: usize = 4096;
 /// Size and alignment of a huge page on x86-64 and on AArch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Beyond this nothing is kept from becoming huge pages again: each change of that between neighbours is a mapping of its own
+/// for the system, of which a process may have 65,530.
+#[cfg(not(miri))]
+const SPLIT_BYTES_MAX: usize = 16 << 30;
+
+/// The huge page that a byte is in.
+#[cfg(not(miri))]
+fn huge_page_of(at: usize) -> Range<usize> {
+    let start = at / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    start..start + HUGE_PAGE_BYTES
+}
+
 /// A mapped range, given back to the system when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
@@ -246,13 +258,43 @@ impl Reservation {
             range.start <= range.end && range.end <= self.bytes,
             "memory outside of the reserved range"
         );
-        // SAFETY: the range lies inside this mapping (asserted). The advice keeps it mapped, and all
+        #[cfg(not(miri))]
+        {
+            self.keep_given_back(&range);
+            self.advise(range, libc::MADV_DONTNEED);
+        }
+    }
+
+    /// Sees to it that what is given back of a huge page stays so: in a range that asked for huge pages the system makes one
+    /// of every 2 MiB of which a page is in use, sooner or later. Of 2 MiB that are given back whole it may again.
+    #[cfg(not(miri))]
+    fn keep_given_back(&self, range: &Range<usize>) {
+        let end = self.bytes.min(SPLIT_BYTES_MAX);
+        if range.is_empty() || range.end > end {
+            return;
+        }
+        let (first, last) = (huge_page_of(range.start), huge_page_of(range.end - 1));
+        for page in [&first, &last] {
+            let is_whole = range.start <= page.start && page.end <= range.end;
+            if !is_whole {
+                self.advise(page.clone(), libc::MADV_NOHUGEPAGE);
+            }
+        }
+        let whole = range.start.next_multiple_of(HUGE_PAGE_BYTES)
+            ..range.end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if whole.start < whole.end {
+            self.advise(whole, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    #[cfg(not(miri))]
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
+        // SAFETY: the range lies inside this mapping: whoever calls has looked. The advice keeps it mapped, and all
         // users treat its content as atomic words that may turn zero. A refusal changes nothing but
         // residency, so the result is not looked at.
-        #[cfg(not(miri))]
         unsafe {
             let start = self.base.as_ptr().add(range.start);
-            libc::madvise(start.cast(), range.end - range.start, libc::MADV_DONTNEED);
+            libc::madvise(start.cast(), range.len(), advice);
         }
     }
 }

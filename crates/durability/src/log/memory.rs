@@ -29,6 +29,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::thread;
 
 use super::frame::WORD_BYTES;
+use super::growth::Growth;
 use super::locks::lock;
 use super::ring::Ring;
 use super::segment::PAGE_BYTES;
@@ -37,16 +38,18 @@ use crate::checksum;
 /// A fixed number of words.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    words: SharedWords,
+    pub(super) words: SharedWords,
     is_of_ring: bool,
 }
 
 /// A chunk of the ring, made when it is first needed where that is no file.
 #[derive(Debug, Default)]
-struct Turn {
-    chunk: Option<Arc<Chunk>>,
+pub(super) struct Turn {
+    pub(super) chunk: Option<Arc<Chunk>>,
     /// Which one it was taken for last; none before the first time, and when what it had was given up.
     holds: Option<u64>,
+    /// Nobody takes it yet: its part of the file is a hole.
+    pub(super) is_hole: bool,
 }
 
 impl Chunk {
@@ -72,7 +75,7 @@ impl Chunk {
 
     /// Writes to each page, of a chunk that nobody appends to: whoever writes there next does not wait for a file system
     /// that has to know. What is written is what was there, for frames that are durable are still read from it.
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         for word in self.words.iter().step_by(PAGE_BYTES / WORD_BYTES) {
             let same = std::hint::black_box(word.load(Ordering::Relaxed));
             word.store(same, Ordering::Relaxed);
@@ -169,24 +172,25 @@ const UNROLLED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A power of two, and which one.
-    chunk_bytes: u64,
+    pub(super) chunk_bytes: u64,
     chunk_bits: u32,
-    ring: Option<Ring>,
+    pub(super) ring: Option<Ring>,
     /// There are chunks that are used in turn.
     has_turns: bool,
     /// Behind the last chunk that was not of the ring.
     unshared_end: AtomicU64,
-    line: Mutex<Line>,
+    pub(super) line: Mutex<Line>,
 }
 
 #[derive(Debug)]
-struct Line {
+pub(super) struct Line {
     /// Which chunk the first one is, counted from sequence 0.
     first: u64,
     used: VecDeque<Arc<Chunk>>,
     free: Vec<Arc<Chunk>>,
     /// The chunks of the ring. The one that a number has is that of the number modulo theirs.
-    turns: Vec<Turn>,
+    pub(super) turns: Vec<Turn>,
+    pub(super) growth: Growth,
     /// Nothing below was ever here.
     begin: u64,
     /// How often frames were given up: what was read before may stand nowhere any more.
@@ -201,6 +205,9 @@ impl Line {
             return None;
         }
         let turn = self.turns.get_mut(usize::try_from(index % count).ok()?)?;
+        if turn.is_hole {
+            return None;
+        }
         turn.holds = Some(index);
         let new = || Chunk::of_ring(Chunk::words_of(chunk_bytes));
         Some(Arc::clone(turn.chunk.get_or_insert_with(new)))
@@ -226,21 +233,30 @@ impl Memory {
     pub(super) fn new(start: u64, chunk_bytes: u64, ring: Option<Ring>) -> Self {
         let turn = |words| Turn {
             chunk: Some(Chunk::of_ring(words)),
-            holds: None,
+            is_hole: true,
+            ..Turn::default()
         };
         let words = ring.iter().flat_map(|ring| ring.chunks(chunk_bytes));
-        let turns = words.map(turn).collect();
-        Self::with_turns(start, chunk_bytes, ring, turns)
+        let mut turns: Vec<Turn> = words.map(turn).collect();
+        let first_count = ring.as_ref().map_or(0, Ring::first_count);
+        let growth = Growth::new(&mut turns, start / chunk_bytes, first_count);
+        Self::with_turns(start, chunk_bytes, ring, turns, growth)
     }
 
     /// As [`Memory::new`], with a ring of so many bytes that is no file's.
     pub(super) fn of_backlog(start: u64, chunk_bytes: u64, bytes: u64) -> Self {
         let count = usize::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(usize::MAX);
         let turns = (0..count.max(1)).map(|_| Turn::default()).collect();
-        Self::with_turns(start, chunk_bytes, None, turns)
+        Self::with_turns(start, chunk_bytes, None, turns, Growth::default())
     }
 
-    fn with_turns(start: u64, chunk_bytes: u64, ring: Option<Ring>, turns: Vec<Turn>) -> Self {
+    fn with_turns(
+        start: u64,
+        chunk_bytes: u64,
+        ring: Option<Ring>,
+        turns: Vec<Turn>,
+        growth: Growth,
+    ) -> Self {
         debug_assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= WORD_BYTES as u64);
         let has_turns = !turns.is_empty();
         let line = Line {
@@ -248,6 +264,7 @@ impl Memory {
             used: VecDeque::new(),
             free: Vec::new(),
             turns,
+            growth,
             begin: start,
             given_up: 0,
         };
@@ -512,7 +529,8 @@ impl Memory {
     pub(super) fn bytes(&self) -> u64 {
         let line = lock(&self.line);
         let own = line.used.iter().filter(|chunk| !chunk.is_of_ring);
-        let of_ring = line.turns.iter().filter(|turn| turn.chunk.is_some());
+        let of_ring = line.turns.iter();
+        let of_ring = of_ring.filter(|turn| turn.chunk.is_some() && !turn.is_hole);
         (own.count() + line.free.len() + of_ring.count()) as u64 * self.chunk_bytes
     }
 }

@@ -27,9 +27,11 @@ fn check(test: impl Fn() + Sync + Send + 'static) {
 fn open(disk: &SimulatedDisk) -> Arc<Log> {
     let options = Options {
         segment_bytes: 256,
+        segment_bytes_first: u64::MAX,
         chunk_bytes: 32,
         ring_bytes: 0,
         ring_bytes_min: 0,
+        ring_bytes_first: 0,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,

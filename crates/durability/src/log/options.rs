@@ -42,12 +42,16 @@ impl Level {
 pub struct Options {
     /// A segment is not begun to be written beyond this; a single block may be longer.
     pub segment_bytes: u64,
+    /// The first segment takes so much of the device, and more as it is filled.
+    pub segment_bytes_first: u64,
     /// Unit of memory; a power of two, at least 8.
     pub chunk_bytes: u64,
     /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
     pub ring_bytes: u64,
     /// One of so many bytes is tried where that many cannot be had: a number of chunks, or 0 for none.
     pub ring_bytes_min: u64,
+    /// So much of the ring is made ready when the log is opened, a chunk at least; more as the log is written to.
+    pub ring_bytes_first: u64,
     /// So much of a ring is put into segments at once, but no more than a quarter of a segment. Each time costs the core
     /// some ten microseconds or more before the device has begun, and only what writes wait for bounds it.
     pub piece_bytes: u64,
@@ -67,9 +71,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 128 << 20,
+            segment_bytes_first: 4 << 20,
             chunk_bytes: 1 << 20,
             ring_bytes: 0,
             ring_bytes_min: 0,
+            ring_bytes_first: 8 << 20,
             piece_bytes: 2 << 20,
             in_place_bytes: 512 << 10,
             held_bytes_max: 256 << 20,

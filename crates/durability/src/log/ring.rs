@@ -13,6 +13,11 @@
 //! When a log is opened again, [`salvage`] puts what segments do not have into one. That is the only reader of
 //! frames in a ring: replay and all others read segments.
 //!
+//! It grows in place. The file has its whole length from the start, as a hole: a few chunks of it are made **ready**
+//! when the log is opened, with room on the device and pages in memory, and more of them ahead of what is appended, by the
+//! thread that syncs ([`super::growth`]). A chunk that is not ready is passed over: frames go to memory of the process
+//! then, as when the ring is full. `ring.spare` has room for as many chunks as are ready.
+//!
 //! Rules
 //!  1. The head says up to where frames are **complete**. It is raised when they are, before a reply leaves; so what
 //!     stands behind in the ring, of an earlier lap, is never looked at.
@@ -23,6 +28,7 @@
 //! The bytes are in `docs/formats/log.md`.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,8 +39,7 @@ use base::sync::atomic::Ordering;
 
 use super::frame::{self, Frame, WORD_BYTES, u64_at};
 use super::options::Options;
-use super::reader::{self, LogError, Reader, Tail};
-use super::remainder::refusal;
+use super::reader::{self, LogError, Reader, Tail, refusal};
 use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
 use crate::checksum;
 use crate::disk::{Disk, DiskFile};
@@ -53,8 +58,8 @@ const STATED_BYTES: usize = 28;
 /// Words of the head; each has a line of the caches of its own.
 const COMPLETE_WORD: usize = 8;
 const DURABLE_WORD: usize = 16;
-/// What is written at once when the file is made: pages that lie together.
-const FILL_BYTES: usize = 2 << 20;
+/// So many zeroes are written at once.
+const ZEROES_BYTES: usize = 64 << 10;
 
 /// The ring of a log that is open.
 #[derive(Debug)]
@@ -63,6 +68,10 @@ pub(super) struct Ring {
     words: SharedWords,
     /// Where the head begins.
     head: usize,
+    file: Box<dyn DiskFile>,
+    spare: Box<dyn DiskFile>,
+    /// So many chunks are ready from the start, from the one with the first sequence on.
+    first_count: u64,
 }
 
 impl Ring {
@@ -80,8 +89,12 @@ impl Ring {
         let shorter = Some(options.ring_bytes_min).filter(|bytes| *bytes < options.ring_bytes);
         let lengths = [Some(options.ring_bytes), shorter];
         for ring_bytes in lengths.into_iter().flatten().filter(|bytes| *bytes > 0) {
-            let ring = create_spare(disk, directory, ring_bytes).and_then(|()| {
-                Self::create_file(disk, &directory.join(NAME), start, room_bytes, ring_bytes)
+            let sizes = Sizes::new(ring_bytes, options);
+            let spare = disk.create(&directory.join(SPARE_NAME));
+            let ring = spare.and_then(|spare| {
+                spare.allocate(segment_bytes_of(sizes.first_bytes()))?;
+                let path = directory.join(NAME);
+                Self::create_file(disk, &path, spare, start, room_bytes, &sizes)
             });
             if let Ok(Some(ring)) = ring {
                 return Some(ring);
@@ -103,27 +116,72 @@ impl Ring {
     fn create_file(
         disk: &dyn Disk,
         path: &Path,
+        spare: Box<dyn DiskFile>,
         start: u64,
         room_bytes: u64,
-        ring_bytes: u64,
+        sizes: &Sizes,
     ) -> io::Result<Option<Self>> {
         let file = disk.create(path)?;
-        let all_bytes = ring_bytes + HEAD_BYTES as u64;
+        let all_bytes = sizes.ring_bytes + HEAD_BYTES as u64;
         let count = usize::try_from(all_bytes).map_err(io::Error::other)? / WORD_BYTES;
-        file.allocate(all_bytes + room_bytes)?;
+        // What is taken is given back: a hole is left.
+        file.allocate(sizes.first_bytes() + HEAD_BYTES as u64 + room_bytes)?;
+        file.set_len(0)?;
         file.set_len(all_bytes)?;
         let Some(words) = file.words(count)? else {
             return Ok(None);
         };
-        fill(&*file, all_bytes)?;
-        file.write_at(&stated_head(VERSION, ring_bytes), ring_bytes)?;
+        let head_bytes = sizes.ring_bytes..all_bytes;
+        file.allocate_part(head_bytes.clone())?;
+        file.write_at(&[0; HEAD_BYTES], head_bytes.start)?;
+        file.write_at(&stated_head(VERSION, sizes.ring_bytes), head_bytes.start)?;
+        let head = words.len() - HEAD_BYTES / WORD_BYTES;
+        words.part(head..words.len()).keep_in_memory();
         let ring = Self {
-            head: words.len() - HEAD_BYTES / WORD_BYTES,
+            head,
             words,
+            file,
+            spare,
+            first_count: sizes.first_count,
         };
+        let chunks: Vec<SharedWords> = ring.chunks(sizes.chunk_bytes).collect();
+        for number in 0..sizes.first_count {
+            let at = (start / sizes.chunk_bytes + number) % chunks.len() as u64;
+            ring.fill(at, &chunks[usize::try_from(at).map_err(io::Error::other)?])?;
+        }
         ring.set_durable(start);
         ring.complete(start);
         Ok(Some(ring))
+    }
+
+    /// So many chunks are ready from the start, from the one with the first sequence on.
+    pub(super) fn first_count(&self) -> u64 {
+        self.first_count
+    }
+
+    /// Makes another chunk ready, which nobody uses yet: the `at`-th of its file, one of `ready_count` that are then.
+    ///
+    /// # Errors
+    /// Those of the system; it is not ready then.
+    pub(super) fn make_ready(
+        &self,
+        at: u64,
+        words: &SharedWords,
+        ready_count: u64,
+    ) -> io::Result<()> {
+        let ready_bytes = ready_count * size_of_val(&words[..]) as u64;
+        self.spare.allocate(segment_bytes_of(ready_bytes))?;
+        self.fill(at, words)
+    }
+
+    /// Takes the room of a chunk and writes zeroes, so that pages are there before somebody waits for them.
+    fn fill(&self, at: u64, words: &SharedWords) -> io::Result<()> {
+        let bytes = size_of_val(&words[..]) as u64;
+        let start = at * bytes;
+        self.file.allocate_part(start..start + bytes)?;
+        write_zeroes(&*self.file, start..start + bytes)?;
+        words.keep_in_memory();
+        Ok(())
     }
 
     /// The words of the chunks, each of so many bytes.
@@ -157,13 +215,36 @@ impl Ring {
     }
 }
 
-/// Writes zeroes, so that pages are there before somebody waits for them.
-fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
-    let zeroes = vec![0; FILL_BYTES.min(usize::try_from(bytes).unwrap_or(FILL_BYTES))];
-    let mut offset = 0;
-    while offset < bytes {
-        let left = usize::try_from(bytes - offset).unwrap_or(usize::MAX);
-        let piece = &zeroes[..zeroes.len().min(left)];
+/// How a ring is cut.
+struct Sizes {
+    ring_bytes: u64,
+    chunk_bytes: u64,
+    /// So many chunks are ready from the start.
+    first_count: u64,
+}
+
+impl Sizes {
+    fn new(ring_bytes: u64, options: &Options) -> Self {
+        let chunk_bytes = options.chunk_bytes;
+        let first_count = options.ring_bytes_first.min(ring_bytes) / chunk_bytes;
+        Self {
+            ring_bytes,
+            chunk_bytes,
+            first_count: first_count.max(1),
+        }
+    }
+
+    fn first_bytes(&self) -> u64 {
+        self.first_count * self.chunk_bytes
+    }
+}
+
+fn write_zeroes(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
+    static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
+    let mut offset = range.start;
+    while offset < range.end {
+        let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
+        let piece = &ZEROES[..ZEROES.len().min(left)];
         file.write_at(piece, offset)?;
         offset += piece.len() as u64;
     }
@@ -179,12 +260,6 @@ fn stated_head(version: u32, ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
     let sum = checksum::crc32c(&bytes[..STATED_BYTES]);
     bytes[STATED_BYTES..].copy_from_slice(&sum.to_le_bytes());
     bytes
-}
-
-/// Takes the room of a segment that has all frames of a ring.
-fn create_spare(disk: &dyn Disk, directory: &Path, ring_bytes: u64) -> io::Result<()> {
-    let spare = disk.create(&directory.join(SPARE_NAME))?;
-    spare.allocate(segment_bytes_of(ring_bytes))
 }
 
 /// Bytes of a segment that has so many bytes of frames in one block.

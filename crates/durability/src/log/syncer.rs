@@ -133,7 +133,7 @@ impl Log {
         } else {
             // Before a sync as well as behind it, for that may take as long as it takes to fill a segment. That there
             // is no room is said when the segment is needed.
-            let _later = self.prepare();
+            let _later = self.grow_ring().and_then(|()| self.prepare());
             let is_stored = self.store_pieces().is_ok();
             if is_stored && self.is_due() {
                 let _fault = self.sync_now();
@@ -142,7 +142,7 @@ impl Log {
             }
         }
         if !self.faults.is_any() {
-            let _later = self.prepare();
+            let _later = self.prepare().and_then(|()| self.grow_ring());
             self.memory.prepare();
         }
         let after = (self.durable(), self.faults.is_any());
@@ -211,7 +211,7 @@ impl Log {
         if self.faults.is_any() {
             return HEAL_MS;
         }
-        if self.is_due() || self.has_piece() {
+        if self.is_due() || self.has_piece() || self.memory.is_growing() {
             return 0;
         }
         let ms = self.sync_in_ns().map(|ns| ns / 1_000_000 + 1);

@@ -21,7 +21,6 @@ use super::open_log::Log;
 use super::options::Level;
 use super::options::Options;
 use super::reader;
-use super::remainder;
 use super::segment::{
     self, BLOCK_HEAD_BYTES, BlockHead, PAGE_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
 };
@@ -75,6 +74,50 @@ pub(super) struct Writer {
     random: Prng,
 }
 
+/// How much of the device a segment takes before it is written to.
+#[derive(Clone, Copy)]
+struct Room {
+    /// So much, ...
+    wanted: u64,
+    /// ... or where the device has not as much, this: what it has no room for is not begun to be written, each time that it is
+    /// tried.
+    least: u64,
+}
+
+impl Room {
+    /// That of a whole segment, or of a block.
+    fn of_block(log: &Log, block_bytes: u64) -> Self {
+        let least = SEGMENT_HEAD_BYTES as u64 + block_bytes;
+        Self {
+            wanted: log.options.segment_bytes.max(least),
+            least,
+        }
+    }
+
+    /// That of the first segment of a log, or of one after a fault: nobody may ever write to it, and it becomes longer
+    /// when somebody does.
+    fn first(log: &Log, block_bytes: u64) -> Self {
+        let whole = Self::of_block(log, block_bytes);
+        let first_bytes = log.options.segment_bytes_first.max(whole.least);
+        Self {
+            wanted: whole.wanted.min(first_bytes),
+            ..whole
+        }
+    }
+
+    /// Takes it; how much that was.
+    fn reserve(self, log: &Log, file: &dyn DiskFile) -> io::Result<u64> {
+        if !log.is_full() {
+            match file.allocate(self.wanted) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
+                result => return result.map(|()| self.wanted),
+            }
+        }
+        file.allocate(self.least)?;
+        Ok(self.least)
+    }
+}
+
 /// A file that blocks are written to.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
@@ -82,6 +125,8 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     /// Where the next block goes.
     pub(super) offset: u64,
+    /// It has room on the device up to here, or is as long as it is to be.
+    reserved: u64,
     /// Behind the last frame.
     end: u64,
     salt: u64,
@@ -106,7 +151,7 @@ impl Writer {
         for name in names.iter().filter(|name| name.ends_with(UNUSED_EXTENSION)) {
             disk.remove(&directory.join(name))?;
         }
-        let mut found = reader::list(disk, directory, u64::MAX).map_err(remainder::refusal)?;
+        let mut found = reader::list(disk, directory, u64::MAX).map_err(reader::refusal)?;
         let ordinals = found.iter().map(|segment| segment.head.ordinal);
         let ordinal = ordinals
             .max()
@@ -220,7 +265,10 @@ impl Writer {
     fn wanted(&self, options: &Options, unsynced_bytes: u64) -> Option<&'static str> {
         let share = options.segment_bytes / NEXT_SHARE;
         let is_wanted = match self.ready.len() as u64 {
-            0 => self.current.as_ref().is_none_or(|one| one.offset >= share),
+            0 => self
+                .current
+                .as_ref()
+                .is_none_or(|one| one.offset >= share && one.reserved >= options.segment_bytes),
             count => unsynced_bytes >= share * count,
         };
         let is_free = |name: &&str| !self.ready.iter().any(|one| one.path.ends_with(name));
@@ -242,14 +290,14 @@ impl Segment {
         name: &str,
         head: SegmentHead,
         spare: Option<PathBuf>,
-        least_bytes: u64,
+        room: Room,
     ) -> io::Result<Self> {
         let path = log.directory.join(name);
         match log.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let made = Self::make_at(log, &path, head, spare, least_bytes);
+        let made = Self::make_at(log, &path, head, spare, room);
         if made.is_err() {
             // What a full device has left is for others as well.
             let _left = log.disk.remove(&path);
@@ -262,7 +310,7 @@ impl Segment {
         path: &Path,
         mut head: SegmentHead,
         spare: Option<PathBuf>,
-        least_bytes: u64,
+        room: Room,
     ) -> io::Result<Self> {
         // Where it cannot be had, somebody took it away.
         let used = spare.and_then(|spare| Self::take_over(log, &spare, path).ok());
@@ -272,29 +320,29 @@ impl Segment {
             None if log.has_ring() => Arc::from(log.disk.create_direct(path)?),
             None => Arc::from(log.disk.create(path)?),
         };
-        Self::reserve(log, &*file, SEGMENT_HEAD_BYTES as u64 + least_bytes)?;
+        let reserved = room.reserve(log, &*file)?;
         file.write_at(&head.encode(), 0)?;
         file.sync()?;
         Ok(Self {
             file,
             path: path.to_owned(),
             offset: SEGMENT_HEAD_BYTES as u64,
+            reserved,
             end: 0,
             salt: head.salt,
             chain: head.chain(),
         })
     }
 
-    /// Takes the room of a whole segment, or, where the device has not so much, of so many bytes: what it has no
-    /// room for is not begun to be written, each time that it is tried.
-    fn reserve(log: &Log, file: &dyn DiskFile, least_bytes: u64) -> io::Result<()> {
-        if !log.is_full() {
-            match file.allocate(log.options.segment_bytes.max(least_bytes)) {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
-                result => return result,
-            }
+    /// Sees to it that there is room for a block, before it is begun to be written. Ahead of that,
+    /// [`Log::lengthen_segment`] takes room for more.
+    fn make_room(&mut self, block_bytes: u64) -> io::Result<()> {
+        let needed = self.offset + block_bytes;
+        if needed > self.reserved {
+            self.file.allocate(needed)?;
+            self.reserved = needed;
         }
-        file.allocate(least_bytes)
+        Ok(())
     }
 
     /// A spare file under another name, no longer than a segment is.
@@ -472,27 +520,23 @@ impl Log {
         Ok(())
     }
 
-    /// Sees to it that there is a segment, and that it is not too long for another block.
+    /// Sees to it that there is a segment with room for another block, and that it is not too long for that.
     fn turn_segment(&self, writer: &mut Writer, first: u64, block_bytes: u64) -> io::Result<()> {
-        if let Some(segment) = &writer.current {
+        if let Some(segment) = &mut writer.current {
             let is_new = segment.offset == SEGMENT_HEAD_BYTES as u64;
             if is_new || segment.offset + block_bytes <= self.options.segment_bytes {
-                return Ok(());
+                return segment.make_room(block_bytes);
             }
         }
         let mut segment = match writer.ready.pop_front() {
-            Some(segment) => {
-                let needed = SEGMENT_HEAD_BYTES as u64 + block_bytes;
-                if needed > self.options.segment_bytes {
-                    segment.file.allocate(needed)?;
-                }
-                segment
-            }
+            Some(segment) => segment,
             None => {
                 let spare = writer.spares.pop();
-                Segment::make(self, NOW_NAME, writer.head(self), spare, block_bytes)?
+                let room = Room::of_block(self, block_bytes);
+                Segment::make(self, NOW_NAME, writer.head(self), spare, room)?
             }
         };
+        segment.make_room(block_bytes)?;
         // The name before may not be durable yet. When this one survives it, nothing leads to what is here, and
         // nothing of it was durable: a reader ends before both.
         writer.name(self, &mut segment, first)?;
@@ -582,6 +626,7 @@ impl Log {
     /// Gets the next segment ready when the current one is in earnest use, and more of them when the log is
     /// written to fast. Others write meanwhile; only one thread at a time does this.
     pub(super) fn prepare(&self) -> io::Result<()> {
+        self.lengthen_segment()?;
         loop {
             let mut writer = lock(&self.writer);
             let unsynced_bytes = self.written().saturating_sub(self.durable());
@@ -589,12 +634,37 @@ impl Log {
                 return Ok(());
             };
             let (head, spare) = (writer.head(self), writer.spares.pop());
+            let room = Room::of_block(self, 0);
             drop(writer);
-            let segment = Segment::make(self, name, head, spare, 0)?;
+            let segment = Segment::make(self, name, head, spare, room)?;
             let mut writer = lock(&self.writer);
             // One that was made meanwhile, because it was needed, supersedes it.
             if writer.ordinal == head.ordinal.saturating_add(1) {
                 writer.ready.push_back(segment);
+            }
+        }
+    }
+
+    /// Takes more room for a segment that has less than others, twice as much when half of it is used.
+    fn lengthen_segment(&self) -> io::Result<()> {
+        let wanted = |segment: &Segment| {
+            let is_due = segment.offset >= segment.reserved / 2;
+            let wanted = (2 * segment.reserved).min(self.options.segment_bytes);
+            (is_due && wanted > segment.reserved).then_some(wanted)
+        };
+        loop {
+            let current = lock(&self.writer).current.clone();
+            let Some((segment, room_bytes)) =
+                current.and_then(|one| wanted(&one).map(|wanted| (one, wanted)))
+            else {
+                return Ok(());
+            };
+            segment.file.allocate(room_bytes)?;
+            let mut writer = lock(&self.writer);
+            let same = writer.current.as_mut();
+            let same = same.filter(|one| Arc::ptr_eq(&one.file, &segment.file));
+            if let Some(same) = same {
+                same.reserved = same.reserved.max(room_bytes);
             }
         }
     }
@@ -648,7 +718,8 @@ impl Log {
         let (first, end) = (self.durable(), self.places.complete());
         let head = writer.head(self);
         let block_bytes = self.block_bytes_max(first, end);
-        writer.current = Some(Segment::make(self, HEALING_NAME, head, None, block_bytes)?);
+        let room = Room::first(self, block_bytes);
+        writer.current = Some(Segment::make(self, HEALING_NAME, head, None, room)?);
         self.append_block(writer, first, end)?;
         let Some(mut segment) = writer.current.take() else {
             return Ok(());

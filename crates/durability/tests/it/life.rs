@@ -324,10 +324,12 @@ fn options(random: &mut Prng) -> Options {
     let chunk_bytes = 1 << (6 + random.below(8));
     Options {
         segment_bytes: 1 << (12 + random.below(4)),
+        segment_bytes_first: 1 << (8 + random.below(8)),
         chunk_bytes,
         // Half of them have none.
         ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
         ring_bytes_min: chunk_bytes,
+        ring_bytes_first: chunk_bytes * random.below(5),
         piece_bytes: 1 << (8 + random.below(7)),
         in_place_bytes: 1 << (6 + random.below(8)),
         held_bytes_max: 1 << (15 + random.below(7)),

@@ -11,8 +11,8 @@
 use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
@@ -32,6 +32,7 @@ use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
 use super::listener::{Listeners, Reach};
+use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
@@ -50,26 +51,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOG_PERCENT_MAX: u64 = 150;
 /// So much log behind a checkpoint is never a reason for a new one.
 const LOG_BYTES_FREE: u64 = 16 << 20;
-
-/// What a node knows of its own links.
-#[derive(Default)]
-pub(crate) struct OwnLinks {
-    node: OnceLock<Weak<Node>>,
-    id: OnceLock<TermId>,
-    links: OnceLock<Arc<PrimaryLinks>>,
-    pub(crate) terms: Terms,
-    /// The port that is listened at.
-    listeners: Mutex<Option<u16>>,
-    /// Held while a term is begun.
-    beginning: Mutex<()>,
-    stop: Arc<AtomicBool>,
-    /// This node follows by the own link: nobody but that appends to the log.
-    follows: AtomicBool,
-    /// The highest generation that was met in frames of a primary.
-    generation: AtomicU64,
-    /// See [`LogHome::is_store_broken`].
-    is_store_broken: AtomicBool,
-}
 
 impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.

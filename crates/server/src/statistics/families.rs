@@ -311,7 +311,7 @@ pub(super) const TLS: &[Item] = &[Item::Family(Family {
 })];
 
 fn tls_text(sample: &Sample<'_>) -> String {
-    sample.node.process.secret.info(sample.now_unix_us / 1000)
+    sample.node.process.tls.info(sample.now_unix_us / 1000)
 }
 
 fn tls_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {

@@ -48,13 +48,14 @@ mod replay;
 mod replication;
 mod saving;
 mod scripts;
-#[cfg(feature = "tls")]
-mod secret;
 mod shipped;
 mod simulation;
+mod small_log;
 mod stalls;
 mod start;
 mod time;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracking;
 mod transactions;
 mod transcripts;

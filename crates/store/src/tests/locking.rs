@@ -345,3 +345,109 @@ fn no_half_of_a_set_is_counted() {
     });
     assert_eq!(handle.len(0), 0);
 }
+
+/// What a reader of several keys sees without a lock is of one moment, whatever others write meanwhile.
+#[test]
+fn keys_that_are_read_together_are_of_one_moment() {
+    let store = Force::TINY.store(1);
+    let names = ["a", "b", "c"];
+    let is_over = AtomicBool::new(false);
+    let set_all = |handle: &mut Handle, number: u64| {
+        let keys = names.map(|name| handle.key(0, name.as_bytes()));
+        handle.locked(&keys, |handle| {
+            for key in &keys {
+                let value = number.to_string();
+                handle
+                    .upsert(key, value.as_bytes(), Deadline::Never, |_| ())
+                    .unwrap();
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        let mut writer = store.handle();
+        writer.begin(1_000);
+        set_all(&mut writer, 0);
+        let (over, set_all) = (&is_over, &set_all);
+        scope.spawn(move || {
+            let mut number = 0;
+            while !over.load(Ordering::Relaxed) {
+                number += 1;
+                set_all(&mut writer, number);
+            }
+        });
+        let mut reader = store.handle();
+        let keys = names.map(|name| reader.key(0, name.as_bytes()));
+        let mut seen: Vec<Option<i64>> = Vec::new();
+        for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
+            reader.begin(1_000);
+            reader.read_together(
+                &keys,
+                |_, _| (),
+                |at, record| {
+                    seen.truncate(at);
+                    seen.push(record.and_then(Record::integer));
+                },
+            );
+            assert!(seen.len() == 3 && seen[0].is_some(), "{seen:?}");
+            assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A look at several keys counts each once, whichever way it is done.
+#[test]
+fn keys_that_are_read_together_are_counted_once() {
+    // The plain map counts nothing.
+    for (store, is_counted) in [
+        (Force::TINY.store(1), true),
+        (Store::naive(&Options { databases: 1 }), false),
+    ] {
+        let mut handle = store.handle();
+        handle.begin(1_000);
+        let long = "long".repeat(10_000);
+        for (name, value) in [("a", "1"), ("long", &*long), ("due", "2")] {
+            let deadline = match name {
+                "due" => Deadline::At(2_000),
+                _ => Deadline::Never,
+            };
+            let key = handle.key(0, name.as_bytes());
+            handle
+                .upsert(&key, value.as_bytes(), deadline, |_| ())
+                .unwrap();
+        }
+        let counts = |store: &Store| {
+            let statistics = store.statistics();
+            (statistics.hits, statistics.misses)
+        };
+        // Briefly, then with what needs the lock behind what does not, then with what is to be removed.
+        for (names, now, lengths) in [
+            (["a", "none", "a"], 1_000, [1, 0, 1]),
+            (["a", "none", "long"], 1_000, [1, 0, 40_000]),
+            (["a", "due", "a"], 3_000, [1, 0, 1]),
+        ] {
+            handle.begin(now);
+            let keys = names.map(|name| handle.key(0, name.as_bytes()));
+            let before = counts(&store);
+            let mut seen = Vec::new();
+            handle.read_together(
+                &keys,
+                |_, _| (),
+                |at, record| {
+                    seen.truncate(at);
+                    seen.push(record.map_or(0, |record| record.to_vec().len()));
+                },
+            );
+            assert_eq!(seen, lengths);
+            let after = counts(&store);
+            let misses = lengths.iter().filter(|length| **length == 0).count() as u64;
+            let counted = (after.0 - before.0, after.1 - before.1);
+            let expected = if is_counted {
+                (3 - misses, misses)
+            } else {
+                (0, 0)
+            };
+            assert_eq!(counted, expected, "{names:?}");
+        }
+    }
+}

@@ -122,28 +122,23 @@ impl Visitor for StringWriter<'_, '_> {
 fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = context.keys(args);
     reply.array(keys.len());
-    match &*keys {
-        [key] => read_or_null(context.store, key, reply),
-        all => context.store.locked(all, |store| {
-            for (at, key) in all.iter().enumerate() {
-                keys.look_ahead(store, at);
-                read_or_null(store, key, reply);
-            }
-        }),
-    }
+    let start = reply.mark();
+    let ahead = |store: &Handle, at| keys.look_ahead(store, at);
+    context.store.read_together(&keys, ahead, |at, record| {
+        if at == 0 {
+            // Perhaps again.
+            reply.rollback(start);
+        }
+        write_or_null(record, reply);
+    });
     Ok(())
 }
 
-/// Writes the string at a key, or null when there is none, be it for another kind of value.
-fn read_or_null(store: &mut Handle, key: &Key<'_>, reply: &mut Reply<'_>) {
-    let mark = reply.mark();
-    store.read(key, |record| {
-        reply.rollback(mark);
-        write_string(
-            record.filter(|record| check_string(Some(record)).is_ok()),
-            reply,
-        );
-    });
+/// Writes the string of a record, or null when there is none, be it for another kind of value.
+#[inline(always)]
+fn write_or_null(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
+    let string = record.filter(|record| check_string(Some(record)).is_ok());
+    write_string(string, reply);
 }
 
 fn strlen(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -22,9 +22,11 @@ const RING: &str = "data/log/ring";
 fn options() -> Options {
     Options {
         segment_bytes: 2048,
+        segment_bytes_first: 1024,
         chunk_bytes: 256,
         ring_bytes: 1024,
         ring_bytes_min: 256,
+        ring_bytes_first: u64::MAX,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 1 << 20,
@@ -33,9 +35,11 @@ fn options() -> Options {
     }
 }
 
-/// As [`options`]; with half of the seeds, blocks of some frames stand in their files as in the ring.
+/// As [`options`]; with half of the seeds, blocks of some frames stand in their files as in the ring, and with some the ring
+/// grows.
 fn in_place(seed: u64) -> Options {
     Options {
+        ring_bytes_first: 256 * (1 + seed % 4),
         in_place_bytes: if seed.is_multiple_of(2) {
             100
         } else {

@@ -26,9 +26,11 @@ pub(super) struct Running {
 pub(super) fn options() -> Options {
     Options {
         segment_bytes: 512,
+        segment_bytes_first: u64::MAX,
         chunk_bytes: 64,
         ring_bytes: 0,
         ring_bytes_min: 0,
+        ring_bytes_first: u64::MAX,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 4096,

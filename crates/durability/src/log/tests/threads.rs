@@ -36,9 +36,11 @@ fn each_thread_finds_its_frames_in_its_order() {
     let directory = std::env::temp_dir().join(name);
     let options = Options {
         segment_bytes: 256 << 10,
+        segment_bytes_first: u64::MAX,
         chunk_bytes: 4 << 10,
         ring_bytes: 0,
         ring_bytes_min: 0,
+        ring_bytes_first: 0,
         piece_bytes: 2 << 20,
         in_place_bytes: 64 << 10,
         held_bytes_max: 64 << 10,
