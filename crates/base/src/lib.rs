@@ -18,6 +18,7 @@ pub mod hex;
 pub mod lanes;
 pub mod mapped_bytes;
 pub mod memory_size;
+pub mod metrics;
 pub mod number;
 pub mod os_error;
 pub mod page_buffer;

@@ -79,6 +79,15 @@ pub struct ClientNames {
 const DEFAULT_USER: &str = "default";
 
 impl ClientRecord {
+    /// The local address of connections inside the process.
+    pub const IN_PROCESS: &'static str = "in-process:0";
+
+    /// Whether its requests come through the management port: somebody elsewhere has a connection inside the process.
+    #[must_use]
+    pub fn came_by_http(&self) -> bool {
+        &*self.local_address == Self::IN_PROCESS && &*self.address != Self::IN_PROCESS
+    }
+
     /// CLIENT NO-EVICT ON.
     pub const NO_EVICT: u32 = 1;
     /// CLIENT NO-TOUCH ON.

@@ -27,6 +27,7 @@ pub fn in_process_pair(capacity_bytes: usize) -> (InProcess, InProcessPeer) {
         to_loop: Pipe::new(capacity_bytes),
         to_peer: Pipe::new(capacity_bytes),
         waker: None,
+        notify: None,
     }));
     let end = InProcess {
         pipes: Arc::clone(&pipes),
@@ -39,6 +40,25 @@ struct Pipes {
     to_loop: Pipe,
     to_peer: Pipe,
     waker: Option<Waker>,
+    notify: Option<Notify>,
+}
+
+/// What tells the peer that the loop has sent something or is gone.
+#[derive(Clone)]
+struct Notify(Arc<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Notify {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Notify")
+    }
+}
+
+impl Pipes {
+    fn notify(&self) {
+        if let Some(Notify(notify)) = &self.notify {
+            notify();
+        }
+    }
 }
 
 /// One direction.
@@ -96,7 +116,10 @@ impl Transport for InProcess {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.pipes).to_peer.write(bytes)
+        let mut pipes = lock(&self.pipes);
+        let sent = pipes.to_peer.write(bytes);
+        pipes.notify();
+        sent
     }
 
     fn source(&self) -> Source<'_> {
@@ -113,7 +136,9 @@ impl Transport for InProcess {
     }
 
     fn shutdown_send(&mut self) {
-        lock(&self.pipes).to_peer.ended = true;
+        let mut pipes = lock(&self.pipes);
+        pipes.to_peer.ended = true;
+        pipes.notify();
     }
 }
 
@@ -122,10 +147,16 @@ impl Drop for InProcess {
         let mut pipes = lock(&self.pipes);
         pipes.to_peer.ended = true;
         pipes.to_loop.broken = true;
+        pipes.notify();
     }
 }
 
 impl InProcessPeer {
+    /// Has this called when the loop has sent something or is gone. It waits for nothing, and comes back to neither end.
+    pub fn notify(&mut self, notify: Arc<dyn Fn() + Send + Sync>) {
+        lock(&self.pipes).notify = Some(Notify(notify));
+    }
+
     /// Tells the loop that nothing more will be written; reading goes on.
     pub fn shutdown_write(&mut self) {
         self.change(|pipes| pipes.to_loop.ended = true);

@@ -36,6 +36,8 @@ pub enum Invocation {
     Bench(Vec<String>),
     /// Read these files, and tell what is in them.
     Check(Vec<PathBuf>),
+    /// Look at a running server.
+    Doctor(crate::doctor::Target),
     /// Load a file into the directory of the data.
     Import {
         /// Where the data is, and how it is kept.
@@ -313,6 +315,7 @@ fn usage(program: &OsStr) -> String {
        {program} bench [options] (measure a server; bench --help)
        {program} --recover-to POINT [options] (start with the data as it was then)
        {program} check FILE... (verify files, and tell what is in them)
+       {program} doctor [--host HOST] [--port PORT] (say what is wrong with a server)
        {program} import FILE [options] (load RDB or AOF into the data of --dir)
        {program} export FILE.rdb [--rdb-version N] [options] (write that data)
        {program} export --aof DIR [options] (the same, for Redis with appendonly)

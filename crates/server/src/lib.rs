@@ -13,9 +13,9 @@ pub mod clients;
 pub mod config;
 pub mod counters;
 pub mod daemon;
+pub mod doctor;
 pub mod identity;
 pub mod in_process;
-pub mod info;
 pub mod job;
 pub mod keeping;
 pub mod limits;
@@ -23,6 +23,8 @@ pub mod link;
 pub mod listeners;
 pub mod log;
 pub mod mail;
+#[cfg(feature = "http")]
+mod management;
 pub mod node;
 pub mod notifications;
 mod oom_score;
@@ -32,6 +34,7 @@ pub mod process;
 pub mod pubsub;
 pub mod replication;
 pub mod runtime;
+pub mod statistics;
 mod system_check;
 #[cfg(feature = "tls")]
 pub mod tls;

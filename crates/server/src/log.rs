@@ -8,11 +8,13 @@
 //! away at any time, or one write to standard output. A line that cannot be written is lost: the
 //! log never stops the server.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use base::clock::{Clock as _, SystemClock};
 use base::process;
@@ -20,6 +22,8 @@ use persistence::lines::{self, Lines};
 
 /// Bytes of one message; the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
+/// Lines that are kept for who looks at them in the console.
+const RECENT_MAX: usize = 1000;
 /// The role in each line: a server that takes writes.
 const ROLE: char = 'M';
 const MONTHS: [&str; 12] = [
@@ -60,6 +64,14 @@ pub struct Log {
     level: AtomicU8,
     file: Option<PathBuf>,
     clock: SystemClock,
+    recent: Mutex<Recent>,
+}
+
+/// The last lines, and the number of the last of them.
+#[derive(Debug, Default)]
+struct Recent {
+    lines: VecDeque<String>,
+    last: u64,
 }
 
 impl Log {
@@ -71,7 +83,26 @@ impl Log {
             level: AtomicU8::new(level as u8),
             file: file.map(absolute),
             clock: SystemClock::new(),
+            recent: Mutex::default(),
         }
+    }
+
+    /// The last lines behind the one of this number, with theirs.
+    pub fn recent(&self, after: u64) -> Vec<(u64, String)> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = recent.last + 1 - recent.lines.len() as u64;
+        let lines = (first..).zip(&recent.lines);
+        let lines = lines.filter(|(number, _)| *number > after);
+        lines.map(|(number, line)| (number, line.clone())).collect()
+    }
+
+    fn keep(&self, line: &str) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.lines.len() == RECENT_MAX {
+            recent.lines.pop_front();
+        }
+        recent.lines.push_back(line.trim_end().to_owned());
+        recent.last += 1;
     }
 
     /// Changes the threshold (CONFIG SET loglevel).
@@ -118,6 +149,7 @@ impl Log {
     pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         if self.is_on(level) {
             let line = line(self.clock.now_unix_ms(), level, message);
+            self.keep(&line);
             let _lost = self.write(line.as_bytes());
         }
     }

@@ -31,6 +31,11 @@ fn main() -> ExitCode {
             print!("{}", checked.text);
             ExitCode::from(u8::from(!checked.is_good))
         }
+        Ok(cli::Invocation::Doctor(target)) => {
+            let found = server::doctor::examine(&target);
+            print!("{}", found.text);
+            ExitCode::from(found.code)
+        }
         Ok(cli::Invocation::Import { startup, file }) => tell(offline::import(*startup, &file)),
         Ok(cli::Invocation::Export {
             startup,

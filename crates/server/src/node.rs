@@ -38,6 +38,7 @@ use persistence::running::Persistence;
 use persistence::tail::Tail;
 
 pub use groups::{Core, Keeping, Process, Sessions, Work};
+pub(crate) use groups::{Describer, Managed};
 
 /// What the workers of one server share, in five groups.
 pub struct Node {
@@ -137,8 +138,28 @@ impl Node {
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
+        if let Some(management) = &*self.management() {
+            management.change(change.new);
+        }
         self.core.log.set_level(change.new.log_level);
         Ok(())
+    }
+
+    /// Says what writes INFO; once, before anybody asks.
+    pub(crate) fn set_describer(&self, describer: Describer) {
+        let _already_set = self.process.describer.set(describer);
+    }
+
+    /// The sections of INFO asked for.
+    pub(crate) fn describe(&self, store: &mut Handle, sections: &[String]) -> String {
+        let describer = self.process.describer.get();
+        describer.map_or_else(String::new, |describe| describe(self, store, sections))
+    }
+
+    /// The management port, while it is open.
+    pub(crate) fn management(&self) -> MutexGuard<'_, Option<Box<dyn Managed>>> {
+        let management = self.process.management.lock();
+        management.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the kernel rank the process otherwise, if that is what a change asks for.

@@ -19,7 +19,6 @@ use crate::allocator;
 use crate::aside::Queue;
 use crate::clients;
 use crate::config::{Change, ConfigError, Permission};
-use crate::info;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
@@ -376,7 +375,7 @@ impl PersistencePort for Port<'_> {
 impl ProcessPort for Port<'_> {
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String {
         store.tell_memory();
-        info::report(self.node, store, sections)
+        self.node.describe(store, sections)
     }
 
     fn latencies(&mut self) -> Latencies {

@@ -24,9 +24,11 @@ use crate::daemon::{self, PidFile, Supervisor};
 use crate::keeping::kept;
 use crate::link::WorkerLink;
 use crate::listeners::{self, Listeners};
+#[cfg(feature = "http")]
+use crate::management;
 use crate::node::Node;
 use crate::worker::{Arena, Worker};
-use crate::{allocator, identity, open_files};
+use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
@@ -82,6 +84,7 @@ impl Workers {
         }
         node.process.tls.start(&balancer)?;
         node.replication.set_node(&node);
+        node.set_describer(statistics::info);
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
@@ -114,6 +117,8 @@ impl Workers {
     /// # Errors
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
+        #[cfg(feature = "http")]
+        management::close(&self.node);
         self.node.stop();
         self.node.core.settings.scripts.running.stop();
         self.node.process.tls.stop();
@@ -272,9 +277,7 @@ fn serve(
     node.set_persistence(persistence);
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
-    let workers = Workers::start(Arc::clone(&node), listeners)
-        .map_err(because("cannot start worker threads"))?;
-    node.note_startup_memory();
+    let workers = start_workers(&node, listeners)?;
     let came_meanwhile = match load(&node, &signals) {
         Loading::Done(came_meanwhile) => came_meanwhile,
         Loading::Failed(error) => {
@@ -296,6 +299,32 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Starts the workers, and opens what needs them.
+fn start_workers(node: &Arc<Node>, listeners: Vec<Listener>) -> Result<Workers, RunError> {
+    let started = Workers::start(Arc::clone(node), listeners);
+    let workers = started.map_err(because("cannot start worker threads"))?;
+    node.note_startup_memory();
+    #[cfg(feature = "http")]
+    let workers = open_management(node, workers)?;
+    Ok(workers)
+}
+
+/// Opens the management port, or stops the workers again.
+#[cfg(feature = "http")]
+fn open_management(node: &Arc<Node>, workers: Workers) -> Result<Workers, RunError> {
+    match management::open(node, workers.balancer()) {
+        Ok(()) => Ok(workers),
+        Err(cause) => {
+            let _ended = workers.stop();
+            let port = node.core.config.current().http.port;
+            Err(RunError {
+                what: format!("cannot listen on the management port {port}"),
+                cause,
+            })
+        }
+    }
 }
 
 fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {

@@ -1032,6 +1032,6 @@ fn address(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Tcp(address) => address.to_string(),
         Endpoint::Unix(path) => format!("{}:0", path.display()),
-        Endpoint::InProcess => "in-process:0".to_owned(),
+        Endpoint::InProcess => ClientRecord::IN_PROCESS.to_owned(),
     }
 }

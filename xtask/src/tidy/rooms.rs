@@ -40,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
+    ("console", &["access", "base", "protocol"]),
     ("tls", &["base", "reactor"]),
     ("tool", &["base", "protocol", "reactor", "tls"]),
     (
@@ -70,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "scripting",
             "engine",
             "commands",
+            "console",
             "tls",
             "tool",
         ],

@@ -227,6 +227,9 @@ fn line(context: &Context<'_>, name: &str, keys: &[&[u8]], verdict: &str) -> Str
         quote(client.address.as_bytes()),
         context.session.database,
     );
+    if client.came_by_http() {
+        line.push_str(" via=http");
+    }
     for key in keys.iter().take(KEYS_SHOWN_MAX) {
         let shown = &key[..key.len().min(KEY_BYTES_MAX)];
         let _infallible = write!(line, " key={}", quote(shown));

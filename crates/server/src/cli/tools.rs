@@ -12,13 +12,22 @@ use clap_complete::Shell;
 
 use super::{Invocation, StartError};
 use crate::config::changes_between;
+use crate::doctor::Target;
 use crate::identity;
 
 /// Of the binary, in messages and files that are made for it.
 const NAME: &str = "iolite";
 
 /// First words that are read here.
-const WORDS: [&str; 6] = ["check", "completions", "export", "help", "import", "man"];
+const WORDS: [&str; 7] = [
+    "check",
+    "completions",
+    "doctor",
+    "export",
+    "help",
+    "import",
+    "man",
+];
 
 /// Reads the options of a tool; nothing when they are the server's, or those of `import` and `export` without
 /// anything wrong.
@@ -42,6 +51,15 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
         Some(("check", given)) => {
             let files = given.get_many::<PathBuf>("files").unwrap_or_default();
             Some(Invocation::Check(files.cloned().collect()))
+        }
+        Some(("doctor", given)) => {
+            let text = |name: &str| given.get_one::<String>(name).cloned();
+            Some(Invocation::Doctor(Target {
+                host: text("host").unwrap_or_default(),
+                port: given.get_one::<u16>("port").copied().unwrap_or_default(),
+                user: text("user"),
+                password: text("password"),
+            }))
         }
         Some(("completions", given)) => Some(print(completions(given))),
         Some(("man", given)) => Some(print(manual(given)?)),
@@ -121,8 +139,31 @@ fn command() -> Command {
                 .override_usage("iolite import FILE [--dir DIR] [options of the server]")
                 .arg(rest("words", "FILE")),
         )
+        .subcommand(doctor())
         .subcommand(export())
         .subcommands(printers())
+}
+
+fn doctor() -> Command {
+    let option = |name: &'static str, short: char, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .short(short)
+            .value_name(name.to_uppercase())
+            .help(help)
+    };
+    Command::new("doctor")
+        .about(
+            "Looks at a running server and at this machine, and says what is wrong and what to do",
+        )
+        .arg(option("host", 'H', "Where the server is").default_value("127.0.0.1"))
+        .arg(
+            option("port", 'p', "Its port")
+                .default_value("6379")
+                .value_parser(value_parser!(u16)),
+        )
+        .arg(option("user", 'u', "Who asks"))
+        .arg(option("password", 'a', "The user's password"))
 }
 
 fn export() -> Command {
@@ -217,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_tool_tells_what_it_takes() {
-        for word in ["check", "import", "export", "completions", "man"] {
+        for word in ["check", "doctor", "import", "export", "completions", "man"] {
             for words in [[word, "--help"], [word, "-h"], ["help", word]] {
                 let text = told(&words).unwrap().unwrap();
                 assert!(text.contains(&format!("Usage: iolite {word}")), "{text}");

@@ -12,6 +12,7 @@ use engine::Threshold;
 use engine::observer;
 
 use super::durability::Durability;
+use super::http::Http;
 use super::replication::Replication;
 use super::tls::Tls;
 use crate::log::Level;
@@ -139,6 +140,8 @@ pub struct Config {
     pub durability: Durability,
     /// Encrypted connections.
     pub tls: Tls,
+    /// The management port.
+    pub http: Http,
 }
 
 /// One address of `bind`.

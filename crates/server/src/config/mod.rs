@@ -13,6 +13,7 @@ mod directive;
 mod durability;
 mod error;
 mod fields;
+mod http;
 mod loader;
 mod replication;
 mod rewrite;
@@ -33,6 +34,7 @@ pub use fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, OomScore,
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
+pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use replication::Replication;
 pub(crate) use rewrite::replace_file;

@@ -14,11 +14,12 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
+use super::http::Http;
 use super::replication::Replication;
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
-    EVICTION_POLICIES, LEVELS, LOG_LEVELS, OOM_SCORES, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
-    USER_FIELDS,
+    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, SAVE_POINTS,
+    SUPERVISORS, USER_FIELDS,
 };
 use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
@@ -110,6 +111,25 @@ impl Settings {
             durability: self.durability(),
             replication: self.replication(),
             tls: self.tls(),
+            http: self.http(),
+        }
+    }
+
+    fn http(&self) -> Http {
+        let texts = |name| {
+            let words = self.words(name).iter();
+            let texts = words.map(|word| String::from_utf8_lossy(word).into_owned());
+            texts.collect()
+        };
+        Http {
+            port: self.number("http-port"),
+            bind: texts("http-bind"),
+            metrics_auth: self.choice("http-metrics-auth", &METRICS_AUTH),
+            metrics_token_file: self.path("http-metrics-token-file"),
+            allowed_hosts: texts("http-allowed-hosts"),
+            has_console: self.switch("http-console"),
+            has_commands: self.switch("http-commands"),
+            session_ttl_s: self.number("http-session-ttl"),
         }
     }
 

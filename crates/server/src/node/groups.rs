@@ -17,7 +17,7 @@ use store::Store;
 use crate::announcer::Channels;
 use crate::client_cache::ClientCache;
 use crate::clients::Clients;
-use crate::config::{AuditConfig, SharedConfig};
+use crate::config::{AuditConfig, Config, SharedConfig};
 use crate::counters::{Rates, Sums};
 use crate::daemon::Supervisor;
 use crate::job::Job;
@@ -99,6 +99,16 @@ pub struct Keeping {
     pub(super) persistence: OnceLock<Persistence>,
 }
 
+/// What writes the sections of INFO that are asked for. The node does not know the table of statistics, which reads all of
+/// it.
+pub(crate) type Describer = fn(&super::Node, &mut store::Handle, &[String]) -> String;
+
+/// The management port, while it is open.
+pub(crate) trait Managed: Send {
+    /// Goes on as the configuration says now.
+    fn change(&self, config: &Config);
+}
+
 /// The process: who it is, where it listens, what it holds, and how it ends.
 pub struct Process {
     /// Identity of this run: 40 hexadecimal digits.
@@ -119,6 +129,10 @@ pub struct Process {
     pub(super) stopping: AtomicBool,
     pub(super) main_waker: OnceLock<Waker>,
     pub(super) oom_rank: OomRank,
+    /// What writes INFO.
+    pub(super) describer: OnceLock<Describer>,
+    /// The management port.
+    pub(crate) management: Mutex<Option<Box<dyn Managed>>>,
     /// What the audit log is written by.
     pub(super) audited: Mutex<Option<AuditConfig>>,
 }
@@ -138,6 +152,8 @@ impl Process {
             stopping: AtomicBool::new(false),
             main_waker: OnceLock::new(),
             oom_rank: OomRank::default(),
+            describer: OnceLock::new(),
+            management: Mutex::default(),
             audited: Mutex::default(),
         }
     }

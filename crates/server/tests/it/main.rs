@@ -13,6 +13,8 @@ mod blocking;
 mod churn;
 mod clients;
 mod config_oracle;
+#[cfg(feature = "http")]
+mod console;
 mod differential;
 mod digests;
 mod dump;

@@ -5,6 +5,7 @@
 
 mod durability;
 mod fixed;
+mod http;
 mod replication;
 mod tls;
 mod without_effect;
@@ -17,6 +18,7 @@ pub(super) use durability::{
     AT_SHUTDOWN, CHECKPOINT_FORMATS, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS,
 };
 pub(super) use fixed::REFUSED_WORDS;
+pub(super) use http::METRICS_AUTH;
 pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{
@@ -27,6 +29,7 @@ pub(super) use works::{
 pub(super) const SECTIONS: &[&[Directive]] = &[
     works::NETWORK,
     tls::ROWS,
+    http::ROWS,
     works::SECURITY,
     works::PROCESS,
     works::MEMORY,

@@ -1,0 +1,209 @@
+//! The thread that serves: listeners, connections within limits, routes, and a look at the figures every second.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use base::clock::{Clock as _, SystemClock};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
+
+use crate::limits::{
+    BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, REQUEST_TIME_MAX,
+};
+use crate::ports::{Figures, Sessions};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::{api, files, guard, login, metrics_access, probes, rest, stream};
+
+/// The management port, while it is open.
+pub struct Console {
+    shared: Shared,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Console {
+    /// Listens and serves on a thread of its own, which `begin` is run on first.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on, or there are too many threads.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the thread of the management port is made here"
+    )]
+    pub fn start(
+        settings: Settings,
+        figures: Arc<dyn Figures>,
+        sessions: Arc<dyn Sessions>,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let listeners: io::Result<Vec<TcpListener>> =
+            settings.addresses.iter().map(listen).collect();
+        let listeners = listeners?;
+        let addresses: io::Result<Vec<SocketAddr>> =
+            listeners.iter().map(TcpListener::local_addr).collect();
+        let shared = Shared::new(settings, figures, sessions);
+        let stop = Arc::new(Notify::new());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (own, until) = (shared.clone(), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("http".into())
+            .spawn(move || {
+                begin();
+                runtime.block_on(async move {
+                    for listener in listeners {
+                        tokio::spawn(accept(listener, own.clone()));
+                    }
+                    tokio::spawn(look(own));
+                    until.notified().await;
+                });
+            })?;
+        Ok(Self {
+            shared,
+            stop,
+            thread: Some(thread),
+            addresses: addresses?,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Goes on by other settings; where it listens stays as it is.
+    pub fn change(&self, settings: Settings) {
+        self.shared.change(settings);
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // What it was doing is of no use to anybody now.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn listen(address: &SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+async fn accept(listener: TcpListener, shared: Shared) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let routes = routes(&shared);
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                tokio::spawn(serve(stream, from, routes.clone(), place));
+            }
+            // No descriptor is free: somebody will give one back.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn serve(
+    stream: tokio::net::TcpStream,
+    from: SocketAddr,
+    routes: Router,
+    _place: OwnedSemaphorePermit,
+) {
+    let routes = routes.layer(axum::Extension(axum::extract::ConnectInfo(from)));
+    let mut server = http1::Builder::new();
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIME_MAX)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    // Whoever breaks the rules of the protocol is closed; there is nobody to tell.
+    let _ended = server
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .await;
+}
+
+/// Counts a request, and lets none take its time.
+async fn within_time(shared: Shared, request: Request, next: Next) -> Response {
+    shared.count_request();
+    let time_max = REQUEST_TIME_MAX * 2;
+    let served = timeout(time_max, next.run(request)).await;
+    served.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
+fn routes(shared: &Shared) -> Router {
+    let console = Router::new()
+        .route("/", get(files::index).post(rest::rest))
+        .route("/pipeline", post(rest::rest))
+        .route("/multi-exec", post(rest::rest))
+        .route("/{file}", get(files::file))
+        .route("/login", post(login::log_in))
+        .route("/logout", post(login::log_out))
+        .route("/info.json", get(probes::info))
+        .route("/events", get(stream::events))
+        .route("/api/session", get(login::session))
+        .route("/api/history", get(stream::history))
+        .route("/api/log", get(stream::log))
+        .route("/api/command", post(api::command))
+        .route("/api/pipeline", post(api::pipeline))
+        .route("/api/keys", post(api::keys))
+        .route("/api/value", post(api::value));
+    let own = shared.clone();
+    let timed = middleware::from_fn(move |request: Request, next: Next| {
+        within_time(own.clone(), request, next)
+    });
+    Router::new()
+        .route("/healthz", get(probes::health))
+        .route("/readyz", get(probes::ready))
+        .route("/metrics", get(metrics_access::metrics))
+        .merge(console)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::check))
+        .layer(timed)
+        .with_state(shared.clone())
+}
+
+/// Looks at the figures every second.
+async fn look(shared: Shared) {
+    let clock = SystemClock::new();
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        seconds.tick().await;
+        shared.logins.end_old();
+        if !shared.settings().has_console {
+            continue;
+        }
+        let (info, metrics) = (shared.figures.info(&[]), shared.figures.metrics());
+        let now_unix_s = clock.now_unix_ms() / 1000;
+        let frame = shared.history().take(now_unix_s, &info, &metrics);
+        if let Some(frame) = frame {
+            // Nobody looks: that is no fault.
+            let _receivers = shared.frames.send(frame.to_string().into());
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What all requests share: the ports, the settings, who is logged in, and what was.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use base::metrics::{Metric, MetricKind};
+use tokio::sync::{Semaphore, broadcast};
+
+use crate::history::History;
+use crate::limits::STREAMS_MAX;
+use crate::login::Logins;
+use crate::ports::{Figures, Sessions};
+use crate::settings::Settings;
+
+/// Frames that who streams may be behind.
+const FRAMES_BEHIND_MAX: usize = 16;
+
+/// What all requests share.
+pub(crate) struct Inner {
+    pub(crate) figures: Arc<dyn Figures>,
+    pub(crate) sessions: Arc<dyn Sessions>,
+    pub(crate) logins: Logins,
+    pub(crate) frames: broadcast::Sender<Arc<str>>,
+    pub(crate) streams: Arc<Semaphore>,
+    settings: RwLock<Arc<Settings>>,
+    history: Mutex<History>,
+    requests: AtomicU64,
+    refusals: AtomicU64,
+}
+
+/// A way to it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+impl Deref for Shared {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        settings: Settings,
+        figures: Arc<dyn Figures>,
+        sessions: Arc<dyn Sessions>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            figures,
+            sessions,
+            logins: Logins::default(),
+            frames: broadcast::channel(FRAMES_BEHIND_MAX).0,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            settings: RwLock::new(Arc::new(settings)),
+            history: Mutex::default(),
+            requests: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl Inner {
+    pub(crate) fn change(&self, settings: Settings) {
+        let place = self.settings.write();
+        *place.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    pub(crate) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        let settings = self.settings.read();
+        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The server's metrics, and those of the port itself.
+    #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
+    pub(crate) fn all_metrics(&self) -> Vec<Metric> {
+        let mut metrics = self.figures.metrics();
+        let streams = STREAMS_MAX - self.streams.available_permits();
+        let own: [(&'static str, MetricKind, &'static str, f64); 4] = [
+            (
+                "iolite_console_requests_total",
+                MetricKind::Counter,
+                "Requests of the management port.",
+                self.requests.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_console_refusals_total",
+                MetricKind::Counter,
+                "Requests that no honest client sends.",
+                self.refusals.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_console_sessions",
+                MetricKind::Gauge,
+                "Users who are logged in at the management port.",
+                self.logins.count() as f64,
+            ),
+            (
+                "iolite_console_streams",
+                MetricKind::Gauge,
+                "Event streams of the management port.",
+                streams as f64,
+            ),
+        ];
+        for (name, kind, help, value) in own {
+            metrics.push(Metric::new(name, kind, help).with(value));
+        }
+        metrics
+    }
+}

@@ -1,0 +1,102 @@
+//! `/events`: the frame of every second to who looks, after those of the last minutes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::api;
+use crate::limits::{MINUTES_KEPT, SECONDS_FIRST, SECONDS_KEPT};
+use crate::login;
+use crate::shared::Shared;
+
+/// Frames that wait for who reads slowly; then it is let go.
+const FRAMES_MAX: usize = 16;
+
+/// `GET /events`.
+pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let Some(login) = login::who(&shared, &headers) else {
+        return login::unknown();
+    };
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
+        return refusal;
+    }
+    let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
+        return (StatusCode::TOO_MANY_REQUESTS, "too many streams\n").into_response();
+    };
+    let (sender, receiver) = mpsc::channel::<Result<Event, Infallible>>(FRAMES_MAX);
+    let mut frames = shared.frames.subscribe();
+    let first = shared.history().last(SECONDS_FIRST, false).to_string();
+    let own = shared;
+    tokio::spawn(async move {
+        let _place = place;
+        let mut is_open = sender
+            .send(Ok(Event::default().event("history").data(first)))
+            .await
+            .is_ok();
+        // A user that was changed sees nothing more.
+        while is_open && login::who(&own, &headers).is_some() {
+            let frame = match frames.recv().await {
+                Ok(frame) => frame,
+                Err(RecvError::Lagged(_)) => continue,
+                Err(RecvError::Closed) => break,
+            };
+            is_open = sender
+                .try_send(Ok(Event::default().event("frame").data(&*frame)))
+                .is_ok();
+        }
+    });
+    Sse::new(ReceiverStream::new(receiver))
+        .keep_alive(KeepAlive::default())
+        .into_response()
+}
+
+/// `GET /api/history?minutes`: an hour by second, or a day by minute.
+pub(crate) async fn history(
+    State(shared): State<Shared>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let Some(login) = login::who(&shared, &headers) else {
+        return login::unknown();
+    };
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
+        return refusal;
+    }
+    let by_minute = query.is_some_and(|query| query == "minutes");
+    let count = if by_minute {
+        MINUTES_KEPT
+    } else {
+        SECONDS_KEPT
+    };
+    let all = shared.history().last(count, by_minute);
+    Json(all).into_response()
+}
+
+/// `GET /api/log?after=<number>`: lines of the server log.
+pub(crate) async fn log(
+    State(shared): State<Shared>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let Some(login) = login::who(&shared, &headers) else {
+        return login::unknown();
+    };
+    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
+        return refusal;
+    }
+    let after = query
+        .as_deref()
+        .and_then(|query| query.strip_prefix("after=")?.parse().ok());
+    let lines = shared.figures.log_lines(after.unwrap_or(0)).into_iter();
+    let lines: Vec<_> = lines.map(|(number, text)| json!([number, text])).collect();
+    Json(json!({"lines": lines})).into_response()
+}

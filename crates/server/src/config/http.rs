@@ -1,0 +1,35 @@
+//! What the directives say about the management port.
+
+use std::path::PathBuf;
+
+/// The management port; nothing of it is there while the port is 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// TCP port; 0 means none.
+    pub port: u16,
+    /// Addresses to listen on.
+    pub bind: Vec<String>,
+    /// Who has to say who he is to read metrics.
+    pub metrics_auth: MetricsAuth,
+    /// The file of the word that lets one read metrics.
+    pub metrics_token_file: Option<PathBuf>,
+    /// Names that requests may be sent to, besides addresses and this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Whether there is the page and its API.
+    pub has_console: bool,
+    /// Whether there are commands over HTTP for programs.
+    pub has_commands: bool,
+    /// Seconds for which who is logged in stays so.
+    pub session_ttl_s: u64,
+}
+
+/// Values of `http-metrics-auth`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsAuth {
+    /// Who is on another machine says who he is.
+    Auto,
+    /// Nobody.
+    No,
+    /// Everybody.
+    Yes,
+}

@@ -1,0 +1,340 @@
+//! `iolite doctor`: looks at a running server and at the machine, and says what is wrong, why, and what to do.
+//!
+//! A rule is one row: it sees what the server tells by INFO and CONFIG GET, and gives a reason, or nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use protocol::{Value, decode_value, encode_request};
+
+use crate::system_check;
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Seconds until the end of a certificate that are worth a word.
+const CERTIFICATE_S: f64 = 14.0 * 86_400.0;
+
+/// Where the server is, and who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The user; the default one otherwise.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<String>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Will hurt.
+    Warning,
+    /// Hurts now, or loses data.
+    Critical,
+}
+
+/// What is known of the server.
+#[derive(Default)]
+struct Facts {
+    info: BTreeMap<String, String>,
+    config: BTreeMap<String, String>,
+}
+
+impl Facts {
+    fn number(&self, name: &str) -> f64 {
+        let text = self.info.get(name);
+        text.and_then(|text| text.trim_end_matches('%').parse().ok())
+            .unwrap_or(0.0)
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.info.get(name).map_or("", String::as_str)
+    }
+
+    fn directive(&self, name: &str) -> &str {
+        self.config.get(name).map_or("", String::as_str)
+    }
+}
+
+/// What is looked at.
+struct Rule {
+    name: &'static str,
+    severity: Severity,
+    find: fn(&Facts) -> Option<String>,
+    remedy: &'static str,
+}
+
+#[rustfmt::skip] // One row, one rule.
+const RULES: &[Rule] = &[
+    Rule { name: "log-faulty", severity: Severity::Critical, remedy: "Make room on the device of dir, or replace it; the server log names the reason.",
+        find: |f| (f.text("aof_last_write_status") == "err").then(|| "the log cannot be written: writes are refused".to_owned()) },
+    Rule { name: "checkpoint-failed", severity: Severity::Critical, remedy: "Read the server log, make room, and run BGSAVE.",
+        find: |f| (f.text("rdb_last_bgsave_status") == "err").then(|| "the last checkpoint failed".to_owned()) },
+    Rule { name: "primary-lost", severity: Severity::Critical, remedy: "Look at the primary and at the network between; master_link_refused_reason says what it was told.",
+        find: |f| (f.text("master_link_status") == "down").then(|| format!("the link to the primary {} is down", f.text("master_host"))) },
+    Rule { name: "open-to-all", severity: Severity::Critical, remedy: "Set requirepass or ACL users, or bind to addresses of this machine.",
+        find: |f| {
+            let is_wide = f.directive("bind").split(' ').any(|word| matches!(word.trim_start_matches('-'), "*" | "0.0.0.0" | "::" | "::*"));
+            let is_open = f.directive("requirepass").is_empty() && f.directive("protected-mode") == "no" && f.directive("aclfile").is_empty();
+            (is_wide && is_open).then(|| "everybody who reaches the port may run every command: no password, protected-mode no".to_owned())
+        } },
+    Rule { name: "nothing-kept", severity: Severity::Note, remedy: "Set durability to checkpoint, everysec or always, unless this is a cache.",
+        find: |f| (f.directive("durability") == "none").then(|| "nothing is kept when the process ends (durability none)".to_owned()) },
+    Rule { name: "memory-unlimited", severity: Severity::Warning, remedy: "Set maxmemory below what the machine or its control group allows.",
+        find: |f| (f.directive("maxmemory") == "0").then(|| "maxmemory is 0: the kernel ends the process where memory ends".to_owned()) },
+    Rule { name: "memory-near-limit", severity: Severity::Warning, remedy: "Raise maxmemory, give keys deadlines, or choose a policy that evicts.",
+        find: |f| (f.number("maxmemory") > 0.0 && f.number("used_memory") > 0.9 * f.number("maxmemory"))
+            .then(|| format!("{:.0} % of maxmemory is in use", f.number("used_memory") * 100.0 / f.number("maxmemory"))) },
+    Rule { name: "fragmentation", severity: Severity::Note, remedy: "CONFIG SET activedefrag yes, or MEMORY PURGE once.",
+        find: |f| (f.number("mem_fragmentation_ratio") > 1.5 && f.number("mem_fragmentation_bytes") > 256e6)
+            .then(|| format!("the process holds {:.2} times what is in use", f.number("mem_fragmentation_ratio"))) },
+    Rule { name: "clients-near-limit", severity: Severity::Warning, remedy: "Raise maxclients, or find the pool that grows in CLIENT LIST.",
+        find: |f| (f.number("connected_clients") > 0.9 * f.number("maxclients") && f.number("maxclients") > 0.0)
+            .then(|| format!("{} of {} clients are connected", f.text("connected_clients"), f.text("maxclients"))) },
+    Rule { name: "connections-rejected", severity: Severity::Warning, remedy: "Raise maxclients and ulimit -n.",
+        find: |f| (f.number("rejected_connections") > 0.0).then(|| format!("{} connections were turned away", f.text("rejected_connections"))) },
+    Rule { name: "certificate-ends", severity: Severity::Warning, remedy: "Replace the files of tls-cert-file and tls-key-file; they are read again by themselves.",
+        find: |f| (f.text("tls_server_cert_serial") != "none" && f.info.contains_key("tls_server_cert_serial") && f.number("tls_server_cert_expires_in_seconds") < CERTIFICATE_S)
+            .then(|| format!("the server's certificate ends in {:.0} days", f.number("tls_server_cert_expires_in_seconds") / 86_400.0)) },
+    Rule { name: "logins-fail", severity: Severity::Note, remedy: "ACL LOG names user and client.",
+        find: |f| (f.number("acl_access_denied_auth") > 100.0).then(|| format!("{} logins failed", f.text("acl_access_denied_auth"))) },
+    Rule { name: "clients-closed-for-output", severity: Severity::Warning, remedy: "Have the client read faster, or raise client-output-buffer-limit.",
+        find: |f| (f.number("client_output_buffer_limit_disconnections") > 0.0)
+            .then(|| format!("{} clients were closed because they did not read", f.text("client_output_buffer_limit_disconnections"))) },
+];
+
+/// What was found, and how bad the worst of it is.
+pub struct Findings {
+    /// For people.
+    pub text: String,
+    /// 0 for nothing worse than notes, 1 for warnings, 2 for what is critical.
+    pub code: u8,
+}
+
+/// Asks the server and looks at the machine.
+#[must_use]
+pub fn examine(target: &Target) -> Findings {
+    let facts = match ask(target) {
+        Ok(facts) => facts,
+        Err(error) => {
+            let (host, port) = (&target.host, target.port);
+            let text = format!("CRITICAL server: {host}:{port} cannot be asked: {error}\n");
+            return Findings { text, code: 2 };
+        }
+    };
+    let mut findings = judge(&facts);
+    let machine = system_check::report();
+    if !machine.is_good {
+        findings.code = findings.code.max(1);
+    }
+    let _infallible = write!(findings.text, "\nThis machine:\n{}", machine.text);
+    findings
+}
+
+fn judge(facts: &Facts) -> Findings {
+    let mut found: Vec<(&Rule, String)> = RULES
+        .iter()
+        .filter_map(|rule| Some((rule, (rule.find)(facts)?)))
+        .collect();
+    found.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.severity));
+    let mut text = String::new();
+    for (rule, reason) in &found {
+        let word = match rule.severity {
+            Severity::Note => "note",
+            Severity::Warning => "WARNING",
+            Severity::Critical => "CRITICAL",
+        };
+        let _infallible = writeln!(text, "{word} {}: {reason}\n    {}", rule.name, rule.remedy);
+    }
+    let (looked, wrong) = (RULES.len(), found.len());
+    let _infallible = writeln!(text, "{looked} rules, {wrong} with something to say");
+    let code = match found.first().map(|(rule, _)| rule.severity) {
+        Some(Severity::Critical) => 2,
+        Some(Severity::Warning) => 1,
+        Some(Severity::Note) | None => 0,
+    };
+    Findings { text, code }
+}
+
+fn ask(target: &Target) -> io::Result<Facts> {
+    let mut stream = TcpStream::connect((target.host.as_str(), target.port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut facts = Facts::default();
+    if let Some(password) = &target.password {
+        let user = target.user.as_deref().unwrap_or("default");
+        command(&mut stream, &["AUTH", user, password])?;
+    }
+    for section in ["all", "tls"] {
+        let reply = command(&mut stream, &["INFO", section])?;
+        let text = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        facts
+            .info
+            .extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    if let Value::Array(words) = command(&mut stream, &["CONFIG", "GET", "*"])? {
+        let words = words
+            .into_iter()
+            .map(|word| String::from_utf8_lossy(&reply_bytes(word)).into_owned());
+        let words: Vec<String> = words.collect();
+        let pairs = words.chunks_exact(2);
+        facts
+            .config
+            .extend(pairs.map(|pair| (pair[0].clone(), pair[1].clone())));
+    }
+    Ok(facts)
+}
+
+fn reply_bytes(value: Value) -> Vec<u8> {
+    match value {
+        Value::Bulk(bytes) | Value::Simple(bytes) | Value::Verbatim { text: bytes, .. } => bytes,
+        _ => Vec::new(),
+    }
+}
+
+fn command(stream: &mut TcpStream, words: &[&str]) -> io::Result<Value> {
+    let mut request = Vec::new();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    encode_request(&mut request, &words);
+    stream.write_all(&request)?;
+    let (mut input, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        match decode_value(&input).map_err(io::Error::other)? {
+            Some((Value::Error(text), _)) => {
+                return Err(io::Error::other(
+                    String::from_utf8_lossy(&text).into_owned(),
+                ));
+            }
+            Some((value, _)) => return Ok(value),
+            None => {}
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => input.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is planted, and whether in CONFIG.
+    type Planted<'a> = &'a [(&'a str, &'a str, bool)];
+
+    fn facts(planted: Planted<'_>) -> Facts {
+        let mut facts = Facts::default();
+        for (name, value, is_directive) in planted {
+            let of = if *is_directive {
+                &mut facts.config
+            } else {
+                &mut facts.info
+            };
+            of.insert((*name).to_owned(), (*value).to_owned());
+        }
+        facts
+    }
+
+    const FAULTS: [(&str, Planted<'_>); 13] = [
+        ("log-faulty", &[("aof_last_write_status", "err", false)]),
+        (
+            "checkpoint-failed",
+            &[("rdb_last_bgsave_status", "err", false)],
+        ),
+        ("primary-lost", &[("master_link_status", "down", false)]),
+        (
+            "open-to-all",
+            &[("bind", "* -::*", true), ("protected-mode", "no", true)],
+        ),
+        ("nothing-kept", &[("durability", "none", true)]),
+        ("memory-unlimited", &[("maxmemory", "0", true)]),
+        (
+            "memory-near-limit",
+            &[("maxmemory", "100", false), ("used_memory", "95", false)],
+        ),
+        (
+            "fragmentation",
+            &[
+                ("mem_fragmentation_ratio", "2.00", false),
+                ("mem_fragmentation_bytes", "1000000000", false),
+            ],
+        ),
+        (
+            "clients-near-limit",
+            &[
+                ("connected_clients", "95", false),
+                ("maxclients", "100", false),
+            ],
+        ),
+        (
+            "connections-rejected",
+            &[("rejected_connections", "1", false)],
+        ),
+        (
+            "certificate-ends",
+            &[
+                ("tls_server_cert_serial", "01", false),
+                ("tls_server_cert_expires_in_seconds", "5", false),
+            ],
+        ),
+        ("logins-fail", &[("acl_access_denied_auth", "500", false)]),
+        (
+            "clients-closed-for-output",
+            &[("client_output_buffer_limit_disconnections", "2", false)],
+        ),
+    ];
+
+    /// Every rule finds what is planted for it, and nothing on a server that is well.
+    #[test]
+    fn each_rule_finds_its_fault() {
+        assert_eq!(FAULTS.len(), RULES.len());
+        for (name, planted) in FAULTS {
+            let found = judge(&facts(planted));
+            assert!(
+                found.text.contains(&format!(" {name}: ")),
+                "{name}: {}",
+                found.text
+            );
+            assert!(
+                found.text.contains(", 1 with something to say"),
+                "{name}: {}",
+                found.text
+            );
+        }
+        let well = [
+            ("maxmemory", "1000", true),
+            ("durability", "everysec", true),
+            ("bind", "127.0.0.1", true),
+            ("tls_server_cert_serial", "none", false),
+        ];
+        let found = judge(&facts(&well));
+        assert!(
+            found.text.contains(", 0 with something to say") && found.code == 0,
+            "{}",
+            found.text
+        );
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_is_the_code() {
+        let found = judge(&facts(&[
+            ("maxmemory", "0", true),
+            ("aof_last_write_status", "err", false),
+        ]));
+        assert!(
+            found.text.starts_with("CRITICAL log-faulty"),
+            "{}",
+            found.text
+        );
+        assert_eq!(found.code, 2);
+    }
+}

@@ -1,0 +1,304 @@
+//! The management port of this server: what it is told and where its commands run (room `console`).
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::metrics::Metric;
+use console::{Admission, Console, Field, Figures, Link, Section, Sessions, Settings, Unready};
+use reactor::{Balancer, Endpoint, InProcessPeer, PeerInfo, in_process_pair};
+use store::Handle;
+
+use crate::config::{Config, MetricsAuth};
+use crate::counters::Count;
+use crate::node::{Managed, Node};
+use crate::statistics::{self, Sample};
+
+/// Bytes that either direction of a session's connection holds.
+const PIPE_BYTES: usize = 256 * 1024;
+
+impl Managed for Console {
+    fn change(&self, config: &Config) {
+        if let Ok(settings) = settings(config) {
+            Console::change(self, settings);
+        }
+    }
+}
+
+/// Opens the port if there is to be one.
+///
+/// # Errors
+/// When it cannot be listened on.
+pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()> {
+    let config = node.core.config.current();
+    if config.http.port == 0 {
+        return Ok(());
+    }
+    let view = View {
+        node: Arc::clone(node),
+        store: Mutex::new(node.core.store.handle()),
+        turns: Mutex::default(),
+    };
+    let ways = Ways {
+        node: Arc::clone(node),
+        balancer: Arc::clone(balancer),
+    };
+    let settings = settings(&config)?;
+    let console = Console::start(settings, Arc::new(view), Arc::new(ways), || {})?;
+    for address in console.addresses() {
+        node.core
+            .log
+            .notice(format_args!("Management port: http://{address}/"));
+    }
+    *node.management() = Some(Box::new(console));
+    Ok(())
+}
+
+/// Closes the port.
+pub(crate) fn close(node: &Node) {
+    let open = node.management().take();
+    drop(open);
+}
+
+fn settings(config: &Config) -> io::Result<Settings> {
+    let http = &config.http;
+    let mut addresses = Vec::new();
+    for word in &http.bind {
+        let (is_optional, host) = match word.strip_prefix('-') {
+            Some(host) => (true, host),
+            None => (false, word.as_str()),
+        };
+        match addresses_of(host, http.port) {
+            // Where there is no such address, an optional one is left out.
+            Ok(found) => addresses.extend(
+                found
+                    .into_iter()
+                    .filter(|one| !is_optional || can_bind(one)),
+            ),
+            Err(_) if is_optional => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Settings {
+        addresses,
+        metrics_auth: match http.metrics_auth {
+            MetricsAuth::Auto => console::MetricsAuth::Auto,
+            MetricsAuth::No => console::MetricsAuth::No,
+            MetricsAuth::Yes => console::MetricsAuth::Yes,
+        },
+        metrics_token_file: http.metrics_token_file.clone(),
+        allowed_hosts: http.allowed_hosts.clone(),
+        has_console: http.has_console,
+        has_commands: http.has_commands,
+        session_ttl: Duration::from_secs(http.session_ttl_s),
+        protected_mode: config.protected_mode,
+    })
+}
+
+fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let any: Option<IpAddr> = match host {
+        "*" => Some([0, 0, 0, 0].into()),
+        "::*" => Some([0_u16; 8].into()),
+        _ => None,
+    };
+    match any {
+        Some(address) => Ok(vec![SocketAddr::new(address, port)]),
+        None => Ok((host, port).to_socket_addrs()?.take(1).collect()),
+    }
+}
+
+fn can_bind(address: &SocketAddr) -> bool {
+    std::net::TcpListener::bind(SocketAddr::new(address.ip(), 0)).is_ok()
+}
+
+/// What the server tells.
+struct View {
+    node: Arc<Node>,
+    /// The management thread's own way into the store.
+    store: Mutex<Handle>,
+    /// Turns of the workers at the last nudge.
+    turns: Mutex<Vec<u64>>,
+}
+
+impl View {
+    fn store(&self) -> MutexGuard<'_, Handle> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turns_now(&self) -> Vec<u64> {
+        let workers = self.node.workers().iter();
+        workers
+            .map(|one| one.counters.cell(Count::Turns).get())
+            .collect()
+    }
+}
+
+impl Figures for View {
+    fn metrics(&self) -> Vec<Metric> {
+        let mut store = self.store();
+        statistics::metrics::all(&Sample::take(&self.node, &mut store))
+    }
+
+    fn info(&self, asked: &[String]) -> Vec<Section> {
+        let mut store = self.store();
+        let sample = Sample::take(&self.node, &mut store);
+        let sections = statistics::asked_sections(asked).map(|section| {
+            let mut fields = Vec::new();
+            section.lines(&sample, &mut |name, text| {
+                fields.push(Field {
+                    name: name.to_owned(),
+                    text: text.to_owned(),
+                    number: section.number(name, text),
+                });
+            });
+            Section {
+                name: section.name,
+                fields,
+            }
+        });
+        sections.collect()
+    }
+
+    fn nudge(&self) {
+        *self.turns.lock().unwrap_or_else(PoisonError::into_inner) = self.turns_now();
+        for worker in self.node.workers() {
+            worker.wake();
+        }
+    }
+
+    fn stuck(&self) -> Vec<usize> {
+        let before = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = self.turns_now();
+        let pairs = turns.iter().zip(before.iter()).enumerate();
+        let stuck = pairs.filter(|(_, (now, before))| now == before);
+        stuck.map(|(worker, _)| worker).collect()
+    }
+
+    fn ready(&self) -> Result<(), Unready> {
+        let refusals = &self.node.core.settings.refusals;
+        let is_not = |word, reason: String| Err(Unready { word, reason });
+        if self.node.is_stopping() {
+            return is_not("ERR", "the server stops".to_owned());
+        }
+        if refusals.is_loading() {
+            let percent = self.node.core.env.loading.progress().percent();
+            return is_not("LOADING", format!("data is being loaded, {percent:.0} %"));
+        }
+        if refusals.is_log_faulty() {
+            return is_not("MISCONF", "the log cannot be written".to_owned());
+        }
+        if refusals.is_stale() {
+            return is_not("MASTERDOWN", "the link to the primary is down".to_owned());
+        }
+        Ok(())
+    }
+
+    fn log_lines(&self, after: u64) -> Vec<(u64, String)> {
+        self.node.core.log.recent(after)
+    }
+}
+
+/// Where commands run.
+struct Ways {
+    node: Arc<Node>,
+    balancer: Arc<Balancer>,
+}
+
+struct Way(InProcessPeer);
+
+impl Link for Way {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+}
+
+impl Sessions for Ways {
+    fn open(
+        &self,
+        from: SocketAddr,
+        notify: Arc<dyn Fn() + Send + Sync>,
+    ) -> io::Result<Box<dyn Link>> {
+        let clients_max = self.node.core.config.current().clients_max;
+        if !self.node.sessions.clients.admit(clients_max) {
+            return Err(io::Error::other("max number of clients reached"));
+        }
+        let (end, mut peer) = in_process_pair(PIPE_BYTES);
+        peer.notify(notify);
+        // The address is that of who asks: limits of logins and the audit log tell who it was.
+        let info = PeerInfo {
+            peer: Endpoint::Tcp(from),
+            local: Endpoint::InProcess,
+            fd: -1,
+            listener: None,
+            security: None,
+        };
+        self.balancer.enter(Box::new(end), info);
+        Ok(Box::new(Way(peer)))
+    }
+
+    fn may(&self, user: &[u8], password: &[u8], command: &str, from: SocketAddr) -> Admission {
+        let settings = &self.node.core.settings;
+        let (address, now_ms) = (from.ip().to_string(), self.node.uptime_ms());
+        if !settings.throttle.admits(&address, now_ms) {
+            return Admission::TooOften;
+        }
+        let Some(user) = settings.users.log_in(user, password) else {
+            settings.throttle.note_failure(&address, now_ms);
+            return Admission::Refused;
+        };
+        if self.allows(user.name(), command) {
+            Admission::Admitted
+        } else {
+            Admission::Refused
+        }
+    }
+
+    fn allows(&self, user: &[u8], command: &str) -> bool {
+        let user = self.node.core.settings.users.find(user);
+        let request = OneCommand(&self.node, command);
+        user.is_some_and(|user| user.rules().check(&request).is_ok())
+    }
+
+    fn is_open(&self) -> bool {
+        self.node.is_open()
+    }
+
+    fn mark(&self, user: &[u8]) -> Option<u64> {
+        let user = self.node.core.settings.users.find(user)?;
+        let mut hasher = DefaultHasher::new();
+        user.line().hash(&mut hasher);
+        Some(hasher.finish())
+    }
+}
+
+/// A request without keys, of which it is asked whether it may run.
+struct OneCommand<'a>(&'a Node, &'a str);
+
+impl access::Request for OneCommand<'_> {
+    fn command(&self) -> access::CommandId {
+        let catalog = self.0.core.env.table.catalog();
+        catalog.find(self.1.as_bytes()).unwrap_or_default()
+    }
+
+    fn is_free(&self) -> bool {
+        false
+    }
+
+    fn argument(&self, at: usize) -> Option<&[u8]> {
+        (at == 0).then_some(self.1.as_bytes())
+    }
+
+    fn keys(&self) -> Vec<(usize, access::KeyUse)> {
+        Vec::new()
+    }
+
+    fn channels(&self) -> Vec<(usize, access::ChannelUse)> {
+        Vec::new()
+    }
+}
