@@ -138,7 +138,7 @@ impl View {
 impl Figures for View {
     fn metrics(&self) -> Vec<Metric> {
         let mut store = self.store();
-        statistics::metrics::all(&Sample::take(&self.node, &mut store))
+        statistics::all_metrics(&Sample::take(&self.node, &mut store))
     }
 
     fn info(&self, asked: &[String]) -> Vec<Section> {

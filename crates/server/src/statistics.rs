@@ -27,10 +27,13 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use base::metrics::Metric;
 use store::Handle;
 
 use crate::node::Node;
-pub(crate) use row::{Family, Kind, Row, Unit, Value};
+#[cfg(test)]
+pub(crate) use row::{Family, Row};
+pub(crate) use row::{Item, Kind, Value};
 pub(crate) use sample::Sample;
 
 /// When a section is shown, besides when it is asked for by its name.
@@ -44,12 +47,6 @@ pub(crate) enum Shown {
     ByName,
     /// Never: INFO has no such lines.
     InMetrics,
-}
-
-/// One place of a section: a value, or a family of them.
-pub(crate) enum Item {
-    Row(Row),
-    Family(Family),
 }
 
 /// A section: its name, when INFO shows it, and its values in order.
@@ -133,6 +130,23 @@ impl Section {
             }
         }
     }
+}
+
+/// All metrics of a moment.
+#[cfg_attr(
+    not(any(feature = "http", test)),
+    allow(dead_code, reason = "nobody asks")
+)]
+pub(crate) fn all_metrics(sample: &Sample<'_>) -> Vec<Metric> {
+    let mut all = Vec::with_capacity(256);
+    for item in SECTIONS.iter().flat_map(|section| section.items) {
+        match item {
+            Item::Row(row) => all.extend(metrics::of_row(row, sample)),
+            Item::Family(family) => (family.metrics)(sample, &mut all),
+        }
+    }
+    all.retain(|metric| !metric.series.is_empty());
+    all
 }
 
 fn is_asked(section: &Section, asked: &[String]) -> bool {

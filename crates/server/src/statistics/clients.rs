@@ -1,7 +1,7 @@
 //! INFO clients: who is connected, and who waits.
 
+use super::row::{Item, Unit, Value};
 use super::row::{gauge, zero};
-use super::{Item, Unit, Value};
 
 #[rustfmt::skip] // One row, one value.
 pub(super) const ITEMS: &[Item] = &[

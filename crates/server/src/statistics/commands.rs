@@ -4,7 +4,8 @@ use engine::{CommandIndex, RowCounts};
 
 use super::metrics::{Metric, MetricKind};
 use super::row::described;
-use super::{Family, Item, Sample};
+use super::row::{Family, Item};
+use super::sample::Sample;
 
 /// Commands that metrics tell apart, at most: no table is longer.
 const COMMANDS_MAX: usize = 400;

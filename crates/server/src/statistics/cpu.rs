@@ -1,7 +1,7 @@
 //! INFO cpu: processor time.
 
 use super::row::counter;
-use super::{Item, Unit, Value};
+use super::row::{Item, Unit, Value};
 use crate::process::{self, Whose};
 
 #[rustfmt::skip] // One row, one value.

@@ -1,7 +1,8 @@
 //! INFO debug: the longest and fullest turns of the workers.
 
+use super::row::{Item, Unit};
 use super::row::{counter, gauge, zero};
-use super::{Item, Sample, Unit};
+use super::sample::Sample;
 use crate::counters::{Count, Counter, WorkerCounters};
 
 #[rustfmt::skip] // One row, one value.

@@ -1,8 +1,9 @@
 //! Families that are told by others: replication and encrypted connections.
 
 use super::metrics::{Metric, MetricKind};
+use super::row::{Family, Item, Unit};
 use super::row::{described, zero};
-use super::{Family, Item, Sample, Unit};
+use super::sample::Sample;
 
 pub(super) const REPLICATION: &[Item] = &[Item::Family(Family {
     info: "<field of replication>",

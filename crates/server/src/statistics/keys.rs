@@ -3,8 +3,9 @@
 use base::words::quote;
 
 use super::metrics::{Metric, MetricKind};
+use super::row::{Family, Item, Unit, Value};
 use super::row::{described, gauge};
-use super::{Family, Item, Sample, Unit, Value};
+use super::sample::Sample;
 
 /// So many keys are shown of each sort.
 const KEYS_SHOWN: usize = 10;

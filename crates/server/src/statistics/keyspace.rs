@@ -4,7 +4,8 @@ use store::{DatabaseId, Handle};
 
 use super::metrics::{Metric, MetricKind};
 use super::row::described;
-use super::{Family, Item, Sample};
+use super::row::{Family, Item};
+use super::sample::Sample;
 
 pub(super) const ITEMS: &[Item] = &[Item::Family(Family {
     info: "db<n>",

@@ -2,8 +2,9 @@
 
 use base::memory_size::human;
 
+use super::row::{Item, Unit, Value};
 use super::row::{counter, gauge, words, zero};
-use super::{Item, Sample, Unit, Value};
+use super::sample::Sample;
 use crate::{allocator, process};
 
 #[rustfmt::skip] // One row, one value.

@@ -2,26 +2,11 @@
 
 pub(crate) use base::metrics::{Metric, MetricKind};
 
-use super::{Item, Kind, Row, SECTIONS, Sample};
+use super::row::{Kind, Row};
+use super::sample::Sample;
 
-/// All metrics of a moment.
-#[cfg_attr(
-    not(any(feature = "http", test)),
-    allow(dead_code, reason = "nobody asks")
-)]
-pub(crate) fn all(sample: &Sample<'_>) -> Vec<Metric> {
-    let mut metrics = Vec::with_capacity(256);
-    for item in SECTIONS.iter().flat_map(|section| section.items) {
-        match item {
-            Item::Row(row) => metrics.extend(of_row(row, sample)),
-            Item::Family(family) => (family.metrics)(sample, &mut metrics),
-        }
-    }
-    metrics.retain(|metric| !metric.series.is_empty());
-    metrics
-}
-
-fn of_row(row: &Row, sample: &Sample<'_>) -> Option<Metric> {
+/// What a row is as a metric, where it is one.
+pub(super) fn of_row(row: &Row, sample: &Sample<'_>) -> Option<Metric> {
     if row.metric.is_empty() {
         return None;
     }

@@ -2,9 +2,11 @@
 
 use engine::observer::Matter;
 
+use super::memory;
 use super::metrics::{Metric, MetricKind};
 use super::row::described;
-use super::{Family, Item, Sample, memory};
+use super::row::{Family, Item};
+use super::sample::Sample;
 use crate::config::OutputLimit;
 use crate::counters::Count;
 use crate::identity;

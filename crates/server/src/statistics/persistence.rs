@@ -5,8 +5,9 @@ use persistence::checkpointer::{Figures, Progress};
 use persistence::log_owner::LogOwner;
 use persistence::running::Persistence;
 
+use super::row::{Item, Unit, Value};
 use super::row::{counter, gauge, words, zero};
-use super::{Item, Sample, Unit, Value};
+use super::sample::Sample;
 use crate::keeping::records::Record;
 use crate::keeping::saving::kind_of;
 

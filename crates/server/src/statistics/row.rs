@@ -1,7 +1,8 @@
 //! One row of the table: what a value is called, what it is, and how it is read.
 
-use super::{Item, Sample};
-use crate::statistics::metrics::Metric;
+use base::metrics::Metric;
+
+use super::sample::Sample;
 
 /// How a value moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +141,12 @@ impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
+}
+
+/// One place of a section: a value, or a family of them.
+pub(crate) enum Item {
+    Row(Row),
+    Family(Family),
 }
 
 /// One value.

@@ -1,7 +1,8 @@
 //! INFO server: which program runs, where, and since when.
 
+use super::row::{Item, Unit};
 use super::row::{gauge, words};
-use super::{Item, Sample, Unit};
+use super::sample::Sample;
 use crate::{identity, process};
 
 #[rustfmt::skip] // One row, one value.

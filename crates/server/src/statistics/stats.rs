@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use access::Reason;
 use engine::TopicKind;
 
+use super::row::{Item, Unit, Value};
 use super::row::{counter, gauge, zero, zero_counter};
-use super::{Item, Sample, Unit, Value};
+use super::sample::Sample;
 use crate::counters::Count;
 
 #[rustfmt::skip] // One row, one value.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::clock::ManualClock;
 use store::{Options, Store};
 
-use super::metrics::{self, MetricKind};
+use super::metrics::MetricKind;
 use super::{Item, SECTIONS, Sample};
 use crate::config::{Loader, Origin, SharedConfig};
 use crate::node::Node;
@@ -80,7 +80,7 @@ fn metrics_are_those_that_the_table_lists() {
     let sample = Sample::take(&node, &mut store);
     let listed = names(|row| row.metric.to_owned());
     let mut seen = 0;
-    for metric in metrics::all(&sample) {
+    for metric in super::all_metrics(&sample) {
         let in_family = described().find(|one| one.metric == metric.name);
         let in_rows = listed.iter().any(|(name, _)| name == metric.name);
         assert!(
