@@ -11,6 +11,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("structures", &["base"]),
     ("durability", &["base"]),
     ("replication", &["base", "durability"]),
+    ("cluster", &["base", "durability"]),
+    ("consensus", &["base", "durability", "cluster"]),
     ("rdb", &["base", "structures"]),
     ("scripting", &["base", "protocol"]),
     ("store", &["base", "structures"]),

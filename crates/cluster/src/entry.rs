@@ -1,0 +1,349 @@
+//! What the control log holds: typed entries, each with a request id and the state that it expects.
+//!
+//! ```text
+//!   version u8 │ request id 16 bytes │ kind u8 │ fields of the kind
+//! ```
+//!
+//! Kinds 12 (`slots`) and 13 (`migration`) are kept for what hash slots will need.
+
+use crate::bytes::{Malformed, Reader, STRING_BYTES_MAX, Writer};
+use crate::state::{CopyKind, DocumentKind, LogEnd, NodeId, NodeRecord, ShardId, TEXT_BYTES_MAX};
+
+/// The version of entries that this server writes, and the highest that it reads.
+pub const VERSION: u8 = 1;
+
+/// Names a request: repeated, it is done once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub [u8; 16]);
+
+/// An entry with the request that it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// Which request.
+    pub request: RequestId,
+    /// What is to change.
+    pub entry: Entry,
+}
+
+/// What is to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A node joins; its Raft id is the index of this entry.
+    Join {
+        /// Its name for good.
+        node: NodeId,
+        /// What it says of itself.
+        record: NodeRecord,
+    },
+    /// A node leaves, and with it its copies. A primary does not.
+    Leave {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node says anew what it is and where.
+    Node {
+        /// Which.
+        node: NodeId,
+        /// With a start count that is not lower.
+        record: NodeRecord,
+    },
+    /// A node is not heard any more, or is again.
+    NodeState {
+        /// Which.
+        node: NodeId,
+        /// Whether it is gone.
+        is_failed: bool,
+    },
+    /// A shard or its members change.
+    Shard {
+        /// Which.
+        shard: ShardId,
+        /// The index of the last entry about it.
+        expected_epoch: u64,
+        /// How.
+        change: ShardChange,
+    },
+    /// A member becomes the primary.
+    Promote {
+        /// Of which shard.
+        shard: ShardId,
+        /// The term before.
+        expected_term: u64,
+        /// The index of the last entry about it.
+        expected_epoch: u64,
+        /// The new term.
+        term: u64,
+        /// Who.
+        primary: NodeId,
+        /// Where its log ended when it was sealed: it takes office only there.
+        end: LogEnd,
+    },
+    /// A user, a library or a directive, whole; none to remove it.
+    Document {
+        /// Which kind.
+        kind: DocumentKind,
+        /// Its name.
+        name: Vec<u8>,
+        /// The version that it has now; 0 where there is none.
+        expected_version: u64,
+        /// What it is from now on.
+        body: Option<Vec<u8>>,
+    },
+    /// The next secret of links.
+    Secret {
+        /// The version that it has now.
+        expected_version: u64,
+        /// The secret.
+        body: Vec<u8>,
+    },
+    /// All members know this level: entries of it may be written.
+    FeatureLevel {
+        /// Rises.
+        level: u16,
+    },
+    /// The group goes on after a forced recovery.
+    Incarnation {
+        /// Rises.
+        incarnation: u64,
+    },
+}
+
+/// A change of one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardChange {
+    /// It begins, with one member that is its primary in term 1.
+    Create {
+        /// The member.
+        primary: NodeId,
+        /// Where its log ends.
+        end: LogEnd,
+        /// Whether writes wait for a majority.
+        is_quorum: bool,
+    },
+    /// A member more: from here on both sets have to agree.
+    Add {
+        /// Who.
+        node: NodeId,
+        /// What it keeps.
+        kind: CopyKind,
+    },
+    /// A member less: from here on both sets have to agree.
+    Remove {
+        /// Who; not the primary.
+        node: NodeId,
+    },
+    /// The new set has what the old one had: it stands alone.
+    Finish,
+    /// Whether writes wait for a majority.
+    SetQuorum {
+        /// Whether.
+        is_quorum: bool,
+    },
+}
+
+impl Proposal {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u8(VERSION).raw(&self.request.0);
+        self.entry.encode(&mut writer);
+        writer.0
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// Where they are none, or of a newer version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let version = reader.u8()?;
+        if version == 0 || version > VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let request = RequestId(reader.array()?);
+        let entry = Entry::decode(&mut reader)?;
+        reader.end()?;
+        Ok(Self { request, entry })
+    }
+}
+
+impl Entry {
+    /// Whether all of it is within what may be kept.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Join { record, .. } | Self::Node { record, .. } => record.is_within_limits(),
+            Self::Document { name, body, .. } => {
+                name.len() <= TEXT_BYTES_MAX
+                    && body
+                        .as_ref()
+                        .is_none_or(|body| body.len() <= STRING_BYTES_MAX)
+            }
+            Self::Secret { body, .. } => body.len() <= TEXT_BYTES_MAX,
+            _ => true,
+        }
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        match self {
+            Self::Join { node, record } => record.encode(writer.u8(1).raw(&node.0)),
+            Self::Leave { node } => {
+                writer.u8(2).raw(&node.0);
+            }
+            Self::Node { node, record } => record.encode(writer.u8(3).raw(&node.0)),
+            Self::NodeState { node, is_failed } => {
+                writer.u8(4).raw(&node.0).u8(u8::from(*is_failed));
+            }
+            Self::Shard {
+                shard,
+                expected_epoch,
+                change,
+            } => change.encode(writer.u8(5).u32(shard.0).u64(*expected_epoch)),
+            Self::Promote {
+                shard,
+                expected_term,
+                expected_epoch,
+                term,
+                primary,
+                end,
+            } => {
+                let writer = writer.u8(6).u32(shard.0).u64(*expected_term);
+                let writer = writer.u64(*expected_epoch).u64(*term).raw(&primary.0);
+                end.encode(writer);
+            }
+            Self::Document {
+                kind,
+                name,
+                expected_version,
+                body,
+            } => {
+                let writer = writer
+                    .u8(7)
+                    .u8(*kind as u8)
+                    .string(name)
+                    .u64(*expected_version);
+                match body {
+                    Some(body) => writer.u8(1).string(body),
+                    None => writer.u8(0),
+                };
+            }
+            Self::Secret {
+                expected_version,
+                body,
+            } => {
+                writer.u8(8).u64(*expected_version).string(body);
+            }
+            Self::FeatureLevel { level } => {
+                writer.u8(9).u16(*level);
+            }
+            Self::Incarnation { incarnation } => {
+                writer.u8(10).u64(*incarnation);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match reader.u8()? {
+            1 => Self::Join {
+                node: NodeId(reader.array()?),
+                record: NodeRecord::decode(reader)?,
+            },
+            2 => Self::Leave {
+                node: NodeId(reader.array()?),
+            },
+            3 => Self::Node {
+                node: NodeId(reader.array()?),
+                record: NodeRecord::decode(reader)?,
+            },
+            4 => Self::NodeState {
+                node: NodeId(reader.array()?),
+                is_failed: reader.bool()?,
+            },
+            5 => Self::Shard {
+                shard: ShardId(reader.u32()?),
+                expected_epoch: reader.u64()?,
+                change: ShardChange::decode(reader)?,
+            },
+            6 => Self::Promote {
+                shard: ShardId(reader.u32()?),
+                expected_term: reader.u64()?,
+                expected_epoch: reader.u64()?,
+                term: reader.u64()?,
+                primary: NodeId(reader.array()?),
+                end: LogEnd::decode(reader)?,
+            },
+            7 => Self::Document {
+                kind: DocumentKind::of(reader.u8()?)?,
+                name: reader.string()?.to_vec(),
+                expected_version: reader.u64()?,
+                body: match reader.bool()? {
+                    true => Some(reader.string()?.to_vec()),
+                    false => None,
+                },
+            },
+            8 => Self::Secret {
+                expected_version: reader.u64()?,
+                body: reader.string()?.to_vec(),
+            },
+            9 => Self::FeatureLevel {
+                level: reader.u16()?,
+            },
+            10 => Self::Incarnation {
+                incarnation: reader.u64()?,
+            },
+            kind => return Err(Malformed::Kind(kind)),
+        })
+    }
+}
+
+impl ShardChange {
+    fn encode(&self, writer: &mut Writer) {
+        match self {
+            Self::Create {
+                primary,
+                end,
+                is_quorum,
+            } => end.encode(writer.u8(1).raw(&primary.0).u8(u8::from(*is_quorum))),
+            Self::Add { node, kind } => {
+                writer.u8(2).raw(&node.0).u8(*kind as u8);
+            }
+            Self::Remove { node } => {
+                writer.u8(3).raw(&node.0);
+            }
+            Self::Finish => {
+                writer.u8(4);
+            }
+            Self::SetQuorum { is_quorum } => {
+                writer.u8(5).u8(u8::from(*is_quorum));
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match reader.u8()? {
+            1 => {
+                let primary = NodeId(reader.array()?);
+                let is_quorum = reader.bool()?;
+                let end = LogEnd::decode(reader)?;
+                Self::Create {
+                    primary,
+                    end,
+                    is_quorum,
+                }
+            }
+            2 => Self::Add {
+                node: NodeId(reader.array()?),
+                kind: CopyKind::of(reader.u8()?)?,
+            },
+            3 => Self::Remove {
+                node: NodeId(reader.array()?),
+            },
+            4 => Self::Finish,
+            5 => Self::SetQuorum {
+                is_quorum: reader.bool()?,
+            },
+            kind => return Err(Malformed::Kind(kind)),
+        })
+    }
+}

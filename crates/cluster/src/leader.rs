@@ -1,0 +1,365 @@
+//! The control leader's part: who was heard when, leases, and the way from silence to a new primary.
+//!
+//! ```text
+//!              silence for a node timeout, a restart, a seal that is there already
+//!   quiet ───────────────────────────────────────────────────────────────────────► (lease over?)
+//!     ▲                                                                                 │ yes
+//!     │ a term or epoch has passed                                                      ▼
+//!     └────────────── promote proposed ◄──── enough answers ◄──── sealing: seal(term + 1) to all members
+//! ```
+//!
+//! Every voter hears heartbeats, so that it knows the nodes when it is elected. Only who leads answers, grants and seals,
+//! and only while a quorum has confirmed it within one election.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::entry::Entry;
+use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
+use crate::planted::{Bug, is_on};
+use crate::state::{ControlState, CopyKind, NodeId, Shard, ShardId};
+use crate::times::Times;
+
+/// What the leader asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An entry for the control log.
+    Propose(Entry),
+    /// A message to a member.
+    Seal {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        seal: Seal,
+    },
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug)]
+struct Heard {
+    at_ms: u64,
+    start_count: u64,
+    index: u64,
+    copies: Vec<CopyStatus>,
+}
+
+/// A shard that is being sealed.
+#[derive(Clone, Debug)]
+struct Round {
+    seal: Seal,
+    began_ms: u64,
+    asked_ms: u64,
+    proposed_ms: Option<u64>,
+    answers: BTreeMap<NodeId, SealAnswer>,
+}
+
+/// See the module. One for each voter.
+#[derive(Debug)]
+pub struct Leader {
+    times: Times,
+    /// Whoever was not heard at all counts as heard then.
+    started_ms: u64,
+    /// Since when it leads.
+    elected_ms: Option<u64>,
+    /// The term of the control log that it leads in, or led in last.
+    reign: u64,
+    heard: BTreeMap<NodeId, Heard>,
+    /// Until when a lease of a shard may stand, by this clock.
+    granted: BTreeMap<ShardId, u64>,
+    rounds: BTreeMap<ShardId, Round>,
+    /// What was said of a node's state last, and when.
+    marked: BTreeMap<NodeId, u64>,
+}
+
+impl Leader {
+    /// A voter that does not lead.
+    #[must_use]
+    pub fn new(times: Times, now_ms: u64) -> Self {
+        Self {
+            times,
+            started_ms: now_ms,
+            elected_ms: None,
+            reign: 0,
+            heard: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            marked: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.elected_ms.is_some()
+    }
+
+    /// It leads in this term of the control log, or does no more. What it granted in another term counts as its
+    /// predecessor's, and so does what others granted in between, of which it may not have heard.
+    pub fn set_leading(&mut self, reign: Option<u64>, now_ms: u64) {
+        let is_same = reign.is_none_or(|reign| reign == self.reign);
+        if reign.is_some() == self.leads() && is_same {
+            return;
+        }
+        self.elected_ms = reign.map(|_| now_ms);
+        self.reign = reign.unwrap_or(self.reign);
+        self.rounds.clear();
+        self.granted.clear();
+    }
+
+    /// A node is alive. The answer, where this voter leads.
+    pub fn on_heartbeat(
+        &mut self,
+        now_ms: u64,
+        beat: &Heartbeat,
+        state: &ControlState,
+        has_quorum: bool,
+    ) -> Option<HeartbeatReply> {
+        let node = state.nodes.get(&beat.node)?;
+        let newest = self
+            .heard
+            .get(&beat.node)
+            .map_or(0, |heard| heard.start_count);
+        // An older copy of its files, or a heartbeat that a restart overtook.
+        if beat.start_count < newest.max(node.record.start_count) {
+            return None;
+        }
+        let heard = Heard {
+            at_ms: now_ms,
+            start_count: beat.start_count,
+            index: beat.index,
+            copies: beat.copies.clone(),
+        };
+        self.heard.insert(beat.node, heard);
+        self.elected_ms?;
+        let mut leases = Vec::new();
+        if has_quorum || is_on(Bug::LeaseWithoutQuorum) {
+            for copy in &beat.copies {
+                if self.may_grant(copy, beat.node, state, now_ms) {
+                    leases.push((copy.shard, copy.office));
+                    let until_ms = now_ms + self.times.granted_lease_ms();
+                    self.granted.insert(copy.shard, until_ms);
+                }
+            }
+        }
+        Some(HeartbeatReply {
+            number: beat.number,
+            index: state.index,
+            leases,
+        })
+    }
+
+    /// A primary that has to be replaced gets no lease more, or a round could never begin: one whose members were sealed
+    /// by a leader before commits nothing any more.
+    fn may_grant(
+        &self,
+        copy: &CopyStatus,
+        node: NodeId,
+        state: &ControlState,
+        now_ms: u64,
+    ) -> bool {
+        state.shards.get(&copy.shard).is_some_and(|shard| {
+            shard.primary == node
+                && shard.term == copy.office
+                && !self.rounds.contains_key(&copy.shard)
+                && !self.needs_primary(copy.shard, shard, now_ms)
+        })
+    }
+
+    /// A member was sealed.
+    pub fn on_answer(&mut self, answer: &SealAnswer) {
+        if let Some(round) = self.rounds.get_mut(&answer.seal.shard)
+            && round.seal == answer.seal
+        {
+            round.answers.insert(answer.node, *answer);
+        }
+    }
+
+    /// Time has passed, or the state has changed.
+    pub fn on_tick(&mut self, now_ms: u64, state: &ControlState, has_quorum: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(elected_ms) = self.elected_ms.filter(|_| has_quorum) else {
+            return actions;
+        };
+        self.mark_nodes(now_ms, state, &mut actions);
+        for (id, shard) in &state.shards {
+            let is_over =
+                |round: &Round| round.seal.term <= shard.term || round.seal.epoch != shard.epoch;
+            if self.rounds.get(id).is_some_and(is_over) {
+                self.rounds.remove(id);
+            }
+            let may_begin =
+                is_on(Bug::PromoteWithinLease) || self.is_lease_over(*id, elected_ms, now_ms);
+            if !self.rounds.contains_key(id) && may_begin && self.needs_primary(*id, shard, now_ms)
+            {
+                let round = self.begin(*id, shard, now_ms);
+                self.rounds.insert(*id, round);
+            }
+            if let Some(round) = self.rounds.get_mut(id) {
+                drive(round, shard, &self.times, now_ms, &mut actions);
+            }
+        }
+        actions
+    }
+
+    fn mark_nodes(&mut self, now_ms: u64, state: &ControlState, actions: &mut Vec<Action>) {
+        for (id, node) in &state.nodes {
+            let is_failed = self.is_silent(*id, now_ms);
+            let marked_ms = self.marked.get(id).copied().unwrap_or(0);
+            let is_due = now_ms.saturating_sub(marked_ms) >= self.times.answers_ms;
+            if node.is_failed != is_failed && is_due {
+                self.marked.insert(*id, now_ms);
+                let node = *id;
+                actions.push(Action::Propose(Entry::NodeState { node, is_failed }));
+            }
+        }
+    }
+
+    /// How long a node was not heard.
+    #[must_use]
+    pub fn silence_ms(&self, node: NodeId, now_ms: u64) -> u64 {
+        let heard = self.heard.get(&node).map(|heard| heard.at_ms);
+        now_ms.saturating_sub(heard.unwrap_or(self.started_ms))
+    }
+
+    fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {
+        self.silence_ms(node, now_ms) >= self.times.node_timeout_ms
+    }
+
+    /// Nobody may hold a lease of the shard any more: not of this leader's, and not of one before it.
+    fn is_lease_over(&self, shard: ShardId, elected_ms: u64, now_ms: u64) -> bool {
+        let own_ms = self.granted.get(&shard).copied().unwrap_or(0);
+        let others_ms = elected_ms + self.times.predecessor_ms();
+        now_ms >= own_ms && (now_ms >= others_ms || is_on(Bug::ForgetPredecessor))
+    }
+
+    /// The primary is gone, was restarted, did not take office, or cannot go on because somebody was sealed.
+    fn needs_primary(&self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
+        if !shard.members.contains_key(&shard.primary) || self.is_silent(shard.primary, now_ms) {
+            return true;
+        }
+        let copy_of = |node: &NodeId| {
+            let heard: Option<&Heard> = self.heard.get(node);
+            let copies = heard.into_iter().flat_map(|heard| &heard.copies);
+            copies.into_iter().find(|copy| copy.shard == id)
+        };
+        let is_sealed = |node: &NodeId| copy_of(node).is_some_and(|copy| copy.seal > shard.term);
+        if shard.everybody().iter().any(is_sealed) {
+            return true;
+        }
+        let knows = |heard: &Heard| heard.index >= shard.epoch;
+        let is_out = |copy: &CopyStatus| copy.office != shard.term && copy.taking != shard.term;
+        self.heard.get(&shard.primary).is_some_and(knows)
+            && copy_of(&shard.primary).is_some_and(is_out)
+    }
+
+    fn begin(&self, id: ShardId, shard: &Shard, now_ms: u64) -> Round {
+        let copies = self.heard.values().flat_map(|heard| &heard.copies);
+        let seals = copies.filter(|copy| copy.shard == id).map(|copy| copy.seal);
+        // A seal that is there already was of a round that came to nothing.
+        let term = seals.max().unwrap_or(0).max(shard.term) + 1;
+        let seal = Seal {
+            shard: id,
+            term,
+            epoch: shard.epoch,
+        };
+        let answers = match is_on(Bug::PromoteWithoutSeal) {
+            true => self.as_heard(seal),
+            false => BTreeMap::new(),
+        };
+        Round {
+            seal,
+            began_ms: now_ms,
+            asked_ms: 0,
+            proposed_ms: None,
+            answers,
+        }
+    }
+
+    /// What heartbeats said, in place of answers: the mistake of [`Bug::PromoteWithoutSeal`].
+    fn as_heard(&self, seal: Seal) -> BTreeMap<NodeId, SealAnswer> {
+        let answer = |(node, heard): (&NodeId, &Heard)| {
+            let copy = heard.copies.iter().find(|copy| copy.shard == seal.shard)?;
+            let answer = SealAnswer {
+                node: *node,
+                seal,
+                end: copy.end,
+                applied: copy.applied,
+                is_certain: true,
+                is_fresh: false,
+                declines: false,
+            };
+            Some((*node, answer))
+        };
+        self.heard.iter().filter_map(answer).collect()
+    }
+}
+
+/// Asks who has not answered, and proposes once enough have.
+fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: &mut Vec<Action>) {
+    if now_ms.saturating_sub(round.asked_ms) >= times.heartbeat_ms {
+        round.asked_ms = now_ms;
+        for to in shard.everybody() {
+            if !round.answers.contains_key(&to) {
+                let seal = round.seal;
+                actions.push(Action::Seal { to, seal });
+            }
+        }
+    }
+    let is_due = |at_ms| now_ms.saturating_sub(at_ms) >= times.answers_ms;
+    if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, times, now_ms) {
+        return;
+    }
+    if let Some(chosen) = choose(round, shard).copied() {
+        round.proposed_ms = Some(now_ms);
+        actions.push(Action::Propose(Entry::Promote {
+            shard: round.seal.shard,
+            expected_term: shard.term,
+            expected_epoch: round.seal.epoch,
+            term: round.seal.term,
+            primary: chosen.node,
+            end: chosen.end,
+        }));
+    }
+}
+
+fn is_enough(round: &Round, shard: &Shard, times: &Times, now_ms: u64) -> bool {
+    let all = shard.everybody();
+    let answers = &round.answers;
+    if answers.is_empty() {
+        return false;
+    }
+    if all.iter().all(|node| answers.contains_key(node)) {
+        return true;
+    }
+    if shard.is_quorum {
+        // Who may have forgotten what it acknowledged does not count.
+        let certain = answers.values().filter(|answer| answer.is_certain);
+        let certain: BTreeSet<NodeId> = certain.map(|answer| answer.node).collect();
+        return shard.suffices(&certain) || is_on(Bug::OneAnswer);
+    }
+    // After a restart of everybody the one with the most may merely be slower to start.
+    let any_fresh = answers.values().any(|answer| answer.is_fresh);
+    let patience_ms = match any_fresh {
+        true => times.recovery_ms,
+        false => times.answers_ms,
+    };
+    now_ms.saturating_sub(round.began_ms) >= patience_ms
+}
+
+/// The member with the most. A copy of the log alone is never it, and where it has more, nobody is.
+fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
+    let has_data = |answer: &&SealAnswer| {
+        shard.members.get(&answer.node) == Some(&CopyKind::Data) && !answer.declines
+    };
+    let merit = |answer: &&SealAnswer| {
+        let is_primary = answer.node == shard.primary;
+        (
+            answer.end,
+            answer.applied,
+            is_primary,
+            std::cmp::Reverse(answer.node),
+        )
+    };
+    let best = round.answers.values().filter(has_data).max_by_key(merit)?;
+    let most = round.answers.values().map(|answer| answer.end).max()?;
+    (best.end == most || !shard.is_quorum).then_some(best)
+}

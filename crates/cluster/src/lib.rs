@@ -1,0 +1,45 @@
+//! The control group without I/O: who is a member, who is the primary of a shard, and how that changes.
+//!
+//! ```text
+//!   proposals ─► ControlLog (Raft, elsewhere) ─► entries in order ─► ControlState::apply ─► view on every node
+//!
+//!   leader of the group:  heartbeats ─► leases;  silence ─► seal(term + 1) ─► answers ─► promote
+//!   every member:         heartbeats, lease, seal, office
+//! ```
+//!
+//! Data is not in the control log: each shard ships its own log. The group decides who may write it, and in which term.
+//! [`leader`] and [`member`] are state machines: they take messages and the time, and return actions. A server performs
+//! the actions, and a simulation performs them under one seed.
+//!
+//! This room knows no socket, no thread, no file and no clock: time is an argument.
+//!
+//! Invariants
+//!  1. The state is a function of the entries: equal index, equal state.
+//!  2. An entry that expects another state than it finds changes nothing.
+//!  3. Terms of a shard rise, and each has one primary.
+//!  4. A lease is granted by a leader with a quorum behind it, to the primary of the present term, and ends at its holder
+//!     before the leader takes it for over.
+//!  5. Nobody is promoted before the members were sealed and leases of older terms are over.
+//!  6. A member that answered a seal takes nothing of older terms any more.
+
+#![forbid(unsafe_code)]
+
+pub mod bytes;
+pub mod control_log;
+pub mod entry;
+pub mod leader;
+pub mod member;
+pub mod message;
+pub mod planted;
+pub mod state;
+pub mod status;
+pub mod times;
+pub mod voters;
+
+#[cfg(test)]
+mod simulation;
+
+pub use control_log::{ControlLog, Membership, Unavailable};
+pub use entry::{Entry, Proposal, RequestId};
+pub use state::{Applied, ControlState, LogEnd, NodeId, NodeRecord, Shard, ShardId};
+pub use times::Times;

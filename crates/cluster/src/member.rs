@@ -1,0 +1,315 @@
+//! A member's part: heartbeats, its lease, its seal, and how it comes into office.
+//!
+//! ```text
+//!   follows ── state names it, log ends as promised ──► taking ── term frame durable ──► in office
+//!      ▲                                                                                   │
+//!      └──────────── seal of a later term, or the state names another ─────────────────────┘
+//! ```
+//!
+//! Whoever performs the actions keeps the order: a seal and the log below it are durable before [`Member::on_sealed`], and
+//! a term frame before [`Member::on_office`].
+//!
+//! Invariant: a lease is counted from when the heartbeat was sent that it was granted for.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
+use crate::planted::{Bug, is_on};
+use crate::state::{ControlState, LogEnd, NodeId, ShardId};
+use crate::times::Times;
+
+/// So many heartbeats may be answered late.
+const SENT_MAX: usize = 64;
+
+/// What a member asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A heartbeat to every voter.
+    Heartbeat(Heartbeat),
+    /// To make a seal durable, with the log as it is; then [`Member::on_sealed`]. Nothing of older terms is taken any more.
+    Seal(Seal),
+    /// The answer to the leader.
+    Answer(SealAnswer),
+    /// To write the frame of this term and make it durable; then [`Member::on_office`].
+    TakeOffice {
+        /// Of which shard.
+        shard: ShardId,
+        /// Which term.
+        term: u64,
+    },
+    /// To follow somebody.
+    Follow {
+        /// In which shard.
+        shard: ShardId,
+        /// In which term.
+        term: u64,
+        /// Whom.
+        primary: NodeId,
+    },
+    /// It is primary no more, and nobody is just now: no write and no reply.
+    LeaveOffice {
+        /// Of which shard.
+        shard: ShardId,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Copy {
+    seal: u64,
+    office: u64,
+    taking: u64,
+    /// The newest term that the state was seen to have.
+    seen: u64,
+    lease_until_ms: u64,
+    end: LogEnd,
+    applied: u64,
+    /// The newest term in which it followed a primary, or was one, since it was started.
+    lived: u64,
+    /// The seal that is being made durable.
+    sealing: Option<Seal>,
+}
+
+/// See the module. One for each node.
+#[derive(Debug)]
+pub struct Member {
+    id: NodeId,
+    times: Times,
+    start_count: u64,
+    /// Does not want to be promoted (`cluster-replica-no-failover`).
+    declines: bool,
+    number: u64,
+    sent: VecDeque<(u64, u64)>,
+    beat_ms: Option<u64>,
+    index: u64,
+    copies: BTreeMap<ShardId, Copy>,
+}
+
+impl Member {
+    /// A node that was just started.
+    #[must_use]
+    pub fn new(id: NodeId, times: Times, start_count: u64) -> Self {
+        Self {
+            id,
+            times,
+            start_count,
+            declines: false,
+            number: 0,
+            sent: VecDeque::new(),
+            beat_ms: None,
+            index: 0,
+            copies: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it does not want to be promoted.
+    pub fn set_declines(&mut self, declines: bool) {
+        self.declines = declines;
+    }
+
+    /// A copy that it has, as it was found at the start: the seal on its disk, and where its log ends.
+    pub fn add_copy(&mut self, shard: ShardId, seal: u64, end: LogEnd, applied: u64) {
+        let copy = Copy {
+            seal: seal.max(end.term),
+            end,
+            applied,
+            ..Copy::default()
+        };
+        self.copies.insert(shard, copy);
+    }
+
+    /// The log goes on, or was truncated.
+    pub fn note_log(&mut self, shard: ShardId, end: LogEnd, applied: u64) {
+        if let Some(copy) = self.copies.get_mut(&shard) {
+            (copy.end, copy.applied) = (end, applied);
+        }
+    }
+
+    /// Whether frames of a primary of this term may be taken. Asked under the lock of the append.
+    pub fn accept(&mut self, shard: ShardId, term: u64) -> bool {
+        let Some(copy) = self.copies.get_mut(&shard) else {
+            return false;
+        };
+        let is_sealed_out = copy.seal > term;
+        if is_sealed_out {
+            return false;
+        }
+        if copy.office < term {
+            leave(copy);
+        }
+        copy.seal = term;
+        copy.lived = copy.lived.max(term);
+        true
+    }
+
+    /// Whether a write may begin, and a reply leave.
+    #[must_use]
+    pub fn holds_lease(&self, shard: ShardId, now_ms: u64) -> bool {
+        let copy = self.copies.get(&shard);
+        copy.is_some_and(|copy| copy.office > 0 && now_ms < copy.lease_until_ms)
+    }
+
+    /// The term in which it is primary.
+    #[must_use]
+    pub fn office(&self, shard: ShardId) -> Option<u64> {
+        let copy = self.copies.get(&shard)?;
+        (copy.office > 0).then_some(copy.office)
+    }
+
+    /// Until when the lease stands, by the clock of this node.
+    #[must_use]
+    pub fn lease_until_ms(&self, shard: ShardId) -> u64 {
+        self.copies
+            .get(&shard)
+            .map_or(0, |copy| copy.lease_until_ms)
+    }
+
+    /// Time has passed.
+    pub fn on_tick(&mut self, now_ms: u64) -> Vec<Action> {
+        let is_due = |at_ms| now_ms.saturating_sub(at_ms) >= self.times.heartbeat_ms;
+        if !self.beat_ms.is_none_or(is_due) {
+            return Vec::new();
+        }
+        self.beat_ms = Some(now_ms);
+        self.number += 1;
+        if self.sent.len() == SENT_MAX {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((self.number, now_ms));
+        let copies = self.copies.iter().map(|(shard, copy)| CopyStatus {
+            shard: *shard,
+            seal: copy.seal,
+            office: copy.office,
+            taking: copy.taking,
+            end: copy.end,
+            applied: copy.applied,
+        });
+        vec![Action::Heartbeat(Heartbeat {
+            node: self.id,
+            number: self.number,
+            start_count: self.start_count,
+            index: self.index,
+            copies: copies.collect(),
+        })]
+    }
+
+    /// The leader has answered a heartbeat.
+    pub fn on_reply(&mut self, now_ms: u64, reply: &HeartbeatReply) {
+        let sent = self.sent.iter().find(|(number, _)| *number == reply.number);
+        let Some((_, sent_ms)) = sent.copied() else {
+            return;
+        };
+        for (shard, term) in &reply.leases {
+            let Some(copy) = self.copies.get_mut(shard) else {
+                continue;
+            };
+            if copy.office != *term || copy.seal > *term {
+                continue;
+            }
+            let until_ms = match is_on(Bug::LeaseFromReceipt) {
+                true => now_ms + self.times.granted_lease_ms(),
+                false => sent_ms + self.times.held_lease_ms(),
+            };
+            copy.lease_until_ms = copy.lease_until_ms.max(until_ms);
+        }
+    }
+
+    /// The leader seals the shard.
+    pub fn on_seal(&mut self, seal: Seal) -> Vec<Action> {
+        let Some(copy) = self.copies.get_mut(&seal.shard) else {
+            return Vec::new();
+        };
+        // An office of this very term was begun after the round that this is of.
+        if seal.term < copy.seal || seal.term <= copy.office || seal.term <= copy.taking {
+            return Vec::new();
+        }
+        let was_in_office = copy.office > 0 || copy.taking > 0;
+        copy.sealing = Some(seal);
+        let mut actions = Vec::new();
+        copy.seal = seal.term;
+        leave(copy);
+        if was_in_office {
+            let shard = seal.shard;
+            actions.push(Action::LeaveOffice { shard });
+        }
+        actions.push(Action::Seal(seal));
+        actions
+    }
+
+    /// A seal is durable, and so is the log up to here. `is_certain` where it has all that it ever acknowledged.
+    pub fn on_sealed(&mut self, seal: Seal, is_certain: bool) -> Option<Action> {
+        let copy = self.copies.get_mut(&seal.shard)?;
+        if copy.sealing != Some(seal) {
+            return None;
+        }
+        copy.sealing = None;
+        Some(Action::Answer(SealAnswer {
+            node: self.id,
+            seal,
+            end: copy.end,
+            applied: copy.applied,
+            is_certain,
+            is_fresh: copy.lived == 0,
+            declines: self.declines,
+        }))
+    }
+
+    /// The control state has changed.
+    pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
+        self.index = state.index;
+        let mut actions = Vec::new();
+        for (id, shard) in &state.shards {
+            if !shard.members.contains_key(&self.id) {
+                continue;
+            }
+            let copy = self.copies.entry(*id).or_default();
+            if shard.term <= copy.seen {
+                continue;
+            }
+            copy.seen = shard.term;
+            let (shard_id, term) = (*id, shard.term);
+            if shard.primary != self.id {
+                if copy.office > 0 || copy.taking > 0 {
+                    leave(copy);
+                    actions.push(Action::LeaveOffice { shard: shard_id });
+                }
+                let primary = shard.primary;
+                actions.push(Action::Follow {
+                    shard: shard_id,
+                    term,
+                    primary,
+                });
+            } else if copy.end == shard.promised && copy.seal <= term && copy.office < term {
+                copy.seal = term;
+                leave(copy);
+                copy.taking = term;
+                actions.push(Action::TakeOffice {
+                    shard: shard_id,
+                    term,
+                });
+            }
+            // Otherwise its log is not what was promised, or its office ended with a restart: the leader sees that it
+            // is not in office.
+        }
+        actions
+    }
+
+    /// The term frame is durable. Whether it is in office now: a later seal may have come between.
+    pub fn on_office(&mut self, shard: ShardId, term: u64) -> bool {
+        let Some(copy) = self.copies.get_mut(&shard) else {
+            return false;
+        };
+        if copy.taking != term || copy.seal > term {
+            return false;
+        }
+        copy.taking = 0;
+        copy.office = term;
+        copy.lived = copy.lived.max(term);
+        true
+    }
+}
+
+fn leave(copy: &mut Copy) {
+    copy.office = 0;
+    copy.taking = 0;
+    copy.lease_until_ms = 0;
+}

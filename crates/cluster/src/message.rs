@@ -1,0 +1,202 @@
+//! What members and the leader of the control group say to each other.
+//!
+//! A node sends heartbeats to every voter, so that a new leader knows at once who was heard when. Only the leader answers.
+
+use crate::bytes::{Malformed, Reader, Writer};
+use crate::state::{LogEnd, NodeId, ShardId};
+
+/// A node says so many shards in one message at most.
+pub const SHARDS_MAX: usize = 4_096;
+
+/// A sign of life of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Who.
+    pub node: NodeId,
+    /// Which of its heartbeats, from its start on: it knows when it sent it.
+    pub number: u64,
+    /// How often it was started.
+    pub start_count: u64,
+    /// The index of the control state that it has applied.
+    pub index: u64,
+    /// Its copies.
+    pub copies: Vec<CopyStatus>,
+}
+
+/// How one copy of a shard is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyStatus {
+    /// Of which shard.
+    pub shard: ShardId,
+    /// It takes nothing of terms below.
+    pub seal: u64,
+    /// The term in which it is primary; 0 for none.
+    pub office: u64,
+    /// It is about to take this term's office; 0 for none.
+    pub taking: u64,
+    /// Where its log ends.
+    pub end: LogEnd,
+    /// Up to here its data is.
+    pub applied: u64,
+}
+
+/// The leader's answer to one heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeartbeatReply {
+    /// Which.
+    pub number: u64,
+    /// The index of the leader's state.
+    pub index: u64,
+    /// Leases: each of a shard, in a term.
+    pub leases: Vec<(ShardId, u64)>,
+}
+
+/// The leader has a member refuse older terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Of which shard.
+    pub shard: ShardId,
+    /// It takes nothing of terms below.
+    pub term: u64,
+    /// The epoch that the round is of: its answers are of no worth in another.
+    pub epoch: u64,
+}
+
+/// A member's answer: the seal and the log it tells of are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealAnswer {
+    /// Who.
+    pub node: NodeId,
+    /// What was asked.
+    pub seal: Seal,
+    /// Where its log ends.
+    pub end: LogEnd,
+    /// Up to here its data is.
+    pub applied: u64,
+    /// It has all that it ever acknowledged.
+    pub is_certain: bool,
+    /// It has followed nobody in the term before since it was started.
+    pub is_fresh: bool,
+    /// It does not want to be promoted.
+    pub declines: bool,
+}
+
+/// Any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Of a node, to voters.
+    Heartbeat(Heartbeat),
+    /// Of the leader.
+    Reply(HeartbeatReply),
+    /// Of the leader.
+    Seal(Seal),
+    /// To the leader.
+    Answer(SealAnswer),
+}
+
+impl Message {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Heartbeat(beat) => {
+                writer.u8(1).raw(&beat.node.0).u64(beat.number);
+                writer.u64(beat.start_count).u64(beat.index);
+                writer.count(beat.copies.len());
+                for copy in &beat.copies {
+                    let writer = writer.u32(copy.shard.0).u64(copy.seal);
+                    let writer = writer.u64(copy.office).u64(copy.taking);
+                    copy.end.encode(writer);
+                    writer.u64(copy.applied);
+                }
+            }
+            Self::Reply(reply) => {
+                writer.u8(2).u64(reply.number).u64(reply.index);
+                writer.count(reply.leases.len());
+                for (shard, term) in &reply.leases {
+                    writer.u32(shard.0).u64(*term);
+                }
+            }
+            Self::Seal(seal) => encode_seal(writer.u8(3), *seal),
+            Self::Answer(answer) => {
+                encode_seal(writer.u8(4).raw(&answer.node.0), answer.seal);
+                answer.end.encode(&mut writer);
+                writer.u64(answer.applied).u8(u8::from(answer.is_certain));
+                writer.u8(u8::from(answer.is_fresh));
+                writer.u8(u8::from(answer.declines));
+            }
+        }
+        writer.0
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// Where they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let reader = &mut reader;
+        let message = match reader.u8()? {
+            1 => Self::Heartbeat(Heartbeat {
+                node: NodeId(reader.array()?),
+                number: reader.u64()?,
+                start_count: reader.u64()?,
+                index: reader.u64()?,
+                copies: list(reader, decode_copy)?,
+            }),
+            2 => Self::Reply(HeartbeatReply {
+                number: reader.u64()?,
+                index: reader.u64()?,
+                leases: list(reader, |reader| Ok((ShardId(reader.u32()?), reader.u64()?)))?,
+            }),
+            3 => Self::Seal(decode_seal(reader)?),
+            4 => Self::Answer(SealAnswer {
+                node: NodeId(reader.array()?),
+                seal: decode_seal(reader)?,
+                end: LogEnd::decode(reader)?,
+                applied: reader.u64()?,
+                is_certain: reader.bool()?,
+                is_fresh: reader.bool()?,
+                declines: reader.bool()?,
+            }),
+            kind => return Err(Malformed::Kind(kind)),
+        };
+        reader.end()?;
+        Ok(message)
+    }
+}
+
+fn list<T>(
+    reader: &mut Reader<'_>,
+    one: impl Fn(&mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let count = reader.count()?;
+    if count > SHARDS_MAX {
+        return Err(Malformed::Length);
+    }
+    (0..count).map(|_| one(reader)).collect()
+}
+
+fn decode_copy(reader: &mut Reader<'_>) -> Result<CopyStatus, Malformed> {
+    Ok(CopyStatus {
+        shard: ShardId(reader.u32()?),
+        seal: reader.u64()?,
+        office: reader.u64()?,
+        taking: reader.u64()?,
+        end: LogEnd::decode(reader)?,
+        applied: reader.u64()?,
+    })
+}
+
+fn encode_seal(writer: &mut Writer, seal: Seal) {
+    writer.u32(seal.shard.0).u64(seal.term).u64(seal.epoch);
+}
+
+fn decode_seal(reader: &mut Reader<'_>) -> Result<Seal, Malformed> {
+    Ok(Seal {
+        shard: ShardId(reader.u32()?),
+        term: reader.u64()?,
+        epoch: reader.u64()?,
+    })
+}

@@ -1,0 +1,91 @@
+//! A whole group in one thread under one seed: members, links, clocks, disks, clients, and what must hold.
+//!
+//! ```text
+//!   world: time in steps ─► per node: Member + Leader + log + seal on disk ─► messages with delay, loss, cuts
+//!          faults ─► cuts, restarts, pauses, clocks that drift, leaders that are deposed and do not know
+//! ```
+//!
+//! The control log is an ideal one here: it keeps the promises of Raft, with leaders that are elected, deposed and mistaken
+//! about it. The real one is simulated in its own room.
+//!
+//! One seed: `CLUSTER_SEED=7 cargo test -p cluster one_seed -- --nocapture`.
+
+mod group;
+mod world;
+
+use world::{Fault, Summary, run};
+
+use crate::planted::{Bug, plant};
+
+/// So many seeds run in the gate.
+const SEEDS: u64 = 400;
+
+#[test]
+fn a_group_keeps_its_promises_under_faults() {
+    let mut total = Summary::default();
+    // Two that found mistakes of the first version, and the first ones.
+    for seed in [686, 2_019].into_iter().chain(0..SEEDS) {
+        match run(seed) {
+            Ok(summary) => total.add(&summary),
+            Err(fault) => panic!("CLUSTER_SEED={seed}: {fault}"),
+        }
+    }
+    println!("{total:?}");
+    assert!(total.replies > SEEDS * 50, "{total:?}");
+    assert!(total.promotions > SEEDS, "{total:?}");
+}
+
+#[test]
+fn equal_seeds_have_equal_runs() {
+    for seed in 0..5 {
+        assert_eq!(run(seed), run(seed));
+    }
+}
+
+/// `cargo test -p cluster --release a_long_soak -- --ignored`
+#[test]
+#[ignore = "takes long"]
+fn a_long_soak() {
+    for seed in 0..100_000 {
+        let ended = run(seed);
+        assert!(ended.is_ok(), "CLUSTER_SEED={seed}: {ended:?}");
+    }
+}
+
+#[test]
+fn one_seed() {
+    let seed = std::env::var("CLUSTER_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let ended = run(seed);
+    println!("{ended:?}");
+    assert!(ended.is_ok(), "{ended:?}");
+}
+
+/// The seed that finds a mistake, and as what: the one that did once, or the first of all.
+fn found(bug: Bug, known: u64) -> Option<(u64, Fault)> {
+    plant(Some(bug));
+    // What merely stands still is found, too, but says less.
+    let is_broken = |fault: &Fault| !matches!(fault, Fault::NotWell { .. });
+    let seeds = std::iter::once(known).chain(0..3_000);
+    let found = seeds
+        .filter_map(|seed| Some((seed, run(seed).err()?)))
+        .find(|(_, fault)| is_broken(fault));
+    plant(None);
+    found
+}
+
+#[test]
+fn planted_mistakes_are_found() {
+    for (bug, known) in [
+        (Bug::PromoteWithoutSeal, 21),
+        (Bug::LeaseWithoutQuorum, 425),
+        (Bug::PromoteWithinLease, 276),
+        (Bug::LeaseFromReceipt, 501),
+        (Bug::OneAnswer, 0),
+        (Bug::ForgetPredecessor, 0),
+    ] {
+        let found = found(bug, known);
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}

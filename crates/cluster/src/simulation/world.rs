@@ -1,0 +1,590 @@
+//! The world of the simulation: nodes with their disks and clocks, links, faults, clients, and the checks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use base::random::Prng;
+
+use super::group::Group;
+use crate::entry::{Entry, Proposal, ShardChange};
+use crate::leader::{self, Leader};
+use crate::member::{self, Member};
+use crate::message::{Message, Seal};
+use crate::state::{
+    ControlState, CopyKind, FEATURE_LEVEL, LogEnd, NodeId, NodeRecord, ShardId, roles,
+};
+use crate::times::Times;
+
+const SHARD: ShardId = ShardId(0);
+const STEP_MS: u64 = 10;
+/// Faults happen until then; ...
+const FAULTS_MS: u64 = 24_000;
+/// ... and by then everything has to be well again.
+const END_MS: u64 = 36_000;
+const CALM_MS: u64 = 3_000;
+
+/// What must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    CommittedLost { term: u64, at: usize },
+    TwoAnswer { term: u64, newest: u64 },
+    FramesDiffer { at: usize },
+    StatesDiffer { index: usize },
+    TermFell { from: u64, to: u64 },
+    NotWell { replies: u64 },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    pub(super) replies: u64,
+    pub(super) promotions: u64,
+    pub(super) restarts: u64,
+    pub(super) cuts: u64,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.replies += other.replies;
+        self.promotions += other.promotions;
+        self.restarts += other.restarts;
+        self.cuts += other.cuts;
+    }
+}
+
+type Frame = (u64, u64);
+
+#[derive(Clone)]
+enum Parcel {
+    Group(Message),
+    Frames { term: u64, log: Rc<Vec<Frame>> },
+    Ack { term: u64, end: u64 },
+}
+
+struct Node {
+    id: NodeId,
+    /// What outlives a restart.
+    log: Rc<Vec<Frame>>,
+    seal: u64,
+    start_count: u64,
+    /// What does not.
+    member: Member,
+    leader: Leader,
+    view: ControlState,
+    acked: BTreeMap<NodeId, u64>,
+    /// A term frame or a seal is being synced, until then.
+    syncing: Vec<(u64, Syncing)>,
+    asked: Option<usize>,
+    /// Faults.
+    paused_until_ms: u64,
+    clock_rate_ppm: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Syncing {
+    Seal(Seal),
+    Office(u64),
+}
+
+struct World {
+    random: Prng,
+    now_ms: u64,
+    times: Times,
+    nodes: Vec<Node>,
+    group: Group,
+    parcels: BTreeMap<(u64, u64), (usize, usize, Parcel)>,
+    parcel: u64,
+    cut: Vec<Vec<bool>>,
+    is_quorum: bool,
+    committed: Vec<Frame>,
+    answered_term: u64,
+    /// The state at each index, as whoever was first there has it.
+    shard_terms: Vec<u64>,
+    writes: u64,
+    summary: Summary,
+    fault: Option<Fault>,
+}
+
+/// Runs one seed.
+pub(super) fn run(seed: u64) -> Result<Summary, Fault> {
+    let mut world = World::new(seed);
+    let mut calm_replies = 0;
+    while world.now_ms < END_MS {
+        world.now_ms += STEP_MS;
+        if world.now_ms < FAULTS_MS {
+            world.make_trouble();
+        } else if world.now_ms == FAULTS_MS {
+            world.heal();
+        }
+        if world.now_ms == END_MS - CALM_MS {
+            calm_replies = world.summary.replies;
+        }
+        world.step();
+        if let Some(fault) = world.fault.take() {
+            return Err(fault);
+        }
+    }
+    let replies = world.summary.replies - calm_replies;
+    match replies {
+        0..=5 => Err(Fault::NotWell { replies }),
+        _ => Ok(world.summary),
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Prng::seeded(seed);
+        let count = if random.below(3) == 0 { 5 } else { 3 };
+        let times = Times::of(1_500);
+        let mut world = Self {
+            now_ms: 1_000,
+            times,
+            nodes: Vec::new(),
+            group: Group::new(count, times.election_ms_max),
+            parcels: BTreeMap::new(),
+            parcel: 0,
+            cut: vec![vec![false; count]; count],
+            is_quorum: random.below(4) != 0,
+            committed: Vec::new(),
+            answered_term: 0,
+            shard_terms: Vec::new(),
+            writes: 0,
+            summary: Summary::default(),
+            fault: None,
+            random,
+        };
+        for at in 0..count {
+            let byte = u8::try_from(at + 1).unwrap_or(0);
+            let node = world.node(NodeId([byte; 20]));
+            world.nodes.push(node);
+        }
+        world.group.elect(0, 1_000);
+        world.form();
+        world
+    }
+
+    fn node(&mut self, id: NodeId) -> Node {
+        // A rate that differs by up to 0.4 % either way: what is allowed is 1 % between two clocks.
+        let clock_rate_ppm = 996_000 + self.random.below(8_001);
+        let mut node = Node {
+            id,
+            log: Rc::default(),
+            seal: 0,
+            start_count: 1,
+            member: Member::new(id, self.times, 1),
+            leader: Leader::new(self.times, 0),
+            view: ControlState::default(),
+            acked: BTreeMap::new(),
+            syncing: Vec::new(),
+            asked: None,
+            paused_until_ms: 0,
+            clock_rate_ppm,
+        };
+        node.member.add_copy(SHARD, 0, LogEnd::default(), 0);
+        node
+    }
+
+    /// The entries of a group whose members are all there.
+    fn form(&mut self) {
+        let ids: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
+        let record = NodeRecord {
+            roles: roles::DATA,
+            start_count: 1,
+            feature_level: FEATURE_LEVEL,
+            ..NodeRecord::default()
+        };
+        let mut entries: Vec<Entry> = Vec::new();
+        for node in &ids {
+            let (node, record) = (*node, record.clone());
+            entries.push(Entry::Join { node, record });
+        }
+        let shard = |expected_epoch, change| Entry::Shard {
+            shard: SHARD,
+            expected_epoch,
+            change,
+        };
+        let create = ShardChange::Create {
+            primary: ids[0],
+            end: LogEnd::default(),
+            is_quorum: self.is_quorum,
+        };
+        entries.push(shard(0, create));
+        for node in &ids[1..] {
+            let (node, kind) = (*node, CopyKind::Data);
+            entries.push(shard(entries.len() as u64, ShardChange::Add { node, kind }));
+            entries.push(shard(entries.len() as u64, ShardChange::Finish));
+        }
+        self.group.step(self.now_ms, |_, _| true);
+        for entry in entries {
+            assert!(self.group.propose(0, entry, self.now_ms));
+        }
+    }
+
+    /// The time of a node's own clock.
+    fn clock_ms(&self, at: usize) -> u64 {
+        self.now_ms * self.nodes[at].clock_rate_ppm / 1_000_000
+    }
+
+    fn is_up(&self, at: usize) -> bool {
+        self.now_ms >= self.nodes[at].paused_until_ms
+    }
+
+    fn make_trouble(&mut self) {
+        if self.random.below(50) != 0 {
+            return;
+        }
+        let count = self.nodes.len() as u64;
+        let at = usize::try_from(self.random.below(count)).unwrap_or(0);
+        let other = usize::try_from(self.random.below(count)).unwrap_or(0);
+        match self.random.below(12) {
+            // The links of one node, both ways or one; some of them, so that it may reach clients and not voters.
+            0..=2 => {
+                self.summary.cuts += 1;
+                let (out, back) = [(true, true), (true, false), (false, true)]
+                    [usize::try_from(self.random.below(3)).unwrap_or(0)];
+                for peer in 0..self.nodes.len() {
+                    if self.random.below(4) != 0 {
+                        self.cut[at][peer] |= out && peer != at;
+                        self.cut[peer][at] |= back && peer != at;
+                    }
+                }
+            }
+            3 => self.cut[at][other] = at != other,
+            4..=7 => {
+                let count = self.nodes.len();
+                self.cut = vec![vec![false; count]; count];
+            }
+            8 | 9 => self.restart(at),
+            10 => {
+                // As a stopped process: its clock goes on.
+                let pause_ms = 100 + self.random.below(4_000);
+                self.nodes[at].paused_until_ms = self.now_ms + pause_ms;
+            }
+            // A planned or a mistaken change of the leader: the old one does not know.
+            _ if self.group.leader.is_some() && self.is_up(at) => {
+                self.group.elect(at, self.now_ms);
+            }
+            _ => {}
+        }
+    }
+
+    fn heal(&mut self) {
+        let count = self.nodes.len();
+        self.cut = vec![vec![false; count]; count];
+        for node in &mut self.nodes {
+            node.paused_until_ms = 0;
+        }
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.summary.restarts += 1;
+        self.group.restart(at);
+        let (now_ms, times) = (self.clock_ms(at), self.times);
+        let node = &mut self.nodes[at];
+        node.start_count += 1;
+        node.member = Member::new(node.id, times, node.start_count);
+        let end = end_of(&node.log);
+        node.member.add_copy(SHARD, node.seal, end, end.sequence);
+        node.leader = Leader::new(times, now_ms);
+        node.view = ControlState::default();
+        node.acked.clear();
+        node.syncing.clear();
+        node.asked = None;
+        node.paused_until_ms = self.now_ms + self.random.below(3_000);
+    }
+
+    fn send(&mut self, from: usize, to: usize, parcel: Parcel) {
+        if self.cut[from][to] && from != to {
+            return;
+        }
+        let delay_ms = match self.random.below(200) {
+            0 => self.random.below(1_500),
+            1..=6 => self.random.below(60),
+            _ => self.random.below(6),
+        };
+        self.parcel += 1;
+        let key = (self.now_ms + delay_ms, self.parcel);
+        self.parcels.insert(key, (from, to, parcel));
+    }
+
+    fn step(&mut self) {
+        let cut = self.cut.clone();
+        let is_up: Vec<bool> = (0..self.nodes.len()).map(|at| self.is_up(at)).collect();
+        self.group.step(self.now_ms, |a, b| {
+            is_up[a] && is_up[b] && (a == b || !cut[a][b] && !cut[b][a])
+        });
+        for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
+            self.learn(at, &is_up);
+        }
+        let later = self.parcels.split_off(&(self.now_ms + 1, 0));
+        for ((_, number), (from, to, parcel)) in std::mem::replace(&mut self.parcels, later) {
+            if is_up[to] {
+                self.receive(from, to, parcel);
+            } else {
+                // A stopped process finds it when it goes on.
+                let key = (self.nodes[to].paused_until_ms, number);
+                self.parcels.insert(key, (from, to, parcel));
+            }
+        }
+        for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
+            self.tick(at);
+        }
+    }
+
+    /// A node hears of what was committed.
+    fn learn(&mut self, at: usize, is_up: &[bool]) {
+        let Some(leader) = self.group.leader else {
+            return;
+        };
+        let is_near = at == leader || is_up[leader] && !self.cut[leader][at];
+        let have = usize::try_from(self.nodes[at].view.index).unwrap_or(0);
+        if !is_near || have == self.group.entries.len() || at != leader && self.random.below(3) == 0
+        {
+            return;
+        }
+        let new: Vec<Proposal> = self.group.entries[have..].to_vec();
+        for (place, proposal) in new.iter().enumerate() {
+            let node = &mut self.nodes[at];
+            node.view.apply((have + place + 1) as u64, proposal);
+            let term = node.view.shards.get(&SHARD).map_or(0, |shard| shard.term);
+            self.check_term(have + place, term);
+        }
+        let view = self.nodes[at].view.clone();
+        let actions = self.nodes[at].member.on_state(&view);
+        self.act(at, actions);
+    }
+
+    fn check_term(&mut self, index: usize, term: u64) {
+        let before = index
+            .checked_sub(1)
+            .map_or(0, |before| self.shard_terms[before]);
+        if term < before {
+            self.fault = Some(Fault::TermFell {
+                from: before,
+                to: term,
+            });
+        }
+        match self.shard_terms.get(index) {
+            None => self.shard_terms.push(term),
+            Some(known) if *known != term => self.fault = Some(Fault::StatesDiffer { index }),
+            Some(_) => {}
+        }
+    }
+
+    fn tick(&mut self, at: usize) {
+        let now_ms = self.clock_ms(at);
+        let has_quorum = self.group.has_quorum(at, self.now_ms);
+        let believes = self.group.believes[at];
+        let node = &mut self.nodes[at];
+        node.leader.set_leading(believes, now_ms);
+        let orders = node.leader.on_tick(now_ms, &node.view, has_quorum);
+        let actions = node.member.on_tick(now_ms);
+        self.act(at, actions);
+        for order in orders {
+            match order {
+                leader::Action::Propose(entry) => {
+                    let is_promotion = matches!(entry, Entry::Promote { .. });
+                    let is_done = self.group.propose(at, entry, self.now_ms);
+                    self.summary.promotions += u64::from(is_promotion && is_done);
+                }
+                leader::Action::Seal { to, seal } => {
+                    let to = self.place(to);
+                    self.send(at, to, Parcel::Group(Message::Seal(seal)));
+                }
+            }
+        }
+        self.finish_syncs(at);
+        self.serve(at);
+    }
+
+    fn place(&self, id: NodeId) -> usize {
+        self.nodes
+            .iter()
+            .position(|node| node.id == id)
+            .unwrap_or(0)
+    }
+
+    fn act(&mut self, at: usize, actions: Vec<member::Action>) {
+        for action in actions {
+            match action {
+                member::Action::Heartbeat(beat) => {
+                    for to in 0..self.nodes.len() {
+                        self.send(at, to, Parcel::Group(Message::Heartbeat(beat.clone())));
+                    }
+                }
+                member::Action::Seal(seal) => self.sync(at, Syncing::Seal(seal)),
+                member::Action::Answer(answer) => {
+                    for to in 0..self.nodes.len() {
+                        self.send(at, to, Parcel::Group(Message::Answer(answer)));
+                    }
+                }
+                member::Action::TakeOffice { term, .. } => self.sync(at, Syncing::Office(term)),
+                member::Action::Follow { .. } | member::Action::LeaveOffice { .. } => {
+                    self.nodes[at].asked = None;
+                }
+            }
+        }
+    }
+
+    fn sync(&mut self, at: usize, what: Syncing) {
+        let done_ms = self.now_ms + self.random.below(20);
+        self.nodes[at].syncing.push((done_ms, what));
+    }
+
+    fn finish_syncs(&mut self, at: usize) {
+        let now_ms = self.now_ms;
+        let syncing = std::mem::take(&mut self.nodes[at].syncing);
+        for (done_ms, what) in syncing {
+            if done_ms > now_ms {
+                self.nodes[at].syncing.push((done_ms, what));
+                continue;
+            }
+            match what {
+                Syncing::Seal(seal) => {
+                    let node = &mut self.nodes[at];
+                    node.seal = node.seal.max(seal.term);
+                    let answer = node.member.on_sealed(seal, true);
+                    self.act(at, answer.into_iter().collect());
+                }
+                Syncing::Office(term) => self.take_office(at, term),
+            }
+        }
+    }
+
+    fn take_office(&mut self, at: usize, term: u64) {
+        let is_quorum = self.is_quorum;
+        let node = &mut self.nodes[at];
+        // As long as the frame is not written, a later seal may forbid it.
+        if !node.member.on_office(SHARD, term) {
+            return;
+        }
+        if is_quorum && !node.log.starts_with(&self.committed) {
+            let at = self.committed.len();
+            self.fault = Some(Fault::CommittedLost { term, at });
+        }
+        Rc::make_mut(&mut node.log).push((term, 0));
+        node.acked.clear();
+        let end = end_of(&node.log);
+        node.member.note_log(SHARD, end, end.sequence);
+    }
+
+    fn receive(&mut self, from: usize, to: usize, parcel: Parcel) {
+        let now_ms = self.clock_ms(to);
+        let has_quorum = self.group.has_quorum(to, self.now_ms);
+        let node = &mut self.nodes[to];
+        match parcel {
+            Parcel::Group(Message::Heartbeat(beat)) => {
+                let view = &node.view;
+                let reply = node.leader.on_heartbeat(now_ms, &beat, view, has_quorum);
+                if let Some(reply) = reply {
+                    self.send(to, from, Parcel::Group(Message::Reply(reply)));
+                }
+            }
+            Parcel::Group(Message::Reply(reply)) => node.member.on_reply(now_ms, &reply),
+            Parcel::Group(Message::Seal(seal)) => {
+                let actions = node.member.on_seal(seal);
+                self.act(to, actions);
+            }
+            Parcel::Group(Message::Answer(answer)) => node.leader.on_answer(&answer),
+            Parcel::Frames { term, log } => {
+                if node.member.accept(SHARD, term) {
+                    // An older one of the same term that was overtaken takes nothing away.
+                    if !node.log.starts_with(&log) {
+                        node.log = log;
+                    }
+                    let end = end_of(&node.log);
+                    node.member.note_log(SHARD, end, end.sequence);
+                    let end = end.sequence;
+                    self.send(to, from, Parcel::Ack { term, end });
+                }
+            }
+            Parcel::Ack { term, end } => {
+                if node.member.office(SHARD) == Some(term) {
+                    let id = self.nodes[from].id;
+                    let known = self.nodes[to].acked.entry(id).or_default();
+                    *known = (*known).max(end);
+                }
+            }
+        }
+    }
+
+    /// A primary sends its log, and serves its clients.
+    fn serve(&mut self, at: usize) {
+        let now_ms = self.clock_ms(at);
+        let Some(term) = self.nodes[at].member.office(SHARD) else {
+            return;
+        };
+        if self.nodes[at].member.holds_lease(SHARD, now_ms) && self.random.below(20) == 0 {
+            self.writes += 1;
+            let write = self.writes;
+            let node = &mut self.nodes[at];
+            Rc::make_mut(&mut node.log).push((term, write));
+            let end = end_of(&node.log);
+            node.member.note_log(SHARD, end, end.sequence);
+        }
+        if self.random.below(2) == 0 {
+            let log = Rc::clone(&self.nodes[at].log);
+            for to in (0..self.nodes.len()).filter(|to| *to != at) {
+                let log = Rc::clone(&log);
+                self.send(at, to, Parcel::Frames { term, log });
+            }
+        }
+        let committed = self.commit(at, term);
+        let node = &mut self.nodes[at];
+        // A request that began when the log ended there: its reply shows all of that.
+        let wanted = *node.asked.get_or_insert(node.log.len());
+        let is_ready = !self.is_quorum || committed >= wanted;
+        if is_ready && node.member.holds_lease(SHARD, now_ms) {
+            node.asked = None;
+            self.summary.replies += 1;
+            if term < self.answered_term {
+                let newest = self.answered_term;
+                self.fault = Some(Fault::TwoAnswer { term, newest });
+            }
+            self.answered_term = term;
+        }
+    }
+
+    /// How much of a primary's log is committed; and whether that agrees with what was before.
+    fn commit(&mut self, at: usize, term: u64) -> usize {
+        if !self.is_quorum {
+            return 0;
+        }
+        let node = &self.nodes[at];
+        let Some(shard) = node.view.shards.get(&SHARD) else {
+            return 0;
+        };
+        let mut ends = node.acked.clone();
+        ends.insert(node.id, node.log.len() as u64);
+        let end = usize::try_from(shard.committed(&ends)).unwrap_or(0);
+        let own = node.log.iter().position(|frame| *frame == (term, 0));
+        if own.is_none_or(|own| end <= own) {
+            return 0;
+        }
+        let log = &node.log[..end.min(node.log.len())];
+        let pairs = log.iter().zip(&self.committed);
+        if let Some(at) = pairs.clone().position(|(own, known)| own != known) {
+            self.fault = Some(match log[at].0 == self.committed[at].0 {
+                true => Fault::FramesDiffer { at },
+                false => Fault::CommittedLost { term, at },
+            });
+        }
+        if log.len() > self.committed.len() {
+            self.committed = log.to_vec();
+        }
+        log.len()
+    }
+}
+
+fn end_of(log: &[Frame]) -> LogEnd {
+    LogEnd {
+        term: log.last().map_or(0, |frame| frame.0),
+        sequence: log.len() as u64,
+    }
+}

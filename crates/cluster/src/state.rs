@@ -1,0 +1,266 @@
+//! The control state, and the one function that changes it.
+//!
+//! Every node applies every entry in the same order. An entry that does not find what it expects changes nothing and
+//! says so, and one whose request was applied before gives what it gave then.
+
+mod apply;
+mod codec;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use crate::bytes::{Malformed, Reader, Writer};
+use crate::control_log::RaftId;
+use crate::entry::RequestId;
+
+/// Names, hosts and zones are not longer than this.
+pub const TEXT_BYTES_MAX: usize = 255;
+/// So many requests are remembered.
+pub const REQUESTS_MAX: usize = 1_024;
+/// The level of this server's entries.
+pub const FEATURE_LEVEL: u16 = 1;
+
+/// The name of a node for good: 40 digits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub [u8; 20]);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base::hex::text(&self.0))
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u32);
+
+/// What a node is there for: bits.
+pub mod roles {
+    /// It keeps data.
+    pub const DATA: u8 = 1;
+    /// It votes, and keeps none.
+    pub const WITNESS: u8 = 2;
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// What people call it.
+    pub name: String,
+    /// Where clients and nodes find it.
+    pub host: String,
+    /// The port for clients.
+    pub client_port: u16,
+    /// The port for nodes.
+    pub link_port: u16,
+    /// `availability-zone`.
+    pub zone: String,
+    /// See [`roles`].
+    pub roles: u8,
+    /// How often it was started: a lower one is an older copy of its files.
+    pub start_count: u64,
+    /// The highest level that it knows.
+    pub feature_level: u16,
+}
+
+/// A node of the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its number in Raft.
+    pub raft_id: RaftId,
+    /// It was not heard any more.
+    pub is_failed: bool,
+    /// What it says of itself.
+    pub record: NodeRecord,
+}
+
+/// What a member of a shard keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CopyKind {
+    /// Log and data.
+    Data = 1,
+    /// The log alone: it counts for a quorum and is never promoted.
+    LogOnly = 2,
+}
+
+impl CopyKind {
+    pub(crate) fn of(byte: u8) -> Result<Self, Malformed> {
+        match byte {
+            1 => Ok(Self::Data),
+            2 => Ok(Self::LogOnly),
+            _ => Err(Malformed::Value),
+        }
+    }
+}
+
+/// Where a log ends: the term of its last frame, and its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogEnd {
+    /// The term of the last frame.
+    pub term: u64,
+    /// The sequence behind it.
+    pub sequence: u64,
+}
+
+impl LogEnd {
+    pub(crate) fn encode(self, writer: &mut Writer) {
+        writer.u64(self.term).u64(self.sequence);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            term: reader.u64()?,
+            sequence: reader.u64()?,
+        })
+    }
+}
+
+/// A primary and its replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shard {
+    /// The present term.
+    pub term: u64,
+    /// The index of the last entry about it.
+    pub epoch: u64,
+    /// The primary of the present term.
+    pub primary: NodeId,
+    /// Where its log ended when it was promoted.
+    pub promised: LogEnd,
+    /// Who keeps what.
+    pub members: BTreeMap<NodeId, CopyKind>,
+    /// The members before the change that goes on: both sets have to agree.
+    pub old_members: Option<BTreeMap<NodeId, CopyKind>>,
+    /// Whether writes wait for a majority.
+    pub is_quorum: bool,
+}
+
+/// How many of a set must have a frame before it is committed.
+#[must_use]
+pub fn quorum_of(members: usize) -> usize {
+    members / 2 + 1
+}
+
+impl Shard {
+    /// Whether enough have answered a seal: in every set so many that each quorum is met.
+    #[must_use]
+    pub fn suffices(&self, answered: &BTreeSet<NodeId>) -> bool {
+        self.sets().all(|set| {
+            let count = set.keys().filter(|node| answered.contains(*node)).count();
+            count > set.len() - quorum_of(set.len())
+        })
+    }
+
+    /// The end that a quorum of every set has.
+    #[must_use]
+    pub fn committed(&self, ends: &BTreeMap<NodeId, u64>) -> u64 {
+        let of_set = |set: &BTreeMap<NodeId, CopyKind>| {
+            let of = |node| ends.get(node).copied().unwrap_or(0);
+            let mut ends: Vec<u64> = set.keys().map(of).collect();
+            ends.sort_unstable_by(|a, b| b.cmp(a));
+            ends.get(quorum_of(set.len()) - 1).copied().unwrap_or(0)
+        };
+        self.sets().map(of_set).min().unwrap_or(0)
+    }
+
+    /// Everybody who has to be sealed.
+    #[must_use]
+    pub fn everybody(&self) -> BTreeSet<NodeId> {
+        self.sets().flat_map(|set| set.keys().copied()).collect()
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &BTreeMap<NodeId, CopyKind>> {
+        std::iter::once(&self.members).chain(&self.old_members)
+    }
+}
+
+/// What is kept whole, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum DocumentKind {
+    /// An ACL user, by its rules.
+    User = 1,
+    /// A library of functions.
+    Library = 2,
+    /// A shared directive.
+    Config = 3,
+}
+
+impl DocumentKind {
+    pub(crate) fn of(byte: u8) -> Result<Self, Malformed> {
+        match byte {
+            1 => Ok(Self::User),
+            2 => Ok(Self::Library),
+            3 => Ok(Self::Config),
+            _ => Err(Malformed::Value),
+        }
+    }
+}
+
+/// Bytes with a version that rises with each change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versioned {
+    /// The index of the entry that wrote them.
+    pub version: u64,
+    /// What it wrote.
+    pub body: Vec<u8>,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Applied {
+    /// It was done.
+    Done = 1,
+    /// It expected another state: nothing changed.
+    Stale = 2,
+    /// It cannot be: no such node, a primary that leaves, an older copy of a node.
+    Refused = 3,
+}
+
+impl Applied {
+    fn of(byte: u8) -> Result<Self, Malformed> {
+        match byte {
+            1 => Ok(Self::Done),
+            2 => Ok(Self::Stale),
+            3 => Ok(Self::Refused),
+            _ => Err(Malformed::Value),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlState {
+    /// The index of the last entry.
+    pub index: u64,
+    /// Entries up to this level may be written.
+    pub feature_level: u16,
+    /// Rises with each forced recovery.
+    pub incarnation: u64,
+    /// The nodes.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// The shards.
+    pub shards: BTreeMap<ShardId, Shard>,
+    /// Users, libraries and shared directives.
+    pub documents: BTreeMap<(DocumentKind, Vec<u8>), Versioned>,
+    /// The secret of links.
+    pub secret: Versioned,
+    requests: VecDeque<(RequestId, Applied)>,
+}
+
+impl ControlState {
+    /// The node with a number in Raft.
+    #[must_use]
+    pub fn node_of(&self, raft_id: RaftId) -> Option<(&NodeId, &Node)> {
+        self.nodes.iter().find(|(_, node)| node.raft_id == raft_id)
+    }
+}

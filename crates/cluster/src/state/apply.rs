@@ -1,0 +1,244 @@
+//! How one entry changes the state.
+
+use super::{
+    Applied, ControlState, CopyKind, FEATURE_LEVEL, Node, NodeId, NodeRecord, REQUESTS_MAX, Shard,
+    ShardId, Versioned,
+};
+use crate::entry::{Entry, Proposal, ShardChange};
+use crate::planted::{Bug, is_on};
+
+impl ControlState {
+    /// Applies the entry at an index: the same everywhere.
+    pub fn apply(&mut self, index: u64, proposal: &Proposal) -> Applied {
+        self.index = index;
+        let known = |(request, _): &&(_, _)| *request == proposal.request;
+        if let Some((_, applied)) = self.requests.iter().find(known) {
+            return *applied;
+        }
+        let applied = if proposal.entry.is_within_limits() {
+            self.change(index, &proposal.entry)
+        } else {
+            Applied::Refused
+        };
+        if self.requests.len() == REQUESTS_MAX {
+            self.requests.pop_front();
+        }
+        self.requests.push_back((proposal.request, applied));
+        applied
+    }
+
+    fn change(&mut self, index: u64, entry: &Entry) -> Applied {
+        match entry {
+            Entry::Join { node, record } => self.join(index, *node, record),
+            Entry::Leave { node } => self.leave(*node),
+            Entry::Node { node, record } => match self.nodes.get_mut(node) {
+                Some(known) if known.record.start_count <= record.start_count => {
+                    known.record = record.clone();
+                    Applied::Done
+                }
+                _ => Applied::Refused,
+            },
+            Entry::NodeState { node, is_failed } => match self.nodes.get_mut(node) {
+                Some(known) => {
+                    known.is_failed = *is_failed;
+                    Applied::Done
+                }
+                None => Applied::Refused,
+            },
+            Entry::Shard {
+                shard,
+                expected_epoch,
+                change,
+            } => self.change_shard(index, *shard, *expected_epoch, change),
+            Entry::Promote { .. } => self.promote(index, entry),
+            Entry::Document { .. } | Entry::Secret { .. } => self.write(index, entry),
+            Entry::FeatureLevel { level } => {
+                let is_known = |node: &Node| node.record.feature_level >= *level;
+                if *level > FEATURE_LEVEL || !self.nodes.values().all(is_known) {
+                    return Applied::Refused;
+                }
+                self.feature_level = self.feature_level.max(*level);
+                Applied::Done
+            }
+            Entry::Incarnation { incarnation } => {
+                if *incarnation <= self.incarnation {
+                    return Applied::Stale;
+                }
+                self.incarnation = *incarnation;
+                Applied::Done
+            }
+        }
+    }
+
+    /// A document or the secret is written, if it is the version that is expected.
+    fn write(&mut self, index: u64, entry: &Entry) -> Applied {
+        match entry {
+            Entry::Document {
+                kind,
+                name,
+                expected_version,
+                body,
+            } => {
+                let key = (*kind, name.clone());
+                let version = self.documents.get(&key).map_or(0, |known| known.version);
+                if version != *expected_version {
+                    return Applied::Stale;
+                }
+                match body {
+                    Some(body) => {
+                        let body = body.clone();
+                        let version = index;
+                        self.documents.insert(key, Versioned { version, body });
+                    }
+                    None => drop(self.documents.remove(&key)),
+                }
+                Applied::Done
+            }
+            Entry::Secret {
+                expected_version,
+                body,
+            } => {
+                if self.secret.version != *expected_version {
+                    return Applied::Stale;
+                }
+                self.secret = Versioned {
+                    version: index,
+                    body: body.clone(),
+                };
+                Applied::Done
+            }
+            _ => Applied::Refused,
+        }
+    }
+
+    fn join(&mut self, index: u64, node: NodeId, record: &NodeRecord) -> Applied {
+        let is_too_old = record.feature_level < self.feature_level;
+        if self.nodes.contains_key(&node) || is_too_old {
+            return Applied::Refused;
+        }
+        let joined = Node {
+            raft_id: index,
+            is_failed: false,
+            record: record.clone(),
+        };
+        self.nodes.insert(node, joined);
+        Applied::Done
+    }
+
+    /// A node leaves when no shard needs it.
+    fn leave(&mut self, node: NodeId) -> Applied {
+        let is_member = |shard: &Shard| shard.everybody().contains(&node);
+        if self.shards.values().any(is_member) {
+            return Applied::Refused;
+        }
+        match self.nodes.remove(&node) {
+            Some(_) => Applied::Done,
+            None => Applied::Refused,
+        }
+    }
+
+    fn change_shard(
+        &mut self,
+        index: u64,
+        id: ShardId,
+        expected_epoch: u64,
+        change: &ShardChange,
+    ) -> Applied {
+        if let ShardChange::Create {
+            primary,
+            end,
+            is_quorum,
+        } = change
+        {
+            if self.shards.contains_key(&id) || !self.nodes.contains_key(primary) {
+                return Applied::Refused;
+            }
+            let shard = Shard {
+                term: end.term + 1,
+                epoch: index,
+                primary: *primary,
+                promised: *end,
+                members: [(*primary, CopyKind::Data)].into(),
+                old_members: None,
+                is_quorum: *is_quorum,
+            };
+            self.shards.insert(id, shard);
+            return Applied::Done;
+        }
+        let Some(shard) = self.shards.get_mut(&id) else {
+            return Applied::Refused;
+        };
+        if shard.epoch != expected_epoch {
+            return Applied::Stale;
+        }
+        let changed = match change {
+            ShardChange::Add { node, kind } => {
+                self.nodes.contains_key(node)
+                    && begin_change(shard, |members| members.insert(*node, *kind).is_none())
+            }
+            ShardChange::Remove { node } => {
+                *node != shard.primary
+                    && begin_change(shard, |members| members.remove(node).is_some())
+            }
+            ShardChange::Finish => shard.old_members.take().is_some(),
+            ShardChange::SetQuorum { is_quorum } => {
+                let is_new = shard.is_quorum != *is_quorum;
+                shard.is_quorum = *is_quorum;
+                is_new
+            }
+            ShardChange::Create { .. } => false,
+        };
+        if !changed {
+            return Applied::Refused;
+        }
+        shard.epoch = index;
+        Applied::Done
+    }
+
+    fn promote(&mut self, index: u64, entry: &Entry) -> Applied {
+        let Entry::Promote {
+            shard,
+            expected_term,
+            expected_epoch,
+            term,
+            primary,
+            end,
+        } = entry
+        else {
+            return Applied::Refused;
+        };
+        let Some(shard) = self.shards.get_mut(shard) else {
+            return Applied::Refused;
+        };
+        let is_expected = shard.term == *expected_term && shard.epoch == *expected_epoch;
+        if !is_expected && !is_on(Bug::ApplyUnchecked) {
+            return Applied::Stale;
+        }
+        if *term <= shard.term && !is_on(Bug::ApplyUnchecked)
+            || !shard.members.contains_key(primary)
+        {
+            return Applied::Refused;
+        }
+        shard.term = *term;
+        shard.epoch = index;
+        shard.primary = *primary;
+        shard.promised = *end;
+        Applied::Done
+    }
+}
+
+/// Begins a change of the members; whether it is one, and none goes on.
+fn begin_change(
+    shard: &mut Shard,
+    change: impl FnOnce(&mut std::collections::BTreeMap<NodeId, CopyKind>) -> bool,
+) -> bool {
+    if shard.old_members.is_some() {
+        return false;
+    }
+    let before = shard.members.clone();
+    if !change(&mut shard.members) {
+        return false;
+    }
+    shard.old_members = Some(before);
+    true
+}

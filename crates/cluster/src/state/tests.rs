@@ -1,0 +1,341 @@
+//! Entries one behind the other, what they refuse, and everything as bytes.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::{Entry, Proposal, ShardChange};
+use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Message, Seal, SealAnswer};
+use crate::planted::{Bug, plant};
+
+const SHARD: ShardId = ShardId(0);
+
+fn node(byte: u8) -> NodeId {
+    NodeId([byte; 20])
+}
+
+fn record(start_count: u64) -> NodeRecord {
+    NodeRecord {
+        name: "one".into(),
+        host: "10.0.0.1".into(),
+        client_port: 6379,
+        link_port: 16379,
+        zone: "a".into(),
+        roles: roles::DATA,
+        start_count,
+        feature_level: FEATURE_LEVEL,
+    }
+}
+
+/// Applies entries one behind the other.
+#[derive(Default)]
+struct Log {
+    state: ControlState,
+    requests: u64,
+}
+
+impl Log {
+    fn apply(&mut self, entry: Entry) -> Applied {
+        self.requests += 1;
+        let mut request = RequestId::default();
+        request.0[..8].copy_from_slice(&self.requests.to_le_bytes());
+        let proposal = Proposal { request, entry };
+        let decoded = Proposal::decode(&proposal.encode()).unwrap();
+        assert_eq!(decoded, proposal);
+        self.state.apply(self.state.index + 1, &decoded)
+    }
+
+    fn join(&mut self, byte: u8) -> Applied {
+        self.apply(Entry::Join {
+            node: node(byte),
+            record: record(1),
+        })
+    }
+
+    fn change(&mut self, change: ShardChange) -> Applied {
+        let expected_epoch = self.state.shards.get(&SHARD).map_or(0, |shard| shard.epoch);
+        self.apply(Entry::Shard {
+            shard: SHARD,
+            expected_epoch,
+            change,
+        })
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.state.shards[&SHARD]
+    }
+
+    fn promote(&self, to: u8, term: u64) -> Entry {
+        Entry::Promote {
+            shard: SHARD,
+            expected_term: self.shard().term,
+            expected_epoch: self.shard().epoch,
+            term,
+            primary: node(to),
+            end: LogEnd {
+                term: 1,
+                sequence: 77,
+            },
+        }
+    }
+}
+
+/// Three members, in one set.
+fn three() -> Log {
+    let mut log = Log::default();
+    for byte in 1..=3 {
+        assert_eq!(log.join(byte), Applied::Done);
+    }
+    let create = ShardChange::Create {
+        primary: node(1),
+        end: LogEnd::default(),
+        is_quorum: true,
+    };
+    assert_eq!(log.change(create), Applied::Done);
+    for byte in 2..=3 {
+        let kind = CopyKind::Data;
+        let add = ShardChange::Add {
+            node: node(byte),
+            kind,
+        };
+        assert_eq!(log.change(add), Applied::Done);
+        assert_eq!(log.change(ShardChange::Finish), Applied::Done);
+    }
+    log
+}
+
+#[test]
+fn a_node_joins_once_and_gets_the_index_as_its_number() {
+    let mut log = Log::default();
+    assert_eq!(log.join(1), Applied::Done);
+    assert_eq!(log.join(1), Applied::Refused);
+    assert_eq!(log.join(2), Applied::Done);
+    let ids: Vec<_> = log.state.nodes.values().map(|node| node.raft_id).collect();
+    assert_eq!(ids, [1, 3]);
+}
+
+#[test]
+fn an_older_copy_of_a_node_is_refused() {
+    let mut log = Log::default();
+    log.join(1);
+    let node = node(1);
+    let says = |start_count| Entry::Node {
+        node,
+        record: record(start_count),
+    };
+    assert_eq!(log.apply(says(3)), Applied::Done);
+    assert_eq!(log.apply(says(2)), Applied::Refused);
+    assert_eq!(log.apply(says(3)), Applied::Done);
+}
+
+#[test]
+fn a_promotion_counts_in_its_epoch_and_term_alone() {
+    let mut log = three();
+    let first = log.promote(2, 2);
+    let second = log.promote(3, 2);
+    assert_eq!(log.apply(first), Applied::Done);
+    assert_eq!((log.shard().primary, log.shard().term), (node(2), 2));
+    assert_eq!(log.apply(second), Applied::Stale);
+    let same_term = log.promote(1, 2);
+    assert_eq!(log.apply(same_term), Applied::Refused);
+    let nobody = log.promote(9, 3);
+    assert_eq!(log.apply(nobody), Applied::Refused);
+}
+
+#[test]
+fn an_entry_that_is_applied_unchecked_is_seen() {
+    plant(Some(Bug::ApplyUnchecked));
+    let mut log = three();
+    let (first, second) = (log.promote(2, 2), log.promote(3, 2));
+    log.apply(first);
+    log.apply(second);
+    plant(None);
+    // Two primaries in one term.
+    assert_eq!((log.shard().primary, log.shard().term), (node(3), 2));
+}
+
+#[test]
+fn members_change_one_at_a_time_and_both_sets_decide() {
+    let mut log = three();
+    log.join(4);
+    let add = ShardChange::Add {
+        node: node(4),
+        kind: CopyKind::Data,
+    };
+    assert_eq!(log.change(add), Applied::Done);
+    let another = ShardChange::Remove { node: node(2) };
+    assert_eq!(log.change(another), Applied::Refused);
+    let all = |bytes: &[u8]| bytes.iter().map(|byte| node(*byte)).collect();
+    // Two of the old three, and two of the new four.
+    assert!(log.shard().suffices(&all(&[1, 2])));
+    assert!(!log.shard().suffices(&all(&[1, 4])));
+    let ends = |all: &[(u8, u64)]| {
+        let all = all.iter();
+        all.map(|(byte, end)| (node(*byte), *end)).collect()
+    };
+    assert_eq!(
+        log.shard()
+            .committed(&ends(&[(1, 9), (2, 7), (3, 5), (4, 9)])),
+        7
+    );
+    assert_eq!(log.shard().committed(&ends(&[(1, 9), (4, 9)])), 0);
+    assert_eq!(log.change(ShardChange::Finish), Applied::Done);
+    assert_eq!(log.shard().committed(&ends(&[(1, 9), (2, 9), (4, 8)])), 8);
+}
+
+#[test]
+fn who_is_needed_does_not_leave() {
+    let mut log = three();
+    assert_eq!(log.apply(Entry::Leave { node: node(2) }), Applied::Refused);
+    let of_primary = ShardChange::Remove { node: node(1) };
+    assert_eq!(log.change(of_primary), Applied::Refused);
+    assert_eq!(
+        log.change(ShardChange::Remove { node: node(2) }),
+        Applied::Done
+    );
+    assert_eq!(log.apply(Entry::Leave { node: node(2) }), Applied::Refused);
+    assert_eq!(log.change(ShardChange::Finish), Applied::Done);
+    assert_eq!(log.apply(Entry::Leave { node: node(2) }), Applied::Done);
+}
+
+#[test]
+fn a_repeated_request_is_done_once() {
+    let mut log = three();
+    let proposal = Proposal {
+        request: RequestId([7; 16]),
+        entry: log.promote(2, 2),
+    };
+    assert_eq!(log.state.apply(100, &proposal), Applied::Done);
+    let after = log.state.shards.clone();
+    assert_eq!(log.state.apply(101, &proposal), Applied::Done);
+    assert_eq!(log.state.shards, after);
+}
+
+#[test]
+fn documents_have_versions() {
+    let mut log = Log::default();
+    let mut write = |expected_version, body: Option<&[u8]>| {
+        log.apply(Entry::Document {
+            kind: DocumentKind::User,
+            name: b"ann".to_vec(),
+            expected_version,
+            body: body.map(<[u8]>::to_vec),
+        })
+    };
+    assert_eq!(write(0, Some(b"on")), Applied::Done);
+    assert_eq!(write(0, Some(b"off")), Applied::Stale);
+    assert_eq!(write(1, Some(b"off")), Applied::Done);
+    assert_eq!(write(3, None), Applied::Done);
+    assert!(log.state.documents.is_empty());
+}
+
+#[test]
+fn a_level_rises_when_all_nodes_know_it() {
+    let mut log = Log::default();
+    log.join(1);
+    let level = |level| Entry::FeatureLevel { level };
+    assert_eq!(log.apply(level(FEATURE_LEVEL)), Applied::Done);
+    assert_eq!(log.apply(level(FEATURE_LEVEL + 1)), Applied::Refused);
+    let mut old = record(1);
+    old.feature_level = 0;
+    let join = Entry::Join {
+        node: node(2),
+        record: old,
+    };
+    assert_eq!(log.apply(join), Applied::Refused);
+}
+
+#[test]
+fn a_state_comes_back_from_its_bytes() {
+    let mut log = three();
+    log.apply(Entry::Document {
+        kind: DocumentKind::Config,
+        name: b"maxmemory".to_vec(),
+        expected_version: 0,
+        body: Some(b"1gb".to_vec()),
+    });
+    log.change(ShardChange::Remove { node: node(3) });
+    let bytes = log.state.encode();
+    assert_eq!(ControlState::decode(&bytes).unwrap(), log.state);
+    for end in 0..bytes.len() {
+        assert!(ControlState::decode(&bytes[..end]).is_err());
+    }
+}
+
+#[test]
+fn a_newer_version_and_an_unknown_kind_are_said_by_name() {
+    let log = three();
+    let proposal = Proposal {
+        request: RequestId::default(),
+        entry: log.promote(2, 2),
+    };
+    let mut bytes = proposal.encode();
+    bytes[17] = 200;
+    assert_eq!(Proposal::decode(&bytes), Err(Malformed::Kind(200)));
+    bytes[0] = 9;
+    assert_eq!(Proposal::decode(&bytes), Err(Malformed::Version(9)));
+}
+
+#[test]
+fn messages_come_back_from_their_bytes() {
+    let end = LogEnd {
+        term: 3,
+        sequence: 9,
+    };
+    let seal = Seal {
+        shard: SHARD,
+        term: 4,
+        epoch: 8,
+    };
+    let copy = CopyStatus {
+        shard: SHARD,
+        seal: 2,
+        office: 3,
+        taking: 0,
+        end,
+        applied: 5,
+    };
+    let all = [
+        Message::Heartbeat(Heartbeat {
+            node: node(1),
+            number: 7,
+            start_count: 2,
+            index: 12,
+            copies: vec![copy],
+        }),
+        Message::Reply(HeartbeatReply {
+            number: 7,
+            index: 12,
+            leases: vec![(SHARD, 3)],
+        }),
+        Message::Seal(seal),
+        Message::Answer(SealAnswer {
+            node: node(2),
+            seal,
+            end,
+            applied: 5,
+            is_certain: true,
+            is_fresh: false,
+            declines: true,
+        }),
+    ];
+    for message in all {
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        for end in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..end]).is_err());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _any = ControlState::decode(&bytes).is_ok();
+        let _any = Message::decode(&bytes).is_ok();
+        if let Ok(proposal) = Proposal::decode(&bytes) {
+            prop_assert_eq!(proposal.encode(), bytes);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! How long things take: all from one time, after which a node is taken for gone.
+
+/// Milliseconds of `cluster-node-timeout` where nothing is configured.
+pub const NODE_TIMEOUT_MS: u64 = 1_500;
+/// The least that may be configured.
+pub const NODE_TIMEOUT_MS_MIN: u64 = 150;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A node that was not heard for so long is taken for gone.
+    pub node_timeout_ms: u64,
+    /// For so long a primary may serve after it sent the heartbeat that a lease was granted for.
+    pub lease_ms: u64,
+    /// Between two heartbeats of a node.
+    pub heartbeat_ms: u64,
+    /// The longest time in which a group without a leader begins to elect one; followers give their leader so long.
+    pub election_ms_max: u64,
+    /// The shortest.
+    pub election_ms_min: u64,
+    /// So long answers to a seal are waited for, where those that are there suffice.
+    pub answers_ms: u64,
+    /// So long a shard without quorum waits for members that are not back from a restart of all.
+    pub recovery_ms: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self::of(NODE_TIMEOUT_MS)
+    }
+}
+
+impl Times {
+    /// All times, from `cluster-node-timeout`.
+    #[must_use]
+    pub fn of(node_timeout_ms: u64) -> Self {
+        let node_timeout_ms = node_timeout_ms.max(NODE_TIMEOUT_MS_MIN);
+        Self {
+            node_timeout_ms,
+            lease_ms: node_timeout_ms,
+            heartbeat_ms: node_timeout_ms / 15,
+            election_ms_min: node_timeout_ms / 5,
+            election_ms_max: node_timeout_ms / 3,
+            answers_ms: node_timeout_ms / 5,
+            recovery_ms: 30_000,
+        }
+    }
+
+    /// How long a lease counts at its holder, from when it sent its heartbeat: clocks may differ by 1 % in their rate.
+    #[must_use]
+    pub fn held_lease_ms(&self) -> u64 {
+        self.lease_ms.saturating_sub(self.lease_ms / 100 + 10)
+    }
+
+    /// How long a lease counts at who granted it, from the grant.
+    #[must_use]
+    pub fn granted_lease_ms(&self) -> u64 {
+        self.lease_ms + self.lease_ms / 100 + 10
+    }
+
+    /// For so long a new leader counts on grants of its predecessor.
+    #[must_use]
+    pub fn predecessor_ms(&self) -> u64 {
+        self.election_ms_max + self.granted_lease_ms()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_ends_at_its_holder_first() {
+        for timeout_ms in [0, 150, 500, 1_500, 15_000] {
+            let times = Times::of(timeout_ms);
+            assert!(times.held_lease_ms() < times.lease_ms);
+            assert!(times.granted_lease_ms() > times.lease_ms);
+            assert!(times.heartbeat_ms > 0 && times.heartbeat_ms * 10 <= times.held_lease_ms());
+        }
+    }
+}

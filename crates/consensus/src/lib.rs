@@ -1,0 +1,107 @@
+//! The control log of a group by Raft: openraft, with files of our own.
+//!
+//! ```text
+//!   Raft ──► DiskLog      journal: entries, votes, what is committed ──► durability::Disk, synced before every answer
+//!        ──► Machine      ControlState::apply; snapshots
+//!        ──► Network      requests as bytes ──► whoever carries them
+//!   bytes of a peer ──► serve ──► Raft
+//! ```
+//!
+//! Nobody else names openraft. It is generic over the runtime: tests run a whole group on its simulated one, in one thread
+//! under one seed.
+//!
+//! Invariants
+//!  1. A vote, and an entry, is on disk before anybody is told so.
+//!  2. What a crash tore off the end of the journal was never answered; damage before it is refused, with its place.
+//!  3. Bytes of a peer never panic.
+
+#![forbid(unsafe_code)]
+
+mod codec;
+mod disk_log;
+mod machine;
+mod network;
+#[cfg(test)]
+mod simulation;
+
+use std::fmt;
+
+use cluster::Applied;
+use openraft::impls::leader_id_adv::LeaderId;
+use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
+
+pub use disk_log::DiskLog;
+pub use machine::{Machine, Published};
+pub use network::{Carrier, Network, Peer, Unreached, serve};
+
+/// The bytes of a proposal, as an entry of Raft has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data(pub Vec<u8>);
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// What became of an entry; none for those of Raft itself.
+pub type Outcome = Option<Applied>;
+
+/// The leader of a term.
+pub type Leader = LeaderId<u64, u64>;
+/// A vote.
+pub type Vote = openraft::Vote<Leader>;
+/// The place of an entry.
+pub type LogId = openraft::LogId<Leader>;
+/// What an entry carries.
+pub type Payload = EntryPayload<Data, u64, EmptyNode>;
+/// An entry.
+pub type Entry = openraft::Entry<Leader, Payload>;
+
+/// Types of Raft on any runtime.
+pub trait Types:
+    RaftTypeConfig<
+        D = Data,
+        R = Outcome,
+        NodeId = u64,
+        Node = EmptyNode,
+        Term = u64,
+        LeaderId = Leader,
+        Vote = Vote,
+        Payload = Payload,
+        Entry = Entry,
+    >
+{
+}
+
+impl<C> Types for C where
+    C: RaftTypeConfig<
+            D = Data,
+            R = Outcome,
+            NodeId = u64,
+            Node = EmptyNode,
+            Term = u64,
+            LeaderId = Leader,
+            Vote = Vote,
+            Payload = Payload,
+            Entry = Entry,
+        >
+{
+}
+
+/// Raft's configuration for the times of a group.
+///
+/// # Errors
+/// Where they cannot be.
+pub fn raft_config(times: &cluster::Times) -> Result<openraft::Config, String> {
+    openraft::Config {
+        cluster_name: "iolite".to_owned(),
+        heartbeat_interval: times.heartbeat_ms,
+        election_timeout_min: times.election_ms_min,
+        election_timeout_max: times.election_ms_max,
+        enable_pre_vote: Some(true),
+        ..openraft::Config::default()
+    }
+    .validate()
+    .map_err(|error| error.to_string())
+}

@@ -1,0 +1,200 @@
+//! The state machine of Raft: the control state, and its snapshots.
+//!
+//! ```text
+//!   control/snapshot   record: last entry, members │ record: the state
+//! ```
+//!
+//! The state is in memory; a start reads the snapshot and applies the log behind it again, which gives the same.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cluster::bytes::{Malformed, Reader, Writer, record, take_record};
+use cluster::{Applied, ControlState, Proposal};
+use durability::disk::Disk;
+use futures_util::{Stream, TryStreamExt as _};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{
+    EmptyNode, EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, SnapshotMeta,
+};
+
+use crate::codec::{StoredMembers, read_log_id, read_stored, write_log_id, write_stored};
+use crate::disk_log::{read_file, write_whole};
+use crate::{Leader, LogId, Types};
+
+const SNAPSHOT: &str = "snapshot";
+const NEW: &str = "snapshot.new";
+
+pub(crate) type Meta = SnapshotMeta<Leader, u64, EmptyNode>;
+pub(crate) type Whole = Snapshot<Leader, u64, EmptyNode, Vec<u8>>;
+
+/// The newest state that was applied here, for whoever looks.
+#[derive(Clone, Debug, Default)]
+pub struct Published(Arc<Mutex<Arc<ControlState>>>);
+
+impl Published {
+    /// The state.
+    #[must_use]
+    pub fn get(&self) -> Arc<ControlState> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, state: &ControlState) {
+        let state = Arc::new(state.clone());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Machine {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    state: ControlState,
+    last: Option<LogId>,
+    members: StoredMembers,
+    published: Published,
+}
+
+impl Machine {
+    /// A machine whose snapshot is in a directory that is there.
+    #[must_use]
+    pub fn new(disk: &Arc<dyn Disk>, directory: &Path, published: &Published) -> Self {
+        Self {
+            disk: Arc::clone(disk),
+            directory: directory.to_owned(),
+            state: ControlState::default(),
+            last: None,
+            members: StoredMembers::default(),
+            published: published.clone(),
+        }
+    }
+
+    fn take_in(&mut self, meta: &Meta, bytes: &[u8]) -> io::Result<()> {
+        self.state = ControlState::decode(bytes).map_err(damaged)?;
+        self.last = meta.last_log_id;
+        self.members = meta.last_membership.clone();
+        self.published.set(&self.state);
+        Ok(())
+    }
+}
+
+fn damaged(what: Malformed) -> io::Error {
+    let what = format!("the snapshot of the control log cannot be read: {what}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A snapshot as bytes: in its file, and on the way to a peer.
+pub(crate) fn encode_snapshot(meta: &Meta, state: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    write_log_id(&mut writer, meta.last_log_id);
+    write_stored(&mut writer, &meta.last_membership);
+    let mut bytes = record(&writer.0);
+    bytes.extend(record(state));
+    bytes
+}
+
+pub(crate) fn decode_snapshot(mut bytes: &[u8]) -> Result<(Meta, Vec<u8>), Malformed> {
+    let mut reader = Reader(take_record(&mut bytes)?);
+    let meta = Meta {
+        last_log_id: read_log_id(&mut reader)?,
+        last_membership: read_stored(&mut reader)?,
+    };
+    reader.end()?;
+    let state = take_record(&mut bytes)?.to_vec();
+    Reader(bytes).end()?;
+    Ok((meta, state))
+}
+
+/// Writes the state as it was when this was made.
+#[derive(Debug)]
+pub struct Builder {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    meta: Meta,
+    bytes: Vec<u8>,
+}
+
+impl<C: Types> RaftSnapshotBuilder<C> for Builder {
+    type SnapshotData = Vec<u8>;
+
+    async fn build_snapshot(&mut self) -> Result<Whole, io::Error> {
+        let bytes = encode_snapshot(&self.meta, &self.bytes);
+        write_whole(&*self.disk, &self.directory, NEW, SNAPSHOT, &bytes)?;
+        Ok(Snapshot {
+            meta: self.meta.clone(),
+            snapshot: self.bytes.clone(),
+        })
+    }
+}
+
+impl<C: Types> RaftStateMachine<C> for Machine {
+    type SnapshotData = Vec<u8>;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembers), io::Error> {
+        Ok((self.last, self.members.clone()))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<C>, io::Error>> + Unpin + OptionalSend,
+    {
+        while let Some((entry, responder)) = entries.try_next().await? {
+            let outcome = match &entry.payload {
+                EntryPayload::Blank => None,
+                // A server that does not know what an entry says stops applying: what it has stays as it is.
+                EntryPayload::Normal(data) => {
+                    let proposal = Proposal::decode(&data.0).map_err(unknown)?;
+                    Some(self.state.apply(entry.log_id.index, &proposal))
+                }
+                EntryPayload::Membership(members) => {
+                    self.members = StoredMembers::new(Some(entry.log_id), members.clone());
+                    None::<Applied>
+                }
+            };
+            self.last = Some(entry.log_id);
+            self.published.set(&self.state);
+            if let Some(responder) = responder {
+                responder.send(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder {
+            disk: Arc::clone(&self.disk),
+            directory: self.directory.clone(),
+            meta: Meta {
+                last_log_id: self.last,
+                last_membership: self.members.clone(),
+            },
+            bytes: self.state.encode(),
+        }
+    }
+
+    async fn install_snapshot(&mut self, meta: &Meta, snapshot: Vec<u8>) -> Result<(), io::Error> {
+        let bytes = encode_snapshot(meta, &snapshot);
+        // What cannot be read takes the place of nothing.
+        ControlState::decode(&snapshot).map_err(damaged)?;
+        write_whole(&*self.disk, &self.directory, NEW, SNAPSHOT, &bytes)?;
+        self.take_in(meta, &snapshot)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Whole>, io::Error> {
+        let file = match self.disk.open(&self.directory.join(SNAPSHOT)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (meta, snapshot) = decode_snapshot(&read_file(&*file)?).map_err(damaged)?;
+        Ok(Some(Snapshot { meta, snapshot }))
+    }
+}
+
+fn unknown(what: Malformed) -> io::Error {
+    let what = format!("an entry of the control log cannot be applied: {what}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,274 @@
+//! Groups of real Rafts in one thread under one seed, with disks that forget: what was acknowledged stays, and all agree.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::random::Prng;
+use cluster::state::DocumentKind;
+use cluster::{Applied, ControlState, Entry, Proposal, RequestId, Times};
+use durability::disk::Disk;
+use durability::simulated::SimulatedDisk;
+use openraft::{AsyncRuntime as _, EmptyNode, Raft};
+use openraft_rt_sim::SimRuntime;
+
+use crate::{
+    Carrier, Data, DiskLog, Machine, Network, Outcome, Published, Unreached, raft_config, serve,
+};
+
+openraft::declare_raft_types!(
+    /// Raft on the simulated runtime.
+    pub(crate) SimTypes:
+        D = Data,
+        R = Outcome,
+        NodeId = u64,
+        Node = EmptyNode,
+        AsyncRuntime = SimRuntime,
+);
+
+type SimRaft = Raft<SimTypes, Machine>;
+
+const DIRECTORY: &str = "/control";
+const STEP: Duration = Duration::from_millis(10);
+
+struct Wires {
+    rafts: BTreeMap<u64, SimRaft>,
+    cut: BTreeSet<u64>,
+    random: Prng,
+}
+
+/// The wires as one node has them.
+struct Wire {
+    wires: Arc<Mutex<Wires>>,
+    own: u64,
+}
+
+impl Wire {
+    /// Some time, and the peer if it can be reached.
+    fn look(&self, to: u64) -> (Duration, Option<SimRaft>) {
+        let mut wires = self.wires.lock().unwrap();
+        let delay = Duration::from_micros(200 + wires.random.below(1_500));
+        let is_cut = wires.cut.contains(&self.own) || wires.cut.contains(&to);
+        let peer = wires.rafts.get(&to).filter(|_| !is_cut).cloned();
+        (delay, peer)
+    }
+}
+
+impl Carrier for Wire {
+    async fn ask(&self, to: u64, request: Vec<u8>, _: Duration) -> Result<Vec<u8>, Unreached> {
+        let gone = || Unreached("cut".to_owned());
+        let (delay, peer) = self.look(to);
+        SimRuntime::sleep(delay).await;
+        let answer = serve(&peer.ok_or_else(gone)?, &request).await;
+        let (delay, peer) = self.look(to);
+        SimRuntime::sleep(delay).await;
+        peer.ok_or_else(gone)?;
+        answer.map_err(Unreached)
+    }
+}
+
+struct Node {
+    disk: SimulatedDisk,
+    published: Published,
+}
+
+struct World {
+    wires: Arc<Mutex<Wires>>,
+    nodes: BTreeMap<u64, Node>,
+}
+
+impl World {
+    async fn new(seed: u64, count: u64) -> Self {
+        let wires = Arc::new(Mutex::new(Wires {
+            rafts: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            random: Prng::seeded(seed),
+        }));
+        let nodes = BTreeMap::new();
+        let mut world = Self { wires, nodes };
+        for id in 1..=count {
+            world.start(id, SimulatedDisk::new(seed + id)).await;
+        }
+        let members: BTreeMap<u64, EmptyNode> = (1..=count).map(|id| (id, EmptyNode {})).collect();
+        world.raft(1).initialize(members).await.unwrap();
+        world
+    }
+
+    async fn start(&mut self, id: u64, disk: SimulatedDisk) {
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let directory = Path::new(DIRECTORY);
+        let log = DiskLog::open(&shared, directory).unwrap();
+        let published = Published::default();
+        let machine = Machine::new(&shared, directory, &published);
+        let wire = Wire {
+            wires: Arc::clone(&self.wires),
+            own: id,
+        };
+        let mut config = raft_config(&Times::of(1_500)).unwrap();
+        config.snapshot_policy = openraft::SnapshotPolicy::LogsSinceLast(40);
+        config.max_in_snapshot_log_to_keep = 10;
+        let network = Network(Arc::new(wire));
+        let raft = SimRaft::new(id, Arc::new(config), network, log, machine);
+        let raft = raft.await.unwrap();
+        self.wires.lock().unwrap().rafts.insert(id, raft);
+        self.nodes.insert(id, Node { disk, published });
+    }
+
+    fn raft(&self, id: u64) -> SimRaft {
+        self.wires.lock().unwrap().rafts[&id].clone()
+    }
+
+    fn leader(&self) -> Option<u64> {
+        let wires = self.wires.lock().unwrap();
+        let leads = |(id, raft): (&u64, &SimRaft)| {
+            (raft.is_leader() && !wires.cut.contains(id)).then_some(*id)
+        };
+        wires.rafts.iter().find_map(leads)
+    }
+
+    /// Ends a node as a power cut does, and starts it from what its disk kept.
+    async fn restart(&mut self, id: u64, seed: u64) {
+        let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();
+        let disk = self.nodes[&id].disk.crash(seed);
+        raft.shutdown().await.unwrap();
+        SimRuntime::sleep(Duration::from_millis(300)).await;
+        self.start(id, disk).await;
+    }
+
+    fn states(&self) -> Vec<Arc<ControlState>> {
+        self.nodes
+            .values()
+            .map(|node| node.published.get())
+            .collect()
+    }
+}
+
+fn proposal(number: u64) -> Proposal {
+    let mut request = RequestId::default();
+    request.0[..8].copy_from_slice(&number.to_le_bytes());
+    let entry = Entry::Document {
+        kind: DocumentKind::Config,
+        name: number.to_le_bytes().to_vec(),
+        expected_version: 0,
+        body: Some(b"x".to_vec()),
+    };
+    Proposal { request, entry }
+}
+
+/// Proposes at whoever leads; whether it was acknowledged within some time.
+async fn write(world: &World, number: u64) -> bool {
+    let Some(leader) = world.leader() else {
+        return false;
+    };
+    let raft = world.raft(leader);
+    let written = raft.client_write(Data(proposal(number).encode()));
+    let written = SimRuntime::timeout(Duration::from_millis(500), written).await;
+    matches!(written, Ok(Ok(response)) if response.data == Some(Applied::Done))
+}
+
+/// Runs one seed: what was acknowledged, how long nothing was at most, and what all have in the end.
+fn run(seed: u64) -> (Vec<u64>, Duration, Vec<u8>) {
+    SimRuntime::with_seed(seed).block_on(async move {
+        let mut world = World::new(seed, 3).await;
+        let (mut acknowledged, mut pause, mut longest) =
+            (Vec::new(), Duration::ZERO, Duration::ZERO);
+        for number in 0..500 {
+            match number {
+                120 => {
+                    let leader = world.leader();
+                    world.wires.lock().unwrap().cut.extend(leader);
+                }
+                240 => world.wires.lock().unwrap().cut.clear(),
+                320 => {
+                    let leader = world.leader().unwrap_or(1);
+                    world.restart(leader, seed).await;
+                }
+                _ => {}
+            }
+            let began = <SimRuntime as openraft::AsyncRuntime>::Instant::now_at();
+            SimRuntime::sleep(STEP).await;
+            let is_written = write(&world, number).await;
+            pause += <SimRuntime as openraft::AsyncRuntime>::Instant::now_at() - began;
+            if is_written {
+                acknowledged.push(number);
+                longest = longest.max(pause);
+                pause = Duration::ZERO;
+            }
+        }
+        SimRuntime::sleep(Duration::from_secs(5)).await;
+        assert!(
+            write(&world, 1_000).await,
+            "seed {seed}: not well in the end"
+        );
+        SimRuntime::sleep(Duration::from_secs(2)).await;
+        let states = world.states();
+        for state in &states {
+            assert_eq!(state.documents, states[0].documents, "seed {seed}");
+        }
+        for number in &acknowledged {
+            let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
+            assert!(
+                states[0].documents.contains_key(&key),
+                "seed {seed}: {number} is lost"
+            );
+        }
+        (acknowledged, longest, states[0].encode())
+    })
+}
+
+/// The runtime's clock, without its trait in every call.
+trait Now: Sized {
+    fn now_at() -> Self;
+}
+
+impl<T: openraft::Instant> Now for T {
+    fn now_at() -> Self {
+        T::now()
+    }
+}
+
+#[test]
+fn what_was_acknowledged_stays_and_all_agree() {
+    for seed in 0..4 {
+        let (acknowledged, longest, _) = run(seed);
+        assert!(
+            acknowledged.len() > 200,
+            "seed {seed}: {}",
+            acknowledged.len()
+        );
+        // Of virtual time.
+        assert!(longest < Duration::from_secs(4), "seed {seed}: {longest:?}");
+        println!(
+            "seed {seed}: {} acknowledged, longest pause {longest:?}",
+            acknowledged.len()
+        );
+    }
+}
+
+#[test]
+fn equal_seeds_have_equal_runs() {
+    assert_eq!(run(3), run(3));
+}
+
+#[test]
+fn bytes_of_a_stranger_change_nothing() {
+    SimRuntime::with_seed(1).block_on(async {
+        let world = World::new(1, 1).await;
+        SimRuntime::sleep(Duration::from_secs(2)).await;
+        let before = world.states();
+        let mut random = Prng::seeded(9);
+        for _ in 0..2_000 {
+            let mut bytes = vec![0; random.index(80)];
+            random.fill(&mut bytes);
+            if let Some(kind) = bytes.first_mut() {
+                *kind %= 6;
+            }
+            bytes.truncate(20);
+            assert!(serve(&world.raft(1), &bytes).await.is_err());
+        }
+        assert_eq!(world.states(), before);
+    });
+}
