@@ -29,6 +29,12 @@ pub struct Replication {
     pub link_secret: Option<Vec<u8>>,
     /// Whether own links to other machines may be in plain text.
     pub links_in_plain: bool,
+    /// Bytes of the log that are kept for replicas alone; none means as many as the data has.
+    pub log_keep_bytes: Option<u64>,
+    /// Writes wait while every replica lacks more of the log; 0 means never.
+    pub lag_bytes_max: u64,
+    /// Seconds between two comparisons with replicas; 0 means that only commands ask for them.
+    pub verify_interval_s: u32,
     /// Seconds between two pings of replicas.
     pub ping_period_s: u32,
     /// Seconds of silence after which a link is lost.

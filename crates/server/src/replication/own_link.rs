@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
-use durability::checkpoint::Manifest;
-use durability::log::{Control, Log, TermFrame};
+use durability::checkpoint::{History, Manifest};
+use durability::log::{Control, Log, Pin, TermFrame};
 use engine::ServerPort;
-use persistence::checkpointer::Why;
+use persistence::checkpointer::{CheckpointPin, Suspended, Why};
 use persistence::environment::Environment;
 use persistence::recovery::Place;
 use replication::attach::FullReason;
@@ -69,13 +69,19 @@ pub(crate) struct OwnLinks {
     generation: AtomicU64,
     /// See [`LogHome::is_store_broken`].
     is_store_broken: AtomicBool,
+    /// Where this node follows: the store has what the log has below. Moves with the turn of a batch held.
+    applied: AtomicU64,
+    /// And from here on nothing of the log is in the checkpoint that it was given.
+    settled: AtomicU64,
 }
 
 impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
-        self.read_terms(node);
+        if let Some(kept) = node.persistence() {
+            self.terms.begin(kept.terms());
+        }
         if self.terms.lineage().last().is_none() {
             return;
         }
@@ -85,15 +91,6 @@ impl OwnLinks {
         }
         // Its replicas come back without asking.
         let _port = self.offer();
-    }
-
-    fn read_terms(&self, node: &Node) {
-        let Some(log) = own_log(node) else { return };
-        let place = place_of(node);
-        let manifest = place.manifest().ok().flatten();
-        let known = manifest.map(|manifest| Terms::read_beside(&place, &manifest));
-        self.terms.begin(known.unwrap_or_default(), log.oldest());
-        self.terms.catch_up(&log);
     }
 
     /// This node's name among those that have links.
@@ -167,7 +164,7 @@ impl OwnLinks {
     pub(crate) fn begin_term(&self, node: &Arc<Node>) {
         let Some(log) = own_log(node) else { return };
         let _alone = lock(&self.beginning);
-        self.terms.catch_up(&log);
+        let before_it = log.tail_complete();
         let lineage = self.terms.lineage();
         let before = lineage.last();
         let mut id = [0; 20];
@@ -185,7 +182,7 @@ impl OwnLinks {
         // That it is with the system is seen to before anybody is answered in it.
         let _fault = log.write_out(appender.end());
         drop(appender);
-        self.terms.catch_up(&log);
+        self.terms.note_from(&log, before_it);
         let term = self.terms.lineage().last_number();
         self.links(node).begin_term(term);
         node.core
@@ -206,10 +203,13 @@ impl OwnLinks {
             return;
         }
         // Whatever is cut from now on is newer than what the primary's frames say.
-        let _raised = node
-            .core
-            .store
-            .raise_generation(self.generation.load(Ordering::Relaxed));
+        let suspended = node.persistence().map(|kept| kept.checkpointer.suspend());
+        let generation = self.generation.load(Ordering::Relaxed);
+        while node.core.store.raise_generation(generation).is_err() && !node.is_stopping() {
+            // Somebody else's snapshot ends soon.
+            std::thread::sleep(LOOK);
+        }
+        drop(suspended);
         self.begin_term(node);
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
@@ -217,29 +217,43 @@ impl OwnLinks {
         self.follows.store(false, Ordering::Release);
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
-        if let Some(kept) = node.persistence() {
-            // One of its own: what it was given is of another's generations.
-            let _scheduled = kept.checkpointer.schedule(Why::Rewrite);
-        }
     }
 
-    /// Whether the log is a primary's, so that no checkpoint of this node's own goes on to it.
-    pub(crate) fn holds_log(&self) -> bool {
-        self.follows.load(Ordering::Acquire)
+    /// Why no checkpoint may be made now, if so.
+    pub(crate) fn refuses_checkpoints(&self) -> Option<String> {
+        if !self.follows.load(Ordering::Acquire) {
+            return None;
+        }
+        if self.is_store_broken.load(Ordering::Acquire) {
+            return Some("what this replica has is not whole: a full sync is under way".to_owned());
+        }
+        let is_settled =
+            self.applied.load(Ordering::Acquire) >= self.settled.load(Ordering::Acquire);
+        (!is_settled).then(|| {
+            "this replica has not applied yet what the checkpoint that it was given has in part"
+                .to_owned()
+        })
     }
 
-    /// A checkpoint may be in force: keeps the terms beside it that its log has no more.
-    pub(crate) fn checkpoint_ended(&self, node: &Node) {
-        let place = place_of(node);
-        if let (Some(log), Ok(Some(manifest))) = (own_log(node), place.manifest()) {
-            self.terms.catch_up(&log);
-            if let Err(error) = self.terms.write_beside(&place, &manifest) {
-                let error = crate::config::system_reason(&error);
-                node.core
-                    .log
-                    .warning(format_args!("The terms of the log are not kept: {error}"));
-            }
+    /// What the manifest of a checkpoint says that is cut now. Where this node follows, nothing is applied meanwhile, and
+    /// the checkpoint has what the log has up to there, no more and no less.
+    ///
+    /// # Errors
+    /// Why there can be no checkpoint of this cut.
+    pub(crate) fn manifest_history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        let Some(sequence) = log_sequence else {
+            return Ok(History::default());
+        };
+        if let Some(reason) = self.refuses_checkpoints() {
+            return Err(reason);
         }
+        let applied = self.applied.load(Ordering::Acquire);
+        let cut_sequence = self.follows.load(Ordering::Acquire).then_some(applied);
+        Ok(History {
+            cut_sequence,
+            terms: self.terms.below(cut_sequence.unwrap_or(sequence)),
+            ..History::default()
+        })
     }
 
     /// Ends all links.
@@ -282,6 +296,14 @@ fn secret_of_replica(node: &Node) -> Vec<u8> {
         .unwrap_or_default()
 }
 
+/// A checkpoint that is sent, and what keeps it.
+struct PinnedCheckpoint {
+    manifest: Manifest,
+    source: Source,
+    files: CheckpointPin,
+    log_pin: Pin,
+}
+
 /// The node, as links to its replicas need it.
 struct AtPrimary {
     node: Weak<Node>,
@@ -294,28 +316,43 @@ impl AtPrimary {
             .ok_or_else(|| "the server stops".to_owned())
     }
 
-    fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<(Manifest, Source), String> {
-        let place = place_of(node);
-        let found = place.manifest().map_err(|fault| fault.to_string())?;
+    /// A checkpoint that is less to send than a new one, or a new one, with what keeps its files and the log from it on.
+    fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
         let is_good = |manifest: &Manifest| {
             let most = manifest.bytes().saturating_mul(LOG_PERCENT_MAX) / 100;
             manifest.log_sequence.is_some_and(|from| {
-                from >= log.oldest()
-                    && log.tail_complete().saturating_sub(from) <= most.max(LOG_BYTES_FREE)
+                log.tail_complete().saturating_sub(from) <= most.max(LOG_BYTES_FREE)
             })
         };
-        let is_held = node.replication.own.holds_log();
-        if let Some(manifest) = found.filter(|manifest| is_held || is_good(manifest)) {
-            return Ok((manifest, Source::Checkpoint));
-        }
         let kept = node.persistence().ok_or("nothing is kept")?;
+        if let Some(found) = Self::pin(node, log)?.filter(|found| is_good(&found.manifest)) {
+            return Ok(found);
+        }
         let ticket = kept.checkpointer.schedule(Why::Rewrite);
         let ticket = ticket.map_err(|_| "the server stops".to_owned())?;
         let outcome = kept.checkpointer.wait(ticket);
         outcome.result.map_err(|failure| failure.to_string())?;
-        let made = place.manifest().map_err(|fault| fault.to_string())?;
-        let made = made.ok_or("no checkpoint is in force")?;
-        Ok((made, Source::NewCheckpoint))
+        let made =
+            Self::pin(node, log)?.ok_or("no checkpoint is in force that the log goes on from")?;
+        Ok(PinnedCheckpoint {
+            source: Source::NewCheckpoint,
+            ..made
+        })
+    }
+
+    /// The checkpoint in force, if the log goes on from it.
+    fn pin(node: &Node, log: &Arc<Log>) -> Result<Option<PinnedCheckpoint>, String> {
+        let kept = node.persistence().ok_or("nothing is kept")?;
+        let found = kept.checkpointer.pin().map_err(|fault| fault.to_string())?;
+        Ok(found.and_then(|(manifest, files)| {
+            let log_pin = log.pin("full sync", manifest.log_sequence?);
+            (!log_pin.is_broken()).then_some(PinnedCheckpoint {
+                manifest,
+                source: Source::Checkpoint,
+                files,
+                log_pin,
+            })
+        }))
     }
 }
 
@@ -346,7 +383,6 @@ impl PrimaryHome for AtPrimary {
             Some(_) => {}
             None => own.begin_first_term(&node),
         }
-        own.terms.catch_up(&log);
         let lineage = own.terms.lineage();
         let last = lineage.last().copied();
         let last = last.ok_or("no term is known")?;
@@ -383,24 +419,23 @@ impl PrimaryHome for AtPrimary {
             .counts
             .full_syncs
             .fetch_add(1, Ordering::Relaxed);
-        let (manifest, source) = Self::checkpoint(&node, &log)?;
+        let PinnedCheckpoint {
+            manifest,
+            source,
+            files,
+            log_pin,
+        } = Self::checkpoint(&node, &log)?;
         node.core.log.notice(format_args!(
             "A replica is given checkpoint {} and the log from {} on ({reason:?})",
             manifest.generation,
             manifest.log_sequence.unwrap_or(0)
         ));
         let place = place_of(&node);
-        let terms = node
-            .replication
-            .own
-            .terms
-            .below(manifest.log_sequence.unwrap_or(0));
         Ok(FullCopy {
             disk: Arc::clone(&place.disk),
             directory: place.directory,
-            terms,
             source,
-            _pin: Box::new(log.pin("full sync", manifest.log_sequence.unwrap_or(0))),
+            _pin: Box::new((files, log_pin)),
             manifest,
         })
     }
@@ -566,10 +601,16 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
 /// Takes the log from everybody who states effects to it: what is appended from here on comes from the primary.
 fn lend_log(node: &Node) {
     let own = &node.replication.own;
-    if !own.follows.swap(true, Ordering::AcqRel) {
-        node.replication.stream.let_go();
+    if own.follows.load(Ordering::Acquire) {
+        return;
     }
-    let _log = node.persistence().and_then(|kept| kept.log().lend());
+    node.replication.stream.let_go();
+    let log = node.persistence().and_then(|kept| kept.log().lend());
+    if let Some(log) = log {
+        // Before anybody cuts as a replica does.
+        own.applied.store(log.tail(), Ordering::Release);
+    }
+    own.follows.store(true, Ordering::Release);
 }
 
 /// The node, as the link to its primary needs it.
@@ -700,6 +741,21 @@ impl LogHome for AtReplica<'_> {
 
     fn terms(&self) -> &Terms {
         &self.node.replication.own.terms
+    }
+
+    fn note_applied(&self, sequence: u64) {
+        let own = &self.node.replication.own;
+        own.applied.store(sequence, Ordering::Release);
+    }
+
+    fn note_settled(&self, sequence: u64) {
+        let own = &self.node.replication.own;
+        own.settled.store(sequence, Ordering::Release);
+    }
+
+    fn suspend_checkpoints(&self) -> Option<Suspended<'_>> {
+        let kept = self.node.persistence()?;
+        Some(kept.checkpointer.suspend())
     }
 
     fn is_store_broken(&self) -> &AtomicBool {

@@ -89,8 +89,6 @@ pub(crate) struct FullCopy {
     /// Where the directory of the manifest is.
     pub(crate) directory: PathBuf,
     pub(crate) manifest: Manifest,
-    /// The terms that begin below its sequence, as text.
-    pub(crate) terms: String,
     pub(crate) source: Source,
     /// What keeps the log from its sequence on, until all of it was sent.
     pub(crate) _pin: Box<dyn Any + Send>,
@@ -643,7 +641,7 @@ impl Sender {
             self.send_part(&copy, &path, (full.sync, part_number), part.bytes)?;
         }
         let sequence = self.reading()?.log.tail_complete();
-        let text = manifest.encode() + &copy.terms;
+        let text = manifest.encode();
         let end = SyncEnd {
             sync: full.sync,
             sequence,

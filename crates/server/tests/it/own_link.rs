@@ -94,6 +94,17 @@ impl Node {
         }
     }
 
+    /// Bytes of the log's files.
+    fn log_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.directory.join("iolite-data/log")).unwrap();
+        let files = files.map(|file| file.unwrap());
+        let is_segment = |file: &std::fs::DirEntry| file.path().extension() == Some("log".as_ref());
+        let sizes = files
+            .filter(is_segment)
+            .map(|file| file.metadata().unwrap().len());
+        sizes.sum()
+    }
+
     fn digest(&self) -> Value {
         run(&mut self.client(), "DEBUG DIGEST")
     }
@@ -378,4 +389,72 @@ fn who_took_over_keeps_what_it_was_given_and_what_it_took() {
     let of_new = format!("127.0.0.1 {}", new.port);
     old.start(&["--replicaof", &of_new]);
     new.wait_for_replica(&old);
+}
+
+/// Generations are each server's own: a successor that saved less often was taken for older than the checkpoint of before.
+#[test]
+fn what_a_successor_wrote_counts_whatever_was_saved_before_it() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    for _ in 0..4 {
+        assert_eq!(
+            run(&mut old.client(), "SAVE"),
+            Value::Simple(b"OK".to_vec())
+        );
+    }
+    old.kill();
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    run(&mut new.client(), "SET of-successor 1");
+    let of_new = format!("127.0.0.1 {}", new.port);
+    old.start(&["--replicaof", &of_new]);
+    new.wait_for_replica(&old);
+    let before = old.digest();
+    assert_eq!(
+        run(&mut old.client(), "EXISTS of-successor"),
+        Value::Integer(1)
+    );
+    // And once more from its disk.
+    old.kill();
+    old.start(&[]);
+    assert_eq!(old.digest(), before);
+}
+
+#[test]
+fn a_replica_saves_and_goes_on_from_that() {
+    let primary = Node::new(&[]);
+    let mut replica = Node::new(&[]);
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    for round in 0..3 {
+        crate::recovery::fill(&mut client, round * 300..(round + 1) * 300);
+        run(&mut client, "APPEND string s");
+        primary.wait_for_replica(&replica);
+        let before = replica.log_bytes();
+        assert_eq!(
+            run(&mut replica.client(), "SAVE"),
+            Value::Simple(b"OK".to_vec())
+        );
+        assert!(replica.log_bytes() < before, "{before} bytes of log stay");
+        run(&mut client, "APPEND string t");
+        replica.kill();
+        run(&mut client, "INCR counter");
+        replica.start(&["--replicaof", &of_primary]);
+        primary.wait_for_replica(&replica);
+        let log = replica.log();
+        assert!(!log.contains("A full sync begins"), "{log}");
+    }
+    // What it wrote itself afterwards counts as well.
+    run(&mut replica.client(), "REPLICAOF NO ONE");
+    replica.wait_for("role", "master");
+    run(&mut replica.client(), "APPEND string u");
+    let before = replica.digest();
+    replica.kill();
+    replica.start(&[]);
+    assert_eq!(replica.digest(), before);
 }

@@ -34,6 +34,9 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("repl-port", integer(0, PORT_MAX), "0").at_start(),
     Directive::new("repl-link-plaintext", SWITCH, "no").at_start(),
     Directive::new("cluster-secret", TEXT, "").secret(),
+    Directive::new("repl-log-keep", BYTES, "0"),
+    Directive::new("repl-max-lag-bytes", BYTES, "0"),
+    Directive::new("repl-verify-interval", COUNT, "86400"),
     Directive::new("repl-backlog-size", Kind::Memory { min: 1, max: LONG_MAX }, "67108864"),
     Directive::new("repl-backlog-ttl", LONG_COUNT, "3600"),
     Directive::new("repl-ping-replica-period", integer(1, INT_MAX), "10")
