@@ -483,6 +483,15 @@ impl Checkpointer {
         }))
     }
 
+    /// Keeps a directory, which nothing names yet, from being removed by the next checkpoint.
+    pub fn pin_directory(&self, name: &str) -> CheckpointPin {
+        let directory: Arc<str> = Arc::from(name);
+        lock(&self.pins).push(Arc::downgrade(&directory));
+        CheckpointPin {
+            _directory: directory,
+        }
+    }
+
     /// Removes what a checkpoint has replaced, but for what is read.
     pub(crate) fn remove_replaced(&self, directory: &Path, manifest: &Manifest) -> io::Result<()> {
         let mut pins = lock(&self.pins);

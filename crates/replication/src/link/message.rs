@@ -77,6 +77,9 @@ pub struct Hello {
     pub name: Vec<u8>,
 }
 
+/// A part of an interrupted full sync that is there to its end.
+pub const WHOLE_PART: u32 = u32::MAX;
+
 /// How far an interrupted full sync came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
@@ -86,7 +89,7 @@ pub struct Resume {
     pub sync: u64,
     /// The generation of its cut.
     pub generation: u64,
-    /// Whole blocks of each part that are kept.
+    /// Whole blocks of each part that are kept; [`WHOLE_PART`] for one that has ended.
     pub blocks: Vec<u32>,
 }
 
@@ -129,6 +132,8 @@ pub struct Full {
     pub records: u64,
     /// How many bytes are expected.
     pub bytes: u64,
+    /// Below this sequence the replica's log is a part of the primary's history; the highest number where that is not known.
+    pub fork: u64,
 }
 
 /// See [`Message::Frames`].
@@ -412,7 +417,13 @@ impl Full {
         out.u64(self.term);
         out.u8(self.streams);
         out.u8(self.source as u8);
-        for number in [self.generation, self.log_from, self.records, self.bytes] {
+        for number in [
+            self.generation,
+            self.log_from,
+            self.records,
+            self.bytes,
+            self.fork,
+        ] {
             out.u64(number);
         }
     }
@@ -427,6 +438,7 @@ impl Full {
             log_from: fields.u64()?,
             records: fields.u64()?,
             bytes: fields.u64()?,
+            fork: fields.u64()?,
         };
         let is_possible = (1..=STREAMS_MAX).contains(&usize::from(full.streams));
         fields.end(full).filter(|_| is_possible)

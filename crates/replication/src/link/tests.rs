@@ -71,6 +71,7 @@ fn messages() -> Vec<Message<'static>> {
         log_from: 64,
         records: 1_000,
         bytes: 116_000,
+        fork: 9,
     };
     vec![
         Message::Hello(hello),

@@ -14,7 +14,7 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
-use super::replication::Replication;
+use super::replication::{LinkEncryption, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
     EVICTION_POLICIES, LEVELS, LOG_LEVELS, OOM_SCORES, PERMISSIONS, SAVE_POINTS, SUPERVISORS,
@@ -196,7 +196,19 @@ impl Settings {
             backlog_ttl_s: self.number("repl-backlog-ttl"),
             link_port: self.number("repl-port"),
             link_secret: text("cluster-secret"),
-            links_in_plain: self.switch("repl-link-plaintext"),
+            link_encryption: if self.switch("repl-link-plaintext") {
+                LinkEncryption::Nothing
+            } else {
+                self.choice(
+                    "repl-tls",
+                    &[
+                        ("auto", LinkEncryption::Remote),
+                        ("yes", LinkEncryption::All),
+                        ("no", LinkEncryption::Nothing),
+                    ],
+                )
+            },
+            links_by_certificate: self.switch("tls-replication"),
             log_keep_bytes: Some(self.number("repl-log-keep")).filter(|&bytes| bytes > 0),
             lag_bytes_max: self.number("repl-max-lag-bytes"),
             verify_interval_s: self.number("repl-verify-interval"),

@@ -22,12 +22,13 @@ use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remov
 use durability::disk::DiskFile;
 use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
-use persistence::checkpointer::Suspended;
+use persistence::checkpointer::{CheckpointPin, Suspended};
 use persistence::environment::Environment;
 use persistence::recovery::{Onto, Place, load_checkpoint};
 use persistence::rewound;
+use replication::TermId;
 use replication::attach::Attach;
-use replication::link::{Block, Full, SyncEnd};
+use replication::link::{Block, Full, Resume, SyncEnd, WHOLE_PART};
 use replication::replica::OwnLog;
 
 use super::applier::Applier;
@@ -79,6 +80,9 @@ pub(crate) trait LogHome: Send + Sync {
     /// From this sequence on nothing of the log is in the checkpoint that it goes on from.
     fn note_settled(&self, sequence: u64);
 
+    /// Keeps a directory of parts from being removed by a checkpoint of this node.
+    fn pin_directory(&self, name: &str) -> Option<CheckpointPin>;
+
     /// Has no checkpoint made as long as what this gives lives.
     fn suspend_checkpoints(&self) -> Option<Suspended<'_>>;
 
@@ -117,6 +121,10 @@ pub(crate) struct AppliedLog<'h> {
 /// A full sync that is being received.
 struct Receiving {
     full: Full,
+    /// The node that sends it.
+    primary: TermId,
+    /// Keeps the directory from being removed by a checkpoint of this node.
+    _pin: Option<CheckpointPin>,
     /// The directory of its parts, by name.
     directory: String,
     part: Option<(u16, Box<dyn DiskFile>)>,
@@ -360,6 +368,7 @@ impl<'h> AppliedLog<'h> {
         }
         // A checkpoint that is put in force later would be of what is replaced here.
         let _suspended = self.home.suspend_checkpoints();
+        self.keep_surplus(sync.full.fork)?;
         self.home.set_loading(Some(manifest.bytes()));
         let replaced = self.load(&manifest).and_then(|()| {
             // Nobody reads or appends to the log of before any more.
@@ -379,12 +388,34 @@ impl<'h> AppliedLog<'h> {
         self.follower().map(|_| ())
     }
 
+    /// Keeps in files what the log has that is not in the primary's history, before the log goes.
+    fn keep_surplus(&mut self, fork: u64) -> Result<(), String> {
+        let Some(follower) = &self.follower else {
+            return Ok(());
+        };
+        let log = Arc::clone(follower.log());
+        if fork >= log.tail() {
+            return Ok(());
+        }
+        let env = self.home.env();
+        let from = fork.max(log.oldest());
+        let kept = rewound::suffix(&log, &self.home.place(), &env.clock, from)?;
+        env.log.warning(format_args!("{kept}"));
+        Ok(())
+    }
+
     fn forget_sync(&mut self) {
         if let Some(sync) = self.sync.take() {
             let place = self.home.place();
             // What is left is removed with the next checkpoint.
             let _left = remove_checkpoint(&*place.disk, &place.directory.join(sync.directory));
         }
+    }
+}
+
+impl Drop for AppliedLog<'_> {
+    fn drop(&mut self) {
+        self.forget_sync();
     }
 }
 
@@ -437,6 +468,8 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
+        // It goes on without the full sync that broke off.
+        self.forget_sync();
         let home = self.home;
         let follower = self.follower()?;
         while !follower.log().has_room() {
@@ -481,7 +514,35 @@ impl ReplicaData for AppliedLog<'_> {
         self.reload(&log, &base)
     }
 
-    fn begin_sync(&mut self, full: &Full) -> Result<(), String> {
+    fn kept_sync(&self, primary: TermId) -> Option<Resume> {
+        let sync = self.sync.as_ref().filter(|sync| sync.primary == primary)?;
+        let whole = std::iter::repeat_n(WHOLE_PART, sync.parts.into());
+        let begun = sync
+            .part
+            .as_ref()
+            .map(|_| sync.offset.div_ceil(BLOCK_BYTES as u64));
+        let begun = begun.map(|blocks| u32::try_from(blocks).unwrap_or(WHOLE_PART - 1));
+        Some(Resume {
+            node: primary,
+            sync: sync.full.sync,
+            generation: sync.full.generation,
+            blocks: whole.chain(begun).collect(),
+        })
+    }
+
+    fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String> {
+        let is_same = |sync: &Receiving| {
+            let (was, is) = (&sync.full, full);
+            sync.primary == primary
+                && (was.sync, was.generation, was.log_from) == (is.sync, is.generation, is.log_from)
+        };
+        if let Some(sync) = self.sync.as_ref().filter(|sync| is_same(sync)) {
+            self.home.env().log.notice(format_args!(
+                "The full sync goes on behind {} bytes that were received before",
+                sync.bytes
+            ));
+            return Ok(());
+        }
         self.forget_sync();
         let place = self.home.place();
         let directory = free_directory(&*place.disk, &place.directory, full.generation);
@@ -492,6 +553,8 @@ impl ReplicaData for AppliedLog<'_> {
         made.map_err(|error| system_reason(&error))?;
         self.sync = Some(Receiving {
             full: *full,
+            primary,
+            _pin: self.home.pin_directory(&directory),
             directory,
             part: None,
             offset: 0,
@@ -515,7 +578,6 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn forget_piece(&mut self) {
-        self.forget_sync();
         if let Some(follower) = &mut self.follower {
             follower.forget_piece();
         }

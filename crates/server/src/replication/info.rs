@@ -28,6 +28,11 @@ impl Replication {
         }
         self.own_replicas(&mut fields, node);
         self.stream(&mut fields, node);
+        add(
+            &mut fields,
+            "iolite_links_refused",
+            self.own.refused_count(),
+        );
         if let Some(following) = &following {
             add(&mut fields, "iolite_state", following.link().own_word());
             add(

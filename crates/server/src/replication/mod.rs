@@ -25,6 +25,7 @@ pub mod following;
 pub mod history;
 mod info;
 mod listener;
+mod log_pins;
 mod own_link;
 mod primary_link;
 mod redis_link;
@@ -613,6 +614,7 @@ impl Replication {
             self.judge_replicas(node);
         }
         self.stream.upkeep(node, has_replicas);
+        self.own.upkeep();
     }
 
     /// Which part the node has, as ROLE tells it.

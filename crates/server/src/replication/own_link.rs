@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -27,16 +27,19 @@ use replication::link::{self, Hello, Source};
 use replication::primary::Stage;
 use replication::replica::{OwnLog, State};
 use replication::{PrimaryLog, TermId};
+use tls::LinkTls;
 
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
 use super::listener::{Listeners, Reach};
+use super::log_pins::LogPins;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
-use super::session::{Conduit, Identity};
+use super::session::{Conduit, Encryption, Identity};
 use super::terms::Terms;
+use crate::config::LinkEncryption;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -60,6 +63,9 @@ pub(crate) struct OwnLinks {
     pub(crate) terms: Terms,
     /// The port that is listened at.
     listeners: Mutex<Option<u16>>,
+    /// What links are encrypted with, or why that is not to be had.
+    tls: OnceLock<Result<Arc<LinkTls>, String>>,
+    pins: LogPins,
     /// Held while a term is begun.
     beginning: Mutex<()>,
     stop: Arc<AtomicBool>,
@@ -110,6 +116,35 @@ impl OwnLinks {
         }))
     }
 
+    /// How a link with that peer is encrypted.
+    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Encryption, String> {
+        let config = node.core.config.current();
+        let replication = &config.replication;
+        let tls = self.tls.get_or_init(|| {
+            let made = match replication.links_by_certificate {
+                true => LinkTls::of_certificates(&crate::secret::options(&config.tls.rules)),
+                false => LinkTls::self_made(),
+            };
+            made.map(Arc::new).map_err(|error| error.to_string())
+        });
+        let is_near = peer.is_some_and(|peer| peer.to_canonical().is_loopback());
+        Ok(Encryption {
+            tls: Arc::clone(tls.as_ref().map_err(Clone::clone)?),
+            is_wanted: replication.links_by_certificate
+                || match replication.link_encryption {
+                    LinkEncryption::All => true,
+                    LinkEncryption::Remote => !is_near,
+                    LinkEncryption::Nothing => false,
+                },
+            by_certificate: replication.links_by_certificate,
+        })
+    }
+
+    /// Links that were not let in.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.refused_count())
+    }
+
     /// The port of the own link and this node's name, for a replica that asks; none where there is no log on disk.
     pub(crate) fn offer(&self) -> Option<(u16, String)> {
         let node = self.node.get()?.upgrade()?;
@@ -130,7 +165,7 @@ impl OwnLinks {
             port => port,
         };
         let is_secret = !secret_of_primary(node).is_empty();
-        let reach = match is_secret && config.replication.links_in_plain {
+        let reach = match is_secret || config.replication.links_by_certificate {
             true => Reach::Everybody,
             false => Reach::Loopback,
         };
@@ -144,8 +179,14 @@ impl OwnLinks {
                 node.core.log.notice(format_args!(
                     "Replication links are served at port {port}, for {}",
                     match reach {
-                        Reach::Loopback => "this machine",
-                        Reach::Everybody => "everybody who knows the secret, in plain text",
+                        Reach::Loopback =>
+                            "this machine: there is no secret (cluster-secret, or requirepass) for others",
+                        Reach::Everybody if config.replication.links_by_certificate =>
+                            "everybody who has a certificate, encrypted",
+                        Reach::Everybody
+                            if config.replication.link_encryption == LinkEncryption::Nothing =>
+                            "everybody who knows the secret, in plain text",
+                        Reach::Everybody => "everybody who knows the secret, encrypted",
                     }
                 ));
                 Some(port)
@@ -256,6 +297,13 @@ impl OwnLinks {
         })
     }
 
+    /// What is done now and again.
+    pub(crate) fn upkeep(&self) {
+        if let Some(links) = self.links.get() {
+            links.upkeep();
+        }
+    }
+
     /// Ends all links.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
@@ -357,11 +405,19 @@ impl AtPrimary {
 }
 
 impl PrimaryHome for AtPrimary {
-    fn identity(&self) -> Identity {
-        let Ok(node) = self.node() else {
-            return Identity::new(TermId::default(), b"", b"");
-        };
-        Identity::new(node.replication.own.id(), b"", &secret_of_primary(&node))
+    fn identity(&self, address: &str) -> Result<Identity, String> {
+        let node = self.node()?;
+        let peer = address.parse::<SocketAddr>().map(|peer| peer.ip());
+        let own = &node.replication.own;
+        Ok(Identity {
+            encryption: Some(own.encryption(&node, peer.ok())?),
+            ..Identity::new(own.id(), b"", &secret_of_primary(&node))
+        })
+    }
+
+    fn node_id(&self) -> TermId {
+        self.node()
+            .map_or_else(|_| TermId::default(), |node| node.replication.own.id())
     }
 
     fn log(&self) -> Option<Arc<Log>> {
@@ -460,8 +516,14 @@ impl PrimaryHome for AtPrimary {
             port: port.parse().unwrap_or(0),
         });
         attached.stop_with(kill);
+        let shown = if announced.is_empty() {
+            host
+        } else {
+            announced
+        };
         Box::new(Watcher {
             node: Weak::clone(&self.node),
+            name: format!("{shown}:{port}"),
             attached: Mutex::new(attached),
         })
     }
@@ -491,6 +553,8 @@ impl Observer for Nobody {
 /// Says how far a replica is to who shows that.
 struct Watcher {
     node: Weak<Node>,
+    /// Where the replica serves its clients.
+    name: String,
     attached: Mutex<Attached>,
 }
 
@@ -506,7 +570,14 @@ impl Observer for Watcher {
     }
 
     fn acked(&self, ack: &link::Ack) {
-        let now_ms = Weak::upgrade(&self.node).map_or(0, |node| node.core.clock.now_unix_ms());
+        let node = Weak::upgrade(&self.node);
+        if let Some(node) = &node
+            && let Some(log) = own_log(node)
+        {
+            let own = &node.replication.own;
+            own.pins.note(&self.name, &log, ack.durable);
+        }
+        let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
         let ack = Ack {
             applied: ack.applied,
             durable: ack.durable,
@@ -545,7 +616,13 @@ pub(super) fn can_follow(node: &Node, following: &Following) -> bool {
     let is_near = (primary.host.as_str(), primary.port)
         .to_socket_addrs()
         .is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
-    let is_open = is_near || is_secret && config.replication.links_in_plain;
+    let is_open = is_near || is_secret || config.replication.links_by_certificate;
+    if !is_open && own_log(node).is_some() {
+        node.core.log.notice(format_args!(
+            "The own link to {}:{} takes cluster-secret or masterauth: PSYNC is used instead",
+            primary.host, primary.port
+        ));
+    }
     // A failover between nodes is done by the words of PSYNC.
     own_log(node).is_some() && is_open && !following.fails_over()
 }
@@ -622,7 +699,7 @@ struct AtReplica<'f> {
 }
 
 impl ReplicaHome for AtReplica<'_> {
-    fn identity(&self) -> Identity {
+    fn identity(&self, peer: IpAddr) -> io::Result<Identity> {
         let config = self.node.core.config.current();
         let announced = config.replication.announce_host.clone().unwrap_or_default();
         let port = match config.replication.announce_port {
@@ -631,20 +708,25 @@ impl ReplicaHome for AtReplica<'_> {
         };
         let name = format!("{announced}:{port}");
         let secret = secret_of_replica(&self.node);
-        Identity::new(self.node.replication.own.id(), name.as_bytes(), &secret)
+        let own = &self.node.replication.own;
+        let encryption = own.encryption(&self.node, Some(peer));
+        Ok(Identity {
+            encryption: Some(encryption.map_err(io::Error::other)?),
+            ..Identity::new(own.id(), name.as_bytes(), &secret)
+        })
     }
 
     fn dial(&self) -> io::Result<TcpStream> {
         let host = self.following.primary().host.as_str();
         let is_secret = !secret_of_replica(&self.node).is_empty();
-        let in_plain = self.node.core.config.current().replication.links_in_plain;
+        let config = self.node.core.config.current();
+        let is_open = is_secret || config.replication.links_by_certificate;
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for address in (host, self.port).to_socket_addrs()? {
-            let is_open = is_secret && in_plain;
             if !is_open && !address.ip().is_loopback() {
                 return Err(io::Error::other(
-                    "the own link to another machine takes a secret (cluster-secret or masterauth) and \
-                     repl-link-plaintext yes",
+                    "the own link to another machine takes a secret (cluster-secret or masterauth), or \
+                     tls-replication yes with certificates",
                 ));
             }
             match TcpStream::connect_timeout(&address, DIAL_TIME) {
@@ -734,6 +816,7 @@ impl LogHome for AtReplica<'_> {
 
     fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let kept = self.node.persistence().ok_or("nothing is kept here")?;
+        self.node.replication.own.pins.clear();
         let log = kept.log().replace(manifest)?;
         kept.checkpointer.note_clean(manifest.created_unix_ms);
         Ok(log)
@@ -751,6 +834,11 @@ impl LogHome for AtReplica<'_> {
     fn note_settled(&self, sequence: u64) {
         let own = &self.node.replication.own;
         own.settled.store(sequence, Ordering::Release);
+    }
+
+    fn pin_directory(&self, name: &str) -> Option<CheckpointPin> {
+        let kept = self.node.persistence()?;
+        Some(kept.checkpointer.pin_directory(name))
     }
 
     fn suspend_checkpoints(&self) -> Option<Suspended<'_>> {

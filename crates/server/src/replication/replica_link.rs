@@ -11,13 +11,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use replication::TermId;
 use replication::attach::{Attach, Refusal};
-use replication::link::{Block, Full, Message, SyncEnd};
+use replication::link::{Block, Full, Message, Resume, SyncEnd};
 use replication::replica::{Action, OwnLog, Replica, State};
 
 use super::session::{
@@ -38,8 +39,11 @@ const FAILURES_MAX: u32 = 4;
 
 /// What the link of a replica needs of the server.
 pub(crate) trait ReplicaHome: Send + Sync {
-    /// Who this node is, and the key of its links.
-    fn identity(&self) -> Identity;
+    /// Who this node is for that peer, and the key of its links.
+    ///
+    /// # Errors
+    /// Why there can be no link.
+    fn identity(&self, peer: IpAddr) -> io::Result<Identity>;
 
     /// A connection to the port of the primary's links.
     ///
@@ -101,11 +105,14 @@ pub(crate) trait ReplicaData {
     /// Why not: this node is given everything anew.
     fn rewind(&mut self, to: u64) -> Result<(), String>;
 
-    /// A full sync begins.
+    /// A full sync begins, or goes on where what was received of it ends.
     ///
     /// # Errors
     /// Why it cannot.
-    fn begin_sync(&mut self, full: &Full) -> Result<(), String>;
+    fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String>;
+
+    /// What is kept of a full sync of a primary whose link broke.
+    fn kept_sync(&self, primary: TermId) -> Option<Resume>;
 
     /// A piece of a part file.
     ///
@@ -154,6 +161,7 @@ pub(crate) fn follow(
         failures: 0,
         is_broken: false,
         primary_ahead_ms: 0,
+        primary: TermId::default(),
     };
     // The one action is to connect.
     let _connect = following.machine.follow(may_discard, home.now_ms());
@@ -172,6 +180,8 @@ struct Follow<'f> {
     is_broken: bool,
     /// How far the primary's clock is before the own one.
     primary_ahead_ms: i64,
+    /// Which node the primary is.
+    primary: TermId,
 }
 
 /// A link while it stands.
@@ -233,11 +243,26 @@ impl Follow<'_> {
         self.machine.on_closed(self.home.now_ms());
     }
 
-    fn open(&self) -> Result<Link, LinkFault> {
-        let conduit = conduit(self.home.dial()?)?;
+    fn open(&mut self) -> Result<Link, LinkFault> {
+        let socket = self.home.dial()?;
+        let identity = self.home.identity(socket.peer_addr()?.ip())?;
+        let conduit = conduit(socket)?;
         self.home.connected(Some(Arc::clone(&conduit)));
-        let session = greet(conduit, &self.home.identity())?;
-        let Session { reader, writer, .. } = session;
+        let session = greet(conduit, &identity)?;
+        let Session {
+            reader,
+            writer,
+            is_encrypted,
+            peer,
+            ..
+        } = session;
+        self.primary = peer.node;
+        let kept = self.data.kept_sync(peer.node);
+        self.machine.keep_sync(kept);
+        if is_encrypted {
+            self.home
+                .tell(false, format_args!("The link to the primary is encrypted"));
+        }
         let writer = Mutex::new(writer);
         Ok(Link { reader, writer })
     }
@@ -349,7 +374,7 @@ impl Follow<'_> {
                         full.records, full.bytes, full.log_from
                     ),
                 );
-                let begun = self.data.begin_sync(&full);
+                let begun = self.data.begin_sync(&full, self.primary);
                 self.check_sync(begun)
             }
             Action::Load(block) => {

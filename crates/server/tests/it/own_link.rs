@@ -9,10 +9,14 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 use crate::recovery::run;
 
+mod syncs;
+
 /// A node whose data outlives its process.
 struct Node {
     directory: TemporaryDirectory,
     port: u16,
+    /// Where its own links are served.
+    link_port: u16,
     args: Vec<String>,
     server: Option<Server>,
 }
@@ -22,6 +26,7 @@ impl Node {
         let mut node = Self {
             directory: TemporaryDirectory::new("own-link").unwrap(),
             port: free_port().unwrap(),
+            link_port: free_port().unwrap(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             server: None,
         };
@@ -32,7 +37,7 @@ impl Node {
     fn start(&mut self, more: &[&str]) {
         let directory = self.directory.join("");
         let port = self.port.to_string();
-        let link_port = free_port().unwrap().to_string();
+        let link_port = self.link_port.to_string();
         let builder = ServerBuilder::iolite().args(&[
             "--dir",
             directory.to_str().unwrap(),
@@ -76,7 +81,11 @@ impl Node {
     }
 
     fn follow(&self, primary: &Self) {
-        let port = primary.port.to_string();
+        self.follow_at(primary.port);
+    }
+
+    fn follow_at(&self, port: u16) {
+        let port = port.to_string();
         let done = self.client().command(&["REPLICAOF", "127.0.0.1", &port]);
         assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
     }
@@ -293,11 +302,71 @@ fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back
     primary.wait_for_replica(&replica);
 }
 
+/// By keys that each makes for itself; there is no other machine in a test, so it is asked for.
 #[test]
-fn who_does_not_know_the_secret_gets_nothing() {
+fn links_are_encrypted_where_one_end_asks_for_it() {
+    let secret = ["--cluster-secret", "one"];
+    let primary = Node::new(&secret);
+    let replica = Node::new(&[&secret[..], &["--repl-tls", "yes"]].concat());
+    fill(&mut primary.client());
+    crate::recovery::fill(&mut primary.client(), 0..2_000);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    crate::recovery::fill(&mut primary.client(), 2_000..3_000);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(
+        log.contains("The link to the primary is encrypted"),
+        "{log}"
+    );
+}
+
+/// Without a secret: who the authority signed for is a node.
+#[test]
+fn certificates_let_nodes_in_and_nobody_else() {
+    let files = crate::secret::Files::new();
+    let (certificate, key, authority) = (
+        files.text("server.crt"),
+        files.text("server.key"),
+        files.text("ca.crt"),
+    );
+    let by_certificate = [
+        "--tls-replication",
+        "yes",
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &authority,
+    ];
+    let primary = Node::new(&by_certificate);
+    fill(&mut primary.client());
+    let replica = Node::new(&by_certificate);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    assert!(
+        replica
+            .log()
+            .contains("The link to the primary is encrypted")
+    );
+    assert!(primary.field("slave0").contains(",link=own,"));
+    let without = Node::new(&[]);
+    without.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    while !without.log().contains("one end shows certificates") {
+        assert!(patience.lasts(), "{}", without.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(run(&mut without.client(), "DBSIZE"), Value::Integer(0));
+}
+
+#[test]
+fn who_does_not_know_the_secret_gets_nothing_and_keeps_what_he_has() {
     let primary = Node::new(&["--cluster-secret", "one"]);
     let replica = Node::new(&["--cluster-secret", "other"]);
     fill(&mut primary.client());
+    run(&mut replica.client(), "SET own 1");
     replica.follow(&primary);
     let patience = Patience::of(Duration::from_secs(60));
     while !primary
@@ -307,7 +376,13 @@ fn who_does_not_know_the_secret_gets_nothing() {
         assert!(patience.lasts(), "{}", primary.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(0));
+    assert_eq!(
+        run(&mut replica.client(), "GET own"),
+        Value::Bulk(b"1".to_vec())
+    );
+    assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(1));
+    assert_ne!(primary.field("iolite_links_refused"), "0");
+    assert_eq!(primary.field("connected_slaves"), "0");
 }
 
 #[test]
@@ -336,18 +411,28 @@ fn what_is_written_while_a_replica_is_given_everything_comes_too() {
 }
 
 #[test]
-fn who_comes_back_too_late_for_the_log_is_given_everything() {
+fn who_comes_back_goes_on_as_long_as_the_log_is_kept_for_it_and_is_given_everything_later() {
     let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
     let mut client = primary.client();
     fill(&mut client);
     replica.follow(&primary);
     primary.wait_for_replica(&replica);
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    let ok = Value::Simple(b"OK".to_vec());
     replica.kill();
     crate::recovery::fill(&mut client, 0..500);
+    assert_eq!(run(&mut client, "SAVE"), ok);
+    replica.start(&["--replicaof", &of_primary]);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(!log.contains("A full sync begins"), "{log}");
+
+    replica.kill();
+    assert_eq!(run(&mut client, "CONFIG SET repl-log-keep 1"), ok);
+    crate::recovery::fill(&mut client, 500..1_000);
     run(&mut client, "DEL list");
-    run(&mut client, "BGREWRITEAOF");
+    assert_eq!(run(&mut client, "SAVE"), ok);
     let patience = Patience::of(Duration::from_secs(60));
-    let of_primary = format!("127.0.0.1 {}", primary.port);
     loop {
         assert!(patience.lasts(), "{}", primary.log());
         replica.start(&["--replicaof", &of_primary]);
@@ -358,7 +443,7 @@ fn who_comes_back_too_late_for_the_log_is_given_everything() {
         // The log was still long enough.
         replica.kill();
         crate::recovery::fill(&mut client, 0..500);
-        run(&mut client, "BGREWRITEAOF");
+        assert_eq!(run(&mut client, "SAVE"), ok);
     }
     run(&mut client, "SET afterwards 1");
     primary.wait_for_replica(&replica);

@@ -33,6 +33,8 @@ pub(super) const ROWS: &[Directive] = &[
         .aliases(&["slave-announce-port"]),
     Directive::new("repl-port", integer(0, PORT_MAX), "0").at_start(),
     Directive::new("repl-link-plaintext", SWITCH, "no").at_start(),
+    Directive::new("repl-tls", Kind::Choice(ENCRYPTS), "auto").at_start(),
+    Directive::new("tls-replication", SWITCH, "no").at_start(),
     Directive::new("cluster-secret", TEXT, "").secret(),
     Directive::new("repl-log-keep", BYTES, "0"),
     Directive::new("repl-max-lag-bytes", BYTES, "0"),
@@ -63,6 +65,7 @@ pub(super) const ROWS: &[Directive] = &[
 ];
 
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
+const ENCRYPTS: &[&str] = &["auto", "yes", "no"];
 const ON_UNKNOWN: &[&str] = &["stop", "skip"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 
