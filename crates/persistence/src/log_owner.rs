@@ -363,7 +363,7 @@ impl LogOwner {
         host.log_changed();
         in_use.wait_until_taken_up(&|| host.is_stopping());
         let mut life = self.life();
-        life.lent_from = life.lent_from.or(Some(log.tail()));
+        life.lent_from = life.lent_from.or_else(|| Some(log.tail()));
         drop(life);
         Some(log)
     }

@@ -19,8 +19,8 @@ use std::fmt;
 use durability::checksum;
 
 pub use message::{
-    Ack, Block, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume, Source, SyncEnd,
-    WHOLE_PART,
+    Ack, Block, Digest, DigestState, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume,
+    Source, SyncEnd, WHOLE_PART,
 };
 
 /// The version of the link that this program speaks.

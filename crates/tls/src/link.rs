@@ -13,10 +13,11 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
+use base::clock::{Clock as _, SystemClock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature, verify_tls13_signature_with_raw_key};
@@ -198,10 +199,11 @@ impl LinkStream {
         time: Duration,
     ) -> Result<Self, HandshakeError> {
         side.set_buffer_limit(None);
-        let began = Instant::now();
+        let clock = SystemClock::new();
+        let end_ns = clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX >> 1);
         let mut received = 0;
         while side.is_handshaking() || side.wants_write() {
-            if began.elapsed() > time {
+            if clock.monotonic_ns() > end_ns {
                 return Err(HandshakeError::TimedOut);
             }
             if side.wants_write() {

@@ -102,6 +102,16 @@ fn messages() -> Vec<Message<'static>> {
             sequence: 136,
             manifest: b"iolite-manifest 2\n",
         }),
+        Message::Verify {
+            number: 5,
+            groups: vec![1, 4_095],
+        },
+        Message::Digest(Digest {
+            number: 5,
+            sequence: 136,
+            state: DigestState::Keys,
+            bytes: b"keys",
+        }),
         Message::Transient(b"news"),
         Message::Ping {
             unix_ms: 1_700_000_000_000,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use base::os_error::system_reason;
 use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
-use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
+use durability::log::{Control, Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
 use persistence::checkpointer::{CheckpointPin, Suspended};
 use persistence::environment::Environment;
@@ -76,6 +76,9 @@ pub(crate) trait LogHome: Send + Sync {
 
     /// The store has what the log has below this sequence. Called with the turn of a batch held.
     fn note_applied(&self, sequence: u64);
+
+    /// The data is to be compared with the primary's, as it is now.
+    fn reach_point(&self, number: u64, sequence: u64);
 
     /// From this sequence on nothing of the log is in the checkpoint that it goes on from.
     fn note_settled(&self, sequence: u64);
@@ -190,7 +193,7 @@ impl<'h> AppliedLog<'h> {
             }
             let length = frame_bytes(&bytes).unwrap_or(u64::MAX);
             if length <= bytes.len() as u64 {
-                if let Err(reason) = self.apply_bytes(&bytes, notes_terms) {
+                if let Err(reason) = self.apply_to_points(&bytes, notes_terms) {
                     break Err(reason);
                 }
                 bytes.clear();
@@ -200,6 +203,27 @@ impl<'h> AppliedLog<'h> {
         bytes.shrink_to(2 * APPLY_BYTES);
         self.bytes = bytes;
         done
+    }
+
+    /// Applies frames, and stops behind each point where the data is compared with the primary's.
+    fn apply_to_points(&mut self, bytes: &[u8], is_live: bool) -> Result<(), String> {
+        let first = self.applied;
+        let mut rest = bytes;
+        let points = frames(first, bytes).filter_map(|frame| match frame.control()? {
+            Control::DigestPoint { number } => Some((number, frame.sequence + frame.length)),
+            _ => None,
+        });
+        for (number, end) in points.filter(|_| is_live) {
+            let length = usize::try_from(end - self.applied).unwrap_or(rest.len());
+            let (before, behind) = rest.split_at(length.min(rest.len()));
+            self.apply_bytes(before, is_live)?;
+            self.home.reach_point(number, self.applied);
+            rest = behind;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.apply_bytes(rest, is_live)
     }
 
     /// Applies frames, all of them on one side of every cut.
@@ -389,7 +413,7 @@ impl<'h> AppliedLog<'h> {
     }
 
     /// Keeps in files what the log has that is not in the primary's history, before the log goes.
-    fn keep_surplus(&mut self, fork: u64) -> Result<(), String> {
+    fn keep_surplus(&self, fork: u64) -> Result<(), String> {
         let Some(follower) = &self.follower else {
             return Ok(());
         };

@@ -33,6 +33,17 @@ impl Replication {
             "iolite_links_refused",
             self.own.refused_count(),
         );
+        let verified = self.own.verifier.report();
+        for (name, value) in [
+            ("iolite_verify_in_progress", u64::from(verified.is_running)),
+            ("iolite_verify_sequence", verified.sequence),
+            ("iolite_verify_unix_ms", verified.ended_unix_ms),
+            ("iolite_verify_same", verified.same as u64),
+            ("iolite_verify_different", verified.different as u64),
+            ("iolite_verify_unknown", verified.unknown as u64),
+        ] {
+            add(&mut fields, name, value);
+        }
         if let Some(following) = &following {
             add(&mut fields, "iolite_state", following.link().own_word());
             add(

@@ -38,6 +38,7 @@ mod stream;
 mod sync_source;
 mod terms;
 mod thread;
+mod verify;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -599,6 +600,17 @@ impl Replication {
         }
         self.replicas
             .stop(|one| one.client.as_ref().is_some_and(|own| own.id == client.id));
+    }
+
+    /// REPLICATION VERIFY.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
+        let node = self.node.get().and_then(Weak::upgrade);
+        let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
+        let begun = self.own.verifier.begin(&node);
+        begun.map_err(CommandError::fixed)
     }
 
     /// Where the own link is served.

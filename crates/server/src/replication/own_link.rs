@@ -23,7 +23,7 @@ use persistence::checkpointer::{CheckpointPin, Suspended, Why};
 use persistence::environment::Environment;
 use persistence::recovery::Place;
 use replication::attach::FullReason;
-use replication::link::{self, Hello, Source};
+use replication::link::{self, Digest, Hello, Message, Source};
 use replication::primary::Stage;
 use replication::replica::{OwnLog, State};
 use replication::{PrimaryLog, TermId};
@@ -39,6 +39,7 @@ use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::session::{Conduit, Encryption, Identity};
 use super::terms::Terms;
+use super::verify::{Saying, Verifier};
 use crate::config::LinkEncryption;
 use crate::node::Node;
 use crate::port::Port;
@@ -66,6 +67,10 @@ pub(crate) struct OwnLinks {
     /// What links are encrypted with, or why that is not to be had.
     tls: OnceLock<Result<Arc<LinkTls>, String>>,
     pins: LogPins,
+    /// Compares this node with others.
+    pub(crate) verifier: Arc<Verifier>,
+    /// When the first replica came.
+    began_unix_ms: OnceLock<u64>,
     /// Held while a term is begun.
     beginning: Mutex<()>,
     stop: Arc<AtomicBool>,
@@ -299,9 +304,40 @@ impl OwnLinks {
 
     /// What is done now and again.
     pub(crate) fn upkeep(&self) {
-        if let Some(links) = self.links.get() {
-            links.upkeep();
+        let Some(links) = self.links.get() else {
+            return;
+        };
+        links.upkeep();
+        let Some(node) = self.node.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        let interval_s = node.core.config.current().replication.verify_interval_s;
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let began_unix_ms = *self.began_unix_ms.get_or_init(|| now_unix_ms);
+        let report = self.verifier.report();
+        let last_unix_ms = report.ended_unix_ms.max(began_unix_ms);
+        if interval_s > 0
+            && now_unix_ms.saturating_sub(last_unix_ms) >= u64::from(interval_s) * 1000
+        {
+            // Without replicas there is nothing to compare with.
+            let _begun = self.verifier.begin(&node);
         }
+    }
+
+    /// Says something to all replicas that are sent the log.
+    pub(super) fn broadcast(&self, message: &Message<'static>) {
+        if let Some(links) = self.links.get() {
+            links.broadcast(message);
+        }
+    }
+
+    /// The names of the replicas that are online by this link.
+    pub(super) fn online_names(&self, node: &Node) -> Vec<String> {
+        let all = node.replication.replicas.all().into_iter();
+        let online = all.filter(|one| one.kind == Kind::Own && one.state().is_online());
+        online
+            .map(|one| format!("{}:{}", one.host, one.port))
+            .collect()
     }
 
     /// Ends all links.
@@ -320,7 +356,7 @@ impl fmt::Debug for OwnLinks {
 }
 
 /// The log on disk, if there is one.
-fn own_log(node: &Node) -> Option<Arc<Log>> {
+pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
@@ -548,6 +584,7 @@ impl Observer for Nobody {
     fn stage(&self, _: Stage) {}
     fn acked(&self, _: &link::Ack) {}
     fn sent(&self, _: u64) {}
+    fn digest(&self, _: &Digest<'_>) {}
 }
 
 /// Says how far a replica is to who shows that.
@@ -588,6 +625,13 @@ impl Observer for Watcher {
 
     fn sent(&self, sequence: u64) {
         lock(&self.attached).note_sent(sequence);
+    }
+
+    fn digest(&self, digest: &Digest<'_>) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let verifier = &node.replication.own.verifier;
+            verifier.answer(&self.name, digest.number, digest.state, digest.bytes);
+        }
     }
 }
 
@@ -792,6 +836,15 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.note_io();
     }
 
+    fn note_wanted(&self, number: u64, groups: Vec<u16>) {
+        let verifier = &self.node.replication.own.verifier;
+        verifier.note_wanted(number, groups);
+    }
+
+    fn take_sayings(&self) -> Vec<Saying> {
+        self.node.replication.own.verifier.take_sayings()
+    }
+
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>) {
         tell(&self.weak, is_warning, line);
     }
@@ -829,6 +882,11 @@ impl LogHome for AtReplica<'_> {
     fn note_applied(&self, sequence: u64) {
         let own = &self.node.replication.own;
         own.applied.store(sequence, Ordering::Release);
+    }
+
+    fn reach_point(&self, number: u64, sequence: u64) {
+        let verifier = &self.node.replication.own.verifier;
+        verifier.reach(&self.node, number, sequence);
     }
 
     fn note_settled(&self, sequence: u64) {

@@ -27,7 +27,9 @@ use durability::checkpoint::Manifest;
 use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
-use replication::link::{Ack, Block, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART};
+use replication::link::{
+    Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
+};
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
 
@@ -89,6 +91,7 @@ pub(crate) trait Observer: Send + Sync {
     fn stage(&self, stage: Stage);
     fn acked(&self, ack: &Ack);
     fn sent(&self, sequence: u64);
+    fn digest(&self, digest: &Digest<'_>);
 }
 
 /// A checkpoint that is sent, and what keeps it and the log after it while it is.
@@ -241,6 +244,16 @@ impl PrimaryLinks {
                 == (resume.sync, resume.generation, term)
         })?;
         Some(all.swap_remove(at))
+    }
+
+    /// Says something to all replicas that are sent the log.
+    pub(crate) fn broadcast(&self, message: &Message<'static>) {
+        let hub = lock(&self.hub);
+        for (id, outbox) in &hub.links {
+            if hub.primary.stage(*id) == Some(Stage::Streaming) {
+                outbox.put(vec![Action::Send(*id, message.clone())]);
+            }
+        }
     }
 
     fn close_all(hub: &mut Hub) {
@@ -413,6 +426,10 @@ impl PrimaryLinks {
             };
             let now_ms = self.home.now_ms();
             outbox.heard_ms.store(now_ms, Ordering::Relaxed);
+            if let Message::Digest(digest) = &message {
+                observer.digest(digest);
+                continue;
+            }
             // Found out with nothing locked: it may wait for the disk.
             let view = match message {
                 Message::Attach(..) => self.home.view().map_err(io::Error::other)?,

@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use replication::TermId;
 use replication::attach::{Attach, Refusal};
-use replication::link::{Block, Full, Message, Resume, SyncEnd};
+use replication::link::{Block, Digest, Full, Message, Resume, SyncEnd};
 use replication::replica::{Action, OwnLog, Replica, State};
 
 use super::session::{
     Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
 };
+use super::verify::Saying;
 
 /// Received frames of so many bytes are acknowledged as appended before they are applied.
 const EARLY_ACK_BYTES: usize = 64 << 10;
@@ -71,6 +72,12 @@ pub(crate) trait ReplicaHome: Send + Sync {
 
     /// A message came.
     fn heard(&self);
+
+    /// The primary will want keys of these groups at a digest point.
+    fn note_wanted(&self, number: u64, groups: Vec<u16>);
+
+    /// What the primary is to hear about digest points.
+    fn take_sayings(&self) -> Vec<Saying>;
 
     /// A line for the operator.
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
@@ -283,7 +290,21 @@ impl Follow<'_> {
             let is_synced = log.durable == log.appended;
             reader.set_time(if is_synced { LONG_LOOK } else { SHORT_LOOK })?;
             let now_ms = self.home.now_ms();
+            for saying in self.home.take_sayings() {
+                let digest = Message::Digest(Digest {
+                    number: saying.number,
+                    sequence: saying.sequence,
+                    state: saying.state,
+                    bytes: &saying.bytes,
+                });
+                self.send(&digest, writer)?;
+            }
             let actions = match reader.next()? {
+                Received::Message(Message::Verify { number, groups }) => {
+                    self.home.heard();
+                    self.home.note_wanted(number, groups);
+                    Vec::new()
+                }
                 Received::Message(message) => {
                     self.home.heard();
                     self.note_clock(&message);

@@ -10,6 +10,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 use crate::recovery::run;
 
 mod syncs;
+mod verify;
 
 /// A node whose data outlives its process.
 struct Node {
@@ -124,6 +125,29 @@ impl Node {
         let patience = Patience::of(Duration::from_secs(60));
         while self.digest() != replica.digest() {
             assert!(patience.lasts(), "they differ\n{}", replica.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Node {
+    /// Has this node compare itself with its replicas, all of which have to answer: how many hold the same, and how many
+    /// do not.
+    fn compare(&self) -> (usize, usize) {
+        let patience = Patience::of(Duration::from_secs(60));
+        loop {
+            let begun = run(&mut self.client(), "REPLICATION VERIFY");
+            if begun == Value::Simple(b"OK".to_vec()) {
+                self.wait_for("iolite_verify_in_progress", "0");
+                let count = |name| self.field(name).parse::<usize>().unwrap();
+                if count("iolite_verify_unknown") == 0 {
+                    return (
+                        count("iolite_verify_same"),
+                        count("iolite_verify_different"),
+                    );
+                }
+            }
+            assert!(patience.lasts(), "{begun:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -28,6 +28,14 @@ const REPLICA_OF: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
+const COMPARISON: CommandSpec = CommandSpec {
+    flags: STALE,
+    group: Group::Server,
+    since: "7.2.0",
+    complexity: "O(1); the comparison goes by all keys beside the commands",
+    ..CommandSpec::BLANK
+};
+
 const SYNC: CommandSpec = CommandSpec {
     flags: ADMIN.with(Flags::NO_MULTI).with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
@@ -72,6 +80,42 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Has a replica take over, without the loss of a write.",
         syntax: "[TO <host port:integer [FORCE]>] [ABORT] [TIMEOUT milliseconds]",
         handler: fail_over,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "REPLICATION",
+        arity: Arity::AtLeast(2),
+        group: Group::Server,
+        since: "7.2.0",
+        summary: "Compares a primary with its replicas.",
+        complexity: "Depends on subcommand.",
+        subcommands: &[
+            CommandSpec {
+                name: "VERIFY",
+                arity: Arity::Exactly(2),
+                summary: "Begins to compare the data with that of replicas; INFO says what came of it.",
+                handler: |context, _args, reply| {
+                    context.server.verify_replicas()?;
+                    reply.ok();
+                    Ok(())
+                },
+                ..COMPARISON
+            },
+            CommandSpec {
+                name: "DIFFERENCES",
+                arity: Arity::Exactly(2),
+                summary: "Gives keys that the last comparison found to differ: replica, database, key.",
+                handler: |context, _args, reply| {
+                    let keys = context.server.differences();
+                    reply.array(keys.len());
+                    for key in keys {
+                        reply.bulk(key.as_bytes());
+                    }
+                    Ok(())
+                },
+                ..COMPARISON
+            },
+        ],
         ..CommandSpec::BLANK
     },
     CommandSpec {
