@@ -47,6 +47,12 @@ pub enum Message<'b> {
     PartEnd(Block<'b>),
     /// A full sync is whole.
     SyncEnd(SyncEnd<'b>),
+    /// The primary's office is handed over: its log ends at a sequence, and nobody writes. The replica answers with the same
+    /// when it has all of that and takes office next, and with 0 when it does not.
+    Takeover {
+        /// See above.
+        sequence: u64,
+    },
     /// At the digest point with this number, the keys of some groups are to be listed.
     Verify {
         /// See above.
@@ -253,6 +259,7 @@ mod kind {
     pub(super) const SYNC_END: u8 = 139;
     pub(super) const VERIFY: u8 = 140;
     pub(super) const DIGEST: u8 = 141;
+    pub(super) const TAKEOVER: u8 = 142;
 }
 
 impl<'b> Message<'b> {
@@ -278,6 +285,7 @@ impl<'b> Message<'b> {
             Self::SyncEnd(_) => kind::SYNC_END,
             Self::Verify { .. } => kind::VERIFY,
             Self::Digest(_) => kind::DIGEST,
+            Self::Takeover { .. } => kind::TAKEOVER,
             Self::Transient(_) => kind::TRANSIENT,
             Self::Ping { .. } => kind::PING,
         }
@@ -298,7 +306,7 @@ impl<'b> Message<'b> {
                 out.u64(*from);
                 out.u64(*term);
             }
-            Self::Rewind { to } => out.u64(*to),
+            Self::Rewind { to: number } | Self::Takeover { sequence: number } => out.u64(*number),
             Self::Full(full) => full.encode(out),
             Self::Refuse(refusal) => out.u8(*refusal as u8),
             Self::Frames(frames) => {
@@ -370,6 +378,9 @@ impl<'b> Message<'b> {
             kind::BLOCK => Block::decode(fields).map(Self::Block),
             kind::PART_END => Block::decode(fields).map(Self::PartEnd),
             kind::SYNC_END => SyncEnd::decode(fields).map(Self::SyncEnd),
+            kind::TAKEOVER => fields
+                .u64()
+                .and_then(|sequence| fields.end(Self::Takeover { sequence })),
             kind::VERIFY => decode_verify(fields),
             kind::DIGEST => Digest::decode(fields).map(Self::Digest),
             kind::TRANSIENT => Some(Self::Transient(fields.rest())),

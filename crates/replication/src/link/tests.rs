@@ -102,6 +102,17 @@ fn messages() -> Vec<Message<'static>> {
             sequence: 136,
             manifest: b"iolite-manifest 2\n",
         }),
+        Message::Transient(b"news"),
+        Message::Ping {
+            unix_ms: 1_700_000_000_000,
+            echo_unix_ms: 0,
+        },
+    ]
+}
+
+fn messages_of_digests() -> Vec<Message<'static>> {
+    vec![
+        Message::Takeover { sequence: 136 },
         Message::Verify {
             number: 5,
             groups: vec![1, 4_095],
@@ -112,17 +123,12 @@ fn messages() -> Vec<Message<'static>> {
             state: DigestState::Keys,
             bytes: b"keys",
         }),
-        Message::Transient(b"news"),
-        Message::Ping {
-            unix_ms: 1_700_000_000_000,
-            echo_unix_ms: 0,
-        },
     ]
 }
 
 #[test]
 fn messages_come_back_as_they_were_sent() {
-    for message in messages() {
+    for message in messages().into_iter().chain(messages_of_digests()) {
         let bytes = encoded(&message, 3);
         decoded(&bytes, |result| {
             assert_eq!(result, Ok(Some(message.clone())));
@@ -146,7 +152,7 @@ fn the_bytes_of_version_1_are_those_of_the_paper() {
 
 #[test]
 fn any_changed_byte_is_noticed() {
-    for message in messages() {
+    for message in messages().into_iter().chain(messages_of_digests()) {
         let bytes = encoded(&message, 0);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();

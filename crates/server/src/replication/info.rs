@@ -141,6 +141,7 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
 fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
     let (state, acked) = (replica.state(), replica.acked());
     let lag_ms = replica.lag_ms(now_unix_ms);
+    let shown_ms = replica.behind_ms().unwrap_or(lag_ms);
     // Without a first word from it nobody knows.
     let lag_s = if state.is_online() { lag_ms / 1000 } else { 0 };
     let link = match replica.kind {
@@ -148,7 +149,7 @@ fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
         Kind::Redis => "psync",
     };
     format!(
-        "ip={},port={},state={},offset={},lag={lag_s},iolite_state={},link={link},lag_bytes={},lag_ms={lag_ms}",
+        "ip={},port={},state={},offset={},lag={lag_s},iolite_state={},link={link},lag_bytes={},lag_ms={shown_ms}",
         replica.host,
         replica.port,
         state.word(),

@@ -379,6 +379,30 @@ impl Replication {
         Ok(Followed::Changed)
     }
 
+    /// The primary that this node follows by the own link hands its office over.
+    fn take_office(&self, node: &Node) {
+        let mut standing = self.standing();
+        let Ok(role) = role::next(self.role(), Event::Unfollow) else {
+            return;
+        };
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        self.role.set(role);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_read_only(false);
+        refusals.set_stale(false);
+        if let Some(following) = &standing.following {
+            following.stop();
+        }
+        standing.order = Some(Order::TakeOver);
+        self.wake_thread(standing, node);
+        node.core.config.set_primary(None);
+        node.core.log.notice(format_args!(
+            "MASTER MODE enabled (the primary handed over)"
+        ));
+    }
+
     /// PSYNC … FAILOVER of the primary that this node follows: it hands over, and this node takes over.
     ///
     /// # Errors
@@ -609,7 +633,7 @@ impl Replication {
     pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
         let node = self.node.get().and_then(Weak::upgrade);
         let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
-        let begun = self.own.verifier.begin(&node);
+        let begun = self.own.verify(&node);
         begun.map_err(CommandError::fixed)
     }
 

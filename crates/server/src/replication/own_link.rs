@@ -27,6 +27,7 @@ use replication::link::{self, Digest, Hello, Message, Source};
 use replication::primary::Stage;
 use replication::replica::{OwnLog, State};
 use replication::{PrimaryLog, TermId};
+use store::Store;
 use tls::LinkTls;
 
 use super::applied_log::{AppliedLog, LogHome};
@@ -37,9 +38,10 @@ use super::log_pins::LogPins;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
+use super::role::Role;
 use super::session::{Conduit, Encryption, Identity};
 use super::terms::Terms;
-use super::verify::{Saying, Verifier};
+use super::verify::{Saying, Verifier, VerifyHome};
 use crate::config::LinkEncryption;
 use crate::node::Node;
 use crate::port::Port;
@@ -320,24 +322,23 @@ impl OwnLinks {
             && now_unix_ms.saturating_sub(last_unix_ms) >= u64::from(interval_s) * 1000
         {
             // Without replicas there is nothing to compare with.
-            let _begun = self.verifier.begin(&node);
+            let _begun = self.verify(&node);
         }
     }
 
-    /// Says something to all replicas that are sent the log.
-    pub(super) fn broadcast(&self, message: &Message<'static>) {
-        if let Some(links) = self.links.get() {
-            links.broadcast(message);
-        }
+    /// Asks a replica to take the office; whether there is a link to it.
+    pub(super) fn ask_to_take_over(&self, name: &str, sequence: u64) -> bool {
+        let links = self.links.get();
+        links.is_some_and(|links| links.say(Some(name), &Message::Takeover { sequence }) > 0)
     }
 
-    /// The names of the replicas that are online by this link.
-    pub(super) fn online_names(&self, node: &Node) -> Vec<String> {
-        let all = node.replication.replicas.all().into_iter();
-        let online = all.filter(|one| one.kind == Kind::Own && one.state().is_online());
-        online
-            .map(|one| format!("{}:{}", one.host, one.port))
-            .collect()
+    /// Begins to compare this node with its replicas.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn verify(&self, node: &Arc<Node>) -> Result<(), &'static str> {
+        let node = Arc::downgrade(node);
+        self.verifier.begin(Arc::new(AtPrimary { node }))
     }
 
     /// Ends all links.
@@ -356,7 +357,7 @@ impl fmt::Debug for OwnLinks {
 }
 
 /// The log on disk, if there is one.
-pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
+fn own_log(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
@@ -577,6 +578,52 @@ impl PrimaryHome for AtPrimary {
     }
 }
 
+impl VerifyHome for AtPrimary {
+    fn is_primary(&self) -> bool {
+        self.node()
+            .is_ok_and(|node| node.replication.role() == Role::Primary)
+    }
+
+    fn online_names(&self) -> Vec<String> {
+        let Ok(node) = self.node() else {
+            return Vec::new();
+        };
+        let all = node.replication.replicas.all().into_iter();
+        let online = all.filter(|one| one.kind == Kind::Own && one.state().is_online());
+        online
+            .map(|one| format!("{}:{}", one.host, one.port))
+            .collect()
+    }
+
+    fn broadcast(&self, message: &Message<'static>) {
+        if let Ok(node) = self.node()
+            && let Some(links) = node.replication.own.links.get()
+        {
+            links.say(None, message);
+        }
+    }
+
+    fn store(&self) -> Option<Arc<Store>> {
+        Some(Arc::clone(&self.node().ok()?.core.store))
+    }
+
+    fn log(&self) -> Option<Arc<Log>> {
+        own_log(&*self.node().ok()?)
+    }
+
+    fn now_unix_ms(&self) -> u64 {
+        PrimaryHome::now_ms(self)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.node().map_or(true, |node| node.is_stopping())
+    }
+
+    fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>) {
+        tell(&self.node, is_warning, line);
+    }
+}
+
 /// Nobody is told.
 struct Nobody;
 
@@ -585,6 +632,10 @@ impl Observer for Nobody {
     fn acked(&self, _: &link::Ack) {}
     fn sent(&self, _: u64) {}
     fn digest(&self, _: &Digest<'_>) {}
+    fn took_over(&self, _: u64) {}
+    fn name(&self) -> &str {
+        ""
+    }
 }
 
 /// Says how far a replica is to who shows that.
@@ -615,12 +666,15 @@ impl Observer for Watcher {
             own.pins.note(&self.name, &log, ack.durable);
         }
         let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
+        let lag_ms = ack.lag_ms.into();
         let ack = Ack {
             applied: ack.applied,
             durable: ack.durable,
             offset: ack.applied,
         };
-        lock(&self.attached).ack(ack, now_ms);
+        let attached = lock(&self.attached);
+        attached.note_behind(lag_ms);
+        attached.ack(ack, now_ms);
     }
 
     fn sent(&self, sequence: u64) {
@@ -632,6 +686,17 @@ impl Observer for Watcher {
             let verifier = &node.replication.own.verifier;
             verifier.answer(&self.name, digest.number, digest.state, digest.bytes);
         }
+    }
+
+    fn took_over(&self, sequence: u64) {
+        let node = Weak::upgrade(&self.node);
+        if let Some(failover) = node.and_then(|node| node.replication.failover()) {
+            failover.note_answer(sequence);
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -836,6 +901,10 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.note_io();
     }
 
+    fn take_over(&self) {
+        self.node.replication.take_office(&self.node);
+    }
+
     fn note_wanted(&self, number: u64, groups: Vec<u16>) {
         let verifier = &self.node.replication.own.verifier;
         verifier.note_wanted(number, groups);
@@ -886,7 +955,7 @@ impl LogHome for AtReplica<'_> {
 
     fn reach_point(&self, number: u64, sequence: u64) {
         let verifier = &self.node.replication.own.verifier;
-        verifier.reach(&self.node, number, sequence);
+        verifier.reach(&self.node.core.store, number, sequence);
     }
 
     fn note_settled(&self, sequence: u64) {

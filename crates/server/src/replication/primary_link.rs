@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Wr
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// How long a sender sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+/// What a replica acknowledged last is told again as long as it is heard of, so often.
+const TOLD_AGAIN_MS: u64 = 500;
 /// That links are refused is told so often at most.
 const REFUSED_TOLD_MS: u64 = 1_000;
 /// Links at once, those that have not proved themselves included.
@@ -92,6 +94,10 @@ pub(crate) trait Observer: Send + Sync {
     fn acked(&self, ack: &Ack);
     fn sent(&self, sequence: u64);
     fn digest(&self, digest: &Digest<'_>);
+    /// It takes office, with the log up to a sequence; 0: it does not.
+    fn took_over(&self, sequence: u64);
+    /// How the replica is called.
+    fn name(&self) -> &str;
 }
 
 /// A checkpoint that is sent, and what keeps it and the log after it while it is.
@@ -137,6 +143,8 @@ struct Hub {
 
 /// What a sender is to do.
 struct Outbox {
+    /// How the replica is called.
+    name: OnceLock<String>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
     conduit: Arc<dyn Conduit>,
@@ -246,14 +254,17 @@ impl PrimaryLinks {
         Some(all.swap_remove(at))
     }
 
-    /// Says something to all replicas that are sent the log.
-    pub(crate) fn broadcast(&self, message: &Message<'static>) {
+    /// Says something to the replicas that are sent the log, or to the one of a name; to how many.
+    pub(crate) fn say(&self, name: Option<&str>, message: &Message<'static>) -> usize {
         let hub = lock(&self.hub);
-        for (id, outbox) in &hub.links {
-            if hub.primary.stage(*id) == Some(Stage::Streaming) {
-                outbox.put(vec![Action::Send(*id, message.clone())]);
-            }
-        }
+        let is_meant = |(id, outbox): &(&LinkId, &Arc<Outbox>)| {
+            let is_it = |name: &str| outbox.name.get().is_some_and(|own| own == name);
+            hub.primary.stage(**id) == Some(Stage::Streaming) && name.is_none_or(is_it)
+        };
+        let meant = hub.links.iter().filter(is_meant);
+        meant
+            .map(|(id, outbox)| outbox.put(vec![Action::Send(*id, message.clone())]))
+            .count()
     }
 
     fn close_all(hub: &mut Hub) {
@@ -318,6 +329,7 @@ impl PrimaryLinks {
             return;
         }
         let outbox = Arc::new(Outbox {
+            name: OnceLock::new(),
             waiting: Mutex::default(),
             woken: Condvar::new(),
             conduit,
@@ -341,6 +353,7 @@ impl PrimaryLinks {
             })
         };
         let observer: Arc<dyn Observer> = self.home.observe(&peer, address, kill).into();
+        let _set_once = outbox.name.set(observer.name().to_owned());
         let sender = Sender {
             links: Arc::clone(self),
             id,
@@ -419,6 +432,7 @@ impl PrimaryLinks {
         outbox: &Outbox,
         observer: &dyn Observer,
     ) -> Result<(), LinkFault> {
+        let mut last: Option<(Ack, u64)> = None;
         while !outbox.is_closed() {
             let message = match reader.next()? {
                 Received::Message(message) => message,
@@ -426,9 +440,23 @@ impl PrimaryLinks {
             };
             let now_ms = self.home.now_ms();
             outbox.heard_ms.store(now_ms, Ordering::Relaxed);
-            if let Message::Digest(digest) = &message {
-                observer.digest(digest);
-                continue;
+            if let (Message::Ping { .. }, Some((ack, told_ms))) = (&message, &mut last)
+                && now_ms.saturating_sub(*told_ms) >= TOLD_AGAIN_MS
+            {
+                // It has nothing new to say, and is there.
+                *told_ms = now_ms;
+                observer.acked(ack);
+            }
+            match &message {
+                Message::Digest(digest) => {
+                    observer.digest(digest);
+                    continue;
+                }
+                Message::Takeover { sequence } => {
+                    observer.took_over(*sequence);
+                    continue;
+                }
+                _ => {}
             }
             // Found out with nothing locked: it may wait for the disk.
             let view = match message {
@@ -450,6 +478,7 @@ impl PrimaryLinks {
             drop(hub);
             outbox.put(actions);
             if let Some(ack) = counts {
+                last = Some((ack, now_ms));
                 observer.acked(&ack);
             }
         }

@@ -73,6 +73,9 @@ pub(crate) trait ReplicaHome: Send + Sync {
     /// A message came.
     fn heard(&self);
 
+    /// The primary hands its office over: this node takes it as soon as the link has ended.
+    fn take_over(&self);
+
     /// The primary will want keys of these groups at a digest point.
     fn note_wanted(&self, number: u64, groups: Vec<u16>);
 
@@ -300,6 +303,10 @@ impl Follow<'_> {
                 self.send(&digest, writer)?;
             }
             let actions = match reader.next()? {
+                Received::Message(Message::Takeover { sequence }) => {
+                    self.home.heard();
+                    return self.answer_takeover(sequence, writer);
+                }
                 Received::Message(Message::Verify { number, groups }) => {
                     self.home.heard();
                     self.home.note_wanted(number, groups);
@@ -323,6 +330,19 @@ impl Follow<'_> {
                 self.failures = 0;
             }
         }
+    }
+
+    /// The primary hands its office over, to a replica that has all of its log.
+    fn answer_takeover(&mut self, sequence: u64, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
+        let log = self.data.log();
+        let has_all =
+            (log.appended, log.applied) == (sequence, sequence) && self.machine.is_online();
+        let sequence = if has_all { sequence } else { 0 };
+        self.send(&Message::Takeover { sequence }, writer)?;
+        if has_all {
+            self.home.take_over();
+        }
+        Ok(())
     }
 
     fn note_clock(&mut self, message: &Message<'_>) {

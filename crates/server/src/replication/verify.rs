@@ -16,13 +16,10 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use durability::log::Control;
+use durability::log::{Control, Log};
 use persistence::digests::{Digest, GROUPS, ListedKey, Making};
 use replication::link::{DigestState, Message};
-
-use super::own_link::own_log;
-use super::role::Role;
-use crate::node::Node;
+use store::Store;
 
 /// So many groups are looked into for keys that differ.
 const GROUPS_LISTED_MAX: usize = 32;
@@ -35,6 +32,33 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// How long one that is busy, or this node itself, is waited for.
 const BUSY_TIMES: usize = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a comparison needs of the server.
+pub(crate) trait VerifyHome: Send + Sync {
+    /// Whether this node takes writes.
+    fn is_primary(&self) -> bool;
+
+    /// The names of the replicas that are online by the own link.
+    fn online_names(&self) -> Vec<String>;
+
+    /// Says something to all of them.
+    fn broadcast(&self, message: &Message<'static>);
+
+    /// What is compared; none where the server is gone.
+    fn store(&self) -> Option<Arc<Store>>;
+
+    /// The log that replicas have.
+    fn log(&self) -> Option<Arc<Log>>;
+
+    /// Milliseconds since 1970 UTC.
+    fn now_unix_ms(&self) -> u64;
+
+    /// Whether the server stops.
+    fn is_stopping(&self) -> bool;
+
+    /// A line for the operator.
+    fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
+}
 
 /// What a comparison came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,23 +146,23 @@ impl Verifier {
         clippy::disallowed_methods,
         reason = "a thread that ends with the sums"
     )]
-    pub(crate) fn reach(self: &Arc<Self>, node: &Arc<Node>, number: u64, sequence: u64) {
+    pub(crate) fn reach(self: &Arc<Self>, store: &Arc<Store>, number: u64, sequence: u64) {
         let groups = {
             let mut state = self.lock();
             let wanted = state.wanted.take().filter(|(of, _)| *of == number);
             wanted.map(|(_, groups)| groups)
         };
         let lists = groups.is_some();
-        let mut handle = node.core.store.handle();
+        let mut handle = store.handle();
         let begun = Making::begin(&mut handle, &groups.unwrap_or_default());
         drop(handle);
         let Ok(making) = begun else {
             return self.say(number, sequence, DigestState::Busy, Vec::new());
         };
-        let (own, store) = (Arc::clone(self), Arc::clone(&node.core.store));
+        let (own, owned) = (Arc::clone(self), Arc::clone(store));
         let thread = std::thread::Builder::new().name("digest".into());
         let spawned = thread.spawn(move || {
-            let digest = making.finish(&mut store.handle());
+            let digest = making.finish(&mut owned.handle());
             match digest {
                 Some(digest) if lists => {
                     own.say(
@@ -156,7 +180,7 @@ impl Verifier {
             }
         });
         if spawned.is_err() {
-            node.core.store.cancel_snapshot();
+            store.cancel_snapshot();
             self.say(number, sequence, DigestState::Busy, Vec::new());
         }
     }
@@ -198,11 +222,11 @@ impl Verifier {
         clippy::disallowed_methods,
         reason = "a thread that ends with the comparison"
     )]
-    pub(crate) fn begin(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), &'static str> {
-        if node.replication.role() != Role::Primary {
+    pub(crate) fn begin(self: &Arc<Self>, home: Arc<dyn VerifyHome>) -> Result<(), &'static str> {
+        if !home.is_primary() {
             return Err("ERR only a primary compares itself with its replicas");
         }
-        if node.replication.own.online_names(node).is_empty() {
+        if home.online_names().is_empty() {
             return Err("ERR there is no replica by the own link to compare with");
         }
         {
@@ -212,11 +236,11 @@ impl Verifier {
             }
             state.report.is_running = true;
         }
-        let (own, node) = (Arc::clone(self), Arc::clone(node));
+        let own = Arc::clone(self);
         let thread = std::thread::Builder::new().name("verify".into());
         let spawned = thread.spawn({
             let own = Arc::clone(&own);
-            move || own.run(&node)
+            move || own.run(&*home)
         });
         if spawned.is_err() {
             own.lock().report.is_running = false;
@@ -225,10 +249,10 @@ impl Verifier {
         Ok(())
     }
 
-    fn run(&self, node: &Arc<Node>) {
-        let names = node.replication.own.online_names(node);
+    fn run(&self, home: &dyn VerifyHome) {
+        let names = home.online_names();
         let mut report = Report::default();
-        if let Some((number, sequence, own)) = self.point(node, &[]) {
+        if let Some((number, sequence, own)) = self.point(home, &[]) {
             report.sequence = sequence;
             let answers = self.collect(number, &names, &[DigestState::Sums, DigestState::Busy]);
             let mut differing = BTreeMap::new();
@@ -247,46 +271,46 @@ impl Verifier {
             }
             report.different = differing.len();
             if !differing.is_empty() {
-                report.keys = self.name_keys(node, &differing);
+                report.keys = self.name_keys(home, &differing);
             }
         } else {
             report.unknown = names.len();
         }
-        report.ended_unix_ms = node.core.clock.now_unix_ms();
-        tell(node, &report);
+        report.ended_unix_ms = home.now_unix_ms();
+        tell(home, &report);
         self.lock().report = report;
     }
 
     /// Makes a cut and a point in the log in one step; the number, the place and what this node holds there.
-    fn point(&self, node: &Arc<Node>, groups: &[u16]) -> Option<(u64, u64, Digest)> {
-        let number = self.next_number(node);
-        self.point_as(node, number, groups)
+    fn point(&self, home: &dyn VerifyHome, groups: &[u16]) -> Option<(u64, u64, Digest)> {
+        let number = self.next_number(home);
+        self.point_as(home, number, groups)
     }
 
-    fn next_number(&self, node: &Node) -> u64 {
+    fn next_number(&self, home: &dyn VerifyHome) -> u64 {
         let mut state = self.lock();
-        state.last_number = (state.last_number + 1).max(node.core.clock.now_unix_ms());
+        state.last_number = (state.last_number + 1).max(home.now_unix_ms());
         state.last_number
     }
 
     fn point_as(
         &self,
-        node: &Arc<Node>,
+        home: &dyn VerifyHome,
         number: u64,
         groups: &[u16],
     ) -> Option<(u64, u64, Digest)> {
-        let log = own_log(node)?;
-        let mut handle = node.core.store.handle();
+        let (log, store) = (home.log()?, home.store()?);
+        let mut handle = store.handle();
         for _ in 0..BUSY_TIMES {
-            let turn = node.core.store.batch_turn();
+            let turn = store.batch_turn();
             // Everybody is out: what is in the log is in the store, and nothing else.
             let begun = handle.exclusive(|handle| {
-                if node.replication.role() != Role::Primary {
+                if !home.is_primary() {
                     return None;
                 }
                 let making = Making::begin(handle, groups).ok()?;
                 let mut appender = log.appender();
-                appender.set_time(node.core.clock.now_unix_ms());
+                appender.set_time(home.now_unix_ms());
                 appender.control(&Control::DigestPoint { number });
                 Some((making, appender.end()))
             });
@@ -295,7 +319,7 @@ impl Verifier {
                 let _fault = log.write_out(sequence);
                 return Some((number, sequence, making.finish(&mut handle)?));
             }
-            if node.is_stopping() {
+            if home.is_stopping() {
                 return None;
             }
             std::thread::sleep(BUSY_PAUSE);
@@ -330,21 +354,25 @@ impl Verifier {
     }
 
     /// Compares once more, with the keys of the groups that differ.
-    fn name_keys(&self, node: &Arc<Node>, differing: &BTreeMap<String, Vec<u16>>) -> Vec<String> {
+    fn name_keys(
+        &self,
+        home: &dyn VerifyHome,
+        differing: &BTreeMap<String, Vec<u16>>,
+    ) -> Vec<String> {
         let mut groups: Vec<u16> = differing.values().flatten().copied().collect();
         groups.sort_unstable();
         groups.dedup();
         groups.truncate(GROUPS_LISTED_MAX);
         let names: Vec<String> = differing.keys().cloned().collect();
-        let number = self.next_number(node);
+        let number = self.next_number(home);
         let wish = Message::Verify {
             number,
             groups: groups.clone(),
         };
-        node.replication.own.broadcast(&wish);
+        home.broadcast(&wish);
         let ready = self.collect(number, &names, &[DigestState::Ready]);
         let names: Vec<String> = ready.into_keys().collect();
-        let Some((_, _, own)) = self.point_as(node, number, &groups) else {
+        let Some((_, _, own)) = self.point_as(home, number, &groups) else {
             return Vec::new();
         };
         let answers = self.collect(number, &names, &[DigestState::Keys, DigestState::Busy]);
@@ -374,7 +402,7 @@ impl fmt::Debug for Verifier {
     }
 }
 
-fn tell(node: &Node, report: &Report) {
+fn tell(home: &dyn VerifyHome, report: &Report) {
     let Report {
         sequence,
         same,
@@ -384,13 +412,16 @@ fn tell(node: &Node, report: &Report) {
         ..
     } = report;
     if *different == 0 {
-        node.core.log.notice(format_args!(
-            "Compared with replicas at sequence {sequence}: {same} hold the same, {unknown} did not say"
-        ));
+        home.tell(
+            false,
+            format_args!(
+                "Compared with replicas at sequence {sequence}: {same} hold the same, {unknown} did not say"
+            ),
+        );
         return;
     }
     let first = keys.first().map_or("none is named", String::as_str);
-    node.core.log.warning(format_args!(
+    home.tell(true, format_args!(
         "Compared with replicas at sequence {sequence}: {different} hold something else, {same} the same, {unknown} did \
          not say; {} keys differ at least, the first (replica, database, key): {first}",
         keys.len()
