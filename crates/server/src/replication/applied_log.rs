@@ -42,6 +42,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 32;
 const APPLY_BYTES: usize = 256 << 10;
 /// How often it is looked whether the log has room.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// How long those who stated effects to the log may take to let go of it.
+const ALONE_TIME: Duration = Duration::from_secs(10);
 /// A full sync may be so much longer than twice what was said of it.
 const SLACK_BYTES: u64 = 64 << 20;
 /// A manifest names so many parts at most.
@@ -144,8 +146,20 @@ impl<'h> AppliedLog<'h> {
     /// Why there is no log to append to.
     pub(crate) fn new(home: &'h dyn LogHome, applier: Applier) -> Result<Self, String> {
         let log = home.log()?;
-        let follower = log.follower(FRAME_BYTES_MAX);
-        let follower = follower.ok_or("others append to the log")?;
+        // Idle workers let go of it as soon as they wake up.
+        let mut waited = Duration::ZERO;
+        let follower = loop {
+            match log.follower(FRAME_BYTES_MAX) {
+                Some(follower) => break follower,
+                None if waited >= ALONE_TIME || home.is_stopping() => {
+                    return Err("others append to the log".to_owned());
+                }
+                None => {
+                    std::thread::sleep(ROOM_LOOK);
+                    waited += ROOM_LOOK;
+                }
+            }
+        };
         let overlap = overlap_of(home.base().as_ref(), log.tail());
         home.note_settled(overlap.end());
         Ok(Self {
