@@ -333,7 +333,7 @@ impl Follow<'_> {
     }
 
     /// The primary hands its office over, to a replica that has all of its log.
-    fn answer_takeover(&mut self, sequence: u64, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
+    fn answer_takeover(&self, sequence: u64, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
         let log = self.data.log();
         let has_all =
             (log.appended, log.applied) == (sequence, sequence) && self.machine.is_online();
