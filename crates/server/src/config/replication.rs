@@ -33,8 +33,6 @@ pub struct Replication {
     pub links_by_certificate: bool,
     /// Bytes of the log that are kept for replicas alone; none means as many as the data has.
     pub log_keep_bytes: Option<u64>,
-    /// Writes wait while every replica lacks more of the log; 0 means never.
-    pub lag_bytes_max: u64,
     /// Seconds between two comparisons with replicas; 0 means that only commands ask for them.
     pub verify_interval_s: u32,
     /// Seconds between two pings of replicas.

@@ -210,7 +210,6 @@ impl Settings {
             },
             links_by_certificate: self.switch("tls-replication"),
             log_keep_bytes: Some(self.number("repl-log-keep")).filter(|&bytes| bytes > 0),
-            lag_bytes_max: self.number("repl-max-lag-bytes"),
             verify_interval_s: self.number("repl-verify-interval"),
             ping_period_s: self.number("repl-ping-replica-period"),
             timeout_s: self.number("repl-timeout"),

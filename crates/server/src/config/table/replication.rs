@@ -37,7 +37,6 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("tls-replication", SWITCH, "no").at_start(),
     Directive::new("cluster-secret", TEXT, "").secret(),
     Directive::new("repl-log-keep", BYTES, "0"),
-    Directive::new("repl-max-lag-bytes", BYTES, "0"),
     Directive::new("repl-verify-interval", COUNT, "86400"),
     Directive::new("repl-backlog-size", Kind::Memory { min: 1, max: LONG_MAX }, "67108864"),
     Directive::new("repl-backlog-ttl", LONG_COUNT, "3600"),
