@@ -13,6 +13,8 @@ use engine::session::{ClientRecord, Fate};
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 use protocol::Reply;
 
+use crate::help;
+
 /// A longer address is nobody's.
 const ADDRESS_BYTES_MAX: usize = 255;
 
@@ -27,6 +29,13 @@ const REPLICA_OF: CommandSpec = CommandSpec {
     handler: replica_of,
     ..CommandSpec::BLANK
 };
+
+const HELP: &[&str] = &[
+    "DIFFERENCES",
+    "    Return keys that the last comparison found to differ: replica, database, key.",
+    "VERIFY",
+    "    Begin to compare the data with that of replicas; INFO shows what came of it.",
+];
 
 const COMPARISON: CommandSpec = CommandSpec {
     flags: STALE,
@@ -115,6 +124,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 },
                 ..COMPARISON
             },
+            CommandSpec::help(Group::Server, "7.2.0", |_context, _args, reply| {
+                help::write(reply, "REPLICATION", HELP)
+            }),
         ],
         ..CommandSpec::BLANK
     },
