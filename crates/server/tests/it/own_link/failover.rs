@@ -6,6 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 
+/// Counts until it is stopped, whatever the server says.
+fn count(
+    mut client: Client,
+    stop: &Arc<AtomicBool>,
+    counted: &Arc<AtomicU64>,
+) -> std::thread::JoinHandle<()> {
+    let (stop, counted) = (Arc::clone(stop), Arc::clone(counted));
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Acquire) {
+            if let Ok(Value::Integer(count)) = client.command(&["INCR", "counter"]) {
+                counted.store(count.try_into().unwrap(), Ordering::Release);
+            }
+        }
+    })
+}
+
 #[test]
 fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
     let few = [
@@ -31,16 +47,7 @@ fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
     );
-    let writer = {
-        let (stop, counted, mut client) = (Arc::clone(&stop), Arc::clone(&counted), one.client());
-        std::thread::spawn(move || {
-            while !stop.load(Ordering::Acquire) {
-                if let Ok(Value::Integer(count)) = client.command(&["INCR", "counter"]) {
-                    counted.store(count.try_into().unwrap(), Ordering::Release);
-                }
-            }
-        })
-    };
+    let writer = count(one.client(), &stop, &counted);
     let patience = Patience::of(Duration::from_secs(60));
     while counted.load(Ordering::Acquire) < 20 {
         assert!(patience.lasts(), "{}", one.log());

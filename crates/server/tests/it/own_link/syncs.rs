@@ -1,4 +1,4 @@
-//! Full syncs whose links break, and what is set aside for one.
+//! Full syncs whose links break, and what is kept of what one takes away.
 
 use testkit::relay::Relay;
 
@@ -54,7 +54,7 @@ fn a_full_sync_goes_on_where_its_link_broke() {
 
 /// The log of the successor does not reach back to where the two part.
 #[test]
-fn what_a_full_sync_takes_away_is_set_aside_first() {
+fn what_a_full_sync_takes_away_is_kept_first() {
     let (mut old, new) = (Node::new(&[]), Node::new(&["--repl-log-keep", "1"]));
     fill(&mut old.client());
     new.follow(&old);
